@@ -95,6 +95,7 @@ soak: $(DEV) $(FLINK) $(JOB_SERVER)
 	$(BIN)/python -m tests.soak.sameness
 	$(BIN)/python -m tests.soak.kills
 	$(BIN)/python -m tests.soak.power
+	$(BIN)/python -m tests.soak.faults
 	$(BIN)/python -m tests.soak.fuzz
 	$(BIN)/python -m tests.soak.fuzz_datasets
 	$(BIN)/python -m tests.soak.texts

@@ -5,14 +5,17 @@ A command's modules are imported only when that command is called, so that help 
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import logging
 import os
 import select
+import signal
 import sys
 from collections.abc import Sequence
 
 from recordmill.errors import ConfigError, RunError
+from recordmill.processes import standard_streams
 from recordmill.runners.beam_patches import permanent_imports
 
 # Command: (module of the data type, its config class, help).
@@ -100,10 +103,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     argv: the command and its options; by default those of this process.
     """
+    owns_process = sys.stdout is sys.__stdout__ and sys.stderr is sys.__stderr__
+    if owns_process:
+        standard_streams.make_lossy()
+        _report_signals()
     try:
         code = _main(argv)
-        sys.stdout.flush()
-        return code
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        return standard_streams.lost("recordmill", code) if owns_process else code
     except BrokenPipeError:
         if not _reader_left():
             raise
@@ -148,6 +156,34 @@ def _main(argv: Sequence[str] | None) -> int:
     except KeyboardInterrupt:
         print(f"{prog}: stopped by SIGINT", file=sys.stderr)
         return 130
+    except Exception as error:
+        # Only errors of the machine become a sentence; a bug keeps its traceback.
+        fault = None if isinstance(error, BrokenPipeError) else _fault_of(error)
+        if fault is None:
+            raise
+        print(f"{prog}: error: {fault}", file=sys.stderr)
+        return 1
+
+
+def _report_signals() -> None:
+    """End with a sentence on SIGTERM and SIGHUP; a job replaces this while it runs."""
+
+    def end(number: int, _: object) -> None:
+        with contextlib.suppress(OSError):
+            print(f"recordmill: stopped by {signal.Signals(number).name}", file=sys.stderr)
+        os._exit(128 + number)
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_DFL:
+            signal.signal(number, end)
+
+
+def _fault_of(error: Exception) -> str | None:
+    if isinstance(error, SystemError | ImportError) and not isinstance(error, ModuleNotFoundError):
+        error = MemoryError()  # a library could not be loaded, as it happens without memory
+    from recordmill.storage.storage_errors import fault_of
+
+    return fault_of(error)
 
 
 def _build_dataset(command: str, argv: Sequence[str], prog: str) -> int:
@@ -171,6 +207,7 @@ def _build_dataset(command: str, argv: Sequence[str], prog: str) -> int:
             imports=["recordmill.transforms.staged.encoder_tasks", *data_type.modules],
         )
     try:
+        environment.expect_threads()
         with permanent_imports():
             from recordmill.pipelines import run
 

@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping
 import pyarrow as pa
 
 from recordmill.errors import ConfigError, RunError
-from recordmill.job import lock
-from recordmill.job.publishing import check_output_folder
+from recordmill.job import lock, publishing
 from recordmill.job.staging import FOLDER, Listing, Staging, to_json
 from recordmill.notes import Note
 from recordmill.pipelines.interpretation import (
@@ -117,7 +116,7 @@ class Job:
         """
         for one in self.config.input:
             check_not_nested(Location.parse(one.path), self.output)
-        check_output_folder(self.output)
+        publishing.check_output_folder(self.output)
 
     def run(
         self,
@@ -173,8 +172,8 @@ class Job:
                 self.staging.sweep()
                 raise
             if damage is None:
-                self.staging.sweep()
-                return JobOutcome(status="unchanged", resumed=resumed)
+                leftovers = publishing.sweep(self.staging)
+                return JobOutcome(status="unchanged", resumed=resumed, leftovers=leftovers)
         elif published is not None and not self.config.overwrite:
             self.staging.sweep()
             raise ConfigError(
@@ -197,6 +196,19 @@ class Job:
         run_pipeline(self._road(listing, layout, records, fingerprint, shards))
         if self.config.detach:
             return JobOutcome(status="detached")
+        if published is not None and shards is not None and self.staging.verdict() is None:
+            repaired = published.repair(self.staging, shards)
+            leftovers = publishing.sweep(self.staging)
+            return JobOutcome(status="repaired", repaired=repaired, leftovers=leftovers)
+        try:
+            return self._outcome()
+        except RunError as error:
+            if not publishing.is_published(self.staging):
+                raise
+            return JobOutcome(status="published", leftovers=str(error))
+
+    def _outcome(self) -> JobOutcome:
+        """Return the outcome of the pipeline, as staging has it, and sweep staging."""
         verdict = self.staging.verdict()
         plan, rejects = self.staging.read_json("plan.json"), self.staging.rejects()
         notes = self._notes() if plan is None else tuple(map(Note.from_json, plan["notes"]))
@@ -215,13 +227,8 @@ class Job:
             self.schema_request.keep_schema(self.staging)
             self.staging.sweep()
             return JobOutcome(status="inferred", notes=notes)
-        if published is not None and shards is not None:
-            outcome = JobOutcome(status="repaired", repaired=published.repair(self.staging, shards))
-            self.staging.sweep()
-            return outcome
-        self.staging.sweep()
         status: Status = "planned" if self.config.dry_run else "published"
-        return dataclasses.replace(outcome, status=status)
+        return dataclasses.replace(outcome, status=status, leftovers=publishing.sweep(self.staging))
 
     def _layout(self, listing: Listing) -> Layout:
         """Return the layout of the rows, as they were listed or as workers will read them."""

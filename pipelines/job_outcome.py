@@ -23,6 +23,7 @@ class JobOutcome:
       cluster.
     resumed: whether this run finished the publishing of an interrupted one.
     repaired: the shards that were written again.
+    leftovers: a sentence on what failed after publishing, such as the removal of staging.
     verdict: the reason for `refused`. plan: content of plan.json. rejects: sorted by key.
     notes: remarks on the input and the dataset, the same as in its manifest.
     interpretation: how the input was understood, as `interpret` returns it.
@@ -31,6 +32,7 @@ class JobOutcome:
     status: Status
     resumed: bool = False
     repaired: tuple[str, ...] = ()
+    leftovers: str = ""
     verdict: Verdict | None = None
     plan: Mapping[str, Any] | None = None
     rejects: tuple[Reject, ...] = ()

@@ -22,12 +22,14 @@ from recordmill.pipelines.options.config import CommonConfig
 from recordmill.pipelines.plan_json import plan_json
 from recordmill.pipelines.road import Road
 from recordmill.pipelines.watch import JobProgress
+from recordmill.processes import standard_streams
 from recordmill.processes.pool import kill_shared_pool, process_count
 from recordmill.profile import drift, statistics_file
 from recordmill.runners import direct
 from recordmill.runners.failures import strip_stage
 from recordmill.runners.progress import Watcher
 from recordmill.storage.files import shown
+from recordmill.storage.storage_errors import fault_of
 from recordmill.transforms.checks.violations import drift_violations
 from recordmill.transforms.model.data_type import DataType
 
@@ -63,6 +65,11 @@ def run(
                 )
             except RunError as error:
                 raise RunError(strip_stage(str(error))) from error
+            except Exception as error:
+                fault = fault_of(error)
+                if fault is None:
+                    raise
+                raise RunError(strip_stage(fault)) from error
             return
         if config.detach:
             lock.record_detached_job(job.output / FOLDER, on_flink.url, on_flink.id)
@@ -80,6 +87,10 @@ def run(
             on_interpreted=(lambda facts: None) if config.quiet else _print_interpretation,
             is_running=_is_running,
         )
+    if outcome.status in ("published", "unchanged"):
+        standard_streams.stdout_is_optional()
+    if outcome.leftovers:
+        print(f"{prog}: warning: the dataset is complete, but {outcome.leftovers}", file=sys.stderr)
     if not config.quiet:
         # The closing tables of a dataset end with its notes.
         if outcome.notes and outcome.status != "published":
@@ -88,7 +99,7 @@ def run(
             for note in outcome.notes:
                 print(f"{prog}: note: {clean(note)}", file=sys.stderr)
         if not config.json:
-            _print_outcome(outcome, job, seconds=time.monotonic() - started)
+            _print_outcome_if_readable(outcome, job, seconds=time.monotonic() - started, prog=prog)
     if config.json:
         print(json.dumps(plan_json(outcome), indent=2, ensure_ascii=False))
     if outcome.status == "detached" and on_flink is not None:
@@ -144,6 +155,19 @@ def _print_interpretation(facts: Mapping[str, str]) -> None:
     width = max(map(len, facts))
     for name, fact in facts.items():
         print(f"{name.ljust(width)}  {clean(fact)}", file=sys.stderr)
+
+
+def _print_outcome_if_readable(outcome: JobOutcome, job: Job, *, seconds: float, prog: str) -> None:
+    try:
+        _print_outcome(outcome, job, seconds=seconds)
+    except (RunError, OSError, MemoryError) as error:
+        if outcome.status != "published":
+            raise
+        print(
+            f"{prog}: warning: the dataset is complete, but its summary cannot be shown:"
+            f" {fault_of(error) or error}",
+            file=sys.stderr,
+        )
 
 
 def _print_outcome(outcome: JobOutcome, job: Job, *, seconds: float) -> None:

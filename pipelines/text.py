@@ -22,7 +22,7 @@ from recordmill.pipelines.options.declaration import Group, option
 from recordmill.pipelines.options.preprocessing import described, refuse_features
 from recordmill.pipelines.options.rows import RowsConfig
 from recordmill.pipelines.options.text_inputs import texts_of
-from recordmill.storage.files import Location, StorageError
+from recordmill.storage.files import Location, PathError
 from recordmill.transforms.encoders.preprocessed import PreprocessedEncoder
 from recordmill.transforms.encoders.text.chunks import TextChunker
 from recordmill.transforms.encoders.text.duplicate_texts import SameText
@@ -341,7 +341,7 @@ def _read_file(path: str) -> TokenizerFile:
     try:
         _expect_exists("--tokenizer", path)
         return read_tokenizer_file(path)
-    except StorageError as error:
+    except PathError as error:
         raise ConfigError(f"--tokenizer: {error}") from error
 
 
@@ -352,7 +352,7 @@ def _prepare_embeddings(path: str, words: str | None) -> PreparedEmbeddings:
         if words is not None:
             _expect_exists("--embedding-words", words)
         return PreparedEmbeddings(file=file, sha256=file.sha256())
-    except StorageError as error:
+    except PathError as error:
         raise ConfigError(f"--embeddings: {error}") from error
 
 

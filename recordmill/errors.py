@@ -57,9 +57,8 @@ class DamageError(RunError):
 class Reason(enum.StrEnum):
     """Reasons for rejecting a record: a closed set, so that they can be counted and compared."""
 
-    BAD_NAME = "bad_name"  # a name that is not UTF-8
+    BAD_NAME = "bad_name"  # a name that is not UTF-8, or too long
     MISSING = "missing"  # a file that a listing or an annotation names does not exist
-    UNREADABLE = "unreadable"  # no permission, an I/O error
     SYMLINK_LOOP = "symlink_loop"
     UNLABELLED = "unlabelled"  # --unlabelled reject
     BAD_VALUE = "bad_value"  # an invalid row, text or array

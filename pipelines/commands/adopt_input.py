@@ -15,7 +15,7 @@ from recordmill.adopt.file_scan import SourceFile, file_compression
 from recordmill.errors import ConfigError
 from recordmill.format.manifest import shard_name
 from recordmill.format.split_names import is_split_name
-from recordmill.storage.files import Location, StorageError, shown
+from recordmill.storage.files import Location, PathError, shown
 from recordmill.tfrecord.framing import Compression
 from recordmill.transforms.sources.files.file_stat import refuse_special
 from recordmill.transforms.sources.files.folders import skip_reason
@@ -171,7 +171,7 @@ def _find(text: str, place: Location) -> tuple[Location, list[File | None]]:
             path = place.local_path
             return place.parent, [File(place.name, path, entry.size, entry.mtime_ns)]
         return place, _find_in(text, place)
-    except StorageError as error:
+    except PathError as error:
         raise ConfigError(f"--input {text}: {error}") from error
 
 
@@ -255,7 +255,7 @@ def _compression(originals: Sequence[SourceFile]) -> Compression:
     for one in originals:
         try:
             found = file_compression(one.place)
-        except StorageError as error:
+        except PathError as error:
             raise ConfigError(f"--input: {error}") from error
         if found is not None:
             first.setdefault(found, one.key)

@@ -30,9 +30,9 @@ def read_file(flag: str, path: str) -> str:
     Raises:
       ConfigError: the file cannot be read, or is not UTF-8.
     """
-    from recordmill.storage.files import Location, StorageError  # the command line imports this
+    from recordmill.storage.files import Location, PathError  # the command line imports this
 
     try:
         return Location.parse(path).read_bytes().decode("utf-8-sig")
-    except (StorageError, UnicodeDecodeError) as error:
+    except (PathError, UnicodeDecodeError) as error:
         raise ConfigError(f"{flag}: cannot read {path!r}: {error}") from error

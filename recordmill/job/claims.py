@@ -93,7 +93,7 @@ def hold_claim(
     finally:
         done.set()
         thread.join(timeout=30)
-        mine.delete(missing_ok=True)
+        _withdraw(mine)
 
 
 def _acquire(mine: Location, folder: Location, timing: ClaimTiming) -> None:
@@ -104,13 +104,27 @@ def _acquire(mine: Location, folder: Location, timing: ClaimTiming) -> None:
         if not others:
             _write(mine, holds=True)
             return
-        mine.delete(missing_ok=True)
+        _withdraw(mine)
         holder = next((claim for claim in others if claim.get("holds")), {})
         if holder:
             break
         # None of them holds the claim yet: all withdraw, and try again at different times.
         time.sleep(random.uniform(0, timing.pause))
     raise ClaimedError(holder)
+
+
+def _withdraw(claim: Location) -> None:
+    """Delete a claim; where the store refuses that, overwrite it with one that claims nothing."""
+    try:
+        claim.delete(missing_ok=True)
+    except StorageError as refused:
+        try:
+            claim.write_bytes(b"{}")
+        except StorageError:
+            advice = "it expires by itself; then remove it"
+        else:
+            advice = "it claims nothing any more; remove it some time"
+        print(f"recordmill: warning: {refused}: {advice}", file=sys.stderr)
 
 
 def _write(mine: Location, *, holds: bool) -> None:
@@ -127,7 +141,7 @@ def _others(mine: Location, folder: Location, timing: ClaimTiming) -> list[dict[
         if entry.name == mine.name:
             continue
         if now - entry.mtime_ns > timing.expire * _SECOND:
-            (folder / entry.name).delete(missing_ok=True)
+            _withdraw(folder / entry.name)
         else:
             found.append(_read(folder, entry))
     return [claim for claim in found if claim]

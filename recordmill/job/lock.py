@@ -13,6 +13,7 @@ import fcntl
 import json
 import os
 import socket
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -20,7 +21,7 @@ from recordmill.errors import RunError
 from recordmill.format.typed_json import as_object, damage_of, parse_json, take
 from recordmill.job.claims import ClaimedError, hold_claim
 from recordmill.storage.files import Location, shown
-from recordmill.storage.storage_errors import raise_storage_errors
+from recordmill.storage.storage_errors import raise_storage_errors, short_cause
 
 NAME = "lock.json"
 DETACHED = "detached.json"
@@ -111,8 +112,12 @@ def _flock(folder: Location) -> Iterator[None]:
     try:
         yield
     finally:
-        if _is_at(path, descriptor):
-            os.unlink(path)
+        try:
+            if _is_at(path, descriptor):
+                os.unlink(path)
+        except OSError as error:  # the lock itself ends with this process
+            why = f"{shown(path)} was not removed: {short_cause(error)}"
+            print(f"recordmill: warning: {why}; remove it, or leave it", file=sys.stderr)
         # Folders are removed if nothing was staged.
         for empty in [folder, folder.parent] if made else [folder]:
             with contextlib.suppress(OSError):

@@ -25,7 +25,7 @@ from typing import Any
 from recordmill.errors import ConfigError, RunError
 from recordmill.format.manifest import JOB, MANIFEST, Manifest, ManifestError, checked_name, load
 from recordmill.job.staging import FOLDER, INTENT, Staging, jobs, to_json
-from recordmill.storage.files import Location, shown, sync_folders
+from recordmill.storage.files import Location, StorageError, shown, sync_folders
 
 
 def check_output_folder(output: Location) -> None:
@@ -121,6 +121,27 @@ def interrupted(output: Location) -> Staging | None:
         if staging.place(INTENT).exists():
             return staging
     return None
+
+
+def is_published(staging: Staging) -> bool:
+    """Return whether the dataset of this job was published, and only staging is left to remove."""
+    try:
+        return (
+            staging.place(INTENT).exists()
+            and not staging.place(f"side/{MANIFEST}").exists()
+            and (staging.output / MANIFEST).exists()
+        )
+    except StorageError:
+        return False
+
+
+def sweep(staging: Staging) -> str:
+    """Sweep staging after publishing, and return a sentence if that fails."""
+    try:
+        staging.sweep()
+    except RunError as error:
+        return f"{shown(staging.root)} was not removed: {error}"
+    return ""
 
 
 def finish(staging: Staging) -> None:

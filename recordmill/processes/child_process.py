@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from multiprocessing.connection import Connection
 
 from recordmill.processes.shared_memory import SharedMemoryChannel
+from recordmill.processes.standard_streams import open_null
 
 
 def main(socket: int, memory: int, imports: Sequence[str]) -> None:
@@ -33,8 +34,9 @@ def run_tasks(channel: SharedMemoryChannel) -> None:
     gc.freeze()  # the collector does not write to pages that are shared with the parent
     # C libraries print warnings about bad data; only a crash of the process is worth printing.
     faulthandler.enable(os.fdopen(os.dup(2), "w"))
-    with open(os.devnull, "w") as null:
-        os.dup2(null.fileno(), 2)
+    null = open_null()
+    os.dup2(null, 2)
+    os.close(null)
     with contextlib.suppress(EOFError, ConnectionError):
         while True:
             # The previous result stays allocated until here, so that malloc keeps its memory.

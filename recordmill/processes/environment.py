@@ -13,8 +13,11 @@ from __future__ import annotations
 
 import ctypes
 import os
+import threading
 
 _TRIM_THRESHOLD_BYTES = 256 << 20
+_PROBED_THREADS = 12
+_PROBE_STACK = 256 << 10  # bytes
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # parameters of mallopt(3)
 
 # glibc reads them at process start, Arrow and NumPy when they are imported.
@@ -36,3 +39,24 @@ def set_up() -> None:
         mallopt(_M_ARENA_MAX, 1)
         mallopt(_M_TRIM_THRESHOLD, _TRIM_THRESHOLD_BYTES)
         mallopt(_M_MMAP_THRESHOLD, _TRIM_THRESHOLD_BYTES)
+
+
+def expect_threads() -> None:
+    """Check that this user may start some more threads, because libraries abort without them.
+
+    Raises:
+      RuntimeError: a thread cannot be started.
+    """
+    done = threading.Event()
+    before = threading.stack_size(_PROBE_STACK)
+    threads = [threading.Thread(target=done.wait, daemon=True) for _ in range(_PROBED_THREADS)]
+    started = []
+    try:
+        for thread in threads:
+            thread.start()
+            started.append(thread)
+    finally:
+        threading.stack_size(before)
+        done.set()
+        for thread in started:
+            thread.join()

@@ -38,6 +38,10 @@ class WorkerDied(RunError):
     """A process of the pool ended during a task."""
 
 
+class WorkerStartError(RunError):
+    """The operating system refused to start a process of the pool."""
+
+
 class ProcessPool:
     """Runs module-level functions in child processes.
 
@@ -58,7 +62,11 @@ class ProcessPool:
                 with contextlib.suppress(Exception):  # a task that needs it reports the error
                     importlib.import_module(module)
             for child in self._children[-process_count(0) :]:
-                child.fork(self._children)
+                try:
+                    child.fork(self._children)
+                except OSError as error:
+                    self.kill()
+                    raise WorkerStartError(_describe_refusal(error)) from error
         # Last in, first out: a child that is already running is preferred.
         self._idle: queue.LifoQueue[_Child] = queue.LifoQueue()
         for child in self._children:
@@ -130,7 +138,10 @@ class _Child:
                 if self._process is not None and self._process.poll() is not None:
                     self._forget_process()  # killed between two tasks
                 if self._process is None:
-                    self._spawn()
+                    try:
+                        self._spawn()
+                    except OSError as error:
+                        raise WorkerStartError(_describe_refusal(error)) from error
                 channel = self._channel
             assert channel is not None
             channel.send(task)
@@ -216,6 +227,13 @@ def _is_single_threaded() -> bool:
     """
     threads = pathlib.Path("/proc/self/task").glob("*/comm")
     return [path.read_text() == _JEMALLOC_THREAD for path in threads].count(False) == 1
+
+
+def _describe_refusal(error: OSError) -> str:
+    return (
+        f"cannot start an encoder process: {str(error.strerror or error).lower()}; use fewer"
+        " --workers or raise the limits (ulimit -n, -u, -v), then run the same command again"
+    )
 
 
 def _describe_death(code: int | None) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from recordmill.errors import ConfigError
-from recordmill.storage.files import Location, StorageError
+from recordmill.storage.files import Location, PathError
 
 FLAG = "--schema"
 
@@ -123,7 +123,7 @@ def load(path: str) -> SchemaRules:
     """
     try:
         text = Location.parse(path).read_bytes().decode()
-    except (StorageError, UnicodeDecodeError) as error:
+    except (PathError, UnicodeDecodeError) as error:
         raise ConfigError(f"{FLAG}: cannot read {path!r}: {error}") from error
     try:
         return parse(text)

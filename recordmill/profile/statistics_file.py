@@ -8,7 +8,7 @@ from typing import Any
 
 from recordmill.errors import ConfigError
 from recordmill.format.manifest import Manifest, ManifestError, load
-from recordmill.storage.files import Location, StorageError
+from recordmill.storage.files import Location, PathError
 
 STATISTICS = "statistics.pb"
 ALL_EXAMPLES = "All Examples"  # TFDV's name for the slice of all splits
@@ -95,7 +95,7 @@ def load_compared(path: str) -> bytes:
             content = (place / STATISTICS).read_bytes()
             parse(content)
             return content
-    except (ManifestError, StorageError, ValueError) as error:
+    except (ManifestError, PathError, ValueError) as error:
         raise ConfigError(f"--compare-with {path}: {error}") from error
     raise ConfigError(
         f"--compare-with {path}: the dataset has no {STATISTICS}: write it again with --statistics"

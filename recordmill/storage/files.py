@@ -26,7 +26,9 @@ from recordmill.errors import ConfigError
 from recordmill.storage.local_files import LocalFiles
 from recordmill.storage.storage_errors import (
     MissingError,
+    PathError,
     StorageError,
+    call_with_retries,
     raise_storage_errors,
     shown,
 )
@@ -39,6 +41,7 @@ __all__ = [
     "DirectoryEntry",
     "Location",
     "MissingError",
+    "PathError",
     "StorageError",
     "is_uri",
     "shown",
@@ -163,7 +166,7 @@ class Location:
     def stat(self) -> DirectoryEntry:
         """Return type, size and modification time."""
         with raise_storage_errors("access", self):
-            found = self.store.stat(self.path)
+            found = call_with_retries(self.store.stat, self.path)
             if found is None:
                 raise FileNotFoundError
             return found
@@ -171,12 +174,12 @@ class Location:
     def exists(self) -> bool:
         """Return whether there is a file or folder."""
         with raise_storage_errors("access", self):
-            return self.store.stat(self.path) is not None
+            return call_with_retries(self.store.stat, self.path) is not None
 
     def is_dir(self) -> bool:
         """Return whether there is a folder."""
         with raise_storage_errors("access", self):
-            found = self.store.stat(self.path)
+            found = call_with_retries(self.store.stat, self.path)
             return found is not None and found.kind == "dir"
 
     def size(self) -> int:
@@ -186,7 +189,7 @@ class Location:
     def list_dir(self) -> list[DirectoryEntry]:
         """Return the entries of this folder, sorted by name."""
         with raise_storage_errors("list", self):
-            return self.store.list_dir(self.path)
+            return call_with_retries(self.store.list_dir, self.path)
 
     def open_input(self) -> BinaryIO:
         """Open the file as a seekable, buffered stream, whose methods raise StorageError, too."""
@@ -195,7 +198,7 @@ class Location:
     def open_guarded(self, guard: Callable[[], Guard]) -> BinaryIO:
         """Open the file as `open_input` does, with every operation inside a context of `guard`."""
         with guard():
-            raw = self.store.open_input(self.path)
+            raw = call_with_retries(self.store.open_input, self.path)
         return io.BufferedReader(GuardedStream(raw, guard, reads=True), _BUFFER)
 
     def open_output(self) -> BinaryIO:
@@ -224,7 +227,7 @@ class Location:
     def read_range(self, offset: int, length: int) -> bytes:
         """Return up to `length` bytes at `offset`; fewer only at the end of the file."""
         try:
-            return self.store.read_range(self.path, offset, length)
+            return call_with_retries(self.store.read_range, self.path, offset, length)
         except (OSError, pa.ArrowException):
             with raise_storage_errors(
                 "read", self

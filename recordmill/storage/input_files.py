@@ -12,14 +12,13 @@ from typing import BinaryIO, NoReturn
 
 import pyarrow as pa
 
-from recordmill.errors import Reason, RecordError
 from recordmill.storage.files import Location, is_uri
-from recordmill.storage.local_files import read_exactly
+from recordmill.storage.local_files import open_regular, read_exactly
 from recordmill.storage.storage_errors import (
     ChangedInputError,
+    call_with_retries,
     error_code,
     raise_storage_errors,
-    short_cause,
     shown,
 )
 
@@ -34,8 +33,7 @@ def open_file(path: str, *, size: int | None = None, mtime: int | None = None) -
 
     Raises:
       ChangedInputError: the file has changed since it was listed, or is missing.
-      RecordError: the file itself cannot be read, which makes it a reject.
-      StorageError: the storage or the machine fails.
+      StorageError: the storage or the machine fails, even after retries.
     """
     location = Location.parse(path)
     if size is not None and mtime is not None:
@@ -50,12 +48,12 @@ def read_file(path: str, *, size: int, mtime: int) -> bytes:
     """
     if path.startswith("/"):
         with _input_errors(path):
-            data = _read_local(path, size, mtime)
+            data = call_with_retries(_read_local, path, size, mtime)
     else:
         location = Location.parse(path)
         _check_unchanged(location, path, (size, mtime))
         with _input_errors(path):
-            data = location.store.read_range(location.path, 0, size)
+            data = call_with_retries(location.store.read_range, location.path, 0, size)
     _compare(path, (size, mtime), (len(data), mtime))
     return data
 
@@ -75,7 +73,7 @@ class InputFile:
             _check_unchanged(Location.parse(path), path, (size, mtime))
             return
         with _input_errors(path):
-            self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            self._descriptor = call_with_retries(open_regular, path)
             status = os.fstat(self._descriptor)
         found = (status.st_size, status.st_mtime_ns)
         if found != (size, mtime):
@@ -102,10 +100,11 @@ class InputFile:
         """
         with _input_errors(self.path):
             if self._descriptor is not None:
-                data = read_exactly(self._descriptor, offset, length)
+                data = call_with_retries(read_exactly, self._descriptor, offset, length)
             else:
                 location = Location.parse(self.path)
-                data = location.store.read_range(location.path, offset, length)
+                read_range = location.store.read_range
+                data = call_with_retries(read_range, location.path, offset, length)
         if len(data) < length:
             _changed(self.path, "became shorter while the job ran")
         return data
@@ -115,11 +114,15 @@ class InputFile:
         if self._descriptor is None:
             return None
         with _input_errors(self.path):
-            return mmap.mmap(self._descriptor, self.size, access=mmap.ACCESS_READ)
+            return call_with_retries(self._map)
+
+    def _map(self) -> mmap.mmap:
+        assert self._descriptor is not None
+        return mmap.mmap(self._descriptor, self.size, access=mmap.ACCESS_READ)
 
 
 def _read_local(path: str, size: int, mtime: int) -> bytes:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = open_regular(path)
     try:
         status = os.fstat(descriptor)
         _compare(path, (size, mtime), (status.st_size, status.st_mtime_ns))
@@ -130,7 +133,7 @@ def _read_local(path: str, size: int, mtime: int) -> bytes:
 
 def _check_unchanged(location: Location, path: str, listed: tuple[int, int]) -> None:
     with _input_errors(path):
-        found = location.store.stat(location.path)
+        found = call_with_retries(location.store.stat, location.path)
         if found is None:
             raise FileNotFoundError
     _compare(path, listed, (found.size, found.mtime_ns))
@@ -163,20 +166,14 @@ def _changed(path: str, what: str) -> NoReturn:
 
 @contextlib.contextmanager
 def _input_errors(path: str) -> Iterator[None]:
-    """Distinguish errors of the file itself (a reject) from those of storage or machine.
-
-    Raises:
-      RecordError: the file itself cannot be read.
-      ChangedInputError: the file is missing.
-      StorageError: the storage or the machine fails.
-    """
+    """Raise ChangedInputError for a file that is gone or replaced, StorageError for all else."""
     try:
         yield
     except (OSError, pa.ArrowException) as error:
         code = error_code(error)
         if code in (errno.ENOENT, errno.ENOTDIR):
             _changed(path, "vanished while the job ran")
-        if code in (errno.EMFILE, errno.ENFILE) or (is_uri(path) and code != errno.EACCES):
-            with raise_storage_errors("read", path):
-                raise
-        raise RecordError(Reason.UNREADABLE, short_cause(error)) from error
+        if code in (errno.EISDIR, errno.ENOTSUP, errno.ELOOP):
+            _changed(path, "was replaced by something else than a file while the job ran")
+        with raise_storage_errors("read", path):
+            raise

@@ -1,4 +1,8 @@
-"""Errors of storage, as one sentence: the operation, the place, the cause, and what to do."""
+"""Errors of storage, as one sentence: the operation, the place, the cause, and what to do.
+
+An error of the operating system or of a store says nothing about the bytes of a record, so it never
+makes a reject: it is retried if it may pass, then fails the run (docs/adr/0040).
+"""
 
 from __future__ import annotations
 
@@ -6,11 +10,15 @@ import contextlib
 import errno
 import os
 import re
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from recordmill.errors import RunError
+
+T = TypeVar("T")
 
 AGAIN = "then run the same command again"
 
@@ -23,6 +31,8 @@ _ADVICE = {
     errno.EACCES: ("permission denied", f"check its owner, mode or access policy, {AGAIN}"),
     errno.EPERM: ("operation not permitted", f"check its owner and mode, {AGAIN}"),
     errno.EIO: ("input/output error", f"check the disk or the mount, {AGAIN}"),
+    errno.ENOMEM: ("out of memory", f"free some memory, {AGAIN}"),
+    errno.ENOTSUP: ("it is a pipe, a socket or a device", f"put a regular file there, {AGAIN}"),
     errno.ESTALE: ("the mount has gone stale", f"mount it again, {AGAIN}"),
     errno.ENOENT: ("it or its folder does not exist", f"check the path, {AGAIN}"),
     errno.ENOTDIR: ("a file is where a folder is needed", f"move that file, {AGAIN}"),
@@ -40,6 +50,40 @@ _CLASSES = {
     NotADirectoryError: errno.ENOTDIR,
     IsADirectoryError: errno.EISDIR,
 }
+_OF_PATHS = frozenset(
+    {
+        *(errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG),
+        *(errno.EACCES, errno.EPERM, errno.ENOTSUP),
+    }
+)
+# Errors that may pass by themselves; permission is not among them.
+_PASSING = frozenset(
+    {
+        *(errno.EIO, errno.ETIMEDOUT, errno.ESTALE, errno.EAGAIN, errno.EBUSY, errno.EREMOTEIO),
+        *(errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.ENOSPC, errno.EDQUOT),
+        *(errno.ECONNRESET, errno.ECONNABORTED, errno.ECONNREFUSED, errno.ENOTCONN),
+        *(errno.EHOSTUNREACH, errno.EHOSTDOWN, errno.ENETUNREACH, errno.ENETDOWN, errno.ENETRESET),
+    }
+)
+# The same in the messages of stores: S3, then HTTP, then those of Google and Azure.
+_PASSING_TEXT = re.compile(
+    r"AWS Error (INTERNAL_FAILURE|REQUEST_TIMEOUT|SERVICE_UNAVAILABLE|SLOW_DOWN|THROTTLING"
+    r"|NETWORK_CONNECTION)"
+    r"|HTTP status:? (429|408|5\d\d)\b"
+    r"|\b(UNAVAILABLE|RESOURCE_EXHAUSTED|DEADLINE_EXCEEDED|TooManyRequests|ServerBusy)\b"
+)
+PAUSES = (0.1, 0.5, 2.0)  # seconds before each retry
+
+_CHAIN = 16  # exceptions that led to another one
+_NO_MEMORY = re.compile(
+    r"out of memory|failed to map segment|[Cc]annot allocate memory|Unable to allocate"
+    r"|[Mm]alloc of size"
+)
+_LIMITS = (
+    "free some memory, use fewer --workers, or raise the limits (ulimit -u, -v and those of the"
+    f" container), {AGAIN}"
+)
+
 _AWS_ERROR = re.compile(r"AWS Error ([A-Z_]+)")
 _AWS_CODES = {
     "ACCESS_DENIED": errno.EACCES,
@@ -50,10 +94,14 @@ _AWS_CODES = {
 
 
 class StorageError(RunError):
-    """An operation on storage failed."""
+    """An operation on storage failed. No record is at fault, so it never becomes a reject."""
 
 
-class MissingError(StorageError):
+class PathError(StorageError):
+    """A path leads to no usable file or folder, such as one without permission."""
+
+
+class MissingError(PathError):
     """A file or folder does not exist."""
 
 
@@ -67,6 +115,7 @@ def raise_storage_errors(doing: str, place: object) -> Iterator[None]:
 
     Raises:
       MissingError: the file or folder does not exist.
+      PathError: there is no file or folder of use, such as one without permission.
       StorageError: any other error.
     """
     try:
@@ -74,8 +123,29 @@ def raise_storage_errors(doing: str, place: object) -> Iterator[None]:
     except (OSError, pa.ArrowException) as error:
         code = error_code(error)
         why, advice = _ADVICE.get(code, (short_cause(error), _OTHER_ADVICE))
-        kind = MissingError if code == errno.ENOENT else StorageError
+        kind = PathError if code in _OF_PATHS else StorageError
+        if code == errno.ENOENT:
+            kind = MissingError
         raise kind(f"cannot {doing} {shown(place)}: {why}; {advice}") from error
+
+
+def may_pass(error: BaseException) -> bool:
+    """Return whether an error of `os` or pyarrow may pass, so that a retry can succeed."""
+    if isinstance(error, OSError) and error.errno:
+        return error.errno in _PASSING
+    return _PASSING_TEXT.search(str(error)) is not None
+
+
+def call_with_retries(call: Callable[..., T], *arguments: Any) -> T:
+    """Call a function, again after growing pauses if its error may pass."""
+    for pause in PAUSES:
+        try:
+            return call(*arguments)
+        except (OSError, pa.ArrowException) as error:
+            if not may_pass(error):
+                raise
+        time.sleep(pause)
+    return call(*arguments)
 
 
 def error_code(error: BaseException) -> int:
@@ -87,6 +157,33 @@ def error_code(error: BaseException) -> int:
         return error.errno
     aws = _AWS_ERROR.search(str(error))
     return _AWS_CODES.get(aws[1], 0) if aws else 0
+
+
+def fault_of(error: BaseException) -> str | None:
+    """Return a sentence on the fault of the machine that caused an exception, or None.
+
+    It is for faults that no code closer to them has reported: threads and processes that cannot be
+    started, memory, temporary files.
+    """
+    found: BaseException | None = error
+    for _ in range(_CHAIN):
+        if found is None:
+            break
+        if isinstance(found, StorageError):
+            return str(found)
+        if isinstance(found, OSError) and found.errno in _ADVICE:
+            at = "" if found.filename is None else f" at {shown(os.fsdecode(found.filename))}"
+            why, advice = _ADVICE[found.errno]
+            return f"the operating system reports{at}: {why}; {advice}"
+        text = str(found)
+        if (
+            isinstance(found, OSError) and found.errno == errno.EAGAIN
+        ) or "start new thread" in text:
+            return f"cannot start a thread or a process: {_LIMITS}"
+        if isinstance(found, MemoryError) or _NO_MEMORY.search(text):
+            return f"out of memory: {_LIMITS}"
+        found = found.__cause__ or found.__context__
+    return None
 
 
 def short_cause(error: BaseException) -> str:

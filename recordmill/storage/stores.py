@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import io
 import os
-import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Protocol
 
 import pyarrow as pa
 from pyarrow import fs
 
+from recordmill.storage.storage_errors import call_with_retries
+
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
 
-T = TypeVar("T")
 Kind = Literal["file", "dir"]
 Guard = AbstractContextManager[None]
 
@@ -77,7 +78,7 @@ class ArrowFiles:
         return sorted((directory_entry(info) for info in found), key=lambda item: item.name)
 
     def open_input(self, path: str) -> BinaryIO:
-        stream: BinaryIO = self.filesystem.open_input_file(self.path(path))
+        stream: BinaryIO = _WholeInput(self.filesystem.open_input_file(self.path(path)))
         return stream
 
     def open_output(self, path: str) -> BinaryIO:
@@ -91,6 +92,8 @@ class ArrowFiles:
     def read_range(self, path: str, offset: int, length: int) -> bytes:
         with self.filesystem.open_input_file(self.path(path)) as file:
             data: bytes = call_with_retries(file.read_at, length, offset)
+            if len(data) < min(length, file.size() - offset):
+                raise _shortened(offset + len(data), file.size())
             return data
 
     def write_bytes(self, path: str, data: ReadableBuffer) -> None:
@@ -134,7 +137,9 @@ class ArrowFiles:
 
 
 def directory_entry(info: Any) -> DirectoryEntry:
-    """Convert a pyarrow FileInfo."""
+    """Convert a pyarrow FileInfo. Raises OSError if the store's answer was incomplete."""
+    if info.type == fs.FileType.Unknown or (info.type == fs.FileType.File and info.size is None):
+        raise OSError(errno.EIO, "the store's answer has no type or size of the file")
     return DirectoryEntry(
         name=info.base_name,
         kind="dir" if info.type == fs.FileType.Directory else "file",
@@ -143,30 +148,45 @@ def directory_entry(info: Any) -> DirectoryEntry:
     )
 
 
-# Temporary errors of object stores.
-_TEMPORARY = (
-    "INTERNAL_FAILURE",
-    "REQUEST_TIMEOUT",
-    "SERVICE_UNAVAILABLE",
-    "SLOW_DOWN",
-    "THROTTLING",
-)
-_PAUSES = (0.1, 0.5, 2.0)  # seconds
+def _shortened(got: int, size: int) -> OSError:
+    return OSError(errno.EIO, f"the store sent {got} of {size} bytes")
 
 
-def call_with_retries(call: Callable[..., T], *arguments: Any) -> T:
-    """Call a function, again after a pause if a store reports a temporary error.
+class _WholeInput(io.RawIOBase):
+    """An input stream of pyarrow, which must not end before the size that the store states."""
 
-    pyarrow retries by itself, except when a range to read is shorter than the error's response.
-    """
-    for pause in _PAUSES:
-        try:
-            return call(*arguments)
-        except OSError as error:
-            if not any(word in str(error) for word in _TEMPORARY):
-                raise
-        time.sleep(pause)
-    return call(*arguments)
+    def __init__(self, raw: Any) -> None:
+        self._raw = raw
+        self._size = int(raw.size())
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        count = int(self._raw.readinto(buffer))
+        if not count and memoryview(buffer).nbytes:
+            self._check_end()
+        return count
+
+    def readall(self) -> bytes:
+        start = self._raw.tell()
+        data: bytes = self._raw.read()
+        if start + len(data) < self._size:
+            self._raw.seek(start)
+            raise _shortened(start + len(data), self._size)
+        return data
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        return int(self._raw.seek(offset, whence))
+
+    def tell(self) -> int:
+        return int(self._raw.tell())
+
+    def close(self) -> None:
+        if not self.closed:
+            self._raw.close()
+            super().close()
+
+    def _check_end(self) -> None:
+        if self._raw.tell() < self._size:
+            raise _shortened(self._raw.tell(), self._size)
 
 
 class GuardedStream(io.RawIOBase):
@@ -195,7 +215,11 @@ class GuardedStream(io.RawIOBase):
 
     def readall(self) -> bytes:
         with self._guard():
-            return bytes(call_with_retries(self._raw.read))
+            return call_with_retries(self._read_from, self._raw.tell())
+
+    def _read_from(self, start: int) -> bytes:
+        self._raw.seek(start)  # a failed attempt may have read some of it
+        return bytes(self._raw.readall())
 
     def write(self, data: ReadableBuffer) -> int:
         with self._guard():

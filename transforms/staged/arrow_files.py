@@ -8,20 +8,26 @@ from typing import Any
 import pyarrow as pa
 
 from recordmill.storage.files import Location
+from recordmill.storage.storage_errors import call_with_retries, raise_storage_errors
 
 
 def open_arrow(place: Location) -> Any:
     """Open an Arrow file for `pyarrow.ipc`, memory-mapped if it is local."""
-    return pa.memory_map(place.local_path) if _can_be_mapped(place) else place.open_input()
+    return _map(place) if _can_be_mapped(place) else place.open_input()
 
 
 def read_range(place: Location, offset: int, length: int) -> pa.Buffer:
     """Return `length` bytes of a file from `offset`, without reading the rest of it."""
     if not _can_be_mapped(place):
         return pa.py_buffer(place.read_range(offset, length))
-    with pa.memory_map(place.local_path) as file:
+    with _map(place) as file:
         file.seek(offset)
         return file.read_buffer(length)  # the buffer keeps the file mapped
+
+
+def _map(place: Location) -> Any:
+    with raise_storage_errors("read", place):
+        return call_with_retries(pa.memory_map, place.local_path)
 
 
 def _can_be_mapped(place: Location) -> bool:

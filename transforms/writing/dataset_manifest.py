@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
-from recordmill.errors import Reject
+from recordmill.errors import Reject, RunError
 from recordmill.format.content_report import DUPLICATES, LEAKS, NEAR_DUPLICATES, ContentReport
 from recordmill.format.file_info import file_info
 from recordmill.format.ledger import (
@@ -38,7 +38,7 @@ from recordmill.tfrecord.features import Features
 from recordmill.transforms.checks.near_matches import read_lines, with_distances
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.planning.plan import Plan
-from recordmill.transforms.planning.refusals import nothing_left, refusal_of
+from recordmill.transforms.planning.refusals import nothing_left, refusal, refusal_of
 from recordmill.transforms.staged.listing import (
     NO_LISTING,
     read_excluded,
@@ -121,6 +121,28 @@ def all_rejects(
     return sorted({*listing, *checked, *written})
 
 
+def expect_copies_as_records(infos: Iterable[ShardInfo], staging: Staging) -> None:
+    """Check that no copy was rejected of a record that was written.
+
+    Both have the same bytes, so only a fault of the machine makes such a difference.
+
+    Raises:
+      RunError: there is such a copy; the shards with rejects will be written again.
+    """
+    broken = [info for info in infos if info.rejects]
+    rejects = {reject.key: reject for info in broken for reject in info.rejects}
+    if len(rejects) <= sum(info.rejected for info in broken):
+        return
+    for info in broken:
+        staging.place(f"info/{info.shard.file}.json").delete(missing_ok=True)
+    one = rejects[min(rejects)]
+    raise RunError(
+        "copies were rejected of records that were written, which only a fault of the machine can"
+        f" cause, such as one of its memory ({len(rejects)} records have rejected copies, one is"
+        f" {one.key!r}: {one.detail}): run the same command again to write their shards anew"
+    )
+
+
 def _filtered(
     parts: Iterable[StagedPart], infos: Iterable[ShardInfo], staging: Staging
 ) -> Counter[str]:
@@ -147,6 +169,7 @@ def publish_dataset(
     If the dataset is refused, the verdict is written into staging, and None is returned.
     """
     staging, parts = run.staging, plan.parts
+    expect_copies_as_records(infos, staging)
     listing = staging.listing() or NO_LISTING
     rejects = all_rejects(listing.rejects, parts, infos, staging)
     staging.place("rejects.jsonl").write_bytes(b"".join(map(reject_line, rejects)))
@@ -168,6 +191,13 @@ def publish_dataset(
             run.max_reject_fraction,
             invalid=sum(part.invalid for part in parts),
             made=ledger.records.made,
+        )
+    if verdict is None and ledger.copies.planned:
+        verdict = refusal(
+            ledger.records.rejected + ledger.copies.rejected,
+            ledger.records.made + ledger.copies.planned,
+            run.max_reject_fraction,
+            noun="records and their copies",
         )
     if verdict is None and problems:
         verdict = Verdict("the ledger does not close: " + "; ".join(problems))

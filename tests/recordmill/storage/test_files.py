@@ -1,3 +1,4 @@
+import contextlib
 import errno
 import io
 import os
@@ -5,7 +6,9 @@ import pathlib
 import pickle
 import threading
 import uuid
+from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 import pytest
@@ -13,12 +16,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import fs
 
-from recordmill.errors import ConfigError, Reason, RecordError
-from recordmill.storage.files import Location, MissingError, StorageError
-from recordmill.storage.input_files import open_file, read_file
+from recordmill.errors import ConfigError
+from recordmill.storage import local_files, storage_errors
+from recordmill.storage.files import Location, MissingError, PathError, StorageError
+from recordmill.storage.input_files import InputFile, open_file, read_file
 from recordmill.storage.local_files import LocalFiles
 from recordmill.storage.storage_errors import ChangedInputError
-from recordmill.storage.stores import ArrowFiles
+from recordmill.storage.stores import ArrowFiles, GuardedStream
 
 
 @pytest.fixture(params=["local", "pyarrow"])
@@ -366,36 +370,137 @@ def test_object_stores_may_round_times_to_seconds() -> None:
     assert read_file(str(file), size=size, mtime=whole) == b"picture"
 
 
-@pytest.mark.parametrize(
-    ("code", "detail"), [(errno.EACCES, "permission denied"), (errno.EIO, "input/output error")]
-)
-def test_an_unreadable_input_is_a_reject(
-    code: int, detail: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+_TRIED_AGAIN = (errno.EIO, errno.EMFILE, errno.ETIMEDOUT, errno.ENOMEM, errno.ENOSPC, errno.ESTALE)
+
+
+@pytest.mark.parametrize("code", [*_TRIED_AGAIN, errno.EACCES, errno.EPERM, errno.ENXIO])
+@pytest.mark.parametrize("call", ["open", "pread", "readinto"])
+@pytest.mark.parametrize("times", [1, 1000])
+def test_a_fault_is_retried_and_then_names_the_file(
+    call: str, code: int, times: int, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file, size, mtime = _listed(Location.parse(str(tmp_path)), b"picture")
+    monkeypatch.setattr(storage_errors, "PAUSES", (0, 0))
+    calls = _fail(call, code, times, monkeypatch)
 
-    def refuse(*args: object) -> None:
-        raise OSError(code, "at address 0x7f")
+    def read() -> bytes:
+        if call == "readinto":
+            with open_file(str(file), size=size, mtime=mtime) as stream:
+                return stream.read()
+        with InputFile(str(file), size=size, mtime=mtime) as opened:
+            assert opened.read(0, size) == b"picture"
+        return read_file(str(file), size=size, mtime=mtime)
 
-    monkeypatch.setattr(os, "open", refuse)
-    monkeypatch.setattr(LocalFiles, "open_input", refuse)
-    for read in (read_file, open_file):
-        with pytest.raises(RecordError) as caught:
+    if times == 1 and code in _TRIED_AGAIN:
+        assert read() == b"picture"
+        return
+    with pytest.raises(StorageError, match=f"^cannot read {file}: [^\n]*; .* again$"):
+        read()
+    assert len(calls) == (3 if code in _TRIED_AGAIN else 1)
+
+
+def _fail(call: str, code: int, times: int, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Let the first calls of os.open, os.pread or FileIO.readall fail; return the failed ones."""
+    calls: list[int] = []
+
+    def fail() -> None:
+        if len(calls) < times:
+            calls.append(code)
+            raise OSError(code, "at address 0x7f")
+
+    if call == "readinto":
+
+        class FailingIO(io.FileIO):
+            def readall(self) -> bytes:
+                data = super().readall()
+                fail()  # after it has read something
+                return data
+
+        monkeypatch.setattr(local_files.io, "FileIO", FailingIO)
+        return calls
+    real = getattr(os, call)
+
+    def failing(*args: Any, **options: Any) -> Any:
+        fail()
+        return real(*args, **options)
+
+    monkeypatch.setattr(os, call, failing)
+    return calls
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_a_file_replaced_by_a_pipe_or_a_folder_has_changed(
+    make: Callable[[pathlib.Path], None], tmp_path: pathlib.Path
+) -> None:
+    """Opening a pipe as it is would wait for ever."""
+    file, size, mtime = _listed(Location.parse(str(tmp_path)), b"picture")
+    path = pathlib.Path(str(file))
+    path.unlink()
+    make(path)
+    for read in (read_file, InputFile):
+        with pytest.raises(ChangedInputError, match="was replaced by something else than a file"):
             read(str(file), size=size, mtime=mtime)
-        assert (caught.value.reason, caught.value.detail) == (Reason.UNREADABLE, detail)
+    with pytest.raises(PathError):
+        file.read_range(0, 1)
+    with pytest.raises(PathError):
+        file.open_input()
 
 
-def test_too_many_open_files_is_not_the_files_fault(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file, size, mtime = _listed(Location.parse(str(tmp_path)), b"picture")
+@pytest.mark.parametrize(
+    ("message", "passing"),
+    [
+        ("AWS Error SLOW_DOWN during GetObject operation", True),
+        ("AWS Error UNKNOWN (HTTP status 429) during HeadObject operation: No response body", True),
+        ("AWS Error UNKNOWN (HTTP status 503) during HeadObject operation: No response body", True),
+        ("AWS Error NETWORK_CONNECTION during GetObject operation: curlCode: 56", True),
+        ("google::cloud::Status(UNAVAILABLE: try again)", True),
+        ("AWS Error ACCESS_DENIED during GetObject operation", False),
+        ("AWS Error UNKNOWN (HTTP status 403) during HeadObject operation", False),
+        ("AWS Error NO_SUCH_KEY during GetObject operation", False),
+    ],
+)
+def test_errors_of_stores_that_may_pass(message: str, passing: bool) -> None:
+    assert storage_errors.may_pass(OSError(message)) == passing
 
-    def refuse(*args: object) -> None:
-        raise OSError(errno.EMFILE, "too many")
 
-    monkeypatch.setattr(os, "open", refuse)
-    with pytest.raises(StorageError, match="raise the limit"):
-        read_file(str(file), size=size, mtime=mtime)
+class _Short:
+    """A pyarrow stream that ends early, once or for ever."""
+
+    def __init__(self, times: int) -> None:
+        self._times = times
+        self._file = io.BytesIO(b"0123456789")
+
+    def size(self) -> int:
+        return 10
+
+    def readinto(self, buffer: Any) -> int:
+        if self._times:
+            self._times -= 1
+            return 0
+        return self._file.readinto(buffer)
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return self._file.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_stream_that_ends_before_its_size_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storage_errors, "PAUSES", (0,))
+    for times, read in ((1, b"01234"), (2, None)):
+        system = mock.Mock(open_input_file=mock.Mock(return_value=_Short(times)))
+        store = ArrowFiles(system, "", has_folders=False)
+        stream = GuardedStream(store.open_input("x"), contextlib.nullcontext, reads=True)
+        buffer = bytearray(5)
+        if read is None:
+            with pytest.raises(OSError, match="the store sent 0 of 10 bytes"):
+                stream.readinto(buffer)
+        else:
+            assert (stream.readinto(buffer), bytes(buffer)) == (5, read)
 
 
 def test_a_network_that_fails_is_not_the_files_fault(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from PIL import Image
 from PIL.ImageFile import ImageFile
 
 from recordmill.errors import Filtered, Reason, RecordError
+from recordmill.storage.files import StorageError
 from recordmill.transforms.imaging.pixels import ImageOptions, decode, process, read_header
 from tests.paths import ODD, ROOT
 from tests.pictures import (
@@ -211,8 +212,8 @@ def test_errors_of_the_file_layer_stay_what_they_are():
     class Failing(io.BytesIO):
         def read(self, size=-1):
             if self.tell():
-                raise RecordError(Reason.UNREADABLE, "Input/output error")
+                raise StorageError("cannot read it: input/output error")
             return super().read(size)
 
-    with pytest.raises(RecordError, match="unreadable: Input/output error"):
+    with pytest.raises(StorageError, match="cannot read it: input/output error"):
         read_header(Failing(saved(photo())), AS_PNG)

@@ -403,7 +403,7 @@ def test_paths_that_are_no_files_are_rejected(folder: pathlib.Path) -> None:
         "loop": (Reason.SYMLINK_LOOP, "the symbolic link leads back to itself"),
         "in": (Reason.BAD_VALUE, "a folder: expected a file"),
         "x\0y": (Reason.BAD_VALUE, "a path cannot contain a zero byte"),
-        "n" * 300: (Reason.UNREADABLE, "the name is too long for that filesystem"),
+        "n" * 300: (Reason.BAD_NAME, "the name is too long for that filesystem"),
         "ftp://x": (Reason.BAD_VALUE, "unknown scheme 'ftp' in 'ftp://x': expected a local path, "
                     "or one of file://, s3://, gs://, abfs://, hdfs://"),
     }  # fmt: skip

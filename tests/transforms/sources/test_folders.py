@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from recordmill.errors import ConfigError, Reason
+from recordmill.storage import storage_errors
 from recordmill.storage.files import Location, StorageError
 from recordmill.storage.input_files import read_file
 from recordmill.transforms.model import batch, limits
@@ -243,14 +244,15 @@ def test_symbolic_links_are_followed(tmp_path: pathlib.Path) -> None:
     assert not rejects
 
 
-def test_an_unreadable_folder_is_rejected_by_name() -> None:
+def test_a_denied_folder_fails_the_listing_by_name() -> None:
     """Lists as the user nobody, in another process, because root may read everything."""
     script = (
         "import os, sys\n"
         "from recordmill.transforms.sources.files.folders import FileTree\n"
         "if os.geteuid() == 0: os.setuid(65534)\n"
-        "for part in FileTree(input=sys.argv[1]).scan():\n"
-        "    print(part.rows['__key__'].to_pylist(), *part.rejects)\n"
+        "from recordmill.storage.files import PathError\n"
+        "try: list(FileTree(input=sys.argv[1]).scan())\n"
+        "except PathError as error: print(error)\n"
     )
     with tempfile.TemporaryDirectory() as folder:  # pytest's own can be entered by its owner only
         root = pathlib.Path(folder)
@@ -261,8 +263,8 @@ def test_an_unreadable_folder_is_rejected_by_name() -> None:
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         (root / "secret").chmod(0o700)
     assert done.stdout == (
-        "['roses/1.jpg'] Reject(key='secret', stage='read', reason=<Reason.UNREADABLE: "
-        "'unreadable'>, detail='permission denied')\n"
+        f"cannot access {root}/secret: permission denied; check its owner, mode or access policy,"
+        " then run the same command again\n"
     )
 
 
@@ -280,9 +282,8 @@ def _fail_listing(monkeypatch: pytest.MonkeyPatch, folder: pathlib.Path, code: i
 @pytest.mark.parametrize(
     ("code", "reason", "detail"),
     [
-        (errno.EIO, Reason.UNREADABLE, "input/output error"),
         (errno.ENOENT, Reason.MISSING, "no such file"),
-        (errno.ENAMETOOLONG, Reason.UNREADABLE, "the name is too long for that filesystem"),
+        (errno.ENAMETOOLONG, Reason.BAD_NAME, "the name is too long for that filesystem"),
     ],
 )
 def test_a_folder_that_fails_is_rejected(
@@ -295,12 +296,21 @@ def test_a_folder_that_fails_is_rejected(
     assert (rejects["bad"].reason, rejects["bad"].detail) == (reason, detail)
 
 
-def test_too_many_open_files_fails_the_job(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [
+        (errno.EMFILE, "too many open files"),
+        (errno.EIO, "input/output error"),
+        (errno.ENXIO, "no such device or address"),
+    ],
+)
+def test_a_fault_fails_the_listing(
+    code: int, why: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(storage_errors, "PAUSES", ())
     fill(tmp_path, "roses/1.jpg")
-    _fail_listing(monkeypatch, tmp_path / "roses", errno.EMFILE)
-    with pytest.raises(StorageError, match="too many open files"):
+    _fail_listing(monkeypatch, tmp_path / "roses", code)
+    with pytest.raises(StorageError, match=f"cannot access {tmp_path}/roses: {why}"):
         scan(tmp_path)
 
 

@@ -25,7 +25,10 @@ from recordmill.transforms.planning.estimates import Estimate
 from recordmill.transforms.planning.plan import Plan, SplitPlan
 from recordmill.transforms.staged import spill
 from recordmill.transforms.writing import shard_writer
-from recordmill.transforms.writing.dataset_manifest import close_ledger
+from recordmill.transforms.writing.dataset_manifest import (
+    close_ledger,
+    expect_copies_as_records,
+)
 from recordmill.transforms.writing.shard_writer import ShardWriter, encode_in_order
 from tests.tiny import TinyEncoder
 
@@ -420,3 +423,17 @@ def test_a_worker_of_other_libraries_is_refused(writer):
     dataclasses.replace(writer, versions={"tiny": "1", "zlib": "0"}).check_versions()
     with pytest.raises(RunError, match="has tiny 1, the submitter 2: other versions may write"):
         dataclasses.replace(writer, versions={"tiny": "2"}).check_versions()
+
+
+def test_a_rejected_copy_of_a_written_record_is_a_fault(writer, monkeypatch):
+    """The shard is written again by the next run, instead of being reused with a copy too few."""
+    rows = rows_of([b"a", b"b", b"bad"], copies=2)
+    info = write_rows(writer, rows)
+    assert (info.rejected, info.copies, info.planned_copies) == (1, 2, 3)
+    expect_copies_as_records([info], writer.staging)
+    place = writer.staging.place(f"info/{info.shard.file}.json")
+    assert place.exists()
+    broken = dataclasses.replace(info, rejected=0)
+    with pytest.raises(RunError, match="records have rejected copies, one is '2': "):
+        expect_copies_as_records([broken], writer.staging)
+    assert not place.exists()

@@ -17,7 +17,7 @@ from xml.etree import ElementTree
 import pyarrow as pa
 
 from recordmill.errors import ConfigError, RecordError, Reject
-from recordmill.storage.files import Location, StorageError
+from recordmill.storage.files import Location, MissingError
 from recordmill.storage.input_files import read_file
 from recordmill.transforms.model.annotations import (
     DIFFICULT,
@@ -222,7 +222,7 @@ def _class_names(folder: Location) -> tuple[str, ...]:
         for name in _NAMES:
             try:
                 text = (place / name).read_bytes().decode("utf-8-sig")
-            except (StorageError, UnicodeDecodeError):
+            except (MissingError, UnicodeDecodeError):
                 continue
             names = tuple(line.strip() for line in text.splitlines() if line.strip())
             if names:

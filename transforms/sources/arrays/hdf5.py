@@ -7,7 +7,6 @@ they would read files that were not listed.
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -15,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 
 from recordmill.errors import ConfigError, Reason, RecordError, install_extra
-from recordmill.storage.files import is_uri
 from recordmill.storage.input_files import InputFile, open_file
 from recordmill.transforms.sources.arrays.array_file import Array, ArrayFile, Span, label_texts
 from recordmill.transforms.sources.arrays.npy import StoredArray, check_dtype, check_shape
@@ -33,12 +31,11 @@ class Hdf5File(ArrayFile):
     def __init__(self, file: InputFile) -> None:
         super().__init__(file)
         self._h5py = _library()
-        self._stream = open_file(file.path) if is_uri(file.path) else None
+        self._stream = open_file(file.path)
         self._file: Any = None
         try:
             with _reporting_damage():
-                what = os.fsencode(file.path) if self._stream is None else self._stream
-                self._file = self._h5py.File(what, "r", locking=False)
+                self._file = self._h5py.File(self._stream, "r", locking=False)
         except RecordError:
             self.close()
             raise
@@ -46,8 +43,7 @@ class Hdf5File(ArrayFile):
     def close(self) -> None:
         if self._file is not None:
             self._file.close()
-        if self._stream is not None:
-            self._stream.close()
+        self._stream.close()
         super().close()
 
     def names(self) -> Sequence[str]:
@@ -67,6 +63,10 @@ class Hdf5File(ArrayFile):
         return super().find(name and name.strip("/"), option=option, texts=texts)
 
     def stored(self, name: str, *, texts: bool = False) -> StoredArray:
+        with _reporting_damage():
+            link = self._file.get(name, getlink=True)
+        if isinstance(link, self._h5py.ExternalLink):
+            raise RecordError(Reason.UNSUPPORTED, f"its array {name!r} is in another file")
         with _reporting_damage():
             data = self._file[name]
             dtype, shape = data.dtype, data.shape

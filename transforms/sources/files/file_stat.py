@@ -15,7 +15,12 @@ from pyarrow import fs
 
 from recordmill.errors import ConfigError, Reason
 from recordmill.storage.files import Location, is_uri
-from recordmill.storage.storage_errors import error_code, raise_storage_errors, short_cause
+from recordmill.storage.storage_errors import (
+    call_with_retries,
+    error_code,
+    raise_storage_errors,
+    short_cause,
+)
 from recordmill.storage.stores import ArrowFiles
 from recordmill.transforms.model import limits
 
@@ -50,7 +55,7 @@ def stat_problem(error: OSError, path: str) -> RejectCause:
     """Return the problem of a local path, given the error of `os.stat` or `os.listdir`.
 
     Raises:
-      StorageError: the error is one of the machine, such as too many open files.
+      StorageError: the error is one of the machine, such as an I/O error or a lack of permission.
     """
     code = error_code(error)
     if code == errno.ELOOP:
@@ -60,10 +65,10 @@ def stat_problem(error: OSError, path: str) -> RejectCause:
         return RejectCause(
             Reason.MISSING, "a symbolic link to a missing file" if dangling else "no such file"
         )
-    if code in (errno.EMFILE, errno.ENFILE):
-        with raise_storage_errors("access", path):
-            raise error
-    return RejectCause(Reason.UNREADABLE, short_cause(error))
+    if code == errno.ENAMETOOLONG:
+        return RejectCause(Reason.BAD_NAME, short_cause(error))
+    with raise_storage_errors("access", path):
+        raise error
 
 
 def special_file_problem(mode: int) -> RejectCause | None:
@@ -150,7 +155,7 @@ def _with_hint(path: str, found: FileStat | RejectCause) -> FileStat | RejectCau
 
 def _stat_local(path: str) -> FileStat | RejectCause:
     try:
-        status = os.stat(path)
+        status = call_with_retries(os.stat, path)
     except OSError as error:
         return stat_problem(error, path)
     if modes.S_ISDIR(status.st_mode):
@@ -171,7 +176,7 @@ def _stat_object(place: Location) -> FileStat | RejectCause:
     with raise_storage_errors("access", place):
         store = place.store
         assert isinstance(store, ArrowFiles)
-        info: Any = store.filesystem.get_file_info(store.path(place.path))
+        info: Any = call_with_retries(store.filesystem.get_file_info, store.path(place.path))
     if info.type == fs.FileType.NotFound:
         return RejectCause(Reason.MISSING, "no such file")
     if info.type == fs.FileType.Directory:

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 
 from recordmill.errors import ConfigError
-from recordmill.storage.files import Location, StorageError, shown
+from recordmill.storage.files import Location, PathError, shown
 from recordmill.transforms.sources.files.file_stat import refuse_special
 from recordmill.transforms.sources.files.input_paths import InputPath, Inputs
 from recordmill.transforms.sources.files.walks import matches, split_pattern
@@ -91,7 +91,7 @@ def _find_root(given: InputPath) -> InputRoot:
             raise ConfigError(f"the input {shown(place)} does not exist: check the path")
         if place.is_dir():
             return InputRoot(given=given, place=place, root=place)
-    except StorageError as error:
+    except PathError as error:
         raise ConfigError(f"the input cannot be used: {error}") from error
     return InputRoot(given=given, place=place, root=place.parent, file=True)
 

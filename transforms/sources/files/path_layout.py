@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 
 from recordmill.errors import ConfigError
 from recordmill.format.split_names import canonical_split, is_split_name
-from recordmill.storage.files import StorageError
+from recordmill.storage.files import PathError
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.inputs import InputRoot, find_roots
 from recordmill.unicode_tables import mask_later
@@ -120,7 +120,7 @@ def lay_out(inputs: Inputs, rules: LayoutRules) -> tuple[LaidOutInput, ...]:
             LaidOutInput(root, _layout_of(root, inputs, rules, split), split)
             for root, split in zip(roots, splits, strict=True)
         )
-    except StorageError as error:
+    except PathError as error:
         raise ConfigError(f"the input cannot be used: {error}") from error
 
 

@@ -18,7 +18,7 @@ from pyarrow import fs
 
 from recordmill.errors import Reject
 from recordmill.storage.files import Location, shown
-from recordmill.storage.storage_errors import raise_storage_errors
+from recordmill.storage.storage_errors import call_with_retries, raise_storage_errors
 from recordmill.storage.stores import ArrowFiles
 from recordmill.transforms.sources.files.file_stat import (
     RejectCause,
@@ -124,9 +124,11 @@ def matches(names: Sequence[str], parts: Sequence[str]) -> bool:
 def _walk_local(top: str, leave_out: SkipRule, enter: Enter) -> Iterator[WalkItem]:
     """Walk depth first, in sorted order. Holds the names of the open folders in memory."""
     base = top.rstrip("/") + "/"
-    status = os.stat(top)
+    with raise_storage_errors("list", top):
+        status = call_with_retries(os.stat, top)
+        listed = call_with_retries(os.listdir, top)
     # Per open folder: its key with a trailing slash, its identity, the remaining names.
-    folders = [("", _identity(status), iter(sorted(os.listdir(top))))]
+    folders = [("", _identity(status), iter(sorted(listed)))]
     outside = {_identity(path.stat()) for path in pathlib.Path(os.path.realpath(top)).parents}
     while folders:
         prefix, _, names = folders[-1]
@@ -140,14 +142,15 @@ def _walk_local(top: str, leave_out: SkipRule, enter: Enter) -> Iterator[WalkIte
             yield SkippedPath(reason, _count_files(path))
             continue
         try:
-            status = os.stat(path)
+            status = call_with_retries(os.stat, path)
             if modes.S_ISDIR(status.st_mode):
                 if not enter(key):
                     continue
                 identity = _identity(status)
                 if identity in outside or any(identity == above for _, above, _ in folders):
                     raise OSError(errno.ELOOP, "leads back to a folder above it")
-                folders.append((key + "/", identity, iter(sorted(os.listdir(path)))))
+                listed = call_with_retries(os.listdir, path)
+                folders.append((key + "/", identity, iter(sorted(listed))))
                 continue
         except OSError as error:
             yield _reject(key, stat_problem(error, path))
@@ -201,7 +204,8 @@ def _walk_store(
 
 
 def _select(store: ArrowFiles, folder: str, *, recursive: bool) -> list[Any]:
-    found: list[Any] = store.filesystem.get_file_info(fs.FileSelector(folder, recursive=recursive))
+    selector = fs.FileSelector(folder, recursive=recursive)
+    found: list[Any] = call_with_retries(store.filesystem.get_file_info, selector)
     return found
 
 

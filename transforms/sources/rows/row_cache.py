@@ -15,7 +15,7 @@ import pyarrow as pa
 import xxhash
 
 from recordmill.errors import Reason
-from recordmill.storage.files import Location
+from recordmill.storage.files import Location, MissingError
 from recordmill.transforms.model import batch
 from recordmill.transforms.sources.row_formats.row_file import BadRow, Rows
 from recordmill.transforms.staged.arrow_files import open_arrow
@@ -55,7 +55,7 @@ class RowCache(NamedTuple):
         """
         try:
             reader = pa.ipc.open_file(open_arrow(self._place(sections)))
-        except FileNotFoundError:
+        except MissingError:
             return None
         found: list[list[Rows]] = [[] for _ in range(len(sections))]
         for number in range(reader.num_record_batches):

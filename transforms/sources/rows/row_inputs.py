@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Iterator
 
 from recordmill.errors import ConfigError, Reject
-from recordmill.storage.files import Location, StorageError, shown
+from recordmill.storage.files import Location, PathError, shown
 from recordmill.transforms.sources.files.folders import file_problem, list_files, skip_reason
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.inputs import InputRoot
@@ -96,7 +96,7 @@ class RowInput:
             try:
                 for item in list_files(one.root, depth=0, others=others):
                     yield one, self._skipped(one.root, item)
-            except StorageError as error:
+            except PathError as error:
                 raise ConfigError(f"the input cannot be used: {error}") from error
 
     def _file_names(self, root: InputRoot) -> Iterator[str]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
-import errno
 import functools
 import importlib
 import re
@@ -21,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from recordmill.errors import ConfigError, Reason, RecordError, install_extra
-from recordmill.storage.files import is_uri
-from recordmill.storage.input_files import InputFile, open_file
+from recordmill.storage.input_files import open_file
+from recordmill.storage.storage_errors import StorageError
 
 Ints = npt.NDArray[np.int64]
 
@@ -41,7 +40,7 @@ _SHOWN_VP8 = 0x10  # bit in the first byte of a VP8 packet: the frame is shown
 _DURATION = re.compile(r"(\d+):(\d\d):(\d\d(?:\.\d+)?)", re.ASCII)
 _LATE = Fraction(1, 20)  # tolerance in seconds for the duration in a header
 _TRIES = 16  # attempts to read on after invalid data
-_IO_ERRORS = frozenset({errno.EIO, errno.ESTALE, errno.ENXIO, errno.ENODEV, errno.ETIMEDOUT})
+_BUFFER = 1 << 18  # bytes that FFmpeg reads at once
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -90,6 +89,42 @@ def versions() -> dict[str, str]:
     return {"pyav": av.__version__, **found}
 
 
+class _VideoStream:
+    """The file of a video as FFmpeg reads it.
+
+    FFmpeg takes an error of a read for the end of a file. The first error is kept, and raised by
+    `check`, so that no record is cut short by it.
+    """
+
+    def __init__(self, path: str, *, size: int, mtime: int) -> None:
+        self.name = path  # its extension helps FFmpeg to identify the format
+        self._file = open_file(path, size=size, mtime=mtime)
+        self._error: StorageError | None = None
+
+    def read(self, size: int) -> bytes:
+        if self._error is not None:
+            return b""
+        try:
+            return self._file.read(size)
+        except StorageError as error:
+            self._error = error
+            return b""
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return self._file.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def close(self) -> None:
+        self._file.close()
+
+    def check(self) -> None:
+        """Raise StorageError if a read has failed."""
+        if self._error is not None:
+            raise self._error
+
+
 class VideoFile:
     """An open video; a context manager.
 
@@ -108,30 +143,25 @@ class VideoFile:
         self._place = path, size, mtime
         self._has_hole = False
         self._kept: collections.deque[Any] | None = None
-        self._file: Any = None
-        if is_uri(path):
-            self._file = open_file(path, size=size, mtime=mtime)
-            head = self._file.read(_HEAD)
-        else:
-            with InputFile(path, size=size, mtime=mtime) as file:
-                head = file.read(0, min(size, _HEAD))
+        self._file = _VideoStream(path, size=size, mtime=mtime)
         try:
-            self._open(head)
+            self._open(self._file.read(_HEAD))
         except BaseException:
-            if self._file is not None:
-                self._file.close()
+            self._file.close()
             raise
 
     def _open(self, head: bytes) -> None:
         av = pyav()
-        if self._file is not None:
-            self._file.seek(0)
-        source = self._place[0] if self._file is None else self._file
+        self._file.seek(0)
         try:
-            self._container = av.open(source, options=_OPTIONS, metadata_errors="ignore")
+            self._container = av.open(
+                self._file, options=_OPTIONS, metadata_errors="ignore", buffer_size=_BUFFER
+            )
         except av.FFmpegError as error:
+            self._file.check()
             raise _open_error(head) from error
         try:
+            self._file.check()
             self._container.flags |= av.container.Flags.gen_pts.value
             self.stream = self._find()
         except BaseException:
@@ -154,8 +184,7 @@ class VideoFile:
 
     def __exit__(self, *_: object) -> None:
         self._container.close()
-        if self._file is not None:
-            self._file.close()
+        self._file.close()
 
     @property
     def has_sound(self) -> bool:
@@ -246,7 +275,7 @@ class VideoFile:
         """Yield the packets of the video stream, as far as they can be read.
 
         Raises:
-          RecordError: an I/O error.
+          StorageError: the file could not be read.
         """
         if self._kept is not None:
             while self._kept:
@@ -259,10 +288,10 @@ class VideoFile:
             try:
                 packet = next(packets)
             except (StopIteration, av.EOFError):
+                self._file.check()
                 return
-            except av.FFmpegError as error:
-                if error.errno in _IO_ERRORS:
-                    raise RecordError(Reason.UNREADABLE, "an I/O error within the video") from error
+            except av.FFmpegError:
+                self._file.check()
                 failed += 1  # the invalid data may be skipped now
                 packets = self._container.demux(self.stream)
                 continue
@@ -271,6 +300,7 @@ class VideoFile:
                 # in MPEG-TS: skip that packet.
                 packets = self._container.demux(self.stream)
                 continue
+            self._file.check()
             if packet.size:
                 self._has_hole |= failed > 0
                 failed = 0
