@@ -24,6 +24,7 @@ from pyarrow import fs
 
 from recordmill.errors import ConfigError
 from recordmill.storage.local_files import LocalFiles
+from recordmill.storage.redaction import holds_keys
 from recordmill.storage.storage_errors import (
     MissingError,
     StorageError,
@@ -98,7 +99,7 @@ class Location:
             )
         if scheme in _BUCKETS and not authority:
             raise ConfigError(f"expected {scheme}://BUCKET/PATH, got {shown(text)!r}")
-        if ":" in authority.rpartition("@")[0]:
+        if holds_keys(text):
             raise ConfigError(
                 f"access keys in {scheme}:// URIs end up in logs and listings: take them out and "
                 "set them in the environment (for S3 AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY)"
