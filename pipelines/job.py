@@ -124,19 +124,21 @@ class Job:
         on_listed: Callable[[int], None],
         on_interpreted: Callable[[Mapping[str, str]], None] = lambda facts: None,
         is_running: lock.IsRunning | None = None,
+        private: bool = True,
     ) -> JobOutcome:
         """Run the job, or the rest of it if an earlier run was interrupted.
 
         run_pipeline: builds and runs the pipeline. on_listed: called with numbers of listed rows.
         on_interpreted: called with the content of `interpret` before the pipeline runs.
         is_running: returns whether a detached job (cluster, job) of an earlier run still runs.
+        private: whether only this user reads and writes staged files.
 
         Raises:
           ConfigError: the options or the input cannot be used.
           RunError: the job failed.
         """
         self.check_output()
-        with lock.hold_lock(self.output / FOLDER, is_running=is_running):
+        with lock.hold_lock(self.output / FOLDER, is_running=is_running, private=private):
             fresh = not self.staging.root.exists()
             try:
                 return self._run(run_pipeline, on_listed, on_interpreted)

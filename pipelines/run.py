@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import signal
@@ -78,7 +79,8 @@ def run(
             run_pipeline,
             on_listed=progress.listed,
             on_interpreted=(lambda facts: None) if config.quiet else _print_interpretation,
-            is_running=_is_running,
+            is_running=functools.partial(_is_running, on_flink),
+            private=on_flink is None or on_flink.is_private,
         )
     if not config.quiet:
         # The closing tables of a dataset end with its notes.
@@ -114,6 +116,7 @@ def _on_flink(config: CommonConfig, job: Job, beam_options: Sequence[str], prog:
         master=config.flink_master,
         environment=config.environment,
         environment_config=config.environment_config,
+        worker_secret_file=config.worker_secret_file,
         parallelism=config.parallelism,
         job_name=name,
         job_server_jar=config.flink_job_server_jar,
@@ -125,11 +128,22 @@ def _on_flink(config: CommonConfig, job: Job, beam_options: Sequence[str], prog:
     return FlinkJob(options, workers=process_count(config.workers))
 
 
-def _is_running(cluster: str, job: str) -> bool:
-    from recordmill.runners.flink.rest import Cluster, ClusterError
+def _is_running(on_flink: FlinkJob | None, cluster: str, job: str) -> bool:
+    """Return whether a detached job still runs, if this command names its cluster.
+
+    A file in the output gives the cluster, and may have been written by somebody else.
+    """
+    if on_flink is None or on_flink.url != cluster:
+        raise RunError(
+            f"the Flink job {job} at {cluster} holds the output, and this command does not name"
+            " that cluster to ask it: if you trust it, pass --runner flink"
+            f" --flink-master {cluster}; if it no longer exists, remove {lock.DETACHED} from"
+            f" {FOLDER} in the output"
+        )
+    from recordmill.runners.flink.rest import ClusterError
 
     try:
-        return Cluster(cluster).is_running(job)
+        return on_flink.is_running(job)
     except ClusterError as error:
         raise RunError(
             f"the Flink job {job} holds the output, and its cluster does not say whether it is"

@@ -37,8 +37,8 @@ class _JobConfig:
         None,
         group=_JOB,
         metavar="FOLDER",
-        help="Instead of --flink-master and --job: the output folder of a job that was submitted"
-        " with --detach.",
+        help="Instead of --job: the output folder of a job that was submitted with --detach, to the"
+        " cluster of --flink-master.",
     )
 
     def __post_init__(self) -> None:
@@ -53,7 +53,18 @@ class _JobConfig:
             return Cluster.parse(self.flink_master), self.job
         assert self.output is not None
         found = lock.detached_job(Location.parse(self.output) / FOLDER)
-        return None if found is None else (Cluster(found[0]), found[1])
+        if found is None:
+            return None
+        url, job = found
+        cluster = None if self.flink_master is None else Cluster.parse(self.flink_master)
+        if cluster is None or cluster.url != url:
+            # Another user of the output may have written the file that names the cluster.
+            raise RunError(
+                f"--output {self.output}: the Flink job {job} at {url} holds it, and this command"
+                f" names {'no cluster' if cluster is None else cluster.url}: if you trust that"
+                f" cluster, pass --flink-master {url}"
+            )
+        return cluster, job
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -42,14 +42,14 @@ class LocalFiles:
         return sorted(entries, key=lambda entry: entry.name)
 
     def open_input(self, path: str) -> BinaryIO:
-        return io.FileIO(path, "rb")
+        return io.FileIO(open_regular(path), "rb")
 
     def open_output(self, path: str) -> BinaryIO:
         return io.FileIO(path, "wb")
 
     def read_range(self, path: str, offset: int, length: int) -> bytes:
         # Not `open`, which takes longer than reading a few bytes.
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = open_regular(path)
         try:
             return read_exactly(descriptor, offset, length)
         finally:
@@ -93,6 +93,24 @@ class LocalFiles:
 
     def make_dirs(self, path: str) -> None:
         os.makedirs(path, exist_ok=True)
+
+
+def open_regular(path: str) -> int:
+    """Open a regular file for reading, and return its descriptor.
+
+    A file may have been replaced since it was listed, and opening a pipe would wait for a writer.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        mode = os.fstat(descriptor).st_mode
+        if modes.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        if not modes.S_ISREG(mode):
+            raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP), path)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
 
 
 def read_exactly(descriptor: int, offset: int, length: int) -> bytes:

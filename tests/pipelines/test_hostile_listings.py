@@ -1,18 +1,15 @@
 """Listings that name what they must not: other stores, other servers, files outside of the root."""
 
-import contextlib
-import http.server
 import json
 import os
 import pathlib
-import threading
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
 
 from recordmill.storage.files import Location
 from tests.folders import make_picture
+from tests.http_server import server
 from tests.image_runs import Made, encoders_kept, make, run
 from tests.s3_server import CREDENTIALS, s3_server
 from tests.video_files import make_film
@@ -24,30 +21,6 @@ OPTIONS = ("--splits", "train=1", "--unlabelled", "keep", "--max-reject-fraction
 def encoders():
     with encoders_kept(CREDENTIALS | {"AWS_SESSION_TOKEN": "the-token"}):
         yield
-
-
-@contextlib.contextmanager
-def server() -> Iterator[tuple[str, list[str]]]:
-    """An HTTP server on loopback: its address, and the first line of each request to it."""
-    seen: list[str] = []
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            seen.append(self.requestline)
-            self.send_error(404)
-
-        do_HEAD = do_POST = do_PUT = do_GET  # noqa: N815 (names of the base class)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    one = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=one.serve_forever, daemon=True).start()
-    try:
-        yield f"127.0.0.1:{one.server_port}", seen
-    finally:
-        one.shutdown()
-        one.server_close()
 
 
 def listed(folder: pathlib.Path, *paths: object) -> pathlib.Path:
