@@ -87,7 +87,14 @@ class PoolConfig:
         "127.0.0.1",
         group=_POOL,
         metavar="ADDRESS",
-        help="Address to listen on. Everyone who can reach it can run code on this machine.",
+        help="Address to listen on; other than a loopback one, it needs --secret-file.",
+    )
+    secret_file: str | None = option(
+        None,
+        group=_POOL,
+        metavar="FILE",
+        help="File with a secret, which only its owner can read: who has it can run code on this"
+        " machine. Without it the pool serves processes of the same user on this machine alone.",
     )
     port: int = option(50000, group=_POOL, help="Port to listen on; 0 picks a free port.")
 
@@ -155,16 +162,19 @@ def worker_pool_main(argv: Sequence[str]) -> int:
     Example:
       recordmill worker-pool --port 50000
     """
+    from recordmill.runners.workers import peers
     from recordmill.runners.workers.pool import WorkerPool
 
     config = parse_command(PoolConfig, argv, worker_pool_main)
+    file = config.secret_file
+    secret = None if file is None else peers.read_secret(file, option="--secret-file")
 
     def stop(number: int, _: FrameType | None) -> None:
         raise SystemExit(0)
 
     signal.signal(signal.SIGTERM, stop)
     imports = ["recordmill.pipelines.road", "recordmill.pipelines.images"]
-    with WorkerPool(host=config.host, port=config.port, imports=imports) as pool:
+    with WorkerPool(host=config.host, port=config.port, secret=secret, imports=imports) as pool:
         print(f"listening for workers at {pool.address}", flush=True)
         pool.wait()
     return 0
