@@ -36,6 +36,7 @@ from recordmill.pipelines.published import Published, finish_publishing
 from recordmill.pipelines.road import Road
 from recordmill.pipelines.schemas import SchemaRequest
 from recordmill.storage.files import Location, shown
+from recordmill.storage.redaction import redact_uris
 from recordmill.transforms.balancing.quotas import Target
 from recordmill.transforms.checks.select_records import RecordSelection
 from recordmill.transforms.model.data_type import Context, DataType, check_renames
@@ -360,9 +361,9 @@ class Job:
             versions=self.encoders,
             job={
                 "fingerprint": fingerprint,
-                "input": show_inputs(config.input),
-                "interpretation": self._interpretation,
-                "options": option_machinery.shaping(config),
+                "input": redact_uris(show_inputs(config.input)),
+                "interpretation": redact_uris(self._interpretation),
+                "options": redact_uris(option_machinery.shaping(config)),
                 "python": platform.python_version(),
             },
             watched=not config.detach,

@@ -23,6 +23,7 @@ from recordmill.pipelines.options.config import CommonConfig
 from recordmill.pipelines.plan_json import plan_json
 from recordmill.pipelines.road import Road
 from recordmill.pipelines.watch import JobProgress
+from recordmill.printable import printable
 from recordmill.processes.pool import kill_shared_pool, process_count
 from recordmill.profile import drift, statistics_file
 from recordmill.runners import direct
@@ -85,10 +86,8 @@ def run(
     if not config.quiet:
         # The closing tables of a dataset end with its notes.
         if outcome.notes and outcome.status != "published":
-            from recordmill.pipelines.terminal.tables import clean
-
             for note in outcome.notes:
-                print(f"{prog}: note: {clean(note)}", file=sys.stderr)
+                print(f"{prog}: note: {printable(note)}", file=sys.stderr)
         if not config.json:
             _print_outcome(outcome, job, seconds=time.monotonic() - started)
     if config.json:
@@ -102,7 +101,7 @@ def run(
         table = report.rejects_table(report.sum_up(outcome.rejects))
         if table is not None:
             report.show(table, stream=sys.stderr)
-        print(f"{prog}: error: {outcome.verdict.message}", file=sys.stderr)
+        print(f"{prog}: error: {printable(outcome.verdict.message)}", file=sys.stderr)
         return outcome.verdict.code
     return 0
 
@@ -153,11 +152,9 @@ def _is_running(on_flink: FlinkJob | None, cluster: str, job: str) -> bool:
 
 
 def _print_interpretation(facts: Mapping[str, str]) -> None:
-    from recordmill.pipelines.terminal.tables import clean
-
     width = max(map(len, facts))
     for name, fact in facts.items():
-        print(f"{name.ljust(width)}  {clean(fact)}", file=sys.stderr)
+        print(f"{name.ljust(width)}  {printable(fact)}", file=sys.stderr)
 
 
 def _print_outcome(outcome: JobOutcome, job: Job, *, seconds: float) -> None:

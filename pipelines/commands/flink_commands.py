@@ -16,6 +16,7 @@ from recordmill.job import lock
 from recordmill.job.staging import FOLDER, jobs
 from recordmill.pipelines.options.declaration import Group, option, parse_command
 from recordmill.pipelines.watch import JobProgress
+from recordmill.printable import printable
 from recordmill.runners import progress
 from recordmill.runners.flink.rest import Cluster, JobStatus
 from recordmill.storage.files import Location, shown
@@ -131,7 +132,7 @@ def status_main(argv: Sequence[str]) -> int:
         print(json.dumps(facts, indent=2))
     else:
         for name, value in facts.items():
-            print(f"{name}: {value}")
+            print(f"{name}: {printable(value)}")
     return 1 if failed or "refused" in facts else 0
 
 
