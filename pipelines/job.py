@@ -34,6 +34,7 @@ from recordmill.pipelines.published import Published, finish_publishing
 from recordmill.pipelines.road import Road
 from recordmill.pipelines.schemas import SchemaRequest
 from recordmill.storage.files import Location, shown
+from recordmill.storage.redaction import redact_uris
 from recordmill.transforms.balancing.quotas import Target
 from recordmill.transforms.checks.select_records import RecordSelection
 from recordmill.transforms.model.data_type import Context, DataType, check_renames
@@ -125,19 +126,21 @@ class Job:
         on_listed: Callable[[int], None],
         on_interpreted: Callable[[Mapping[str, str]], None] = lambda facts: None,
         is_running: lock.IsRunning | None = None,
+        private: bool = True,
     ) -> JobOutcome:
         """Run the job, or the rest of it if an earlier run was interrupted.
 
         run_pipeline: builds and runs the pipeline. on_listed: called with numbers of listed rows.
         on_interpreted: called with the content of `interpret` before the pipeline runs.
         is_running: returns whether a detached job (cluster, job) of an earlier run still runs.
+        private: whether only this user reads and writes staged files.
 
         Raises:
           ConfigError: the options or the input cannot be used.
           RunError: the job failed.
         """
         self.check_output()
-        with lock.hold_lock(self.output / FOLDER, is_running=is_running):
+        with lock.hold_lock(self.output / FOLDER, is_running=is_running, private=private):
             fresh = not self.staging.root.exists()
             try:
                 return self._run(run_pipeline, on_listed, on_interpreted)
@@ -382,9 +385,9 @@ class Job:
             versions=self.encoders,
             job={
                 "fingerprint": fingerprint,
-                "input": show_inputs(config.input),
-                "interpretation": self._interpretation,
-                "options": option_machinery.shaping(config),
+                "input": redact_uris(show_inputs(config.input)),
+                "interpretation": redact_uris(self._interpretation),
+                "options": redact_uris(option_machinery.shaping(config)),
                 "python": platform.python_version(),
             },
             watched=not config.detach,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import signal
@@ -22,6 +23,7 @@ from recordmill.pipelines.options.config import CommonConfig
 from recordmill.pipelines.plan_json import plan_json
 from recordmill.pipelines.road import Road
 from recordmill.pipelines.watch import JobProgress
+from recordmill.printable import printable
 from recordmill.processes import standard_streams
 from recordmill.processes.pool import kill_shared_pool, process_count
 from recordmill.profile import drift, statistics_file
@@ -85,7 +87,8 @@ def run(
             run_pipeline,
             on_listed=progress.listed,
             on_interpreted=(lambda facts: None) if config.quiet else _print_interpretation,
-            is_running=_is_running,
+            is_running=functools.partial(_is_running, on_flink),
+            private=on_flink is None or on_flink.is_private,
         )
     if outcome.status in ("published", "unchanged"):
         standard_streams.stdout_is_optional()
@@ -94,10 +97,8 @@ def run(
     if not config.quiet:
         # The closing tables of a dataset end with its notes.
         if outcome.notes and outcome.status != "published":
-            from recordmill.pipelines.terminal.tables import clean
-
             for note in outcome.notes:
-                print(f"{prog}: note: {clean(note)}", file=sys.stderr)
+                print(f"{prog}: note: {printable(note)}", file=sys.stderr)
         if not config.json:
             _print_outcome_if_readable(outcome, job, seconds=time.monotonic() - started, prog=prog)
     if config.json:
@@ -111,7 +112,7 @@ def run(
         table = report.rejects_table(report.sum_up(outcome.rejects))
         if table is not None:
             report.show(table, stream=sys.stderr)
-        print(f"{prog}: error: {outcome.verdict.message}", file=sys.stderr)
+        print(f"{prog}: error: {printable(outcome.verdict.message)}", file=sys.stderr)
         return outcome.verdict.code
     return 0
 
@@ -125,6 +126,7 @@ def _on_flink(config: CommonConfig, job: Job, beam_options: Sequence[str], prog:
         master=config.flink_master,
         environment=config.environment,
         environment_config=config.environment_config,
+        worker_secret_file=config.worker_secret_file,
         parallelism=config.parallelism,
         job_name=name,
         job_server_jar=config.flink_job_server_jar,
@@ -136,11 +138,22 @@ def _on_flink(config: CommonConfig, job: Job, beam_options: Sequence[str], prog:
     return FlinkJob(options, workers=process_count(config.workers))
 
 
-def _is_running(cluster: str, job: str) -> bool:
-    from recordmill.runners.flink.rest import Cluster, ClusterError
+def _is_running(on_flink: FlinkJob | None, cluster: str, job: str) -> bool:
+    """Return whether a detached job still runs, if this command names its cluster.
+
+    A file in the output gives the cluster, and may have been written by somebody else.
+    """
+    if on_flink is None or on_flink.url != cluster:
+        raise RunError(
+            f"the Flink job {job} at {cluster} holds the output, and this command does not name"
+            " that cluster to ask it: if you trust it, pass --runner flink"
+            f" --flink-master {cluster}; if it no longer exists, remove {lock.DETACHED} from"
+            f" {FOLDER} in the output"
+        )
+    from recordmill.runners.flink.rest import ClusterError
 
     try:
-        return Cluster(cluster).is_running(job)
+        return on_flink.is_running(job)
     except ClusterError as error:
         raise RunError(
             f"the Flink job {job} holds the output, and its cluster does not say whether it is"
@@ -150,11 +163,9 @@ def _is_running(cluster: str, job: str) -> bool:
 
 
 def _print_interpretation(facts: Mapping[str, str]) -> None:
-    from recordmill.pipelines.terminal.tables import clean
-
     width = max(map(len, facts))
     for name, fact in facts.items():
-        print(f"{name.ljust(width)}  {clean(fact)}", file=sys.stderr)
+        print(f"{name.ljust(width)}  {printable(fact)}", file=sys.stderr)
 
 
 def _print_outcome_if_readable(outcome: JobOutcome, job: Job, *, seconds: float, prog: str) -> None:

@@ -28,6 +28,7 @@ from recordmill.pipelines.options import declaration as option_machinery
 from recordmill.pipelines.options.labels_file import read_labels
 from recordmill.pipelines.published import Published, finish_publishing
 from recordmill.storage.files import Location, shown
+from recordmill.storage.redaction import redact_uris
 
 _DAMAGES = 20  # damaged files named in a message
 _CHANGED = 3  # changed files named in a message
@@ -162,7 +163,7 @@ class AdoptJob:
         """Return the content of job.json; its files identify the input."""
         return {
             "fingerprint": f"{self.id}-{adoption.input_fingerprint(adopted)}",
-            "input": list(self.config.input),
+            "input": redact_uris(list(self.config.input)),
             "options": option_machinery.shaping(self.config),
             "files": {
                 one.source.key: {

@@ -16,6 +16,7 @@ from recordmill.job import lock
 from recordmill.job.staging import FOLDER, jobs
 from recordmill.pipelines.options.declaration import Group, option, parse_command
 from recordmill.pipelines.watch import JobProgress
+from recordmill.printable import printable
 from recordmill.runners import progress
 from recordmill.runners.flink.rest import Cluster, JobStatus
 from recordmill.storage.files import Location, shown
@@ -37,8 +38,8 @@ class _JobConfig:
         None,
         group=_JOB,
         metavar="FOLDER",
-        help="Instead of --flink-master and --job: the output folder of a job that was submitted"
-        " with --detach.",
+        help="Instead of --job: the output folder of a job that was submitted with --detach, to the"
+        " cluster of --flink-master.",
     )
 
     def __post_init__(self) -> None:
@@ -53,7 +54,18 @@ class _JobConfig:
             return Cluster.parse(self.flink_master), self.job
         assert self.output is not None
         found = lock.detached_job(Location.parse(self.output) / FOLDER)
-        return None if found is None else (Cluster(found[0]), found[1])
+        if found is None:
+            return None
+        url, job = found
+        cluster = None if self.flink_master is None else Cluster.parse(self.flink_master)
+        if cluster is None or cluster.url != url:
+            # Another user of the output may have written the file that names the cluster.
+            raise RunError(
+                f"--output {self.output}: the Flink job {job} at {url} holds it, and this command"
+                f" names {'no cluster' if cluster is None else cluster.url}: if you trust that"
+                f" cluster, pass --flink-master {url}"
+            )
+        return cluster, job
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -76,7 +88,14 @@ class PoolConfig:
         "127.0.0.1",
         group=_POOL,
         metavar="ADDRESS",
-        help="Address to listen on. Everyone who can reach it can run code on this machine.",
+        help="Address to listen on; other than a loopback one, it needs --secret-file.",
+    )
+    secret_file: str | None = option(
+        None,
+        group=_POOL,
+        metavar="FILE",
+        help="File with a secret, which only its owner can read: who has it can run code on this"
+        " machine. Without it the pool serves processes of the same user on this machine alone.",
     )
     port: int = option(50000, group=_POOL, help="Port to listen on; 0 picks a free port.")
 
@@ -113,7 +132,7 @@ def status_main(argv: Sequence[str]) -> int:
         print(json.dumps(facts, indent=2))
     else:
         for name, value in facts.items():
-            print(f"{name}: {value}")
+            print(f"{name}: {printable(value)}")
     return 1 if failed or "refused" in facts else 0
 
 
@@ -144,16 +163,19 @@ def worker_pool_main(argv: Sequence[str]) -> int:
     Example:
       recordmill worker-pool --port 50000
     """
+    from recordmill.runners.workers import peers
     from recordmill.runners.workers.pool import WorkerPool
 
     config = parse_command(PoolConfig, argv, worker_pool_main)
+    file = config.secret_file
+    secret = None if file is None else peers.read_secret(file, option="--secret-file")
 
     def stop(number: int, _: FrameType | None) -> None:
         raise SystemExit(0)
 
     signal.signal(signal.SIGTERM, stop)
     imports = ["recordmill.pipelines.road", "recordmill.pipelines.images"]
-    with WorkerPool(host=config.host, port=config.port, imports=imports) as pool:
+    with WorkerPool(host=config.host, port=config.port, secret=secret, imports=imports) as pool:
         print(f"listening for workers at {pool.address}", flush=True)
         pool.wait()
     return 0

@@ -38,6 +38,21 @@ class FilesConfig(DelimitedConfig):
         metavar="FOLDER",
         help="Folder that the paths of a listing are relative to. Default: the listing's folder.",
     )
+    confine: bool = option(
+        True,
+        group=MEANING,
+        help="With --input-root: accept local paths that lead out of it. By default such rows of a"
+        " listing are rejected.",
+    )
+    allow_store: tuple[str, ...] = option(
+        (),
+        group=MEANING,
+        parse=tuple,
+        repeat=True,
+        metavar="URI",
+        help="Object store that the rows of a listing may name, such as s3://bucket, beside those"
+        " of the listing and of --input-root; with its options, such as ?region=. May be repeated.",
+    )
 
 
 def check_record_bytes(flag: str, size: int) -> None:
@@ -81,7 +96,7 @@ def files_of(
         ]
         refuse_given(
             config,
-            (*_COLUMNS, *columns, "label_type", "input_root", *names),
+            (*_COLUMNS, *columns, "label_type", "input_root", "allow_store", *names),
             f"applies to listings (CSV, TSV, JSONL, Parquet), and --input {inputs} is not one:"
             " leave the option out, or pass the listing as --input",
         )
@@ -115,6 +130,8 @@ def files_of(
             **{name: getattr(config, name) for name in _COLUMNS},
             label_type=config.label_type,
             input_root=config.input_root,
+            confine=config.confine,
+            stores=config.allow_store,
             unlabelled=unlabelled,
             finds_split=config.split_from in ("auto", "column"),
             conflicts=config.conflicts,

@@ -39,6 +39,14 @@ class FlinkConfig:
         help="external: HOST:PORT of the worker pool, as seen from a TaskManager (default:"
         " localhost:50000). docker: the image. process: the program.",
     )
+    worker_secret_file: str | None = option(
+        None,
+        group=FLINK,
+        metavar="FILE",
+        help="external: file with the secret of the worker pools (their --secret-file), which only"
+        " its owner can read. Needed if a pool runs as another user than its TaskManager, or"
+        " listens on another address than a loopback one.",
+    )
     parallelism: int | None = option(
         None, group=FLINK, help="Task slots to use. Default: all free slots."
     )

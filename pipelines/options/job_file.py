@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 
 from recordmill.errors import ConfigError
+from recordmill.storage.redaction import redact_uri
 
 _NULL, _BOOL = "tag:yaml.org,2002:null", "tag:yaml.org,2002:bool"
 
@@ -123,6 +124,7 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _text_node(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    text = redact_uri(text)
     style = None if text.isprintable() else '"'
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 

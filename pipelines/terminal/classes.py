@@ -12,7 +12,8 @@ from rich.text import Text
 
 from recordmill.format.split_names import in_order
 from recordmill.notes import repeats_many_times
-from recordmill.pipelines.terminal.tables import clean, name_of, new_table
+from recordmill.pipelines.terminal.tables import name_of, new_table
+from recordmill.printable import printable
 
 Label = str | None
 Stages = Mapping[str, Mapping[Label, int]]  # records per class, at each stage of _STAGE_LEGEND
@@ -51,7 +52,7 @@ def classes_table(
     if not named or (totals[None] and not any(named)):
         return None
     columns = [
-        (clean(name) if len(stages) == 1 else f"{clean(name)}\n{stage}", counts)
+        (printable(name) if len(stages) == 1 else f"{printable(name)}\n{stage}", counts)
         for name, stages in splits.items()
         for stage, counts in stages.items()
     ]
@@ -104,7 +105,7 @@ def _ranges(splits: Mapping[str, Stages], labels: Sequence[Label]) -> str:
         *_, last = stages.values()
         counts = [last.get(label, 0) for label in labels]
         low, high = min(counts), max(counts)
-        ranges.append(f"{clean(name)} {low:,}" + (f" to {high:,}" if high > low else ""))
+        ranges.append(f"{printable(name)} {low:,}" + (f" to {high:,}" if high > low else ""))
     return f"{', '.join(ranges)} records each"
 
 

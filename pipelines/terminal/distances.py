@@ -8,7 +8,8 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from recordmill.notes import count_of
-from recordmill.pipelines.terminal.tables import clean, name_of, new_table, stack
+from recordmill.pipelines.terminal.tables import name_of, new_table, stack
+from recordmill.printable import printable
 from recordmill.profile.drift import Comparison, Distance
 
 _SHOWN = 5
@@ -26,8 +27,8 @@ def tables(
     if skew is not None and skew.distances:
         found.append(_table("skew between splits", skew, of_splits=True))
     if drift is not None:
-        lines = [f"column {clean(name)} {why}" for name, why in drift.other]
-        note = Text("\n".join([f"Drift is relative to {clean(other)}.", *lines]), style="dim")
+        lines = [f"column {printable(name)} {why}" for name, why in drift.other]
+        note = Text("\n".join([f"Drift is relative to {printable(other)}.", *lines]), style="dim")
         found.append(stack(_table("drift", drift, of_splits=False), note))
     return found
 
@@ -35,7 +36,7 @@ def tables(
 def _table(title: str, found: Comparison, *, of_splits: bool) -> RenderableType:
     before, here = ("before", "now")
     if of_splits:
-        before, here = clean(found.distances[0].reference), "there"
+        before, here = printable(found.distances[0].reference), "there"
     table = new_table(title, "distance", before, here, words=["largest difference"])
     shown = [one for one in found.distances[:_SHOWN] if one.distance >= _LEAST]
     for one in shown:
@@ -49,11 +50,11 @@ def _table(title: str, found: Comparison, *, of_splits: bool) -> RenderableType:
 
 def _named(one: Distance, *, of_splits: bool) -> Text:
     name = name_of(one.column)
-    return name.append(f" ({clean(one.records)})", style="dim") if of_splits else name
+    return name.append(f" ({printable(one.records)})", style="dim") if of_splits else name
 
 
 def _cells(one: Distance) -> Sequence[str]:
-    (before, now), where = one.shares, clean(one.where)
+    (before, now), where = one.shares, printable(one.where)
     if one.missing_difference > one.infinity_norm:
         (before, now), where = one.missing, "missing"
     return f"{one.distance:.3f}", f"{before:.1%}", f"{now:.1%}", where

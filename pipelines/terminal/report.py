@@ -30,7 +30,8 @@ from recordmill.pipelines.terminal.classes import (
     with_unlabelled,
 )
 from recordmill.pipelines.terminal.ledger import ledger
-from recordmill.pipelines.terminal.tables import clean, line, name_of, new_table, stack
+from recordmill.pipelines.terminal.tables import line, name_of, new_table, stack
+from recordmill.printable import printable
 from recordmill.reading.reader import RecordPlace
 from recordmill.runners.progress import duration
 
@@ -147,7 +148,7 @@ def closing(
         )
     took = "" if seconds is None else f" in {duration(seconds)}"
     records = sum(split.records for split in manifest.splits.values())
-    last = line(f"{count_of(records, 'record')} written to ", (clean(output), "bold"), took)
+    last = line(f"{count_of(records, 'record')} written to ", (printable(output), "bold"), took)
     return stack(
         table,
         None if rates else classes_table(classes, labels=manifest.labels),
@@ -180,7 +181,7 @@ def rejects_table(rejects: Mapping[str, RejectSummary]) -> RenderableType | None
     table = new_table("reject reason", "records", words=["examples"])
     for reason, some in rejects.items():
         lines = [
-            Text.assemble(clean(one["key"]), (f"  {clean(one['detail'])}", "dim"))
+            Text.assemble(printable(one["key"]), (f"  {printable(one['detail'])}", "dim"))
             for one in some.examples[:_EXAMPLES]
         ]
         table.add_row(reason, f"{some.count:,}", Text("\n").join(lines))
@@ -202,7 +203,7 @@ def inspection(
         ("options", options),
         ("encoders", ", ".join(f"{name} {v}" for name, v in sorted(manifest.encoders.items()))),
     ]:
-        facts.add_row(Text(fact, style="dim"), Text(clean(value), overflow="fold"))
+        facts.add_row(Text(fact, style="dim"), Text(printable(value), overflow="fold"))
 
     titles = ["records", "of them copies", "shards", "size", "size of a shard"]
     splits = new_table("split", *titles, *(["filled"] if manifest.fill_rates else []))
@@ -261,16 +262,16 @@ def record(found: RecordPlace, values: Sequence[tuple[str, str]]) -> RenderableT
         ("label", "(no class)" if found.label is None else found.label),
         ("stored in", f"{found.file}, record {found.number} ({found.split})"),
     ]:
-        facts.add_row(Text(fact, style="dim"), Text(clean(value), overflow="fold"))
+        facts.add_row(Text(fact, style="dim"), Text(printable(value), overflow="fold"))
     table = new_table("feature", words=["value"])
     for name, value in values:
-        table.add_row(name_of(name), Text(clean(value), overflow="fold"))
+        table.add_row(name_of(name), Text(printable(value), overflow="fold"))
     return stack(facts, table)
 
 
 def verification(report: VerificationReport, *, dataset: object) -> RenderableType:
     """Return the output of `recordmill verify`: the damages, and a line that sums them up."""
-    damages = [line(clean(damage)) for damage in report.damages[:_DAMAGES]]
+    damages = [line(printable(damage)) for damage in report.damages[:_DAMAGES]]
     more = len(report.damages) - len(damages)
     if more:
         damages.append(Text(f"... and {more:,} more; --json lists all", style="dim"))
@@ -280,12 +281,12 @@ def verification(report: VerificationReport, *, dataset: object) -> RenderableTy
         verdict = (f"{count:,} problem{'s' if count > 1 else ''}", "bold red")
     read = count_of(report.records, "record") + f", {count_of(report.shards, 'shard')}"
     last = line(
-        f"{clean(dataset)}: {read}, {decimal(report.bytes)}"
+        f"{printable(dataset)}: {read}, {decimal(report.bytes)}"
         f"{', every image decoded' if report.deep else ''}: ",
         verdict,
     )
     notes = () if report.content is None else report.content.notes
-    return Group(*damages, *(Text(f"Note: {clean(note)}") for note in notes), last)
+    return Group(*damages, *(Text(f"Note: {printable(note)}") for note in notes), last)
 
 
 def _weights(manifest: Manifest) -> dict[str, Mapping[str, float]]:
@@ -314,7 +315,7 @@ def _filled(rates: Mapping[str, float], split: str) -> list[str]:
 
 
 def _notes(manifest: Manifest) -> list[RenderableType]:
-    return [Text(f"Note: {clean(note)}") for note in manifest.notes]
+    return [Text(f"Note: {printable(note)}") for note in manifest.notes]
 
 
 def _shape(shape: Sequence[int | None]) -> str:

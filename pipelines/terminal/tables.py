@@ -13,10 +13,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from recordmill.storage.storage_errors import shown
+from recordmill.printable import printable
 
 _NAME_WIDTH = 40
-_JOINERS = "\u200c\u200d"  # not printable by themselves, but used within words of many scripts
 
 
 def new_table(name: str, *numbers: str, words: Sequence[str] = ()) -> Table:
@@ -43,13 +42,4 @@ def stack(*parts: RenderableType | None) -> RenderableType:
 
 def name_of(name: str | None) -> Text:
     """Return a name as safe text; None is shown as `(no class)`."""
-    return Text("(no class)", style="dim italic") if name is None else Text(clean(name))
-
-
-def clean(value: object) -> str:
-    """Return a value as one line of printable text, with escapes for control characters."""
-    text = shown(value)
-    return "".join(
-        char if char.isprintable() or char in _JOINERS else char.encode("unicode_escape").decode()
-        for char in text
-    )
+    return Text("(no class)", style="dim italic") if name is None else Text(printable(name))

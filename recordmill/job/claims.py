@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from recordmill.format.typed_json import as_object, damage_of, parse_json
+from recordmill.printable import printable
 from recordmill.storage.files import Location, MissingError, StorageError, shown
 from recordmill.storage.stores import DirectoryEntry
 
@@ -158,5 +159,5 @@ def _read(folder: Location, entry: DirectoryEntry) -> dict[str, Any]:
 
 
 def _exit(why: str) -> None:
-    print(f"recordmill: {why}; stopping", file=sys.stderr, flush=True)
+    print(f"recordmill: {printable(why)}; stopping", file=sys.stderr, flush=True)
     os._exit(1)

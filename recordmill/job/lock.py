@@ -13,6 +13,7 @@ import fcntl
 import json
 import os
 import socket
+import stat
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -21,10 +22,15 @@ from recordmill.errors import RunError
 from recordmill.format.typed_json import as_object, damage_of, parse_json, take
 from recordmill.job.claims import ClaimedError, hold_claim
 from recordmill.storage.files import Location, shown
-from recordmill.storage.storage_errors import raise_storage_errors, short_cause
+from recordmill.storage.storage_errors import StorageError, raise_storage_errors, short_cause
 
 NAME = "lock.json"
 DETACHED = "detached.json"
+
+_OTHER = (
+    "expected the lock file {}, or no file, but it is a link or no regular file: remove it, then"
+    " run the same command again"
+)
 
 IsRunning = Callable[[str, str], bool]
 
@@ -34,16 +40,22 @@ class LockedError(RunError):
 
 
 @contextlib.contextmanager
-def hold_lock(folder: Location, *, is_running: IsRunning | None = None) -> Iterator[None]:
+def hold_lock(
+    folder: Location, *, is_running: IsRunning | None = None, private: bool = True
+) -> Iterator[None]:
     """Hold the lock of `folder`, which is created if missing; the lock file is deleted afterwards.
+
+    Nothing is written or deleted through a symbolic link in the folder that contains it.
 
     is_running: returns whether the detached job of an earlier run, (cluster, job), still runs;
       without it such a job counts as running.
+    private: whether other users of the machine may not look into a local folder.
 
     Raises:
       LockedError: another run holds the lock; the message names its process or job.
     """
-    with _flock(folder) if folder.is_local else _claim(folder):
+    folder = folder.parent.without_links() / folder.name
+    with _flock(folder, private=private) if folder.is_local else _claim(folder):
         _check_detached(folder, is_running)
         yield
 
@@ -103,13 +115,15 @@ def _delete_if_empty(folder: Location) -> None:
 
 
 @contextlib.contextmanager
-def _flock(folder: Location) -> Iterator[None]:
+def _flock(folder: Location, *, private: bool) -> Iterator[None]:
     made = not folder.parent.exists()
     folder.make_dirs()
     path = (folder / NAME).local_path
     with raise_storage_errors("lock", folder):
         descriptor = _acquire(path, folder)
     try:
+        with raise_storage_errors("change the mode of", folder):
+            _set_mode(folder.local_path, private=private)
         yield
     finally:
         try:
@@ -130,9 +144,17 @@ def _acquire(path: str, folder: Location) -> int:
         # The previous holder may just have removed the folder, or the file before it was locked.
         folder.make_dirs()
         try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+            descriptor = os.open(path, flags, 0o644)
         except FileNotFoundError:
             continue
+        except OSError:
+            if os.path.islink(path):
+                raise StorageError(_OTHER.format(shown(path))) from None
+            raise
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise StorageError(_OTHER.format(shown(path)))
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -147,6 +169,17 @@ def _acquire(path: str, folder: Location) -> int:
             os.pwrite(descriptor, json.dumps(claim).encode(), 0)
             return descriptor
         os.close(descriptor)
+
+
+def _set_mode(folder: str, *, private: bool) -> None:
+    """Close a folder to other users, or give it the mode of the folder around it.
+
+    Staged rows and files are as confidential as the input. Moved out of it, files have the mode
+    that they were created with, by the umask.
+    """
+    if os.stat(folder).st_uid == os.geteuid():
+        around = stat.S_IMODE(os.stat(os.path.dirname(folder)).st_mode)
+        os.chmod(folder, 0o700 if private else around)
 
 
 def _is_at(path: str, descriptor: int) -> bool:

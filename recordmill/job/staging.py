@@ -169,7 +169,7 @@ class Staging:
     @classmethod
     def of(cls, output: Location, job: str) -> Staging:
         """Return the staging folder of a job; job: its name, a hash of input and options."""
-        return cls(output / FOLDER / job)
+        return cls(output.without_links() / FOLDER / job)
 
     @property
     def output(self) -> Location:
@@ -256,7 +256,7 @@ class Staging:
 
 def jobs(output: Location) -> Iterator[Staging]:
     """Yield the staging folders of all jobs of an output."""
-    folder = output / FOLDER
+    folder = output.without_links() / FOLDER
     if folder.exists():
         for entry in folder.list_dir():
             if entry.kind == "dir":

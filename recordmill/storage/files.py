@@ -10,6 +10,7 @@ query holds options of pyarrow's filesystem. Access keys are taken from the envi
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import io
@@ -24,6 +25,8 @@ from pyarrow import fs
 
 from recordmill.errors import ConfigError
 from recordmill.storage.local_files import LocalFiles
+from recordmill.storage.no_links import pinned_path
+from recordmill.storage.redaction import holds_keys
 from recordmill.storage.storage_errors import (
     MissingError,
     PathError,
@@ -68,6 +71,7 @@ class Location:
     root: '' for a local path, otherwise scheme://authority.
     path: absolute for a local path, otherwise relative to the root; parts are separated by '/'.
     query: options of the filesystem; only URIs have them.
+    top: length of the path of `without_links`, which is the default for all that lies in it.
 
     Operations raise StorageError, and MissingError if the file or folder does not exist.
     """
@@ -75,6 +79,7 @@ class Location:
     root: str
     path: str
     query: str = ""
+    top: int = dataclasses.field(default=0, compare=False, repr=False)
 
     @classmethod
     def parse(cls, text: str) -> Location:
@@ -102,7 +107,7 @@ class Location:
             )
         if scheme in _BUCKETS and not authority:
             raise ConfigError(f"expected {scheme}://BUCKET/PATH, got {shown(text)!r}")
-        if ":" in authority.rpartition("@")[0]:
+        if holds_keys(text):
             raise ConfigError(
                 f"access keys in {scheme}:// URIs end up in logs and listings: take them out and "
                 "set them in the environment (for S3 AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY)"
@@ -146,6 +151,10 @@ class Location:
         """Folder that contains the place; a root is its own parent."""
         head = self.path.rpartition("/")[0]
         return dataclasses.replace(self, path=head or ("/" if self.is_local else ""))
+
+    def without_links(self) -> Location:
+        """Return this folder, inside of which links are not followed to write or delete files."""
+        return dataclasses.replace(self, top=len(self.path) if self.is_local else 0)
 
     @property
     def is_local(self) -> bool:
@@ -214,9 +223,9 @@ class Location:
 
     def _open_new(self, *, scratch: bool) -> BinaryIO:
         guard = functools.partial(raise_storage_errors, "write", self)
-        with guard():
+        with guard(), self._pinned(itself=True) as path:
             store = self.store
-            raw = store.open_scratch(self.path) if scratch else store.open_output(self.path)
+            raw = store.open_scratch(path) if scratch else store.open_output(path)
         return io.BufferedWriter(GuardedStream(raw, guard, reads=False), _BUFFER)
 
     def read_bytes(self) -> bytes:
@@ -239,8 +248,8 @@ class Location:
 
         The content is on disk before it gets the name; the name is after `sync_folder`.
         """
-        with raise_storage_errors("write", self):
-            self.store.write_bytes(self.path, data)
+        with raise_storage_errors("write", self), self._pinned() as path:
+            self.store.write_bytes(path, data)
 
     def create_exclusive(self, data: bytes) -> bool:
         """Create the file unless it exists; return whether this call created it.
@@ -248,8 +257,8 @@ class Location:
         On a local filesystem exactly one of several creators succeeds, and the content appears
         atomically. On object stores two creators at the same moment may both return True.
         """
-        with raise_storage_errors("create", self):
-            return self.store.create_exclusive(self.path, data)
+        with raise_storage_errors("create", self), self._pinned() as path:
+            return self.store.create_exclusive(path, data)
 
     def rename_to(self, target: Location) -> None:
         """Move a file within its filesystem, and replace the target if it exists.
@@ -260,37 +269,61 @@ class Location:
             raise ValueError(
                 f"cannot rename {shown(self)} to {shown(target)}: they are on different filesystems"
             )
-        with raise_storage_errors(f"move to {shown(target)} the file", self):
-            self.store.rename(self.path, target.path)
+        with (
+            raise_storage_errors(f"move to {shown(target)} the file", self),
+            self._pinned() as path,
+            target._pinned() as new,
+        ):
+            self.store.rename(path, new)
 
     def delete(self, *, missing_ok: bool = False) -> None:
         """Delete the file."""
         with raise_storage_errors("delete", self):
             try:
-                self.store.delete(self.path)
+                with self._pinned() as path:
+                    self.store.delete(path)
             except FileNotFoundError:
                 if not missing_ok:
                     raise
 
     def delete_tree(self) -> None:
         """Delete the folder and its content, if it exists."""
-        with raise_storage_errors("delete", self):
-            self.store.delete_tree(self.path)
+        with (
+            raise_storage_errors("delete", self),
+            contextlib.suppress(FileNotFoundError),
+            self._pinned(itself=True) as path,
+        ):
+            self.store.delete_tree(path)
 
     def make_dirs(self) -> None:
         """Create this folder and its parents; nothing happens on object stores."""
         with raise_storage_errors("create the folder", self):
-            self.store.make_dirs(self.path)
+            for place in self._folders_without_links():
+                with place._pinned(itself=True) as path:
+                    self.store.make_dirs(path)
+
+    def _folders_without_links(self) -> list[Location]:
+        """Return the folder, after those above it in which links are not followed."""
+        folders = [self]
+        while 0 < folders[0].top < len(folders[0].path):
+            folders.insert(0, folders[0].parent)
+        return folders
+
+    def _pinned(self, *, itself: bool = False) -> contextlib.AbstractContextManager[str]:
+        """Return a context with the path to use, which follows no link; see `pinned_path`."""
+        if not 0 < self.top < len(self.path):
+            return contextlib.nullcontext(self.path)
+        return pinned_path(self.path, top=self.top, itself=itself)
 
     def sync_file(self) -> None:
         """Wait until the content of a file that another program wrote is on disk."""
-        with raise_storage_errors("sync", self):
-            self.store.sync_file(self.path)
+        with raise_storage_errors("sync", self), self._pinned(itself=True) as path:
+            self.store.sync_file(path)
 
     def sync_folder(self) -> None:
         """Wait until the names in this folder are on disk: of new, moved and deleted files."""
-        with raise_storage_errors("sync the folder", self):
-            self.store.sync_folder(self.path)
+        with raise_storage_errors("sync the folder", self), self._pinned(itself=True) as path:
+            self.store.sync_folder(path)
 
 
 def sync_folders(places: Iterable[Location], *, top: Location) -> None:

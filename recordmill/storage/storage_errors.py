@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from recordmill.errors import RunError
+from recordmill.storage.redaction import redact_uri
 
 T = TypeVar("T")
 
@@ -200,5 +201,5 @@ def short_cause(error: BaseException) -> str:
 
 
 def shown(place: object) -> str:
-    """Return a path as printable text, with backslash escapes for bytes that are not UTF-8."""
-    return os.fsencode(str(place)).decode("utf-8", "backslashreplace")
+    """Return a path as text without secrets, with escapes for bytes that are not UTF-8."""
+    return redact_uri(os.fsencode(str(place)).decode("utf-8", "backslashreplace"))

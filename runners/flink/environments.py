@@ -9,10 +9,14 @@ import shutil
 import socket
 import sys
 from collections.abc import Iterator, Sequence
-from typing import IO, Literal
+from typing import IO, Any, Literal
+
+from apache_beam.portability import common_urns
+from apache_beam.portability.api import beam_runner_api_pb2
 
 from recordmill.errors import ConfigError
 from recordmill.runners.flink.rest import Cluster
+from recordmill.runners.workers import peers
 from recordmill.runners.workers.pool import PORT, WorkerPool
 
 Environment = Literal["external", "process", "docker", "loopback"]
@@ -62,12 +66,20 @@ def choose_environment(
 
 @contextlib.contextmanager
 def serve_environment(
-    environment: Environment, *, config: str | None, imports: Sequence[str], log: IO[bytes]
+    environment: Environment,
+    *,
+    config: str | None,
+    secret: str,
+    imports: Sequence[str],
+    log: IO[bytes],
 ) -> Iterator[tuple[str, str, WorkerPool | None]]:
-    """Yield Beam's environment type, its config, and the worker pool if it is in this process."""
+    """Yield Beam's environment type, its config, and the worker pool if it is in this process.
+
+    secret: that pool serves holders of it only, besides processes of this user.
+    """
     match environment:
         case "loopback":
-            with WorkerPool(imports=imports, log=log) as pool:
+            with WorkerPool(secret=secret, imports=imports, log=log) as pool:
                 yield "EXTERNAL", pool.address, pool
         case "external":
             yield "EXTERNAL", config or f"localhost:{PORT}", None
@@ -76,6 +88,18 @@ def serve_environment(
         case "docker":
             assert config is not None, "checked by choose_environment"
             yield "DOCKER", config, None
+
+
+def add_secret(pipeline: Any, secret: str) -> None:
+    """Add the secret of a worker pool to the external environments of a pipeline's proto.
+
+    Flink passes these parameters on to the pool. They are no pipeline options, which Flink shows.
+    """
+    for environment in pipeline.components.environments.values():
+        if environment.urn == common_urns.environments.EXTERNAL.urn:
+            payload = beam_runner_api_pb2.ExternalPayload.FromString(environment.payload)
+            payload.params[peers.PARAMETER] = secret
+            environment.payload = payload.SerializeToString()
 
 
 def _worker_program() -> str:

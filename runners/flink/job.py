@@ -29,11 +29,11 @@ from recordmill.errors import ConfigError, RunError
 from recordmill.runners import beam_patches
 from recordmill.runners.failures import parse_failure
 from recordmill.runners.flink.embedded import EmbeddedFlink, find_java
-from recordmill.runners.flink.environments import choose_environment, serve_environment
+from recordmill.runners.flink.environments import add_secret, choose_environment, serve_environment
 from recordmill.runners.flink.jar import ENTRY_CLASS, find_job_server_jar, write_job_jar
 from recordmill.runners.flink.options import FlinkOptions
 from recordmill.runners.flink.rest import TERMINAL, Cluster, ClusterError, JobStatus
-from recordmill.runners.workers import versions
+from recordmill.runners.workers import peers, versions
 from recordmill.runners.workers.pool import WorkerPool
 
 _POLL_SECONDS = 0.5
@@ -65,6 +65,11 @@ class FlinkJob:
             detach=options.detach,
             config=options.environment_config,
         )
+        self._secret = peers.new_secret()
+        if options.worker_secret_file is not None:
+            self._secret = peers.read_secret(
+                options.worker_secret_file, option="--worker-secret-file"
+            )
         assert options.version is not None, "Beam has a default"
         version, slots = options.version, workers
         if self._cluster is not None:
@@ -89,6 +94,15 @@ class FlinkJob:
     def url(self) -> str:
         """URL of the cluster; '' if Flink is embedded."""
         return "" if self._cluster is None else self._cluster.url
+
+    @property
+    def is_private(self) -> bool:
+        """True if all workers are processes of this user."""
+        return self._cluster is None and self._environment in ("loopback", "process")
+
+    def is_running(self, job: str) -> bool:
+        """Return whether the cluster still works on another job. Raises ClusterError."""
+        return self._cluster is not None and self._cluster.is_running(job)
 
     def run(
         self,
@@ -144,6 +158,7 @@ class FlinkJob:
         with serve_environment(
             self._environment,
             config=options.environment_config,
+            secret=self._secret,
             imports=options.imports,
             log=log,
         ) as (kind, config, self._pool):
@@ -153,11 +168,13 @@ class FlinkJob:
                 environment=(kind, config),
                 parallelism=self._parallelism,
             )
+            pipeline = _pipeline_proto(build, beam_options, folder=self._folder)
+            add_secret(pipeline, self._secret)
             jar = os.path.join(self._folder, "job.jar")
             write_job_jar(
                 jar,
                 job_server=self._jar,
-                pipeline=_pipeline_proto(build, beam_options, folder=self._folder),
+                pipeline=pipeline,
                 options=beam_options.get_all_options()
                 | {versions.OPTION: versions.to_option(versions.installed())},
             )

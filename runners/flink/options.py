@@ -29,6 +29,7 @@ class FlinkOptions:
 
     master: REST address of the cluster; None embeds a Flink in this machine.
     environment, environment_config: where the Python workers run; None chooses by the cluster.
+    worker_secret_file: file with the secret of the worker pools.
     parallelism: None uses all free slots.
     stall_seconds: time without any progress after which the job is cancelled.
     imports: modules that workers started on this machine import in advance.
@@ -42,6 +43,7 @@ class FlinkOptions:
     master: str | None = None
     environment: Environment | None = None
     environment_config: str | None = None
+    worker_secret_file: str | None = None
     parallelism: int | None = None
     job_name: str = "recordmill"
     job_server_jar: str | None = None

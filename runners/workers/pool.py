@@ -24,6 +24,7 @@ import grpc
 from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
 
 from recordmill.errors import ConfigError
+from recordmill.runners.workers import peers
 
 PORT = 50000
 _TERMINATION_SECONDS = 10.0  # time that a worker has to end after SIGTERM
@@ -32,8 +33,10 @@ _TERMINATION_SECONDS = 10.0  # time that a worker has to end after SIGTERM
 class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
     """gRPC service that runs inside its `with` block; all its workers end with the block.
 
-    host: address to listen at; every program that reaches it can run code on this machine.
-    port: 0 takes a free port.
+    It runs code for processes of the same user on this machine, and for holders of the secret.
+
+    host: address to listen at. port: 0 takes a free port.
+    secret: None accepts processes of the same user only.
     imports: modules that are imported before the first worker is requested.
     log: file for the output of the workers; None means standard error.
     """
@@ -43,10 +46,17 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         *,
         host: str = "127.0.0.1",
         port: int = 0,
+        secret: str | None = None,
         imports: Sequence[str] = (),
         log: IO[bytes] | None = None,
     ) -> None:
+        if secret is None and not peers.is_loopback(host):
+            raise ConfigError(
+                f"--host {host}: everyone who reaches that address could run code here: pass"
+                " --secret-file, and --worker-secret-file to the jobs"
+            )
         self.host = host
+        self._secret = secret
         self._lock = threading.Lock()
         self._forkserver = _WorkerForkserver(imports, log)
         self._workers: dict[str, _WorkersOfOneId] = {}
@@ -96,6 +106,10 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
 
     def StartWorker(self, request: Any, context: Any) -> Any:  # noqa: N802 (gRPC's name)
         """Start a worker that connects to the endpoints of the request."""
+        peer = context.peer()
+        accepted = peers.has_secret(request.params, self._secret)
+        if not accepted and not peers.is_same_user(peer, port=self.port):
+            return beam_fn_api_pb2.StartWorkerResponse(error=_refusal(self._secret))
         flags = [
             f"--id={request.worker_id}",
             f"--provision_endpoint={request.provision_endpoint.url}",
@@ -109,14 +123,20 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
                 group = self._workers.setdefault(request.worker_id, _WorkersOfOneId())
                 group.reset_if_all_ended()
                 group.workers.append(worker)
+                group.hosts.add(peers.host_of(peer))
         except OSError as error:
             return beam_fn_api_pb2.StartWorkerResponse(error=f"cannot start a worker: {error}")
         return beam_fn_api_pb2.StartWorkerResponse()
 
     def StopWorker(self, request: Any, context: Any) -> Any:  # noqa: N802 (gRPC's name)
         """Stop a worker; an unknown id is no error."""
+        peer = context.peer()
+        same_user = peers.is_same_user(peer, port=self.port)
         with self._lock:
             group = self._workers.get(request.worker_id, _WorkersOfOneId())
+            # The request has no parameters for a secret.
+            if group.workers and not same_user and peers.host_of(peer) not in group.hosts:
+                return beam_fn_api_pb2.StopWorkerResponse(error=_refusal(self._secret))
             group.stops += 1
             if group.stops < len(group.workers):
                 return beam_fn_api_pb2.StopWorkerResponse()
@@ -132,11 +152,12 @@ class _WorkersOfOneId:
     A stop request does not identify the TaskManager. The worker that it means ends by itself, since
     its runner disconnects first; the rest is terminated once all workers of the id were stopped.
 
-    workers: pidfds.
+    workers: pidfds. hosts: addresses of the TaskManagers.
     """
 
     workers: list[int] = dataclasses.field(default_factory=list)
     stops: int = 0
+    hosts: set[str] = dataclasses.field(default_factory=set)
 
     def reset_if_all_ended(self) -> None:
         """Restart the count if all have ended: a TaskManager that dies requests no stops."""
@@ -184,6 +205,18 @@ class _WorkerForkserver:
         for pipe in (self._process.stdin, self._process.stdout):
             with contextlib.suppress(OSError):
                 pipe.close()  # type: ignore[union-attr]
+
+
+def _refusal(secret: str | None) -> str:
+    if secret is None:
+        return (
+            "the worker pool serves processes of its own user only: run the TaskManager as that"
+            " user, or start the pool with --secret-file and the job with --worker-secret-file"
+        )
+    return (
+        "the worker pool serves only jobs with its secret: pass --worker-secret-file with a copy of"
+        " the pool's --secret-file"
+    )
 
 
 def _signal(worker: int, number: signal.Signals) -> None:

@@ -117,7 +117,8 @@ def test_a_detached_job_publishes_itself(flink, long, tmp_path):
     second = job.run()
     assert second.code == 1
     assert f"the Flink job {name} at {flink.cluster.url} holds the lock" in second.last
-    said = command("status", "--output", str(out), "--json")
+    master = ("--flink-master", flink.master)
+    said = command("status", *master, "--output", str(out), "--json")
     assert said.code == 0, said.err
     assert json.loads(said.out)["state"] in ("RUNNING", "CREATED")
     wait_until(lambda: flink.cluster.status(name).ended, "the end of the job", seconds=280)
@@ -134,9 +135,9 @@ def test_a_detached_job_is_cancelled_and_goes_on(flink, long, tmp_path):
     submitted = Job(out, *LONG).on(flink, "process", "--detach").run()
     name = submitted.out.split()[-1]
     wait_until(lambda: finished(out) >= 2, "a finished shard")
-    cancelled = command("cancel", "--output", str(out))
-    assert (cancelled.code, cancelled.out) == (0, f"job {name} is CANCELED\n"), cancelled.err
     master = ("--flink-master", flink.master)
+    cancelled = command("cancel", *master, "--output", str(out))
+    assert (cancelled.code, cancelled.out) == (0, f"job {name} is CANCELED\n"), cancelled.err
     said = command("status", *master, "--job", name)
     assert said.code == 1
     assert "state: CANCELED" in said.out

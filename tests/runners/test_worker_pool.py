@@ -4,6 +4,8 @@ import os
 import pathlib
 import select
 import signal
+import socket
+import stat
 import subprocess
 import sys
 import tempfile
@@ -11,10 +13,16 @@ from collections.abc import Iterator
 
 import grpc
 import pytest
-from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc, endpoints_pb2
+from apache_beam.portability.api import (
+    beam_fn_api_pb2,
+    beam_fn_api_pb2_grpc,
+    beam_runner_api_pb2,
+    endpoints_pb2,
+)
 
 from recordmill.errors import ConfigError
-from recordmill.runners.workers import boot, versions
+from recordmill.runners.flink.environments import add_secret
+from recordmill.runners.workers import boot, peers, versions
 from recordmill.runners.workers.pool import WorkerPool
 from tests.paths import ROOT
 
@@ -179,3 +187,110 @@ def test_a_worker_removes_the_folders_of_dead_ones(tmp_path, monkeypatch):
     live.communicate()
     third = pathlib.Path(boot._make_worker_folder())
     assert sorted(tmp_path.iterdir()) == sorted([ours, third])
+
+
+def start_as_nobody(pool: WorkerPool, **params: str) -> str:
+    """The answer to another user of this machine; the tests of this run as root."""
+    program = f"""
+import os, sys, grpc
+from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
+def unused():  # imports what a call imports, while there is access to it
+    with grpc.insecure_channel("127.0.0.1:9") as channel:
+        stub = beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolStub(channel)
+        try:
+            stub.StopWorker(beam_fn_api_pb2.StopWorkerRequest(), timeout=5)
+        except grpc.RpcError:
+            pass
+unused()
+os.setgid(65534); os.setuid(65534)
+with grpc.insecure_channel({pool.address!r}) as channel:
+    stub = beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolStub(channel)
+    request = beam_fn_api_pb2.StartWorkerRequest(worker_id="1-1", params={params!r})
+    request.provision_endpoint.url = "127.0.0.1:9"
+    answer = stub.StartWorker(request, timeout={_TIMEOUT}, wait_for_ready=True)
+    sys.stdout.write(answer.error)
+    stop = stub.StopWorker(beam_fn_api_pb2.StopWorkerRequest(worker_id="other"))
+    sys.stdout.write(stop.error)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    return done.stdout
+
+
+as_root = pytest.mark.xfail(os.geteuid() != 0, reason="only root can become another user")
+
+
+@as_root
+def test_another_user_of_the_machine_starts_no_worker(pool):
+    assert "serves processes of its own user only" in start_as_nobody(pool)
+    assert not pool._all_workers()
+
+
+@as_root
+def test_another_user_starts_a_worker_with_the_secret(tmp_path):
+    secret = peers.new_secret()
+    with (tmp_path / "log").open("wb") as log, WorkerPool(log=log, secret=secret) as pool:
+        wrong = start_as_nobody(pool, **{peers.PARAMETER: "guessed"})
+        assert "serves only jobs with its secret" in wrong
+        assert not pool._all_workers()
+        assert start_as_nobody(pool, **{peers.PARAMETER: secret}) == ""
+        assert len(pool._all_workers()) == 1
+        assert start(pool, "other").error == ""
+
+
+def test_other_addresses_need_a_secret():
+    with pytest.raises(ConfigError, match="pass --secret-file"):
+        WorkerPool(host="0.0.0.0")
+    with WorkerPool(host="0.0.0.0", secret=peers.new_secret()) as pool:
+        assert pool.port
+
+
+@pytest.mark.parametrize(
+    ("content", "mode", "message"),
+    [
+        ("0123456789abcdef", 0o644, "other users can read"),
+        ("short", 0o600, "at least 16 characters"),
+        (None, 0, "cannot read"),
+    ],
+)
+def test_a_file_of_a_secret_is_private(content, mode, message, tmp_path):
+    if content is not None:
+        (tmp_path / "secret").write_text(content)
+        (tmp_path / "secret").chmod(mode)
+    with pytest.raises(ConfigError, match=message):
+        peers.read_secret(str(tmp_path / "secret"), option="--secret-file")
+
+
+def test_the_owner_of_a_connection_is_known_for_both_families():
+    for family, host in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
+        with socket.create_server((host, 0), family=family) as server:
+            port = server.getsockname()[1]
+            with socket.create_connection((host, port)) as client:
+                shown = f"ipv6:%5B{host}%5D" if ":" in host else f"ipv4:{host}"
+                peer = f"{shown}:{client.getsockname()[1]}"
+                assert peers.is_same_user(peer, port=port)
+            assert not peers.is_same_user(peer, port=port)  # nobody owns a closed connection
+    assert not peers.is_same_user("ipv4:192.0.2.1:4711", port=1)
+    assert not peers.is_same_user("unix:", port=1)
+
+
+def test_a_planted_pipe_does_not_hang_a_worker(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    os.mkfifo(tmp_path / "recordmill-worker-a")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "recordmill-worker-b").symlink_to(tmp_path / "elsewhere")
+    folder = pathlib.Path(boot._make_worker_folder())
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert (tmp_path / "elsewhere").is_dir()
+
+
+def test_the_secret_is_a_parameter_of_external_environments():
+    pipeline = beam_runner_api_pb2.Pipeline()
+    external = pipeline.components.environments["a"]
+    external.urn = "beam:env:external:v1"
+    pipeline.components.environments["b"].urn = "beam:env:docker:v1"
+    add_secret(pipeline, "the secret")
+    payload = beam_runner_api_pb2.ExternalPayload.FromString(external.payload)
+    assert dict(payload.params) == {peers.PARAMETER: "the secret"}
+    assert pipeline.components.environments["b"].payload == b""

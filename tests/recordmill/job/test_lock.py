@@ -129,8 +129,10 @@ def test_the_file_or_the_folder_vanishes_while_it_is_taken(tmp_path, monkeypatch
     vanish = iter(["folder", "file"])
     real = os.open
 
-    def open_(path, *args):
-        what = next(vanish, None) if path.endswith(lock.NAME) else None
+    def open_(path, *args, **options):
+        if not str(path).endswith(lock.NAME):
+            return real(path, *args, **options)
+        what = next(vanish, None)
         if what == "folder":
             os.rmdir(folder.local_path)
         descriptor = real(path, *args)

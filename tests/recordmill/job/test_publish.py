@@ -123,7 +123,8 @@ def _counted(name: str, step: int, begun: list[str]) -> Callable:
     original = getattr(LocalFiles, name)
 
     def operation(self: LocalFiles, path: str, *args: object) -> object:
-        begun.append(f"{name} {path}")
+        folder, file = os.path.split(path)  # the folder may be an open one, below /proc
+        begun.append(f"{name} {os.path.join(os.path.realpath(folder), file)}")
         if len(begun) == step:
             if name == "delete_tree":  # it is no single step: some of it is gone
                 for part in ("listing", "shards"):

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import concurrent.futures
-import dataclasses
 import errno
 import os
-import posixpath
 import stat as modes
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from pyarrow import fs
 
-from recordmill.errors import ConfigError, Reason
-from recordmill.storage.files import Location, is_uri
+from recordmill.errors import ConfigError, Reason, RecordError
+from recordmill.storage.files import Location
 from recordmill.storage.storage_errors import (
     call_with_retries,
     error_code,
@@ -23,6 +21,7 @@ from recordmill.storage.storage_errors import (
 )
 from recordmill.storage.stores import ArrowFiles
 from recordmill.transforms.model import limits
+from recordmill.transforms.sources.files.path_rules import PathRules
 
 _CACHED = 1 << 17  # paths, at most
 _SPECIAL = (
@@ -97,16 +96,11 @@ def _special_kind(mode: int) -> str:
     return next((text for is_kind, text in _SPECIAL if is_kind(mode)), "not a file")
 
 
-def resolve_path(root: Location, path: str) -> Location:
-    """Return the location of a path relative to a root. The path may leave the root with '..'."""
-    return dataclasses.replace(root, path=posixpath.normpath(f"{root.path}/{path}").lstrip("/"))
-
-
 class StatCache:
-    """Cached status of the paths of a file list: relative to a root, absolute, or URIs."""
+    """Cached status of the paths of a file list, as far as its rules allow them."""
 
-    def __init__(self, root: Location) -> None:
-        self._root = root
+    def __init__(self, rules: PathRules) -> None:
+        self._rules = rules
         self._known: dict[str, FileStat | RejectCause] = {}
 
     def stat(self, paths: Sequence[str]) -> list[FileStat | RejectCause]:
@@ -117,24 +111,16 @@ class StatCache:
         for path in paths:
             if path in self._known:
                 continue
-            if "\0" in path:
-                self._known[path] = RejectCause(
-                    Reason.BAD_VALUE, "a path cannot contain a zero byte"
-                )
-            elif is_uri(path):
-                try:
-                    remote[path] = Location.parse(path)
-                except ConfigError as error:
-                    self._known[path] = RejectCause(Reason.BAD_VALUE, str(error))
-            elif path.startswith("/") or self._root.is_local:
-                # Not normalized: if a folder is a symbolic link, 'a/../b' is not 'b'.
-                self._known[path] = _stat_local(os.path.join(self._root.path, path))
-            else:
-                remote[path] = resolve_path(self._root, path)
-        for path, place in remote.items():
+            try:
+                place = self._rules.resolve(path)
+            except RecordError as error:
+                self._known[path] = RejectCause(error.reason, error.detail)
+                continue
             if place.is_local:
                 self._known[path] = _stat_local(place.path)
-        self._known.update(_stat_remote({p: at for p, at in remote.items() if not at.is_local}))
+            else:
+                remote[path] = place
+        self._known.update(_stat_remote(remote))
         return [_with_hint(path, self._known[path]) for path in paths]
 
 

@@ -22,10 +22,10 @@ from recordmill.storage.storage_errors import call_with_retries, raise_storage_e
 from recordmill.storage.stores import ArrowFiles
 from recordmill.transforms.sources.files.file_stat import (
     RejectCause,
-    resolve_path,
     special_file_problem,
     stat_problem,
 )
+from recordmill.transforms.sources.files.path_rules import resolve_path
 
 _PATTERN = re.compile(r"[*?\[]")
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import posixpath
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -17,7 +16,8 @@ import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError, Reason, Reject
 from recordmill.notes import Note
-from recordmill.storage.files import Location, is_uri
+from recordmill.storage.files import Location
+from recordmill.storage.redaction import redact_uri
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.source import ListingPart
 from recordmill.transforms.model.user_columns import check_types
@@ -27,6 +27,7 @@ from recordmill.transforms.sources.files.file_stat import (
     StatCache,
     refuse_special,
 )
+from recordmill.transforms.sources.files.path_rules import PathRules, normal_path, parse_store
 from recordmill.transforms.sources.files.references import (
     COLUMNS,
     ROW,
@@ -84,14 +85,6 @@ _NO_PATH = RejectCause(Reason.BAD_VALUE, "no path")
 _NOTHING = FileStat("", 0, 0)
 
 
-def normal_path(path: str) -> str:
-    """Return the key of a path: './a//b' becomes 'a/b'; URIs are unchanged."""
-    if is_uri(path):
-        return path
-    normal = posixpath.normpath(path)
-    return normal[1:] if normal.startswith("//") else normal
-
-
 def is_listing(place: Location) -> bool:
     """Return whether an input is a listing: an existing file with the extension of a table."""
     return RowFormat().recognizes(place.name) and place.exists() and not place.is_dir()
@@ -104,6 +97,9 @@ class FileList:
     path: path or URI of the listing.
     format: of its rows. A .txt file with a delimiter is read as CSV or TSV.
     input_root: folder of relative paths; by default the folder of the listing.
+    confine: whether local paths must lie inside `input_root`, if that is given.
+    stores: object stores that URIs may name, beside those of the listing and of `input_root`; with
+      the options of their filesystems, which the URIs of a listing must not have.
     path_column: by default a column with a usual name (path, file, filename, image, ...).
     label_column: by default 'label' or 'class', if there is such a column.
     split_column: by default 'split', if there is such a column and `finds_split` is true.
@@ -127,6 +123,8 @@ class FileList:
     drop_columns: tuple[str, ...] = ()
     label_type: LabelType | None = None
     input_root: str | None = None
+    confine: bool = True
+    stores: tuple[str, ...] = ()
     unlabelled: Unlabelled = "reject"
     finds_split: bool = True
     conflicts: Conflicts | None = None
@@ -143,6 +141,8 @@ class FileList:
         open_listing(Location.parse(self.path), self.row_format)
         if self.input_root is not None:
             Location.parse(self.input_root)
+        for store in self.stores:
+            parse_store(store)
 
     @property
     def unique_keys(self) -> bool:
@@ -242,7 +242,9 @@ class FileList:
         if roles.target is not None and header is not None and not header[roles.target].types:
             column_types[roles.target] = ColumnType()  # as text, of which numbers are parsed
         wanted = wanted_columns(sorted(roles.named()), others, column_types)
-        stats = StatCache(root)
+        confine = self.confine and self.input_root is not None
+        rules = PathRules.of(root, place, stores=self.stores, confine=confine)
+        stats = StatCache(rules)
         named = ListedPaths(root)
         segments = [name for name in self.segment_columns if name in user_columns]
         keyed = wanted_columns(sorted(roles.named()), segments, column_types)
@@ -350,7 +352,10 @@ def _resolve_rows(
     files = [item if isinstance(item, FileStat) else _NOTHING for item in found]
     system = system_columns(rows, roles)
     if roles.key is None:
-        key = pa.array([normal_path(path) for path in distinct], pa.string()).take(at)
+        keys = [normal_path(path) for path in distinct]
+        # Rejected paths may hold secrets, and go to rejects.jsonl.
+        keys = [key if one.size else redact_uri(key) for key, one in zip(keys, files, strict=True)]
+        key = pa.array(keys, pa.string()).take(at)
         system = system._replace(key=key)
     path, size, mtime = (
         pa.array([item[n] for item in files], COLUMNS.field(name).type).take(at)

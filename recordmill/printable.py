@@ -1,0 +1,18 @@
+"""Text made safe to print: one line, without secrets and without control characters."""
+
+from __future__ import annotations
+
+from recordmill.storage.storage_errors import shown
+
+_JOINERS = "\u200c\u200d"  # not printable by themselves, but used within words of many scripts
+
+
+def printable(value: object) -> str:
+    """Return a value as one line of printable text, with escapes for control characters.
+
+    Names come from users' files and may contain any characters, those that drive a terminal too.
+    """
+    return "".join(
+        char if char.isprintable() or char in _JOINERS else char.encode("unicode_escape").decode()
+        for char in shown(value)
+    )

@@ -1,0 +1,114 @@
+"""The peers of a worker pool: which user of this machine, or which holder of a secret, calls it."""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import os
+import re
+import secrets
+import stat
+import sys
+import urllib.parse
+from collections.abc import Mapping
+
+from recordmill.errors import ConfigError
+
+PARAMETER = "recordmill-secret"
+"""Name of the secret among the parameters of an EXTERNAL environment."""
+
+_FEWEST_CHARACTERS = 16
+_ESTABLISHED = "01"
+_PEER = re.compile(r"ipv[46]:(\[[^]]+\]|[^:]+):(\d+)")
+
+
+def new_secret() -> str:
+    """Return a secret that cannot be guessed."""
+    return secrets.token_hex(32)
+
+
+def read_secret(path: str, *, option: str) -> str:
+    """Return the secret in a file that only its owner can read.
+
+    Raises:
+      ConfigError: the file cannot be read, is open to other users, or holds no secret.
+    """
+    try:
+        with open(path, encoding="ascii") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            text = file.read(4096).strip()
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not ASCII text"
+        raise ConfigError(f"{option}: cannot read {path}: {why}") from error
+    if stat.S_IMODE(mode) & 0o077:
+        raise ConfigError(f"{option}: other users can read {path}: run chmod 600 {path}")
+    if len(text) < _FEWEST_CHARACTERS:
+        raise ConfigError(
+            f"{option}: expected at least {_FEWEST_CHARACTERS} characters in {path}, got"
+            f" {len(text)}: make one with openssl rand -hex 32"
+        )
+    return text
+
+
+def has_secret(parameters: Mapping[str, str], secret: str | None) -> bool:
+    """Return whether the parameters of a request hold the secret."""
+    given = parameters.get(PARAMETER, "")
+    return secret is not None and hmac.compare_digest(given.encode(), secret.encode())
+
+
+def host_of(peer: str) -> str:
+    """Return the address of a gRPC peer, such as 127.0.0.1 of ipv4:127.0.0.1:4711."""
+    found = _PEER.fullmatch(urllib.parse.unquote(peer))
+    return found[1].strip("[]") if found else ""
+
+
+def is_same_user(peer: str, *, port: int) -> bool:
+    """Return whether a gRPC peer is a process of this user, or of root, on this machine.
+
+    The kernel knows the owner of the other end of a connection over loopback. port: of the pool.
+    """
+    found = _PEER.fullmatch(urllib.parse.unquote(peer))
+    if found is None or not sys.platform.startswith("linux"):
+        return False
+    address = ipaddress.ip_address(found[1].strip("[]"))
+    if not address.is_loopback:
+        return False
+    return _owner(address, int(found[2]), port) in (0, os.geteuid())
+
+
+def _owner(
+    address: ipaddress.IPv4Address | ipaddress.IPv6Address, port: int, to_port: int
+) -> int | None:
+    """Return the user id of the socket at this address, which is connected to a port of ours."""
+    wanted = {_in_hex(address.packed, port)}
+    if address.version == 4:  # a socket of both families lists it as ::ffff:127.0.0.1
+        wanted.add(_in_hex(b"\0" * 10 + b"\xff\xff" + address.packed, port))
+    for name in ("tcp", "tcp6"):
+        try:
+            with open(f"/proc/self/net/{name}") as table:
+                lines = table.readlines()[1:]
+        except OSError:
+            continue
+        for line in lines:
+            fields = line.split()
+            local, remote, state, user, inode = *fields[1:4], fields[7], fields[9]
+            if local in wanted and remote.endswith(f":{to_port:04X}"):
+                # A socket that its process has closed is listed as one of root's.
+                return int(user) if state == _ESTABLISHED and inode != "0" else None
+    return None
+
+
+def _in_hex(packed: bytes, port: int) -> str:
+    """Return an address as in /proc/net/tcp: words of 4 bytes in the byte order of the machine."""
+    words = (packed[at : at + 4] for at in range(0, len(packed), 4))
+    return "".join(f"{int.from_bytes(word, sys.byteorder):08X}" for word in words) + f":{port:04X}"
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a host name or address means this machine alone."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
