@@ -1,0 +1,200 @@
+"""Faults of the machine and of the terminal: one sentence, and the right exit code.
+
+Calls are made to fail in this process. Many more injections, encoder processes included:
+`tests/soak/faults.py`.
+"""
+
+import errno
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from recordmill.storage import storage_errors
+from tests.image_runs import encoders_kept, images
+from tests.paths import ROOT, SMALL_CLOTHING
+
+_ONE_SHARD = ("--num-shards", "1", "--size", "16", "--splits", "train=1")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _encoders() -> Iterator[None]:
+    with encoders_kept():
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storage_errors, "PAUSES", (0, 0, 0))
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    folder = tmp_path_factory.mktemp("photos")
+    for number, photo in enumerate(sorted(SMALL_CLOTHING.rglob("*.jpg"))[:4]):
+        place = folder / "ab"[number % 2] / f"{number}.jpg"
+        place.parent.mkdir(exist_ok=True)
+        shutil.copy(photo, place)
+    return folder
+
+
+def _fail(
+    monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, code: int, part: str, times: int
+) -> list[str]:
+    """Let the first calls fail with an argument that matches `part`; return them."""
+    real = getattr(owner, name)
+    failed: list[str] = []
+
+    def call(*args: Any, **options: Any) -> Any:
+        if len(failed) < times and any(re.search(part, str(one)) for one in args):
+            failed.append(str(args))
+            raise OSError(code, os.strerror(code), str(args[0]))
+        return real(*args, **options)
+
+    monkeypatch.setattr(owner, name, call)
+    return failed
+
+
+_READS = [
+    (os, "stat", "/a/0.jpg", "cannot access {photos}/a/0.jpg"),
+    (os, "listdir", "photos", "cannot list {photos}"),
+    (pa, "memory_map", "/listing/", "cannot read {output}/.recordmill/"),
+]
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.EMFILE, errno.ENOMEM, errno.EACCES])
+@pytest.mark.parametrize(("owner", "name", "part", "message"), _READS)
+def test_a_fault_of_reading_fails_the_run_and_leaves_it_resumable(
+    owner: Any,
+    name: str,
+    part: str,
+    message: str,
+    code: int,
+    photos: pathlib.Path,
+    tmp_path: pathlib.Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    output = tmp_path / "out"
+    arguments = ("--input", photos, "--output", output, *_ONE_SHARD)
+    with pytest.MonkeyPatch.context() as patch:
+        assert _fail(patch, owner, name, code, part, 1000) == []
+        assert images(*arguments) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(
+        "recordmill images: error: " + message.format(photos=photos, output=output)
+    )
+    assert said.count("\n") == 1
+    assert said.endswith("run the same command again\n")
+    assert not (output / "dataset.json").exists()
+
+
+@pytest.mark.parametrize(("owner", "name", "part", "message"), _READS)
+def test_a_fault_that_passes_changes_nothing(
+    owner: Any,
+    name: str,
+    part: str,
+    message: str,
+    photos: pathlib.Path,
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    del message
+    failed = _fail(monkeypatch, owner, name, errno.EIO, part, 1)
+    assert images("--input", photos, "--output", tmp_path / "out", *_ONE_SHARD) == 0
+    assert len(failed) == 1
+    assert (tmp_path / "out" / "rejects.jsonl").read_bytes() == b""
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "part", "code", "message"),
+    [
+        (os, "open", "lock.json", errno.EIO, "cannot lock {output}/.recordmill: input/output"),
+        (os, "fsync", "", errno.ENOSPC, "cannot write {output}/.recordmill/"),
+        (os, "makedirs", "out", errno.EDQUOT, "cannot create the folder {output}/.recordmill"),
+        (os, "replace", "/out/dataset.json", errno.EIO, "cannot move to {output}/dataset.json"),
+        (os, "scandir", "/listing", errno.EIO, "cannot list {output}/.recordmill/"),
+    ],
+)
+def test_a_fault_of_writing_fails_the_run(
+    owner: Any,
+    name: str,
+    part: str,
+    code: int,
+    message: str,
+    photos: pathlib.Path,
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    output = tmp_path / "out"
+    _fail(monkeypatch, owner, name, code, part, 1000)
+    assert images("--input", photos, "--output", output, *_ONE_SHARD) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("recordmill images: error: " + message.format(output=output))
+    assert said.count("\n") == 1
+    assert not (output / "dataset.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "part", "message"),
+    [
+        (os, "unlink", "lock.json", "{output}/.recordmill/lock.json was not removed"),
+        (shutil, "rmtree", "/[0-9a-f]{16}$", "was not removed: cannot delete {output}/.recordmill"),
+    ],
+)
+def test_what_fails_after_publishing_is_a_warning(
+    owner: Any,
+    name: str,
+    part: str,
+    message: str,
+    photos: pathlib.Path,
+    tmp_path: pathlib.Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    output = tmp_path / "out"
+    arguments = ("--input", photos, "--output", output, *_ONE_SHARD)
+    with pytest.MonkeyPatch.context() as patch:
+        failed = _fail(patch, owner, name, errno.EIO, part, 1000)
+        assert images(*arguments) == 0
+    assert failed
+    assert (output / "dataset.json").exists()
+    said = capsys.readouterr().err
+    assert "warning: " in said
+    assert message.format(output=output) in said
+    assert images(*arguments) == 0
+    assert not (output / ".recordmill").exists()
+
+
+@pytest.mark.parametrize(
+    ("redirection", "code", "said"),
+    [
+        (">&-", 0, "recordmill: warning: stdout could not be written: it is closed\n"),
+        (">/dev/full", 0, "recordmill: warning: stdout could not be written: no space left"),
+        ("2>&-", 0, "recordmill: warning: stderr could not be written: it is closed\n"),
+        ("2>/dev/full", 0, "recordmill: warning: stderr could not be written: no space left"),
+        (">&- 2>&-", 0, ""),
+        ("--dry-run >/dev/full", 1, "recordmill: warning: stdout could not be written: no space"),
+    ],
+)
+def test_a_closed_or_full_terminal(
+    redirection: str, code: int, said: str, photos: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    command = f"exec {sys.executable} -m recordmill images --input {photos} --output {tmp_path}/out"
+    done = subprocess.run(
+        ["sh", "-c", f"{command} {' '.join(_ONE_SHARD)} --workers 1 {redirection}"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == code, done.stderr
+    assert said in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    assert (tmp_path / "out" / "dataset.json").exists() == (code == 0)
