@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -108,13 +108,19 @@ class PartTask:
     analysis: Analysis | None
     profiler: DataProfiler | None
 
-    def run(self, part: str, splits: pa.Array) -> tuple[AnalysisCounts | None, bytes | None]:
+    def run(
+        self, part: str, splits: pa.Array, left_out: Collection[int] = ()
+    ) -> tuple[AnalysisCounts | None, bytes | None]:
         """Run the task, and return the counts and the packed profile.
 
-        part: name of a staged part. splits: string[n], the splits of its rows.
+        part: name of a staged part. splits: string[n], the splits of its rows. left_out: rows that
+        crash the process; encoding rejects them.
         """
         rows = read_part(part, staging=self.staging)
         rows = batch.set_column(rows, batch.SPLIT, splits)
+        if left_out:
+            kept = [row for row in range(len(rows)) if row not in left_out]
+            rows = rows.take(pa.array(kept, pa.int64()))
         with rows_in_tracebacks(rows):
             counts = None if self.analysis is None else _count(self.analysis, rows)
             profile = None if self.profiler is None else self.profiler.profile(rows).pack()
@@ -122,10 +128,16 @@ class PartTask:
 
 
 def run_part_task(
-    task: PartTask, part: str, splits: bytes
+    task: PartTask, part: str, splits: bytes, left_out: Collection[int] = ()
 ) -> tuple[AnalysisCounts | None, bytes | None]:
     """Run a task. splits: an Arrow IPC stream with the column `__split__`."""
-    return task.run(part, batch.from_bytes(splits)[batch.SPLIT])
+    return task.run(part, batch.from_bytes(splits)[batch.SPLIT], left_out)
+
+
+def try_part_rows(task: PartTask, part: str, splits: bytes, some: range) -> None:
+    """Run a task on the rows of a range, for a crash of this process."""
+    found = batch.from_bytes(splits)[batch.SPLIT]
+    task.run(part, found, [row for row in range(len(found)) if row not in some])
 
 
 def _count(analysis: Analysis, rows: pa.RecordBatch) -> AnalysisCounts:

@@ -50,7 +50,7 @@ def chunk_bytes(dataset: Any) -> int:
     if dataset.dtype.hasobject:  # texts: a length, and an address and a number in the global heap
         address, _ = dataset.file.id.get_create_plist().get_sizes()
         size = 4 + address + 4
-    return math.prod(dataset.chunks) * size
+    return int(math.prod(dataset.chunks)) * size
 
 
 class ChunkCheck:
