@@ -372,6 +372,7 @@ class Job:
             max_reject_fraction=config.max_reject_fraction,
             overwrite=config.overwrite,
             workers=config.workers,
+            worker_memory=config.max_worker_memory,
             spill_above=config.spill_above,
             layout=layout,
             windows=data_type.windows,

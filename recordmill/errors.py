@@ -63,12 +63,13 @@ class Reason(enum.StrEnum):
     UNLABELLED = "unlabelled"  # --unlabelled reject
     BAD_VALUE = "bad_value"  # an invalid row, text or array
     EMPTY = "empty"  # an empty file, a row without text
-    TOO_LARGE = "too_large"  # --max-row-bytes, --max-array-bytes
+    TOO_LARGE = "too_large"  # --max-row-bytes, --max-array-bytes, --max-worker-memory
     NOT_AN_IMAGE = "not_an_image"  # the bytes have no known image format
     CORRUPT = "corrupt"  # a known format with invalid content
     TRUNCATED = "truncated"  # the content ends early
     TOO_MANY_PIXELS = "too_many_pixels"  # --max-pixels
     OUT_OF_SCHEMA = "out_of_schema"  # --schema
+    CRASHED_DECODER = "crashed_decoder"  # its content crashes the library that decodes it
     UNSUPPORTED = "unsupported"  # a valid file of a type that a dataset cannot hold
 
 

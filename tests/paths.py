@@ -14,3 +14,4 @@ AIR = DATA / "air_quality" / "AirQualityUCI.csv"
 IMBALANCED = DATA / "imbalanced" / "imbalanced.csv"  # no header; the seventh column is the class
 VIDEO = DATA / "video"
 TFRECORDS = DATA / "tfrecords"  # written by other code than recordmill
+HOSTILE = DATA / "hostile"

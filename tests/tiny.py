@@ -6,6 +6,7 @@ Encoder processes import this module, so it must not import Beam.
 
 import dataclasses
 import os
+import signal
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal
@@ -71,6 +72,7 @@ class TinySections:
         for at in range(0, len(self.rows), self.section):
             columns = {
                 "__key__": pa.array([f"rows@{at}"]),
+                "__path__": pa.array(["/nowhere/rows"]),
                 **{name: pa.nulls(1, pa.string()) for name in _UNKNOWN},
                 "__start__": pa.array([at]),
             }
@@ -142,8 +144,8 @@ class TinyAnalysis:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TinyEncoder:
-    """Writes the value; rejects those that begin with `bad`, filters those with `skip`, and at
-    `die` its process does.
+    """Writes the value; rejects those that begin with `bad`, filters those with `skip`, and its
+    process ends at `die`, crashes at values that begin with `crash`, and takes memory at `grow`.
     """
 
     def features(self, rows: pa.Schema, context: Context) -> Features:
@@ -165,6 +167,12 @@ class TinyEncoder:
                 sorter.leave_out(key, Filtered("skip"))
             elif value == b"die":
                 os._exit(42)
+            elif value.startswith(b"crash"):
+                os.kill(os.getpid(), signal.SIGSEGV)
+            elif value == b"grow":
+                grown = bytearray(os.urandom(1 << 20) * 700)
+                signal.pause()
+                del grown
             else:
                 sorter.keep(row)
         outcome = sorter.result()
@@ -224,7 +232,9 @@ class TinyCheck:
         for row, (key, value) in enumerate(
             zip(rows["__key__"].to_pylist(), rows["value"].to_pylist(), strict=True)
         ):
-            if value.startswith(b"early"):
+            if value.startswith(b"early-crash"):
+                os.kill(os.getpid(), signal.SIGSEGV)
+            elif value.startswith(b"early"):
                 sorter.leave_out(key, RecordError(Reason.CORRUPT, "it begins with early"))
             else:
                 sorter.keep(row)

@@ -78,6 +78,7 @@ class Analyze(beam.PTransform):
             staging=run.staging,
             seed=run.seed,
             workers=run.workers,
+            worker_memory=run.worker_memory,
             keys=not self.unique_keys,
             analysis=counted,
             records=None if profiling is None else profiling.of_records,

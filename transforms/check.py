@@ -74,13 +74,14 @@ class Check(beam.PTransform):
         checks = self.check is not None or self.content is not None
         if not checks and not drop and self.near is None:
             return batches | "Unchanged" >> beam.Map(_unchanged).with_output_types(Element)
-        staging, workers = self.run.staging, self.run.workers
+        staging = self.run.staging
         others = batches | "Others" >> beam.Filter(_is_no_batch).with_output_types(Element)
         parts = batches | "Parts" >> beam.FlatMap(_incoming).with_output_types(StagedPart)
         if checks:
             check = PartCheck(
                 staging=staging,
-                workers=workers,
+                workers=self.run.workers,
+                worker_memory=self.run.worker_memory,
                 check=self.check,
                 content=self.content,
                 duplicates=self.duplicates,

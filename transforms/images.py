@@ -25,7 +25,7 @@ from recordmill.transforms.model.data_type import Context
 from recordmill.transforms.model.source import Source
 from recordmill.transforms.sources.files.folders import FileTree
 from recordmill.transforms.sources.rows.file_list import FileList, is_listing
-from recordmill.transforms.staged.encoder_tasks import encode_columns, pack_encoder
+from recordmill.transforms.staged.encoder_tasks import encode_columns, pack_encoder, row_task
 
 _REJECTS = "rejects"
 
@@ -117,8 +117,8 @@ def _run_ahead(
     pool = shared_pool(workers)
     waiting: collections.deque[Future[tuple[bytes, Sequence[Reject]]]] = collections.deque()
     for start in range(0, len(rows), limits.IMAGE_ROWS):
-        chunk = batch.to_bytes(rows.slice(start, limits.IMAGE_ROWS))
-        waiting.append(pool.submit(encode_columns, packed, chunk))
+        chunk = rows.slice(start, limits.IMAGE_ROWS)
+        waiting.append(pool.submit_rows(row_task(encode_columns, packed, rows=chunk)))
         if len(waiting) > 2 * pool.workers:
             yield waiting.popleft().result()
     while waiting:

@@ -101,7 +101,7 @@ class Read(beam.PTransform):
         )
         if self.reader is not None:
             workers = self.run.workers
-            read = functools.partial(read_rows_of, reader=self.reader, workers=workers)
+            read = functools.partial(read_rows_of, reader=self.reader, run=self.run)
             parts |= "ReadRows" >> PrepareParts(read, at_once=workers)
             if keyed_by_content(self.reader.source):
                 duplicates = self.reader.duplicates

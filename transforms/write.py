@@ -49,6 +49,7 @@ class WriteToTFRecord(beam.PTransform):
             compression=run.compression,
             groups=run.grouped,
             workers=run.workers,
+            worker_memory=run.worker_memory,
             versions=run.encoder_versions,
         )
         infos = shards.pieces | "WriteShard" >> beam.ParDo(

@@ -15,6 +15,7 @@ from recordmill.pipelines.options.declaration import Group, option
 from recordmill.pipelines.options.duplicates import DuplicateConfig
 from recordmill.pipelines.options.flink import FlinkConfig
 from recordmill.pipelines.options.reporting import RUN, ReportConfig
+from recordmill.pipelines.options.resources import ResourceConfig
 from recordmill.pipelines.options.selection import SelectionConfig
 from recordmill.pipelines.options.statistics import StatisticsConfig
 from recordmill.transforms.sources.files.input_paths import InputPath, Inputs
@@ -39,7 +40,9 @@ def _show_fractions(splits: Mapping[str, float] | None) -> dict[str, float]:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class CommonConfig(SelectionConfig, DuplicateConfig, StatisticsConfig, ReportConfig, FlinkConfig):
+class CommonConfig(
+    SelectionConfig, DuplicateConfig, StatisticsConfig, ReportConfig, ResourceConfig, FlinkConfig
+):
     """Input, splits, balance, output and runner of a job.
 
     Raises:
@@ -238,20 +241,6 @@ class CommonConfig(SelectionConfig, DuplicateConfig, StatisticsConfig, ReportCon
         help="Where the job runs: direct is this machine; flink is a cluster, or a Flink that is"
         " started on this machine.",
     )
-    spill_above: int = option(
-        4 * 2**20,
-        group=RUN,
-        parse=values.byte_size,
-        show=values.show_bytes,
-        metavar="BYTES",
-        help="Shuffle through temporary files in the output folder if the rows to shuffle take more"
-        " memory than this.",
-    )
-    workers: int = option(
-        0,
-        group=RUN,
-        help="Encoder processes on this machine (on Flink: per Python worker); 0 is one per core.",
-    )
 
     @property
     def repeat_threshold(self) -> float | None:
@@ -283,7 +272,7 @@ class CommonConfig(SelectionConfig, DuplicateConfig, StatisticsConfig, ReportCon
         self._check_report(dry_run=self.dry_run, detach=self.detach)
         _in_range("--seed", self.seed, least=0, below=2**63)
         _in_range("--label-offset", self.label_offset, least=0)
-        _in_range("--workers", self.workers, least=0)
+        self._check_resources()
         _in_range("--shard-size", self.shard_size, least=1)
         _in_range("--stall-timeout", self.stall_timeout, least=1)
         if self.parallelism is not None:

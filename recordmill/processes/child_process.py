@@ -32,8 +32,10 @@ def main(socket: int, memory: int, imports: Sequence[str]) -> None:
 def run_tasks(channel: SharedMemoryChannel) -> None:
     """Run tasks and send their results until the other end of the channel is closed."""
     gc.freeze()  # the collector does not write to pages that are shared with the parent
-    # C libraries print warnings about bad data; only a crash of the process is worth printing.
-    faulthandler.enable(os.fdopen(os.dup(2), "w"))
+    # C libraries print warnings about bad data. A crash of the process becomes a reject, and is
+    # printed only if the user asks for it.
+    if os.environ.get("PYTHONFAULTHANDLER"):
+        faulthandler.enable(os.fdopen(os.dup(2), "w"))
     null = open_null()
     os.dup2(null, 2)
     os.close(null)

@@ -26,16 +26,23 @@ from typing import Any, ParamSpec, TypeVar
 
 from recordmill.errors import RunError
 from recordmill.processes import child_process, environment
+from recordmill.processes.memory_watch import MemoryWatch
+from recordmill.processes.row_tasks import (
+    RowTask,
+    WorkerCrashed,
+    WorkerDied,
+    crash_fault,
+    memory_fault,
+    run_isolated,
+)
 from recordmill.processes.shared_memory import SharedMemoryChannel, create_shared_memory
 
+# Signals of a crash. Others, such as SIGKILL, come from outside of the process.
+_CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT)
 _JEMALLOC_THREAD = "jemalloc_bg_thd\n"
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-
-class WorkerDied(RunError):
-    """A process of the pool ended during a task."""
 
 
 class WorkerStartError(RunError):
@@ -72,6 +79,7 @@ class ProcessPool:
         for child in self._children:
             self._idle.put(child)
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="pool")
+        self._watch = MemoryWatch()
 
     def submit(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Call the function in the next idle child; a task must not submit tasks itself.
@@ -80,6 +88,22 @@ class ProcessPool:
         """
         task = pickle.dumps((function, args, kwargs), protocol=pickle.HIGHEST_PROTOCOL)
         return self._threads.submit(self._run, task)
+
+    def submit_rows(self, task: RowTask[T]) -> Future[T]:
+        """Run a task over rows as `submit` does, without the rows that crash its process."""
+        return self._threads.submit(self._run_rows, task)
+
+    def _run_rows(self, task: RowTask[T]) -> T:
+        child = self._idle.get()
+
+        def run(call: Callable[[], Any]) -> Any:
+            packed = pickle.dumps((call, (), {}), protocol=pickle.HIGHEST_PROTOCOL)
+            return child.run(packed, memory=task.memory, watch=self._watch)
+
+        try:
+            return run_isolated(task, run)
+        finally:
+            self._idle.put(child)
 
     def _run(self, task: bytes) -> Any:
         child = self._idle.get()
@@ -129,8 +153,12 @@ class _Child:
             process.start()
         self._process = process
 
-    def run(self, task: bytes) -> Any:
-        """Run a task, and return its result or raise its exception."""
+    def run(self, task: bytes, *, memory: int = 0, watch: MemoryWatch | None = None) -> Any:
+        """Run a task, and return its result or raise its exception.
+
+        memory: bytes of memory that the process may have, which `watch` checks; 0 is no limit.
+        """
+        exceeded = threading.Event()
         try:
             with self._lock:
                 if self._closed:
@@ -142,13 +170,29 @@ class _Child:
                         self._spawn()
                     except OSError as error:
                         raise WorkerStartError(_describe_refusal(error)) from error
-                channel = self._channel
+                channel, process = self._channel, self._process
             assert channel is not None
-            channel.send(task)
-            done, result = pickle.loads(channel.receive())
+            assert process is not None
+            with contextlib.ExitStack() as stack:
+                if memory and watch is not None:
+                    stack.enter_context(watch.limit(process, memory, exceeded))
+                channel.send(task)
+                done, result = pickle.loads(channel.receive())
+            if exceeded.is_set():  # killed after it had sent its result
+                with self._lock:
+                    self._forget_process()
         except (EOFError, OSError) as error:
             with self._lock:
-                raise WorkerDied(_describe_death(self._forget_process())) from error
+                code = self._forget_process()
+            if exceeded.is_set():
+                raise WorkerCrashed(
+                    f"an encoder process took more memory than --max-worker-memory {memory} bytes,"
+                    " and no record alone does: use a higher limit",
+                    memory_fault(memory),
+                ) from error
+            if code is not None and -code in _CRASHES:
+                raise WorkerCrashed(_describe_death(code), crash_fault()) from error
+            raise WorkerDied(_describe_death(code)) from error
         if done:
             return result
         raise result

@@ -98,7 +98,7 @@ def test_what_shapes_bytes() -> None:
     fields = {field.name for field in dataclasses.fields(CommonConfig)}
     assert fields - shaping == {
         "input", "output", "max_reject_fraction", "overwrite", "dry_run", "quiet",
-        "runner", "spill_above", "workers", "infer_schema", "compare_with",
+        "runner", "spill_above", "workers", "max_worker_memory", "infer_schema", "compare_with",
         "flink_master", "environment", "environment_config", "parallelism", "job_name", "detach",
         "stall_timeout", "flink_job_server_jar", "fail_on", "json",
         "exclude_keys",

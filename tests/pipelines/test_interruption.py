@@ -1,7 +1,9 @@
 """Runs that are stopped, or cannot go on: what they say and leave, and how the next one goes on."""
 
 import contextlib
+import dataclasses
 import errno
+import functools
 import io
 import itertools
 import os
@@ -19,11 +21,10 @@ from recordmill.job import lock, publishing
 from recordmill.job.staging import FOLDER
 from recordmill.pipelines.cli import main
 from recordmill.pipelines.job import Job
-from recordmill.processes.pool import ProcessPool
 from recordmill.storage import files
 from recordmill.storage.files import Location
 from recordmill.storage.local_files import LocalFiles
-from recordmill.transforms.staged.encoder_tasks import encode_chunk
+from recordmill.transforms.staged.encoder_tasks import row_task
 from recordmill.transforms.writing import shard_writer
 from tests.folders import make_folder
 from tests.image_runs import Made, encoders_kept, images, make
@@ -187,19 +188,17 @@ def complaint(capfd, caplog) -> Callable[[list[object]], str]:
 
 def test_an_encoder_process_that_dies(argv, tmp_path, complaint, monkeypatch):
     """The task of the fourth shard kills the process that takes it."""
-    submit = ProcessPool.submit
     tasks = itertools.count(1)
 
-    def submit_death(pool, function, *args):
-        if function != "of a writer":
-            return submit(pool, function, *args)
-        if next(tasks) == 4:
-            return submit(pool, signal.raise_signal, signal.SIGKILL)
-        return submit(pool, encode_chunk, *args)
+    def deadly_task(*args, **options):
+        task = row_task(*args, **options)
+        if next(tasks) != 4:
+            return task
+        kill = functools.partial(signal.raise_signal, signal.SIGKILL)
+        return dataclasses.replace(task, call=lambda faults: kill)
 
     with monkeypatch.context() as patch:
-        patch.setattr(shard_writer, "encode_chunk", "of a writer")
-        patch.setattr(ProcessPool, "submit", submit_death)
+        patch.setattr(shard_writer, "row_task", deadly_task)
         said = complaint(argv)
     assert "an encoder process died in the middle of its work (signal 9, Killed)" in said
     assert "run the same command again to continue" in said

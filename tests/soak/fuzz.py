@@ -23,7 +23,6 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
 
 import numpy as np
 from PIL import Image
@@ -34,13 +33,13 @@ from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.imaging.pixels import EncodedImage, process
 from tests.paths import CLOTHING, ODD, ROOT
 from tests.soak.command import end, larger
+from tests.soak.mutations import mutate
 
 _ODD = (larger("odd_images/pillow", ODD / "pillow"), larger("odd_images/exif", ODD / "exif"))
 _PHOTOS = larger("photos", CLOTHING)
 _BATCH = 500  # cases per process
 _MEMORY = 6 << 30  # bytes of address space: a few times the 512 MiB of the largest allowed picture
 _SECONDS = 60  # that one case may take
-_HEAD = 512  # bytes: where headers are
 _OPTIONS = (
     ImageOptions(size=(64, 64)),
     ImageOptions(image_format="png", mode="rgba"),
@@ -48,7 +47,6 @@ _OPTIONS = (
     ImageOptions(size=(64, 64), resize_mode="fit", image_format="raw", normalize="imagenet"),
     ImageOptions(),  # passes on what complies
 )
-_WORST = (0, 1, 0x7F, 0x80, 0xFF, 0x7FFF, 0xFFFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -73,83 +71,13 @@ def make_case(seed: int, number: int) -> Case:
     paths = [path for path in sources() if path.is_relative_to(_PHOTOS) == (number % 2 == 0)]
     path = paths[random.integers(len(paths))]
     other = sources()[random.integers(len(sources()))]
-    data = path.read_bytes()
-    steps = []
-    for _ in range(random.integers(1, 4)):
-        breaker = _BREAKERS[random.integers(len(_BREAKERS))]
-        data = breaker(data, other.read_bytes(), random)
-        steps.append(breaker.__name__)
+    data, steps = mutate(path.read_bytes(), other.read_bytes(), random)
     return Case(
         data=data,
         source=f"{path.parent.name}/{path.name}",
-        steps=tuple(steps),
+        steps=steps,
         options=_OPTIONS[random.integers(len(_OPTIONS))],
     )
-
-
-def flip_bits(data: bytes, other: bytes, random: np.random.Generator) -> bytes:
-    del other
-    flipped = np.frombuffer(data, np.uint8).copy()
-    if flipped.size:
-        for _ in range(random.integers(1, 17)):
-            flipped[_place(flipped.size, random)] ^= np.uint8(1 << random.integers(8))
-    return flipped.tobytes()
-
-
-def cut_off(data: bytes, other: bytes, random: np.random.Generator) -> bytes:
-    del other
-    return data[: _place(len(data) + 1, random)]
-
-
-def splice(data: bytes, other: bytes, random: np.random.Generator) -> bytes:
-    """The head of another file, then this one."""
-    at = _place(len(other) + 1, random)
-    return other[:at] + data[at if random.integers(2) else 0 :]
-
-
-def repeat_part(data: bytes, other: bytes, random: np.random.Generator) -> bytes:
-    del other
-    at, size = _place(len(data) + 1, random), int(random.integers(1, 4096))
-    return data[: at + size] + data[at:]
-
-
-def leave_part_out(data: bytes, other: bytes, random: np.random.Generator) -> bytes:
-    del other
-    at, size = _place(len(data) + 1, random), int(random.integers(1, 256))
-    return data[:at] + data[at + size :]
-
-
-def write_extremes(data: bytes, other: bytes, random: np.random.Generator) -> bytes:
-    """A number where a length or a size may stand."""
-    del other
-    at, width = _place(len(data) + 1, random), int(random.choice([1, 2, 4]))
-    value = int(random.choice(_WORST)) & ((1 << 8 * width) - 1)
-    order = "big" if random.integers(2) else "little"
-    return data[:at] + value.to_bytes(width, order) + data[at + width :]  # type: ignore[arg-type]
-
-
-def write_noise(data: bytes, other: bytes, random: np.random.Generator) -> bytes:
-    del other
-    at, size = _place(len(data) + 1, random), int(random.integers(1, 64))
-    return data[:at] + random.bytes(size) + data[at + size :]
-
-
-_Breaker = Callable[[bytes, bytes, np.random.Generator], bytes]
-_BREAKERS: tuple[_Breaker, ...] = (
-    flip_bits,
-    cut_off,
-    splice,
-    repeat_part,
-    leave_part_out,
-    write_extremes,
-    write_noise,
-)
-
-
-def _place(size: int, random: np.random.Generator) -> int:
-    """A place below `size`, every other time among the headers."""
-    below = min(size, _HEAD) if random.integers(2) else size
-    return int(random.integers(max(below, 1)))
 
 
 def run_case(seed: int, number: int) -> str:

@@ -15,13 +15,14 @@ from recordmill.errors import ConfigError, RunError
 from recordmill.format.manifest import Manifest, index_name, load
 from recordmill.format.shard_index import read_index
 from recordmill.job.staging import FOLDER
-from recordmill.processes.pool import WorkerDied, close_shared_pool
+from recordmill.processes.pool import close_shared_pool
+from recordmill.processes.row_tasks import WorkerDied
 from recordmill.reading.reader import read
 from recordmill.storage.files import Location
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.splits import apportion
 from recordmill.transforms.writing import shard_writer
-from tests.tiny import TinySource, tiny_rows
+from tests.tiny import TinySections, TinySource, tiny_rows
 from tests.tiny_jobs import run, tiny_job, tree
 
 SPLITS = {"train": 0.7, "validation": 0.2, "test": 0.1}
@@ -393,6 +394,44 @@ def test_an_encoder_process_that_dies_ends_the_job(tmp_path):
     with pytest.raises(WorkerDied, match=r"died in the middle of its work \(exit code 42\)"):
         run(job)
     assert tree(tmp_path / "out") == {}
+
+
+def test_records_that_crash_their_process_are_rejects(tmp_path):
+    """The shards are those of a run, with other workers, whose encoder rejects the records."""
+    crashing = {"7": b"crash", "8": b"early-crash", "150": b"crash too"}
+    bad = {key: b"early" if b"early" in value else b"bad" for key, value in crashing.items()}
+    made = []
+    for number, values in enumerate((crashing, bad)):
+        rows = tuple((f"{i}", "a", values.get(f"{i}", b"good")) for i in range(200))
+        options = {"max_reject_fraction": 0.1, "compression": "gzip", "workers": number + 1}
+        job = tiny_job(tmp_path / f"{number}", TinySource(rows=rows), check=True, **options)
+        assert run(job).verdict is None
+        made.append(tree(tmp_path / f"{number}"))
+    rejects = [json.loads(line) for line in made[0]["rejects.jsonl"].splitlines()]
+    assert [(one["key"], one["stage"], one["reason"]) for one in rejects] == [
+        ("150", "encode", "crashed_decoder"),
+        ("7", "encode", "crashed_decoder"),
+        ("8", "check", "crashed_decoder"),
+    ]
+    shards = [name for name in made[0] if ".tfrecord-" in name]
+    assert shards
+    assert {name: made[0][name] for name in shards} == {name: made[1][name] for name in shards}
+
+
+def test_sections_that_crash_their_process_end_the_job_by_name(tmp_path):
+    rows = tuple((f"{i}", "a", b"early-crash" if i == 70 else b"good") for i in range(100))
+    job = tiny_job(tmp_path / "out", TinySections(rows=rows), check=True)
+    with pytest.raises(RunError, match="cannot read /nowhere/rows: the library that decodes it"):
+        run(job)
+
+
+def test_a_record_that_takes_too_much_memory_is_a_reject(tmp_path):
+    rows = tuple((f"{i}", "a", b"grow" if i == 15 else b"good") for i in range(20))
+    options = {"max_worker_memory": 600 << 20, "max_reject_fraction": 0.1}
+    assert run(tiny_job(tmp_path / "out", TinySource(rows=rows), **options)).verdict is None
+    (reject,) = map(json.loads, tree(tmp_path / "out")["rejects.jsonl"].splitlines())
+    assert (reject["key"], reject["reason"]) == ("15", "too_large")
+    assert reject["detail"].endswith("more than --max-worker-memory 629145600 bytes for it")
 
 
 def test_a_shard_that_gets_lost_is_noticed(tmp_path, monkeypatch):

@@ -16,14 +16,16 @@ from apache_beam.utils.windowed_value import WindowedValue
 from recordmill.errors import Reject
 from recordmill.job.staging import StagedPart, Staging
 from recordmill.processes.pool import process_count, shared_pool
+from recordmill.processes.row_tasks import MAX_MEMORY
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.data_type import ContentReader, Duplicates, RowCheck
 from recordmill.transforms.model.known_content import OPTION as KNOWN
 from recordmill.transforms.model.known_content import KnownContents, without_known
 from recordmill.transforms.model.left_out import LeftOut
-from recordmill.transforms.staged.encoder_tasks import check_rows
+from recordmill.transforms.model.run_spec import RunSpec
+from recordmill.transforms.staged.encoder_tasks import check_rows, row_task
 from recordmill.transforms.staged.listing import make_or_reuse, read_part, write_checked_part
-from recordmill.transforms.staged.row_reader import RowReader, read_rows, with_duplicate_ids
+from recordmill.transforms.staged.row_reader import RowReader, read_rows_task, with_duplicate_ids
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -32,11 +34,13 @@ class PartCheck:
 
     check: finds invalid rows. content: reads the content of the files that rows refer to; then
       `duplicates` finds equal rows, and rows of `known` content are left out.
-    workers: encoder processes; 0 is one per core.
+    workers: encoder processes; 0 is one per core. worker_memory: bytes that each may have; 0 is no
+      limit.
     """
 
     staging: Staging
     workers: int
+    worker_memory: int = MAX_MEMORY
     check: RowCheck | None = None
     content: ContentReader | None = None
     duplicates: Duplicates | None = None
@@ -57,8 +61,13 @@ class PartCheck:
         rows = read_part(part.name, staging=self.staging)
         pool = shared_pool(self.workers)
         starts = range(0, len(rows), limits.CHECK_ROWS)
-        chunks = [batch.to_bytes(rows.slice(start, limits.CHECK_ROWS)) for start in starts]
-        futures = [pool.submit(check_rows, self.check, self.content, chunk) for chunk in chunks]
+        chunks = [rows.slice(start, limits.CHECK_ROWS) for start in starts]
+        options = (self.check, self.content)
+        memory = self.worker_memory
+        futures = [
+            pool.submit_rows(row_task(check_rows, *options, rows=chunk, memory=memory))
+            for chunk in chunks
+        ]
         kept: list[int] = []
         rejects: list[Reject] = []
         filtered: Counter[str] = Counter()
@@ -83,9 +92,10 @@ class PartCheck:
         )
 
 
-def read_rows_of(part: StagedPart, *, reader: RowReader, workers: int) -> list[StagedPart]:
+def read_rows_of(part: StagedPart, *, reader: RowReader, run: RunSpec) -> list[StagedPart]:
     """Read the rows of a part that lists sections of files, in an encoder process."""
-    return shared_pool(workers).submit(read_rows, reader, part).result()
+    task = read_rows_task(reader, part, run.worker_memory)
+    return shared_pool(run.workers).submit_rows(task).result()
 
 
 class _Prepare(beam.DoFn):

@@ -17,6 +17,7 @@ from recordmill.format.ledger import INPUT
 from recordmill.format.split_names import is_split_name
 from recordmill.job.staging import Staging, to_json
 from recordmill.notes import Note
+from recordmill.processes.row_tasks import MAX_MEMORY
 from recordmill.storage.files import Location
 from recordmill.tfrecord.features import Features
 from recordmill.transforms.model.data_type import Context, Encoded, Encoder
@@ -57,7 +58,8 @@ class RunSpec:
     label_offset: number of the first class. rename: {feature: name in the Examples}.
     max_reject_fraction: the run is refused if more than this fraction of the inputs is rejected.
     overwrite: whether a dataset in the output is replaced.
-    workers: encoder processes of a worker; 0 is one per core. spill_above: bytes of planned rows
+    workers: encoder processes of a worker; 0 is one per core. worker_memory: bytes that each may
+      have, beyond which a record is rejected; 0 is no limit. spill_above: bytes of planned rows
       above which the shuffle goes through files.
     layout: layout of the records, if it is known before the run. windows: options of a run that
       cuts series into windows. unit: name of a record in the ledger. notes: remarks on the input
@@ -89,6 +91,7 @@ class RunSpec:
     max_reject_fraction: float = 0.01
     overwrite: bool = False
     workers: int = 0
+    worker_memory: int = MAX_MEMORY
     spill_above: int = 4 << 20
     layout: Layout | None = None
     windows: WindowOptions | None = None

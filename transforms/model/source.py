@@ -12,7 +12,7 @@ from typing import Protocol, runtime_checkable
 
 import pyarrow as pa
 
-from recordmill.errors import Reject
+from recordmill.errors import RecordError, Reject
 from recordmill.notes import Note
 from recordmill.storage.files import Location
 
@@ -104,6 +104,16 @@ class RowSource(Source, Protocol):
 
         It runs in an encoder process, and must yield the same parts whenever it is called.
         """
+
+
+@runtime_checkable
+class RejectingSource(RowSource, Protocol):
+    """A source whose sections are records or files, so that a section can be rejected."""
+
+    def reject_sections(
+        self, sections: pa.RecordBatch, layout: Layout, error: RecordError
+    ) -> ListingPart:
+        """Return the rejects of sections that cannot be read at all."""
 
 
 @runtime_checkable

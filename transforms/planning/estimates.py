@@ -16,7 +16,12 @@ from recordmill.processes.pool import shared_pool
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.data_type import Context
 from recordmill.transforms.model.run_spec import RunSpec
-from recordmill.transforms.staged.encoder_tasks import EncodedChunk, encode_chunk, pack_encoder
+from recordmill.transforms.staged.encoder_tasks import (
+    EncodedChunk,
+    encode_chunk,
+    pack_encoder,
+    row_task,
+)
 from recordmill.transforms.staged.listing import read_part, with_staged_paths
 
 
@@ -70,7 +75,14 @@ def measure(
             sizes[name] = rows.nbytes // len(rows)
         step = max(min(len(rows) // 8, limits.SAMPLE_TASK_BYTES // max(sizes[name], 1)), 1)
         chunks[name] = collections.deque(
-            pool.submit(encode_chunk, packed, batch.to_bytes(rows.slice(at, step)), run.compression)
+            pool.submit_rows(
+                row_task(
+                    encode_chunk,
+                    *(packed, run.compression),
+                    rows=rows.slice(at, step),
+                    memory=run.worker_memory,
+                )
+            )
             for at in range(0, len(rows), step)
         )
     results = {name: _sizes(futures) for name, futures in chunks.items()}

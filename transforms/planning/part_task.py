@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -148,13 +148,19 @@ class PartTask:
     analysis: Analysis | None
     profiler: DataProfiler | None
 
-    def run(self, part: str, splits: pa.Array) -> tuple[AnalysisCounts | None, tuple[Piece, ...]]:
+    def run(
+        self, part: str, splits: pa.Array, left_out: Collection[int] = ()
+    ) -> tuple[AnalysisCounts | None, tuple[Piece, ...]]:
         """Run the task, and return the counts, and a piece for the profile of each group.
 
-        part: name of a staged part. splits: string[n], the splits of its rows.
+        part: name of a staged part. splits: string[n], the splits of its rows. left_out: rows that
+        crash the process; encoding rejects them.
         """
         rows = read_part(part, staging=self.staging, keys=False)
         rows = batch.set_column(rows, batch.SPLIT, splits)
+        if left_out:
+            kept = [row for row in range(len(rows)) if row not in left_out]
+            rows = rows.take(pa.array(kept, pa.int64()))
         with rows_in_tracebacks(rows):
             counts = None if self.analysis is None else _count(self.analysis, rows)
             profiles = () if self.profiler is None else self.profiler.profile(rows)
@@ -162,10 +168,16 @@ class PartTask:
 
 
 def run_part_task(
-    task: PartTask, part: str, splits: bytes
+    task: PartTask, part: str, splits: bytes, left_out: Collection[int] = ()
 ) -> tuple[AnalysisCounts | None, tuple[Piece, ...]]:
     """Run a task. splits: an Arrow IPC stream with the column `__split__`."""
-    return task.run(part, batch.from_bytes(splits)[batch.SPLIT])
+    return task.run(part, batch.from_bytes(splits)[batch.SPLIT], left_out)
+
+
+def try_part_rows(task: PartTask, part: str, splits: bytes, some: range) -> None:
+    """Run a task on the rows of a range, for a crash of this process."""
+    found = batch.from_bytes(splits)[batch.SPLIT]
+    task.run(part, found, [row for row in range(len(found)) if row not in some])
 
 
 def _count(analysis: Analysis, rows: pa.RecordBatch) -> AnalysisCounts:

@@ -4,6 +4,7 @@ Statistics and counts, the slow part, are a task of encoder processes.
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable
 
 import apache_beam as beam
@@ -12,6 +13,7 @@ import pyarrow as pa
 from recordmill.errors import ConfigError
 from recordmill.job.staging import Staging
 from recordmill.processes.pool import shared_pool
+from recordmill.processes.row_tasks import MAX_MEMORY, RowTask
 from recordmill.transforms.checks.unique_keys import partition_hashes
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.counters import RecordCounters
@@ -21,6 +23,7 @@ from recordmill.transforms.planning.part_task import (
     DataProfiler,
     PartTask,
     run_part_task,
+    try_part_rows,
 )
 from recordmill.transforms.planning.survey import Survey
 from recordmill.transforms.staged.batches import Element, Problem, Remark
@@ -54,6 +57,7 @@ class PartSummary:
 class PlanningPass:
     """Options of the planning pass.
 
+    worker_memory: bytes that an encoder process may have; 0 is no limit.
     keys: whether keys may repeat, so that their hashes are needed. analysis: counts items of train.
     records, source: profile the records, and the rows that windows were cut from.
     """
@@ -61,6 +65,7 @@ class PlanningPass:
     staging: Staging
     seed: int
     workers: int
+    worker_memory: int = MAX_MEMORY
     keys: bool = False
     analysis: Analysis | None = None
     records: DataProfiler | None = None
@@ -111,7 +116,13 @@ class PlanningPass:
             return lambda: (None, ())
         task = PartTask(staging=self.staging, analysis=analysis, profiler=profiler)
         splits = batch.to_bytes(rows.select([batch.SPLIT]))
-        return shared_pool(self.workers).submit(run_part_task, task, name, splits).result
+        submitted = RowTask(
+            count=len(rows),
+            call=lambda faults: functools.partial(run_part_task, task, name, splits, dict(faults)),
+            trial=functools.partial(try_part_rows, task, name, splits),
+            memory=self.worker_memory,
+        )
+        return shared_pool(self.workers).submit_rows(submitted).result
 
 
 @dataclasses.dataclass(eq=False)

@@ -5,15 +5,18 @@ from __future__ import annotations
 import dataclasses
 import functools
 import pickle
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from recordmill.errors import Reject
+from recordmill.errors import Reject, Stage
 from recordmill.format.ledger import Reduced
+from recordmill.processes.row_tasks import MAX_MEMORY, Faults, RowTask
 from recordmill.tfrecord.example import encode_frames
 from recordmill.tfrecord.framing import gzip_member
 from recordmill.transforms.model import batch
@@ -24,6 +27,10 @@ from recordmill.transforms.model.data_type import (
     RowCheck,
     RowOutcome,
 )
+
+T = TypeVar("T")
+
+_NO_FAULTS: Faults = MappingProxyType({})
 
 # Arrow imports further modules for its first arrays. Import them before the processes are forked.
 pa.array(np.zeros(1))
@@ -69,13 +76,54 @@ def _unpack_encoder(packed: bytes) -> tuple[Encoder, Context]:
     return encoder, context
 
 
-def encode_chunk(packed: bytes, rows: bytes, compression: str) -> EncodedChunk:
+def row_task(
+    function: Callable[..., T], *args: Any, rows: pa.RecordBatch, memory: int = MAX_MEMORY
+) -> RowTask[T]:
+    """Return the task `function(*args, rows, faults=...)` of an encoder process.
+
+    function: one of the functions below that take `faults`. rows: passed as an Arrow IPC stream.
+    memory: bytes that the process may have; 0 is no limit.
+    """
+    packed = batch.to_bytes(rows)
+    return RowTask(
+        count=len(rows),
+        call=lambda faults: functools.partial(function, *args, packed, faults=dict(faults)),
+        trial=functools.partial(_try_rows, function, args, packed),
+        memory=memory,
+    )
+
+
+def _try_rows(function: Callable[..., Any], args: Sequence[Any], rows: bytes, some: range) -> None:
+    """Call a function on the rows of a range, for a crash of this process."""
+    table = batch.from_bytes(rows).slice(some.start, len(some))
+    function(*args, batch.to_bytes(table))
+
+
+def leave_out(
+    rows: pa.RecordBatch, faults: Faults, stage: Stage
+) -> tuple[pa.RecordBatch, RowOutcome]:
+    """Return the rows without those of faults, and the outcome of all."""
+    if not faults:
+        return rows, RowOutcome(kept=np.arange(len(rows)))
+    kept = np.array([row for row in range(len(rows)) if row not in faults], np.int64)
+    keys = batch.keys(rows)
+    rejects = [
+        Reject(keys[row].as_py(), stage, fault.reason, fault.detail)
+        for row, fault in sorted(faults.items())
+    ]
+    return rows.take(pa.array(kept)), RowOutcome(kept=kept, rejects=rejects)
+
+
+def encode_chunk(
+    packed: bytes, compression: str, rows: bytes, *, faults: Faults = _NO_FAULTS
+) -> EncodedChunk:
     """Load, encode, frame and compress rows.
 
-    packed: result of `pack_encoder`. rows: an Arrow IPC stream. compression: `none` or `gzip`.
+    packed: result of `pack_encoder`. compression: `none` or `gzip`. rows: an Arrow IPC stream.
+    faults: rows to reject without encoding them.
     """
     encoder, context = _unpack_encoder(packed)
-    table = batch.with_keys(batch.from_bytes(rows))
+    table, before = leave_out(batch.with_keys(batch.from_bytes(rows)), faults, "encode")
     with rows_in_tracebacks(table):
         encoded = encoder.encode(table, context)
         names = [context.name(feature) for feature in encoded.columns.schema.names]
@@ -87,8 +135,8 @@ def encode_chunk(packed: bytes, rows: bytes, compression: str) -> EncodedChunk:
     return EncodedChunk(
         data=data,
         lengths=frames.lengths,
-        kept=encoded.rows.kept,
-        rejects=encoded.rows.rejects,
+        kept=before.kept[encoded.rows.kept],
+        rejects=[*before.rejects, *encoded.rows.rejects],
         filtered=encoded.rows.filtered,
         names=None if encoded.names is None else encoded.names.to_pylist(),
         content=encoded.content,
@@ -101,39 +149,52 @@ def encode_chunk(packed: bytes, rows: bytes, compression: str) -> EncodedChunk:
 
 
 def check_rows(
-    check: RowCheck | None, content: ContentReader | None, rows: bytes
+    check: RowCheck | None,
+    content: ContentReader | None,
+    rows: bytes,
+    *,
+    faults: Faults = _NO_FAULTS,
 ) -> tuple[RowOutcome, bytes | None]:
     """Check rows, and read their content.
 
-    rows: an Arrow IPC stream.
+    rows: an Arrow IPC stream. faults: rows to reject without reading them.
 
     Returns:
       The outcome, and the columns of `content` as an Arrow IPC stream; None without `content`.
     """
-    table = batch.from_bytes(rows)
+    table, before = leave_out(batch.from_bytes(rows), faults, "check")
     with rows_in_tracebacks(table):
         outcome = RowOutcome(kept=np.arange(len(table))) if check is None else check.check(table)
         if content is None:
-            return outcome, None
+            return _after(before, outcome), None
         read, columns = content.read(batch.choose(table, outcome.kept))
+    columns_read = batch.to_bytes(pa.RecordBatch.from_pydict(columns))
+    return _after(before, _after(outcome, read)), columns_read
+
+
+def _after(first: RowOutcome, second: RowOutcome) -> RowOutcome:
+    """Return the outcome of two steps, of which the second gets the rows that the first kept."""
     return RowOutcome(
-        kept=outcome.kept[read.kept],
-        rejects=[*outcome.rejects, *read.rejects],
-        filtered=[*outcome.filtered, *read.filtered],
-    ), batch.to_bytes(pa.RecordBatch.from_pydict(columns))
+        kept=first.kept[second.kept],
+        rejects=[*first.rejects, *second.rejects],
+        filtered=[*first.filtered, *second.filtered],
+    )
 
 
-def encode_columns(packed: bytes, rows: bytes) -> tuple[bytes, Sequence[Reject]]:
+def encode_columns(
+    packed: bytes, rows: bytes, *, faults: Faults = _NO_FAULTS
+) -> tuple[bytes, Sequence[Reject]]:
     """Load and encode rows, and return their features as columns.
 
-    packed: result of `pack_encoder`. rows: an Arrow IPC stream.
+    packed: result of `pack_encoder`. rows: an Arrow IPC stream. faults: rows to reject without
+    encoding them.
 
     Returns:
       An Arrow IPC stream of the kept rows, with their system columns (except those of the file)
       and a column per feature, and the rejects.
     """
     encoder, context = _unpack_encoder(packed)
-    table = batch.from_bytes(rows)
+    table, before = leave_out(batch.from_bytes(rows), faults, "encode")
     with rows_in_tracebacks(table):
         encoded = encoder.encode(table, context)
     kept = table.take(pa.array(encoded.rows.kept))
@@ -142,7 +203,10 @@ def encode_columns(packed: bytes, rows: bytes) -> tuple[bytes, Sequence[Reject]]
         name: kept[name] for name in system if name not in (batch.PATH, batch.SIZE, batch.MTIME)
     }
     features = {context.name(name): encoded.columns[name] for name in encoded.columns.schema.names}
-    return batch.to_bytes(pa.RecordBatch.from_pydict({**columns, **features})), encoded.rows.rejects
+    return batch.to_bytes(pa.RecordBatch.from_pydict({**columns, **features})), [
+        *before.rejects,
+        *encoded.rows.rejects,
+    ]
 
 
 @contextmanager

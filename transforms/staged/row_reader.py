@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from recordmill.errors import RunError
 from recordmill.job.staging import StagedPart, Staging
+from recordmill.processes.row_tasks import Faults, RowTask
+from recordmill.storage.storage_errors import shown
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import (
     Artifact,
@@ -26,6 +30,7 @@ from recordmill.transforms.model.source import (
     ContentKeyedSource,
     Layout,
     ListingPart,
+    RejectingSource,
     RowSource,
     keyed_by_content,
 )
@@ -65,20 +70,44 @@ class RowReader:
     artifacts: Mapping[str, Artifact] = dataclasses.field(default_factory=dict)
     conflicts: Conflicts | None = None
 
-    def read(self, part: StagedPart) -> list[StagedPart]:
+    def read(self, part: StagedPart, faults: Faults) -> list[StagedPart]:
         """Read a part of the listing, and write its rows and rejects into staging.
 
         On resume the parts of the earlier run are returned.
+
+        faults: sections to reject without reading them.
         """
 
         def make(stem: str) -> list[StagedPart]:
             sections = read_part(part.name, staging=self.staging)
             return [
                 self._write(listed, f"{stem}-{number:05d}")
-                for number, listed in enumerate(self.source.read(sections, self.layout))
+                for number, listed in enumerate(self._read(sections, faults))
             ]
 
         return make_or_reuse(part, self.staging, make)
+
+    def _read(self, sections: pa.RecordBatch, faults: Faults) -> Iterator[ListingPart]:
+        kept = [row for row in range(len(sections)) if row not in faults]
+        if kept:
+            good = sections.take(pa.array(kept)) if faults else sections
+            yield from self.source.read(good, self.layout)
+        for row, fault in sorted(faults.items()):
+            section = sections.slice(row, 1)
+            if not isinstance(self.source, RejectingSource):
+                path = shown(section[batch.PATH][0].as_py())
+                raise RunError(f"cannot read {path}: {fault.detail}")
+            yield self.source.reject_sections(section, self.layout, fault)
+
+    def try_sections(self, part: StagedPart, some: range) -> None:
+        """Read some sections of a part, for a crash of this process; nothing is written."""
+        sections = read_part(part.name, staging=self.staging).slice(some.start, len(some))
+        for listed in self.source.read(sections, self.layout):
+            rows = listed.rows
+            if rows is not None and self.check is not None:
+                rows = batch.choose(rows, self.check.check(rows).kept)
+            if rows is not None and self.content is not None and listed.data is None:
+                self.content.read(rows)
 
     def _write(self, listed: ListingPart, stem: str) -> StagedPart:
         rejects = list(listed.rejects)
@@ -185,6 +214,14 @@ def with_duplicate_ids(rows: pa.RecordBatch, duplicates: Duplicates | None) -> p
     return batch.set_column(rows, column, duplicates.names(rows))
 
 
-def read_rows(reader: RowReader, part: StagedPart) -> list[StagedPart]:
-    """Read a part of the listing; the task of encoder processes."""
-    return reader.read(part)
+def read_rows_task(reader: RowReader, part: StagedPart, memory: int) -> RowTask[list[StagedPart]]:
+    """Return the task of encoder processes that reads a part of the listing.
+
+    memory: bytes that the process may have; 0 is no limit.
+    """
+    return RowTask(
+        count=part.rows,
+        call=lambda faults: functools.partial(reader.read, part, dict(faults)),
+        trial=functools.partial(reader.try_sections, part),
+        memory=memory,
+    )

@@ -27,11 +27,17 @@ from recordmill.format.file_info import file_info
 from recordmill.format.manifest import Shard, index_name, shard_name
 from recordmill.job.staging import ShardInfo, Staging, to_json
 from recordmill.processes.pool import ProcessPool, shared_pool
+from recordmill.processes.row_tasks import MAX_MEMORY
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.counters import RecordCounters
 from recordmill.transforms.model.data_type import Encoder
 from recordmill.transforms.planning.plan import Plan, SplitPlan
-from recordmill.transforms.staged.encoder_tasks import EncodedChunk, encode_chunk, pack_encoder
+from recordmill.transforms.staged.encoder_tasks import (
+    EncodedChunk,
+    encode_chunk,
+    pack_encoder,
+    row_task,
+)
 from recordmill.transforms.staged.listing import with_staged_paths
 from recordmill.transforms.staged.spill import Piece
 from recordmill.transforms.writing.shard_outcome import ShardOutcome
@@ -98,7 +104,13 @@ _row_budget = _RowBudget()
 
 
 def encode_in_order(
-    rows: pa.RecordBatch, *, packed: bytes, split: SplitPlan, compression: str, pool: ProcessPool
+    rows: pa.RecordBatch,
+    *,
+    packed: bytes,
+    split: SplitPlan,
+    compression: str,
+    pool: ProcessPool,
+    memory: int = MAX_MEMORY,
 ) -> Iterator[tuple[int, EncodedChunk]]:
     """Yield (index of its first row, encoded chunk) in order, encoding ahead within the budget."""
     step = split.task_rows
@@ -114,11 +126,12 @@ def encode_in_order(
 
     try:
         for start in range(0, len(rows), step):
-            chunk = batch.to_bytes(rows.slice(start, step))
+            chunk = rows.slice(start, step)
+            task = row_task(encode_chunk, packed, compression, rows=chunk, memory=memory)
             while not _budget.take(size, tasks=pool.workers, must=not waiting):
                 yield oldest()
             try:
-                future = pool.submit(encode_chunk, packed, chunk, compression)
+                future = pool.submit_rows(task)
             except BaseException:
                 _budget.give_back(size)
                 raise
@@ -136,7 +149,8 @@ class ShardWriter:
     """Writes shards into staging.
 
     groups: whether the index has the group of each record.
-    workers: encoder processes; 0 is one per core.
+    workers: encoder processes; 0 is one per core. worker_memory: bytes that each may have; 0 is no
+      limit.
     versions: {library: version} of the submitter, for libraries that shape bytes; a worker must
       have the same.
     """
@@ -146,6 +160,7 @@ class ShardWriter:
     compression: str = "none"
     groups: bool = False
     workers: int = 0
+    worker_memory: int = MAX_MEMORY
     versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def check_versions(self) -> None:
@@ -246,6 +261,7 @@ class ShardWriter:
             split=plan.splits[split],
             compression=self.compression,
             pool=shared_pool(self.workers),
+            memory=self.worker_memory,
         ):
             sink.write(chunk.data)
             sha256.update(chunk.data)

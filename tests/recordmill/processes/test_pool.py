@@ -1,6 +1,7 @@
 """Encoder processes: results, errors, and the death of a child or of the parent."""
 
 import contextlib
+import functools
 import importlib
 import os
 import pathlib
@@ -14,7 +15,8 @@ import numpy as np
 import pytest
 
 from recordmill.errors import Reason, RecordError, RunError
-from recordmill.processes.pool import ProcessPool, WorkerDied, close_shared_pool, shared_pool
+from recordmill.processes.pool import ProcessPool, close_shared_pool, shared_pool
+from recordmill.processes.row_tasks import RowTask, WorkerCrashed, WorkerDied
 from recordmill.processes.shared_memory import CAPACITY
 from tests.encoder_reuse import fresh_encoders
 from tests.paths import ROOT
@@ -193,6 +195,44 @@ def test_a_process_that_dies_fails_its_task_and_is_replaced(
     with pytest.raises(WorkerDied, match=how):
         future.result(timeout=60)
     assert len(process_ids(pool, tmp_path)) == 2
+
+
+def act(rows, faults):
+    """Crash at -1, be killed at -2; else return the rows without faults."""
+    for row, value in enumerate(rows):
+        if value in (-1, -2) and row not in faults:
+            os.kill(os.getpid(), signal.SIGABRT if value == -1 else signal.SIGKILL)
+    if rows.count(-3) > 1:
+        os.kill(os.getpid(), signal.SIGBUS)
+    return [row for row in range(len(rows)) if row not in faults]
+
+
+def try_some(rows, some):
+    act(rows[some.start : some.stop], {})
+
+
+def rows_of(rows):
+    return RowTask(
+        count=len(rows),
+        call=lambda faults: functools.partial(act, rows, dict(faults)),
+        trial=functools.partial(try_some, rows),
+    )
+
+
+def test_rows_that_crash_their_process_are_found(pool):
+    rows = [1, -1, 2, 3, -1, -3, 4, -1]
+    assert pool.submit_rows(rows_of(rows)).result(timeout=60) == [0, 2, 3, 5, 6]
+    assert pool.submit_rows(rows_of([-1])).result(timeout=60) == []
+
+
+def test_a_killed_process_is_no_fault_of_its_rows(pool):
+    with pytest.raises(WorkerDied, match="signal 9, Killed"):
+        pool.submit_rows(rows_of([1, -2, 2])).result(timeout=60)
+
+
+def test_a_crash_that_no_row_causes_alone_fails_the_task(pool):
+    with pytest.raises(WorkerCrashed, match="signal 7, Bus error"):
+        pool.submit_rows(rows_of([-3, 1, 2, -3])).result(timeout=60)
 
 
 def test_a_process_killed_between_tasks_is_replaced(pool, tmp_path):

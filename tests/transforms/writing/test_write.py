@@ -81,6 +81,9 @@ class Threads(ThreadPoolExecutor):
         super().__init__(workers)
         self.workers = workers
 
+    def submit_rows(self, task):
+        return self.submit(task.call({}))
+
 
 @pytest.fixture
 def writer(tmp_path, threads):
@@ -179,11 +182,11 @@ class Late:
         self.cancelled = 0
         self._fail_at = fail_at
 
-    def submit(self, function, *args):
+    def submit_rows(self, task):
         self.submitted += 1
         if self.submitted == self._fail_at:
             raise RuntimeError("the pool is closed")
-        return LateFuture(self, lambda: function(*args))
+        return LateFuture(self, task.call({}))
 
 
 class LateFuture(Future):

@@ -25,6 +25,8 @@ from recordmill.transforms.sources.files.references import (
     no_label,
 )
 
+_MOST_PER_BYTE = 1032  # records: deflate makes at most so many bytes of one
+
 
 class ProbedFile(NamedTuple):
     """Headers of a file.
@@ -85,10 +87,12 @@ class ArrayProbe:
             with open_arrays(path, size=size, mtime=mtime) as opened:
                 stored = opened.find(self.array)
                 count = self.cut.count(stored.shape)
+                _check_count(count, size)
                 self._check_size(stored)
                 labels = None
                 if self.label_array is not None:
                     found = opened.find(self.label_array, option="--label-array", texts=True)
+                    self._check_chunk(found)
                     labels = json.dumps([path, size, mtime, found.to_text()])
             if self.label_input is not None:
                 labels, found = self._probe_labels(self.label_input)
@@ -109,6 +113,7 @@ class ArrayProbe:
         try:
             with open_arrays(str(place), size=entry.size, mtime=entry.mtime_ns) as opened:
                 found = opened.find(self.label_array, option="--label-array", texts=True)
+                self._check_chunk(found)
         except RecordError as error:
             raise ConfigError(f"--label-input {path}: {error.detail}") from error
         return json.dumps([str(place), entry.size, entry.mtime_ns, found.to_text()]), found
@@ -137,6 +142,7 @@ class ArrayProbe:
 
     def _check_size(self, stored: StoredArray) -> None:
         """Raise RecordError if reading a record takes more memory than allowed."""
+        self._check_chunk(stored)
         whole = stored.solid and self.cut.unit != "array"
         size = stored.bytes if whole else self._record_bytes(stored)
         if size <= self.max_bytes:
@@ -151,6 +157,15 @@ class ArrayProbe:
             f"{what}: {size} bytes at once, more than --max-array-bytes {self.max_bytes}: {advice}",
         )
 
+    def _check_chunk(self, stored: StoredArray) -> None:
+        """Raise RecordError if a chunk takes more memory than allowed."""
+        if stored.chunk > self.max_bytes:
+            raise RecordError(
+                Reason.TOO_LARGE,
+                f"its chunks have {stored.chunk} bytes each, more than --max-array-bytes"
+                f" {self.max_bytes}: save it in smaller chunks (h5repack -l), or raise the limit",
+            )
+
     def _record_bytes(self, stored: StoredArray) -> int:
         """Return the size in bytes of the largest record."""
         if self.cut.unit == "array":
@@ -158,6 +173,14 @@ class ArrayProbe:
         length = stored.shape[self.cut.along(stored.shape)]
         steps = 1 if self.cut.unit == "item" else min(self.cut.size, length)
         return stored.bytes // length * steps
+
+
+def _check_count(count: int, size: int) -> None:
+    """Raise RecordError if a file of this size in bytes cannot hold so many records."""
+    if count > size * _MOST_PER_BYTE:
+        raise RecordError(
+            Reason.CORRUPT, f"its header declares {count} records, more than {size} bytes can hold"
+        )
 
 
 @functools.lru_cache(maxsize=8)

@@ -34,12 +34,12 @@ from recordmill.transforms.model.source import (
 from recordmill.transforms.sources.arrays.array_file import Span
 from recordmill.transforms.sources.arrays.array_formats import open_arrays
 from recordmill.transforms.sources.arrays.array_headers import ArrayProbe, ProbedFile
+from recordmill.transforms.sources.arrays.array_spec import ARRAY, ArraySpec
 from recordmill.transforms.sources.arrays.chunking import ArraySlicing, Shape, merge_shapes
 from recordmill.transforms.sources.arrays.npy import StoredArray, format_shape
 from recordmill.transforms.sources.files.file_stat import RejectCause
 from recordmill.transforms.sources.files.references import COLUMNS, label_problem, no_label
 
-ARRAY = "__array__"  # string: a `StoredArray`
 FIRST, LAST = "__first__", "__last__"  # int64: range of records of a file, LAST exclusive
 FILE = "__file__"  # int64: bytes of the file; `batch.SIZE` is the size of the record
 NAME = "__name__"  # string: the key of the file
@@ -47,8 +47,6 @@ AT, TO = "__at__", "__to__"  # int64: start and stop of a record along the axis
 LABELS = (
     "__labels__"  # string: a JSON list: path, size, mtime of the file of labels, the `StoredArray`
 )
-
-_DECLARED = b"recordmill.arrays"  # metadata of the column ARRAY: dtype and shape of all records
 
 _LISTED = (
     pa.field(ARRAY, pa.string()),
@@ -62,28 +60,6 @@ _OWN = (
     pa.field(AT, pa.int64()),
     pa.field(TO, pa.int64()),
 )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ArraySpec:
-    """Type of the records of a dataset.
-
-    dtype: numpy's name. shape: with None for sizes that vary.
-    """
-
-    dtype: str
-    shape: Shape
-
-    @classmethod
-    def of(cls, rows: pa.Schema) -> ArraySpec:
-        """Return the type stored in the schema of rows."""
-        spec = json.loads(rows.field(ARRAY).metadata[_DECLARED])
-        return cls(dtype=spec["dtype"], shape=tuple(spec["shape"]))
-
-    def field(self) -> pa.Field:
-        """Return the column ARRAY with the type in its metadata."""
-        text = json.dumps(dataclasses.asdict(self), sort_keys=True).encode()
-        return pa.field(ARRAY, pa.string(), metadata={_DECLARED: text})
 
 
 @dataclasses.dataclass
@@ -238,6 +214,20 @@ class ArraySource:
         yield ListingPart(
             rows=rows if len(rows) else None, rejects=rejects, invalid=invalid, inputs=inputs
         )
+
+    def reject_sections(
+        self, sections: pa.RecordBatch, layout: Layout, error: RecordError
+    ) -> ListingPart:
+        """Return the rejects of sections that cannot be read at all."""
+        del layout
+        rejects: list[Reject] = []
+        invalid: list[Reject] = []
+        for key, first in _zip_columns(sections, batch.KEY, FIRST):
+            # A file with several sections counts once.
+            to, name = (invalid, f"{key}#{first}") if first else (rejects, key)
+            to.append(Reject(name, "read", error.reason, error.detail))
+        inputs = 0 if self._cut.unit == "chunk" else None
+        return ListingPart(rejects=rejects, invalid=invalid, inputs=inputs)
 
     def _list(self, rows: pa.RecordBatch) -> Iterator[ListingPart]:
         """Yield the usable files and rejects, in parts of up to `limits.BATCH_ROWS` records."""

@@ -16,6 +16,7 @@ import pyarrow as pa
 from recordmill.errors import ConfigError, Reason, RecordError, install_extra
 from recordmill.storage.input_files import InputFile, open_file
 from recordmill.transforms.sources.arrays.array_file import Array, ArrayFile, Span, label_texts
+from recordmill.transforms.sources.arrays.hdf5_chunks import ChunkCheck, check_filters, chunk_bytes
 from recordmill.transforms.sources.arrays.npy import StoredArray, check_dtype, check_shape
 
 MAGIC = b"\x89HDF\r\n\x1a\n"
@@ -33,6 +34,7 @@ class Hdf5File(ArrayFile):
         self._h5py = _library()
         self._stream = open_file(file.path)
         self._file: Any = None
+        self._checks: dict[str, ChunkCheck] = {}
         try:
             with _reporting_damage():
                 self._file = self._h5py.File(self._stream, "r", locking=False)
@@ -73,17 +75,20 @@ class Hdf5File(ArrayFile):
             is_text = self._h5py.check_string_dtype(dtype) is not None
             outside = data.is_virtual or data.external or data.file.filename != self._file.filename
             offset = data.id.get_offset() if not self._file.userblock_size else None
+            chunk = 0 if outside else chunk_bytes(data)
+            if chunk:
+                check_filters(data)
         if outside:
             raise RecordError(Reason.UNSUPPORTED, f"its array {name!r} is in another file")
         if shape is None:
             raise RecordError(Reason.EMPTY, f"its array {name!r} has no values")
         if texts and is_text:
-            return StoredArray(dtype="|S0", shape=shape, member=name)
+            return StoredArray(dtype="|S0", shape=shape, member=name, chunk=chunk)
         if dtype.names is None and not dtype.hasobject:
             dtype = np.dtype(dtype.str)  # without the metadata of h5py
         check_dtype(dtype, texts=texts)
         check_shape(shape, dtype.itemsize)
-        found = StoredArray(dtype=dtype.str, shape=shape, offset=offset, member=name)
+        found = StoredArray(dtype=dtype.str, shape=shape, offset=offset, member=name, chunk=chunk)
         if offset is not None and offset + found.bytes > self.file.size:
             raise RecordError(Reason.TRUNCATED, f"it ends within its array {name!r}")
         return found
@@ -91,17 +96,37 @@ class Hdf5File(ArrayFile):
     def labels(self, stored: StoredArray, span: Span | None = None) -> pa.Array:
         if stored.dtype != "|S0":
             return super().labels(stored, span)
-        part: Any = () if span is None else slice(span.start, span.stop)
         with _reporting_damage():
-            texts = np.ravel(self._file[stored.member][part])
+            texts = np.ravel(self._checked(stored, span)[_selection(span)])
         return label_texts(texts)
 
     def _load(self, stored: StoredArray, span: Span | None) -> Array:
-        part: Any = ()
-        if span is not None:
-            part = (*(slice(None),) * span.axis, slice(span.start, span.stop))
         with _reporting_damage():
-            return np.asarray(self._file[stored.member][part]).astype(stored.numbers, copy=False)
+            selection = _selection(span)
+            dataset = self._checked(stored, span)
+            shape = list(stored.shape)
+            if span is not None:
+                shape[span.axis] = span.stop - span.start
+            array = np.zeros(shape, stored.numbers)  # HDF5 may leave what is not stored unwritten
+            if array.size:
+                dataset.read_direct(array, selection or None)
+        return array
+
+    def _checked(self, stored: StoredArray, span: Span | None) -> Any:
+        """Return a dataset whose chunks in a span were checked."""
+        dataset = self._file[stored.member]
+        if stored.chunk:
+            if stored.member not in self._checks:
+                self._checks[stored.member] = ChunkCheck(dataset)
+            slices = [(0, size) for size in stored.shape]
+            if span is not None:
+                slices[span.axis] = (span.start, span.stop)
+            self._checks[stored.member].check(slices)
+        return dataset
+
+
+def _selection(span: Span | None) -> tuple[slice, ...]:
+    return () if span is None else (*(slice(None),) * span.axis, slice(span.start, span.stop))
 
 
 def _library() -> Any:

@@ -55,6 +55,7 @@ class StoredArray:
       them.
     member: name of the array in the file; '' if the file is the array.
     solid: whether the array is compressed in one piece.
+    chunk: bytes of each chunk, 0 if the array is not stored in chunks.
     """
 
     dtype: str
@@ -63,6 +64,7 @@ class StoredArray:
     offset: int | None = None
     member: str = ""
     solid: bool = False
+    chunk: int = 0
 
     @property
     def numbers(self) -> np.dtype[Any]:

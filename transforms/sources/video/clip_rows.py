@@ -24,7 +24,7 @@ from recordmill.tfrecord.flat_arrays import offsets_of
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.ragged import fixed_lists
 from recordmill.transforms.model.source import ListingPart
-from recordmill.transforms.sources.video.clip_plan import Clip
+from recordmill.transforms.sources.video.clip_plan import Clip, ClipSection
 from recordmill.transforms.sources.video.frame_encoder import EncodedFrame
 
 VIDEO = "__film__"  # string: the name of the video
@@ -141,6 +141,15 @@ class ClipCollector:
         """Reject a video or a segment."""
         key = self.sections[batch.KEY][row].as_py()
         self._rejects.append(Reject(key, "read", error.reason, error.detail))
+
+    def reject_section(
+        self, row: int, section: str | None, error: RecordError, *, counts: int
+    ) -> None:
+        """Reject a section. counts: 1 if its input counts in it, 0 if in an earlier section."""
+        if counts:
+            self.reject(row, error)
+        else:
+            self.reject_record(row, ClipSection.from_text(str(section)).start, error)
 
     def take(self) -> ListingPart:
         """Return the items collected since the last call."""

@@ -191,11 +191,8 @@ class VideoSource:
         Raises:
           ChangedInputError: a video has changed since it was listed.
         """
-        found = ClipCollector(
-            sections=sections,
-            schema=layout.columns,
-            max_bytes=self.max_clip_bytes,
-        )
+        schema, most = layout.columns, self.max_clip_bytes
+        found = ClipCollector(sections=sections, schema=schema, max_bytes=most)
         known: tuple[str, Packets] | None = None
         for row, place in enumerate(map(_Place._make, _values(sections, *_PLACE))):
             try:
@@ -216,11 +213,17 @@ class VideoSource:
                     if section.missing != 0:
                         found.reject_record(row, section.stop, _missing(section.missing))
             except RecordError as error:
-                if place.counts:
-                    found.reject(row, error)
-                else:  # the input counts in its first section
-                    found.reject_record(row, ClipSection.from_text(str(place.section)).start, error)
+                found.reject_section(row, place.section, error, counts=place.counts)
         yield found.take()
+
+    def reject_sections(
+        self, sections: pa.RecordBatch, layout: Layout, error: RecordError
+    ) -> ListingPart:
+        """Return the rejects of sections that cannot be read at all."""
+        found = ClipCollector(sections=sections, schema=layout.columns, max_bytes=0)
+        for row, (section, counts) in enumerate(_values(sections, SECTION, COUNTS)):
+            found.reject_section(row, section, error, counts=counts)
+        return found.take()
 
     def _segments(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[Reject]]:
         """Return references with start and end of segments in system columns, and rejects.

@@ -1,0 +1,44 @@
+"""The options for the memory and the processes of a job."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from recordmill.errors import ConfigError
+from recordmill.pipelines.options import values
+from recordmill.pipelines.options.declaration import option
+from recordmill.pipelines.options.reporting import RUN
+from recordmill.processes.row_tasks import MAX_MEMORY
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ResourceConfig:
+    """Options for the memory and the processes of a job."""
+
+    max_worker_memory: int = option(
+        MAX_MEMORY,
+        group=RUN,
+        parse=values.byte_size,
+        show=values.show_bytes,
+        metavar="BYTES",
+        help="Reject a record for which an encoder process needs more resident memory than this;"
+        " 0 is no limit.",
+    )
+    spill_above: int = option(
+        4 * 2**20,
+        group=RUN,
+        parse=values.byte_size,
+        show=values.show_bytes,
+        metavar="BYTES",
+        help="Shuffle through temporary files in the output folder if the rows to shuffle take more"
+        " memory than this.",
+    )
+    workers: int = option(
+        0,
+        group=RUN,
+        help="Encoder processes on this machine (on Flink: per Python worker); 0 is one per core.",
+    )
+
+    def _check_resources(self) -> None:
+        if self.workers < 0:
+            raise ConfigError(f"--workers: expected 0 or more, got {self.workers}")

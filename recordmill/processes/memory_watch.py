@@ -1,0 +1,81 @@
+"""Limit on the resident memory of encoder processes, checked from outside of them.
+
+A limit inside the process (RLIMIT_AS) would count reserved addresses, of which libraries take
+gigabytes that they never use.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol
+
+_SECONDS = 0.05  # between two checks: a process can write to about 100 MB in that time
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+class _Process(Protocol):
+    @property
+    def pid(self) -> int | None: ...
+
+    def kill(self) -> None: ...
+
+
+class _Limit(NamedTuple):
+    process: _Process
+    limit: int
+    exceeded: threading.Event
+
+
+class MemoryWatch:
+    """Kills processes whose resident memory exceeds their limit, in a thread of its own.
+
+    The thread runs while there are processes to watch.
+    """
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._limits: list[_Limit] = []
+        self._thread: threading.Thread | None = None
+
+    @contextlib.contextmanager
+    def limit(self, process: _Process, limit: int, exceeded: threading.Event) -> Iterator[None]:
+        """Watch a process; `exceeded` is set before it is killed.
+
+        limit: in bytes.
+        """
+        watched = _Limit(process, limit, exceeded)
+        with self._changed:
+            self._limits.append(watched)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="memory", daemon=True)
+                self._thread.start()
+            self._changed.notify()
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._limits.remove(watched)
+
+    def _run(self) -> None:
+        pause = threading.Event()
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._limits)
+                # The lock is held, so that a process is never killed after its task.
+                for process, limit, exceeded in self._limits:
+                    if not exceeded.is_set() and _resident_bytes(process.pid) > limit:
+                        exceeded.set()
+                        process.kill()
+            pause.wait(_SECONDS)
+
+
+def _resident_bytes(pid: int | None) -> int:
+    """Return the resident memory of a process, 0 if it has ended."""
+    try:
+        with open(f"/proc/{pid}/statm", "rb") as file:
+            return int(file.read().split()[1]) * _PAGE_BYTES
+    except OSError:
+        return 0
