@@ -4,6 +4,8 @@
     python -m benchmarks.tables --rows 20000 --runs 1 --only ours,bare
     python -m benchmarks.tables --encoder               the encoder of Examples by itself
     python -m benchmarks.tables --scale                 ours, 10,000,000 rows against 1,000,000
+    python -m benchmarks.tables --distinct              ours, 1,000,000 distinct rows without a key
+    python -m benchmarks.tables --wide                  ours, 3,000 columns of 1,000 and 10,000 rows
 
 The rows are real measurements, again and again under new keys. Everybody makes the same seven
 features: six numbers of mean 0 and deviation 1, and the number of the class. Ours alone has keys
@@ -20,6 +22,7 @@ import argparse
 import itertools
 import pathlib
 import shutil
+import statistics
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -44,13 +47,25 @@ from benchmarks.measure import (
     run,
     two_cores,
 )
-from benchmarks.rows import FILE, KEY, LABEL, LABELS, NUMBERS, write_rows
+from benchmarks.rows import (
+    DISTINCT_SCALED,
+    FILE,
+    KEY,
+    LABEL,
+    LABELS,
+    NUMBERS,
+    write_distinct_rows,
+    write_rows,
+    write_wide_rows,
+)
 from recordmill.tfrecord.decode import Value, decode_example
 
 _AT_ONCE = 10_000  # records checked
 _LEARNED_FROM = ("train", "all")  # what files begin with of which mean and deviation are
 _OFF = 1e-3  # from mean 0 and deviation 1, at most
-_TIMES = 10  # the larger number of rows of `--scale` over the other
+_TIMES = 10  # the larger number of rows of `--scale` and of `--wide` over the other
+_WIDE_ROWS, _COLUMNS = 1_000, 3_000
+_WIDE_PEAK = 1  # GiB, of a wide table, at most
 
 # What was asked for.
 _LEAST = 1_000_000  # rows; with fewer, starting Python and its libraries is much of it
@@ -199,10 +214,7 @@ def scale(rows: int) -> None:
             source, output = pathlib.Path(folder, FILE), pathlib.Path(folder, "out")
             write_rows(count, source)
             measured = run(_ours(source, output), memory=True)
-            written = sum(1 for _ in payloads(output))
-            shutil.rmtree(output)
-        if written != count:
-            raise FailedError(f"expected {count} records, got {written}")
+            _remove(output, records=count)
         found.append(measured)
         peak = measured.peak / 2**20
         shown = f"{measured.wall:.1f} s wall, {measured.cpu:.1f} s CPU, {peak:.0f} MiB peak"
@@ -214,6 +226,48 @@ def scale(rows: int) -> None:
     print(bar(f"peak, {_TIMES} times the rows", many.peak / few.peak), flush=True)
 
 
+def distinct(*, rows: int, runs: int) -> None:
+    """Ours without a column of keys: a key is a hash of the content of its row."""
+    found = []
+    with tempfile.TemporaryDirectory(prefix="recordmill-bench-") as folder:
+        source, output = pathlib.Path(folder, FILE), pathlib.Path(folder, "out")
+        write_distinct_rows(rows, source)
+        for _ in range(runs):
+            found.append(run(_without_keys(source, output, DISTINCT_SCALED), memory=False))
+            _remove(output, records=rows)
+    cpu, wall = (
+        statistics.median(getattr(one, figure) for one in found) for figure in ("cpu", "wall")
+    )
+    print(f"\n{rows:,} distinct rows: {wall:.1f} s wall, {cpu:.1f} s CPU", flush=True)
+
+
+def wide() -> None:
+    """Ours with thousands of columns; memory is looked at while the clock runs."""
+    for rows in (_WIDE_ROWS, _TIMES * _WIDE_ROWS):
+        with tempfile.TemporaryDirectory(prefix="recordmill-bench-") as folder:
+            source, output = pathlib.Path(folder, FILE), pathlib.Path(folder, "out")
+            scaled = write_wide_rows(rows, _COLUMNS, source)
+            measured = run(_without_keys(source, output, scaled), memory=True)
+            _remove(output, records=rows)
+        shown = f"{measured.wall:.1f} s wall, {measured.cpu:.1f} s CPU"
+        print(f"\n{rows:,} rows of {_COLUMNS:,} columns: {shown}")
+        print(bar("peak GiB", measured.peak / 2**30, at_most=_WIDE_PEAK), flush=True)
+
+
+def _without_keys(source: pathlib.Path, output: pathlib.Path, scaled: Sequence[str]) -> list[str]:
+    places = ("--input", source, "--output", output)
+    return python(
+        "recordmill", "table", *places, "--zscore", ",".join(scaled), "--seed", 7, "--quiet"
+    )
+
+
+def _remove(output: pathlib.Path, *, records: int) -> None:
+    written = sum(1 for _ in payloads(output))
+    shutil.rmtree(output)
+    if written != records:
+        raise FailedError(f"expected {records} records, got {written}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -223,9 +277,12 @@ def main() -> None:
     other = parser.add_mutually_exclusive_group()
     other.add_argument("--encoder", action="store_true", help="the encoder by itself instead")
     other.add_argument("--scale", action="store_true", help=f"{_TIMES} times the rows instead")
+    other.add_argument("--distinct", action="store_true", help="rows without keys instead")
+    other.add_argument("--wide", action="store_true", help=f"{_COLUMNS:,} columns instead")
     arguments = parser.parse_args()
+    alone = arguments.scale or arguments.distinct or arguments.wide
     names = {contender.name for contender in arguments.only}
-    if not PEERS.exists() and (arguments.encoder or (names - {"ours"} and not arguments.scale)):
+    if not PEERS.exists() and (arguments.encoder or (names - {"ours"} and not alone)):
         parser.error("run `make peers` first, or say --only ours")
     two_cores()
     print(machine())
@@ -233,6 +290,10 @@ def main() -> None:
         encoders(rows=arguments.rows, runs=arguments.runs)
     elif arguments.scale:
         scale(arguments.rows)
+    elif arguments.distinct:
+        distinct(rows=arguments.rows, runs=arguments.runs)
+    elif arguments.wide:
+        wide()
     else:
         contest(arguments.only, rows=arguments.rows, runs=arguments.runs)
 

@@ -55,7 +55,7 @@ def schema(optional: Collection[str] = ()) -> pa.Schema:
     return pa.schema([field for field in _FIELDS if field.name in names])
 
 
-def index_bytes(table: pa.Table) -> bytes:
+def index_bytes(table: pa.Table) -> pa.Buffer:
     """Return an index as Parquet, with a checksum per page, which readers verify."""
     sink = pa.BufferOutputStream()
     # Where values hardly repeat, building a dictionary would take longer than writing them.
@@ -69,7 +69,7 @@ def index_bytes(table: pa.Table) -> bytes:
         column_encoding={"offset": "DELTA_BINARY_PACKED"},  # halves the file
         write_statistics=False,
     )
-    return bytes(sink.getvalue())
+    return sink.getvalue()
 
 
 def read_index(

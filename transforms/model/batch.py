@@ -6,6 +6,7 @@ order use ranks, each mixed from that hash with a salt of its own.
 
 from __future__ import annotations
 
+from binascii import hexlify
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -38,8 +39,6 @@ SIZE = "__size__"  # int64: bytes
 MTIME = "__mtime__"  # int64: nanoseconds since the epoch
 
 UInt64Array = npt.NDArray[np.uint64]
-
-_HEX = np.array([f"{byte:02x}" for byte in range(256)], "S2").view(np.uint16)
 
 
 def hash_strings(values: pa.Array | pa.ChunkedArray) -> UInt64Array:
@@ -200,13 +199,15 @@ def constant(text: str, count: int) -> pa.DictionaryArray:
 def hex_of(hashes: pa.Array | UInt64Array) -> pa.Array:
     """Return hashes as hex: string[n]. hashes: binary(16)[n] without nulls, or uint64[n]."""
     if isinstance(hashes, np.ndarray):
-        width, data = 8, hashes.astype(">u8").view(np.uint8)
+        width, data = 8, hashes.astype(">u8").data
     else:
         width = hashes.type.byte_width
-        buffer = hashes.buffers()[1] or b""
-        data = np.frombuffer(buffer, np.uint8, width * len(hashes), width * hashes.offset)
+        start = width * hashes.offset
+        data = memoryview(hashes.buffers()[1] or b"")[start : start + width * len(hashes)]
     offsets = np.arange(len(hashes) + 1, dtype=np.int32) * (2 * width)
-    return pa.StringArray.from_buffers(len(hashes), pa.py_buffer(offsets), pa.py_buffer(_HEX[data]))
+    return pa.StringArray.from_buffers(
+        len(hashes), pa.py_buffer(offsets), pa.py_buffer(hexlify(data))
+    )
 
 
 def hash_rows(rows: pa.RecordBatch) -> tuple[UInt64Array, UInt64Array]:

@@ -6,6 +6,7 @@ Source: xxHash 0.8, xxhash_spec.md, "XXH3 Algorithm Overview", with seed 0.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -41,12 +42,36 @@ def hash_texts(data: bytes | memoryview, edges: Ints) -> UInt64Array:
     edges: int64[n + 1], the offsets of the texts in `data`.
     """
     padded = b"".join((data, bytes(_WORD)))
-    words = np.ndarray(len(data) + 1, "<u8", padded, strides=(1,))  # one at each byte
     hashes = np.empty(len(edges) - 1, np.uint64)
+    sizes = np.diff(edges)
+    if len(sizes) and 0 < sizes[0] <= max(_UP_TO) and (sizes == sizes[0]).all():
+        size = int(sizes[0])
+        hash_short = _UP_TO[min(most for most in _UP_TO if size <= most)]
+        for start in range(0, len(hashes), _ROWS):
+            count = min(_ROWS, len(hashes) - start)
+            words = _EqualTexts(padded, int(edges[start]), count, size)
+            hashes[start : start + count] = hash_short(words, 0, np.array([size]))
+        return hashes
+    words = np.ndarray(len(data) + 1, "<u8", padded, strides=(1,))  # one at each byte
     for start in range(0, len(hashes), _ROWS):
         some = edges[start : start + _ROWS + 1]
         hashes[start : start + _ROWS] = _hash_some(words, padded, some[:-1], np.diff(some))
     return hashes
+
+
+class _EqualTexts:
+    """The words of texts of equal size: at a place in all texts, uint64[n], without a copy."""
+
+    def __init__(self, data: bytes, start: int, count: int, size: int) -> None:
+        self._data, self._start, self._count, self._size = data, start, count, size
+
+    def __getitem__(self, place: Any) -> UInt64Array:
+        at = self._start + int(np.asarray(place).item())
+        return np.ndarray(self._count, "<u8", self._data, at, (self._size,))
+
+
+_Words = UInt64Array | _EqualTexts
+_Places = Ints | int
 
 
 def _hash_some(words: UInt64Array, data: bytes, starts: Ints, sizes: Ints) -> UInt64Array:
@@ -66,11 +91,11 @@ def _hash_some(words: UInt64Array, data: bytes, starts: Ints, sizes: Ints) -> UI
     return hashes
 
 
-def _of_empty(words: UInt64Array, at: Ints, size: Ints) -> UInt64Array:
-    return np.full(len(at), xxhash.xxh3_64_intdigest(b""), np.uint64)
+def _of_empty(words: _Words, at: _Places, size: Ints) -> UInt64Array:
+    return np.full(len(size), xxhash.xxh3_64_intdigest(b""), np.uint64)
 
 
-def _up_to_3(words: UInt64Array, at: Ints, size: Ints) -> UInt64Array:
+def _up_to_3(words: _Words, at: _Places, size: Ints) -> UInt64Array:
     first, middle, last = (
         words[place] & np.uint64(0xFF) for place in (at, at + (size >> 1), at + size - 1)
     )
@@ -85,7 +110,7 @@ def _up_to_3(words: UInt64Array, at: Ints, size: Ints) -> UInt64Array:
     return x
 
 
-def _up_to_8(words: UInt64Array, at: Ints, size: Ints) -> UInt64Array:
+def _up_to_8(words: _Words, at: _Places, size: Ints) -> UInt64Array:
     x: UInt64Array = (words[at + size - 4] & _LOW) | words[at] << np.uint64(32)
     x ^= _SECRET[1] ^ _SECRET[2]
     x ^= _rotated(x, 49) ^ _rotated(x, 24)
@@ -96,17 +121,17 @@ def _up_to_8(words: UInt64Array, at: Ints, size: Ints) -> UInt64Array:
     return x
 
 
-def _up_to_16(words: UInt64Array, at: Ints, size: Ints) -> UInt64Array:
+def _up_to_16(words: _Words, at: _Places, size: Ints) -> UInt64Array:
     low = words[at] ^ (_SECRET[3] ^ _SECRET[4])
     high = words[at + size - 8] ^ (_SECRET[5] ^ _SECRET[6])
     return _avalanche(_unsigned(size) + low.byteswap() + high + _folded(low, high))
 
 
-def _up_to_32(words: UInt64Array, at: Ints, size: Ints) -> UInt64Array:
+def _up_to_32(words: _Words, at: _Places, size: Ints) -> UInt64Array:
     return _avalanche(_ends(words, at, size))
 
 
-def _up_to_64(words: UInt64Array, at: Ints, size: Ints) -> UInt64Array:
+def _up_to_64(words: _Words, at: _Places, size: Ints) -> UInt64Array:
     end = at + size
     total = _ends(words, at, size)
     total += _folded(words[at + 16] ^ _SECRET[4], words[at + 24] ^ _SECRET[5])
@@ -114,17 +139,18 @@ def _up_to_64(words: UInt64Array, at: Ints, size: Ints) -> UInt64Array:
     return _avalanche(total)
 
 
-def _ends(words: UInt64Array, at: Ints, size: Ints) -> UInt64Array:
+def _ends(words: _Words, at: _Places, size: Ints) -> UInt64Array:
     """Return the sum of the size and of the first and last 16 bytes."""
     end = at + size
-    total = _unsigned(size) * _PRIME64_1
-    total += _folded(words[at] ^ _SECRET[0], words[at + 8] ^ _SECRET[1])
+    total = _unsigned(size) * _PRIME64_1 + _folded(
+        words[at] ^ _SECRET[0], words[at + 8] ^ _SECRET[1]
+    )
     total += _folded(words[end - 16] ^ _SECRET[2], words[end - 8] ^ _SECRET[3])
     return total
 
 
 # Hash functions by the largest size in bytes. For much longer texts a call per text is as fast.
-_UP_TO: Mapping[int, Callable[[UInt64Array, Ints, Ints], UInt64Array]] = {
+_UP_TO: Mapping[int, Callable[[_Words, _Places, Ints], UInt64Array]] = {
     0: _of_empty,
     3: _up_to_3,
     8: _up_to_8,

@@ -47,9 +47,10 @@ def content_hashes(rows: pa.RecordBatch, parser: ValueParser) -> pa.Array:
     second = np.zeros(len(rows), np.uint64)
     for field in user_fields(rows.schema):
         hashes, codes = _hash_distinct(rows[field.name], parser)
+        absent = np.flatnonzero(hashes == _ABSENT)
         for sums, number in ((first, 3), (second, 4)):
             mixed = batch.mix(hashes, batch.salt(number, field.name))
-            mixed[hashes == _ABSENT] = 0
+            mixed[absent] = 0
             sums += mixed if codes is None else mixed[codes]
     halves = np.empty((len(rows), 2), ">u8")
     halves[:, 0] = batch.mix(first, batch.salt(5, "row"))
@@ -98,7 +99,8 @@ def _hash_numbers(column: pa.Array) -> Hashes:
         column = column.cast(pa.string())
     numbers = np.asarray(column.cast(pa.float64(), safe=False).fill_null(np.nan))
     hashes = batch.mix((numbers + 0.0).view(np.uint64), batch.salt(0, "number"))  # -0.0 becomes 0.0
-    return np.where(np.isnan(numbers), _ABSENT, hashes)
+    hashes[np.isnan(numbers)] = _ABSENT
+    return hashes
 
 
 def _hash_times(column: pa.Array) -> Hashes:
