@@ -19,6 +19,7 @@ CODES: Mapping[str, str] = {
     "labels-alike": "classes differ only by case, surrounding spaces or Unicode form",
     "leak": "records of equal content are in several splits",
     "many-copies": "balancing repeats the records of a class very often",
+    "no-classes": "inputs are folders beside each other, whose names are no classes",
     "no-window": "series are too short for a window, or have gaps",
     "quotes": "quotes in CSV or TSV may be data",
     "resampled": "some steps of time series hold several rows, although most hold one",
