@@ -9,7 +9,7 @@ from recordmill.format.split_names import canonical_split
 from recordmill.job.staging import Listing
 from recordmill.notes import Note, count_of
 from recordmill.pipelines.options.config import CommonConfig
-from recordmill.storage.files import Location
+from recordmill.storage.files import Location, shown
 from recordmill.transforms.balancing.label_bins import LabelBins
 from recordmill.transforms.model.data_type import DataType
 from recordmill.transforms.model.source import Layout, RowSource, Source
@@ -73,8 +73,10 @@ def interpret(
 
 
 def name_notes(config: CommonConfig, layout: Layout) -> tuple[Note, ...]:
-    """Return a note if the only input has the name of a split, but is divided by --splits."""
+    """Return a note on inputs whose names could be classes, or on an only one named as a split."""
     (first, *others) = config.input
+    if others and not layout.labelled:
+        return _class_notes(config)
     if others or layout.split_source is not None or config.split_from != "auto":
         return ()
     place = Location.parse(first.path)
@@ -86,6 +88,23 @@ def name_notes(config: CommonConfig, layout: Layout) -> tuple[Note, ...]:
         f" --input {found[0]}={first.path} puts all of them into {found[0]}"
     )
     return (Note("splits", text),)
+
+
+def _class_notes(config: CommonConfig) -> tuple[Note, ...]:
+    """Return a note if all inputs are folders beside each other, and none has classes."""
+    places = [Location.parse(one.path) for one in config.input]
+    around = {place.parent for place in places}
+    names = [place.name for place in places]
+    if len(around) > 1 or len({*names}) < len(names) or not all(map(Location.is_dir, places)):
+        return ()
+    if config.unlabelled == "keep" or any(one.split is not None for one in config.input):
+        return ()
+    text = (
+        f"the names of several inputs are no classes: --input {shown(around.pop())}"
+        f" --include-labels {','.join(names)} makes classes of these folders, --unlabelled keep"
+        " omits this note"
+    )
+    return (Note("no-classes", text),)
 
 
 def listed_roles(config: CommonConfig, source: Source, layout: Layout) -> ColumnRoles | None:

@@ -20,6 +20,7 @@ CODES: Mapping[str, str] = {
     "leak": "records of equal content are in several splits",
     "many-copies": "balancing repeats the records of a class very often",
     "near-duplicates": "records make groups of similar content",
+    "no-classes": "inputs are folders beside each other, whose names are no classes",
     "no-window": "series are too short for a window, or have gaps",
     "quotes": "quotes in CSV or TSV may be data",
     "resampled": "some steps of time series hold several rows, although most hold one",

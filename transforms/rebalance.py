@@ -9,7 +9,8 @@ import apache_beam as beam
 from apache_beam.pvalue import AsList, AsSingleton
 
 from recordmill.errors import ConfigError
-from recordmill.job.staging import reject_line, to_json
+from recordmill.job.staging import Verdict, reject_line, to_json
+from recordmill.notes import first_failing
 from recordmill.transforms.balancing.quotas import Balance, Quota, Target, find_quotas
 from recordmill.transforms.model.counters import RecordCounters
 from recordmill.transforms.model.run_spec import RunSpec
@@ -20,6 +21,7 @@ from recordmill.transforms.planning.survey import Survey
 from recordmill.transforms.staged.batches import Element, scan
 from recordmill.transforms.staged.listing import read_part
 from recordmill.transforms.writing.dataset_manifest import all_rejects, tfds_notes
+from recordmill.transforms.writing.depth_notes import depth_notes
 
 
 class PlannedBatches(NamedTuple):
@@ -66,7 +68,11 @@ def _plan(
     if plan.verdict is not None:
         run.staging.write_verdict(plan.verdict)
     elif plan_only:
-        plan = dataclasses.replace(plan, notes=(*plan.notes, *tfds_notes(plan, run)))
+        reduced = [split.estimate.reduced for split in plan.splits.values()]
+        depth = depth_notes(reduced, sampled=True)
+        if message := first_failing(depth, run.fail_on):
+            run.staging.write_verdict(Verdict(message))
+        plan = dataclasses.replace(plan, notes=(*plan.notes, *depth, *tfds_notes(plan, run)))
     elif run.layout is None:  # report a column that no feature can hold before anything is encoded
         columns = read_part(plan.parts[0].name, staging=run.staging).schema
         run.encoder.features(columns, plan.context)

@@ -8,7 +8,7 @@ import io
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Protocol, cast
 
 import pyarrow as pa
 from pyarrow import fs

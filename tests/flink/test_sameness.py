@@ -196,6 +196,8 @@ def test_a_table_and_what_is_learned_from_it(flink, tmp_path):
         *("--delimiter", ";", "--decimal", ",", "--missing", "-200", "--vocabulary", "Time"),
         *("--zscore", "T,RH", "--impute", "AH=median", "--bucketize", "AH=7", "--one-hot", "Date"),
         *("--num-shards", "train=4", "--balance", "none", "--spill-above", "1"),
+        *("--label-column", "PT08.S1(CO)", "--label-type", "float", "--unlabelled", "keep"),
+        *("--label-bins", "5", "--stratify"),
     )
     here, there = tmp_path / "here.pbtxt", tmp_path / "there.pbtxt"
     jobs = [

@@ -303,7 +303,8 @@ def test_names_in_quotes_are_an_error_that_names_quoting(tmp_path, capsys):
          " input, or declare the type: --types x=float"),
         ([*range(990, 999), '"1,234"', *range(9)], "because of thousands separators, such as"
          " '1,234' in t.csv#10"),
-        ([f"{n}%" for n in range(20)], "because of percent signs, such as '0%' in t.csv#1"),
+        ([f"{n}%" for n in range(20)], "because of percent signs, such as '0%' in t.csv#1:"
+         " correct the input, because every row has such a value; --types x=string keeps"),
         ([f'"{n},5"' for n in range(20)], "because of decimal commas, which --decimal , reads, such"
          " as '0,5' in t.csv#1"),
         (['"1,234"', *(f'"1.{n}00,5"' for n in range(1, 10))], "because of decimal commas, which"
@@ -314,7 +315,7 @@ def test_names_in_quotes_are_an_error_that_names_quoting(tmp_path, capsys):
         (["2020-01-01"] * 9 + ["01/02/2020"] * 9, "because of dates in different formats, such as"
          " '01/02/2020' in t.csv#10"),
         ([f"{n}.12.2025" for n in range(10, 20)], "because of dates in another form than"
-         " 2026-01-31, such as '10.12.2025' in t.csv#1: correct the input, or declare the type"),
+         " 2026-01-31, such as '10.12.2025' in t.csv#1: correct the input, because every row has"),
         ([f"10.0.10.{n}" for n in range(20)], None),
         (["007"] * 20, None),
         (["2020-01-01"] * 20, None),

@@ -116,3 +116,14 @@ def test_a_format_without_16_bits_is_an_error_before_work(photos, tmp_path, caps
     said = capsys.readouterr().err
     assert "--depth 16: --image-format jpeg has 8 bits per channel" in said
     assert not (tmp_path / "out").exists()
+
+
+def test_a_dry_run_notes_the_bits_of_its_sample(photos, tmp_path, capsys):
+    argv = ["images", "--input", str(photos), "--output", str(tmp_path / "out"), "--dry-run"]
+    assert main([*argv, "--splits", "train=1"]) == 0
+    said = capsys.readouterr().err
+    assert "in the sample that was encoded, 5 images have more than 8 bits per channel" in said
+    assert main([*argv, "--splits", "train=1", "--fail-on", NOTE]) == 1
+    assert "(an error because of --fail-on bit-depth)" in capsys.readouterr().err
+    assert main([*argv, "--splits", "train=1", "--depth", "8"]) == 0
+    assert "bits per channel" not in capsys.readouterr().err

@@ -9,6 +9,7 @@ import pytest
 from recordmill.transforms.sources.rows import repeated_rows
 from tests.folders import make_picture
 from tests.image_runs import Made, encoders_kept, run
+from tests.image_runs import make as make_any
 from tests.video_files import make_film
 
 LINES = [
@@ -235,3 +236,26 @@ def test_a_file_that_is_named_by_several_paths_is_noted(listing):
     assert run("images", "--input", listing, "--output", dataset.folder) == 0
     (line,) = (dataset.folder / "leaks.jsonl").read_text().splitlines()
     assert {one["key"] for one in json.loads(line)["records"]} == {"1.png", str(paths[1])}
+
+
+def test_times_of_segments_are_compared_as_numbers(tmp_path):
+    """One that is no number makes text of the column."""
+    make_film(tmp_path / "v.mp4", 16)
+    rows = ["v.mp4,a,0,0.5", "v.mp4,a,0.0,0.50", "v.mp4,a,x,0.6"]
+    (tmp_path / "list.csv").write_text("\n".join(["path,label,start,end", *rows]))
+    argv = ("--start-column", "start", "--end-column", "end", "--clip-frames", "4", "--size", "16")
+    argv = (*argv, "--splits", "train=1", "--max-reject-fraction", 1)
+    made = make_any(tmp_path / "out", "--input", tmp_path / "list.csv", *argv, command="video")
+    inputs = made.manifest.ledger.inputs
+    assert (inputs.read, inputs.rejected, inputs.filtered) == (1, 1, 1)
+
+
+def test_folders_given_as_several_inputs_are_no_classes(tmp_path):
+    for number, label in enumerate(("cat", "dog")):
+        make_picture(tmp_path / "in" / label / "1.png", number)
+    folders = [part for label in ("cat", "dog") for part in ("--input", tmp_path / "in" / label)]
+    made = make_any(tmp_path / "out", *folders, "--splits", "train=1")
+    (note,) = [str(one) for one in made.manifest.notes if one.code == "no-classes"]
+    assert f"--input {tmp_path / 'in'} --include-labels cat,dog makes classes of these" in note
+    made = make_any(tmp_path / "kept", *folders, "--splits", "train=1", "--unlabelled", "keep")
+    assert "no-classes" not in {one.code for one in made.manifest.notes}

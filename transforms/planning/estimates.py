@@ -7,10 +7,12 @@ import dataclasses
 import time
 from collections.abc import Mapping
 from concurrent.futures import Future
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from recordmill.format.ledger import Reduced
 from recordmill.job.staging import Staging, to_json
 from recordmill.processes.pool import shared_pool
 from recordmill.transforms.model import batch, limits
@@ -30,12 +32,23 @@ class Estimate:
     """Means over the sample of a split.
 
     record_bytes: size of a framed record, compressed if the dataset is. input_bytes: size of its
-    input. seconds: time to encode it.
+    input. seconds: time to encode it. reduced: records of the sample with images of which not all
+    bits were read.
     """
 
     record_bytes: int
     input_bytes: int
     seconds: float
+    reduced: Reduced = Reduced()  # noqa: RUF009, it is frozen
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Estimate:
+        """Return the inverse of `to_json`."""
+        return cls(**{**data, "reduced": Reduced(**data.get("reduced", {}))})
+
+
+def _from_json(data: Mapping[str, Any]) -> dict[str, Estimate]:
+    return {split: Estimate.from_json(estimate) for split, estimate in data.items()}
 
 
 def sample_size(records: int) -> int:
@@ -56,9 +69,7 @@ def measure(
     records}.
     """
     staging = run.staging
-    stored: dict[str, Estimate] | None = staging.read_json(
-        "estimate.json", lambda data: {name: Estimate(**one) for name, one in data.items()}
-    )
+    stored: dict[str, Estimate] | None = staging.read_json("estimate.json", _from_json)
     if stored is not None:
         return stored
     pool = shared_pool(run.workers)
@@ -89,22 +100,29 @@ def measure(
     taken = sum(int(sample_size(records[name])) for name in samples)
     seconds = (time.perf_counter() - started) / max(taken, 1)
     estimates = {}
-    for name, (kept, total) in results.items():
+    for name, (kept, total, reduced) in results.items():
         # If no record of the sample could be encoded, estimate by the size of the inputs.
         each = total // kept if kept else sizes[name] + 64
-        estimates[name] = Estimate(record_bytes=each, input_bytes=sizes[name], seconds=seconds)
+        estimates[name] = Estimate(
+            record_bytes=each, input_bytes=sizes[name], seconds=seconds, reduced=reduced
+        )
     staging.place("estimate.json").write_bytes(to_json(estimates))
     return estimates
 
 
-def _sizes(futures: collections.deque[Future[EncodedChunk]]) -> tuple[int, int]:
-    """Return the numbers of kept records and bytes; futures are dropped early to free memory."""
+def _sizes(futures: collections.deque[Future[EncodedChunk]]) -> tuple[int, int, Reduced]:
+    """Return the numbers of kept records and bytes, and the reduced records.
+
+    Futures are dropped early to free memory.
+    """
     kept = total = 0
+    reduced = Reduced()
     while futures:
         chunk = futures.popleft().result()
         kept += len(chunk.kept)
         total += len(chunk.data)
-    return kept, total
+        reduced = reduced.plus(chunk.reduced)
+    return kept, total, reduced
 
 
 def _fetch(sample: pa.RecordBatch, split: str, staging: Staging) -> pa.RecordBatch:

@@ -342,7 +342,7 @@ def written_notes(
     """Return the notes that follow from the finished shards. report: on equal contents."""
     return (
         *_lost_classes(plan, infos),
-        *depth_notes(infos),
+        *depth_notes(info.reduced for info in infos),
         *box_notes(infos),
         *(() if report is None else report.notes),
     )

@@ -1,23 +1,26 @@
 """Notes on images of which not all bits were kept."""
 
+import functools
 from collections.abc import Iterable
 
 from recordmill.format.ledger import Reduced
-from recordmill.job.staging import ShardInfo
 from recordmill.notes import Note
 
 _TOP = (1 << 16) - 1
 
 
-def depth_notes(infos: Iterable[ShardInfo]) -> tuple[Note, ...]:
-    """Return a note on records with images of more bits per channel than were kept."""
-    found = Reduced()
-    for info in infos:
-        found = found.plus(info.reduced)
+def depth_notes(several: Iterable[Reduced], *, sampled: bool = False) -> tuple[Note, ...]:
+    """Return a note on records with images of more bits per channel than were kept.
+
+    sampled: whether only a sample of the records was encoded.
+    """
+    found = functools.reduce(Reduced.plus, several, Reduced())
     if not found.records:
         return ()
     images = "image has" if found.records == 1 else "images have"
     text = f"{found.records:,} {images} more than 8 bits per channel"
+    if sampled:
+        text = f"in the sample that was encoded, {text}"
     if found.bits == 16:
         text += (
             f", of which Pillow reads only 8, such as {found.key}: it reads so the colours of JPEG"

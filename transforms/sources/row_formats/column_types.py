@@ -89,6 +89,8 @@ def _unify_pair(one: ColumnType, other: ColumnType) -> ColumnType:
     common = tuple(kind for kind in one.types if kind in other.types)
     wordy = any(kind.types == (pa.string(),) and kind.odd is None for kind in (one, other))
     odd = None if wordy else one.odd or other.odd
+    if odd is not None and not all(kind.odd and kind.odd.every for kind in (one, other)):
+        odd = odd._replace(every=False)
     return ColumnType(common or (_wider(one.types[0], other.types[0]),), nullable, odd)
 
 

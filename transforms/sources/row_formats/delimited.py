@@ -96,7 +96,8 @@ class DelimitedFile:
                     found = odd_value(columns[name], self._shape.value_parser.decimal)
                     if found is not None:
                         row = int(rows.numbers[found[0]])
-                        odd = OddValue(columns[name][found[0]].as_py(), found[1], row)
+                        value = columns[name][found[0]].as_py()
+                        odd = OddValue(value, found[1], row, every=found[2])
                         kind = kind._replace(odd=odd)
                 column_types[name] = kind
                 if name not in text:

@@ -23,13 +23,15 @@ _SHOWN = 40  # characters of a value in a message
 class OddValue(NamedTuple):
     """The first value that makes a column text.
 
-    why: words for its form. row: its number in the file.
+    why: words for its form. row: its number in the file. every: whether no value is a number or a
+    date as it should be, so that to declare the type would reject all of them.
     """
 
     value: str
     why: str
     row: int
     file: str = ""
+    every: bool = False
 
     def describe(self, name: str) -> str:
         """Return why a column is text."""
@@ -38,8 +40,8 @@ class OddValue(NamedTuple):
         return f"column {name!r} is text because of {why} in {self.file}#{self.row}"
 
 
-def odd_value(column: pa.Array, decimal: str) -> tuple[int, str] | None:
-    """Return (index, words for its form) of the first odd value, None without one.
+def odd_value(column: pa.Array, decimal: str) -> tuple[int, str, bool] | None:
+    """Return (index, words for its form, whether all are odd) of the first odd value, or None.
 
     column: string[n], a column that was read as text. decimal: the decimal separator.
     """
@@ -57,6 +59,7 @@ def odd_value(column: pa.Array, decimal: str) -> tuple[int, str] | None:
     )
     if (plain | thousands | swapped | percent | currency).sum() >= MOST * count:
         odd = np.flatnonzero(present & ~plain)
+        every = not plain.any()
         if not len(odd):
             return None  # such as '007'
         # 1,234 alone may be either; beside 12,5 its comma is a decimal one.
@@ -69,17 +72,18 @@ def odd_value(column: pa.Array, decimal: str) -> tuple[int, str] | None:
             ("currency signs", currency[at]),
         ):
             if fits:
-                return at, words
-        return at, ""
+                return at, words, every
+        return at, "", every
     dates = np.array([_matches(column, form) for form in _DATES])  # bool[forms, n]
     if dates.any(axis=0).sum() >= MOST * count:
         first = dates[:, int(np.flatnonzero(dates.any(axis=0))[0])]
         others = np.flatnonzero(dates[~first].any(axis=0) & ~dates[first].any(axis=0))
         if len(others):
-            return int(others[0]), "dates in different formats"
+            return int(others[0]), "dates in different formats", False
     foreign = np.flatnonzero(_matches(column, _OTHER_DATES))
     if len(foreign) >= MOST * count:
-        return int(foreign[0]), "dates in another form than 2026-01-31"
+        every = not _matches(column, _DATES[0]).any()
+        return int(foreign[0]), "dates in another form than 2026-01-31", every
     return None
 
 

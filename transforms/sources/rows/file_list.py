@@ -46,6 +46,7 @@ from recordmill.transforms.sources.row_formats.open_rows import (
 )
 from recordmill.transforms.sources.row_formats.row_file import FileSection, RowFile, Rows
 from recordmill.transforms.sources.row_formats.row_format import RowFormat, format_of
+from recordmill.transforms.sources.row_formats.value_parsing import ValueParser
 from recordmill.transforms.sources.rows.column_roles import (
     SPLITS,
     ColumnRoles,
@@ -270,9 +271,13 @@ class FileList:
                 rejected.update(reject.reason for reject in listed.rejects)
                 first = first or next(iter(listed.rejects), None)
                 if listed.rows is not None:
-                    identities = _identities(listed.rows[batch.KEY], listed.rows, segments)
-                    kept += len(listed.rows)
-                    listed = _with_rows(listed, repeated.hold(listed.rows, identities))
+                    found = listed.rows
+                    for name in segments:
+                        if found[name].type == pa.string():
+                            found = batch.set_column(found, name, _number_texts(found[name]))
+                    identities = _identities(found[batch.KEY], found, segments)
+                    kept += len(found)
+                    listed = _with_rows(listed, repeated.hold(found, identities))
                 yield listed
         for decided in repeated.decide():
             yield _with_rows(decided, decided.rows)
@@ -323,8 +328,15 @@ def _identities(keys: pa.Array, rows: pa.RecordBatch, segments: Sequence[str]) -
     if not segments:
         return keys
     columns = [rows[name] for name in segments if not pa.types.is_nested(rows[name].type)]
-    values = (column.cast(pa.string()).fill_null("") for column in columns)
+    values = (_number_texts(column).fill_null("") for column in columns)
     return pc.binary_join_element_wise(keys, *values, "\x1f")
+
+
+def _number_texts(column: pa.Array) -> pa.Array:
+    """Return a column as text, and numbers in one spelling: 0 and 0.0 are equal. string[n]."""
+    texts = column.cast(pa.string())
+    numbers, _ = ValueParser().cast_or_null(texts, pa.float64())
+    return pc.coalesce(numbers.cast(pa.string()), texts)
 
 
 def _with_rows(listed: ListingPart, rows: pa.RecordBatch | None) -> ListingPart:

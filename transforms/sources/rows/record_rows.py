@@ -104,6 +104,7 @@ class RecordRows:
     _infers_nullability: ClassVar[bool] = False
     # Advice for a column that a few values made text; {0} stands for its name.
     _text_advice: ClassVar[str] = "correct the input if the column holds numbers or dates"
+    _every_advice: ClassVar[str] = _text_advice  # if no value is as it should be
     _notes: dict[str, Note] = dataclasses.field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -252,7 +253,8 @@ class RecordRows:
         for field in fields:
             odd = column_types[field.name].odd
             if odd is not None and field.type == pa.string() and field.name not in self._declared:
-                text = f"{odd.describe(field.name)}: {self._text_advice.format(field.name)}"
+                advice = self._every_advice if odd.every else self._text_advice
+                text = f"{odd.describe(field.name)}: {advice.format(field.name)}"
                 self._notes[f"text {field.name}"] = Note("text-column", text)
 
     @property

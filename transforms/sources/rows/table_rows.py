@@ -41,6 +41,10 @@ class TableRows(RecordRows):
         "correct the input, or declare the type: --types {0}=float (or int, date) rejects rows"
         " that do not fit, {0}=string keeps the text"
     )
+    _every_advice: ClassVar[str] = (
+        "correct the input, because every row has such a value; --types {0}=string keeps the text,"
+        " without this note"
+    )
 
     types: tuple[tuple[str, str], ...] = ()
     expected: tuple[tuple[str, str], ...] = ()
