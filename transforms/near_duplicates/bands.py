@@ -57,6 +57,8 @@ _GROUP = 2048  # records that share a band; more are divided again
 _SHARED = 64  # about the records that should share a key then
 _MOST_CHOSEN = 4  # bands that make such a key
 _MOST_MATCHES = 1 << 20  # of a band in a bucket; if there are more, those that connect are kept
+_SIGNATURES = 1 << 15  # pairs of signatures that are compared at a time
+_COMPARED = 4  # bits of each value that are compared first
 _PAIRS = 1 << 18  # pairs that are compared at a time, which fit the processor's cache
 
 Values = npt.NDArray[np.unsignedinteger[Any]]
@@ -198,7 +200,8 @@ class MinHashBands(Bands):
     similarity: estimated similarity of a match at least, 0.5 to 1.
 
     The upper halves of values are left out: 16 bits differ for different values but for one of
-    65,536, and take half the space.
+    65,536, and take half the space. Pairs that share a band are compared by four bits of each value
+    first, 64 values at a time: texts with the same boilerplate share bands without being similar.
     """
 
     similarity: float = 0.8
@@ -261,15 +264,25 @@ class MinHashBands(Bands):
         values: uint16[n, 128]; otherwise as `HammingBands.matches`.
         """
 
-        def near(left: Places, right: Places) -> npt.NDArray[np.bool_]:
-            return self.gaps(values[left], values[right]) <= self.most
+        planes = _bit_planes(values)
 
-        before = band * self.rows
-        pairs = neighbours(groups[:-1], groups[1:], _PAIRS // PERMUTATIONS * 4, near)
-        for left, right in pairs:
-            equal = values[left, :before] == values[right, :before]
-            shared = equal.reshape(len(left), band, self.rows).all(axis=2).any(axis=1)
-            yield left[~shared], right[~shared]
+        def may_be_near(left: Places, right: Places) -> npt.NDArray[np.bool_]:
+            """Compare four bits of each value, which differ in at most as many values."""
+            gaps: Any = 0
+            for word in planes:
+                differ = word[0][left] ^ word[0][right]
+                for plane in word[1:]:
+                    differ |= plane[left] ^ plane[right]
+                gaps = gaps + np.bitwise_count(differ)
+            found: npt.NDArray[np.bool_] = gaps <= self.most
+            return found
+
+        earlier = self.keys(values)[:, :band]
+        for left, right in neighbours(groups[:-1], groups[1:], _SIGNATURES, may_be_near):
+            first = (earlier[left] != earlier[right]).all(axis=1)
+            left, right = left[first], right[first]
+            near = self.gaps(values[left], values[right]) <= self.most
+            yield left[near], right[near]
 
     @property
     def most(self) -> int:
@@ -339,6 +352,13 @@ def _joined(pairs: list[Pairs]) -> Pairs:
     none = np.zeros(0, np.int64)
     left, right = zip((none, none), *pairs, strict=True)
     return np.concatenate(left), np.concatenate(right)
+
+
+def _bit_planes(values: npt.NDArray[np.uint16]) -> npt.NDArray[np.uint64]:
+    """Return bits 0 to 3 of the values of signatures: uint64[words, bits, n], 64 values a word."""
+    bits = (values[:, :, None] >> np.arange(_COMPARED, dtype=np.uint16) & 1).astype(np.bool_)
+    packed = np.ascontiguousarray(np.packbits(bits.transpose(0, 2, 1), axis=2))
+    return np.ascontiguousarray(packed.view(np.uint64).transpose(2, 1, 0))
 
 
 def _masks(count: int) -> UInt64Array:
