@@ -104,7 +104,8 @@ def test_the_common_page_names_no_option_that_there_is_not():
 
 
 def named_in(page: str) -> set[str]:
-    return set(re.findall(r"--(?:no-)?([a-z][a-z-]*)", (ROOT / "docs" / f"{page}.md").read_text()))
+    text = (ROOT / "docs" / f"{page}.md").read_text()
+    return set(re.findall(r"--(?:no-)?([a-z][a-z0-9-]*)", text))
 
 
 def declared_by(command: str) -> set[str]:
