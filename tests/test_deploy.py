@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 
 import kubernetes_validate
 import pytest
@@ -131,3 +132,32 @@ def test_the_image_holds_all_packages():
         re.findall(r"^COPY (\w+) \./\1$", (ENTRYPOINT.parent / "Dockerfile").read_text(), re.M)
     )
     assert copied == {"recordmill", "transforms", "pipelines", "runners"}
+
+
+def test_the_pod_has_no_token_and_a_seccomp_profile():
+    job = yaml.safe_load(CRONJOB.read_text())
+    pod = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    assert pod["automountServiceAccountToken"] is False
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+
+
+def test_every_package_of_the_image_has_a_version_and_hashes():
+    lock = (ENTRYPOINT.parent / "requirements.lock").read_text()
+    assert "://" not in lock
+    assert "index-url" not in lock
+    packages = re.split(r"\n(?=\S)", lock.replace("\\\n", "").strip())
+    for package in packages:
+        name, *hashes = package.split(" --hash=")
+        assert re.match(r"[\w.\[\]-]+==\S+", name), package
+        assert hashes, name
+        assert all(re.fullmatch(r"sha256:[0-9a-f]{64}", one.strip()) for one in hashes)
+    locked = {package.partition("==")[0] for package in packages}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    wanted = project["dependencies"] + [
+        one for n in ("arrays", "text", "video") for one in extras[n]
+    ]
+    assert {re.match(r"[\w-]+", one)[0] for one in wanted} <= locked
+    dockerfile = (ENTRYPOINT.parent / "Dockerfile").read_text()
+    assert "--require-hashes" in dockerfile
+    assert "--no-deps --no-build-isolation" in dockerfile

@@ -31,6 +31,18 @@ class _JobConfig:
     flink_master: str | None = option(
         None, group=_JOB, metavar="HOST:PORT", help="REST address of the cluster."
     )
+    flink_token_file: str | None = option(
+        None,
+        group=_JOB,
+        metavar="FILE",
+        help="File with the token of the REST interface, or with USER:PASSWORD.",
+    )
+    flink_ca_file: str | None = option(
+        None,
+        group=_JOB,
+        metavar="FILE",
+        help="Certificates (PEM) that may sign the one of an https:// cluster.",
+    )
     job: str | None = option(
         None, group=_JOB, metavar="ID", help="Id of the job, as printed by --detach."
     )
@@ -48,16 +60,20 @@ class _JobConfig:
         if self.job is not None and not re.fullmatch("[0-9a-f]{32}", self.job):
             raise ConfigError(f"--job: expected 32 hexadecimal digits, got {self.job!r}")
 
+    def _cluster(self, master: str) -> Cluster:
+        token, ca = self.flink_token_file, self.flink_ca_file
+        return Cluster.parse(master, token_file=token, ca_file=ca)
+
     def find(self) -> tuple[Cluster, str] | None:
         """Return the cluster and the id of the job; None if no detached job holds the output."""
         if self.flink_master is not None and self.job is not None:
-            return Cluster.parse(self.flink_master), self.job
+            return self._cluster(self.flink_master), self.job
         assert self.output is not None
         found = lock.detached_job(Location.parse(self.output) / FOLDER)
         if found is None:
             return None
         url, job = found
-        cluster = None if self.flink_master is None else Cluster.parse(self.flink_master)
+        cluster = None if self.flink_master is None else self._cluster(self.flink_master)
         if cluster is None or cluster.url != url:
             # Another user of the output may have written the file that names the cluster.
             raise RunError(
@@ -163,12 +179,12 @@ def worker_pool_main(argv: Sequence[str]) -> int:
     Example:
       recordmill worker-pool --port 50000
     """
-    from recordmill.runners.workers import peers
+    from recordmill.runners.secret_files import read_secret
     from recordmill.runners.workers.pool import WorkerPool
 
     config = parse_command(PoolConfig, argv, worker_pool_main)
     file = config.secret_file
-    secret = None if file is None else peers.read_secret(file, option="--secret-file")
+    secret = None if file is None else read_secret(file, option="--secret-file")
 
     def stop(number: int, _: FrameType | None) -> None:
         raise SystemExit(0)

@@ -22,6 +22,20 @@ class FlinkConfig:
         help="REST address of the cluster. Default: a Flink that is started on this machine for"
         " this job.",
     )
+    flink_token_file: str | None = option(
+        None,
+        group=FLINK,
+        metavar="FILE",
+        help="File with the token of the cluster's REST interface, or with USER:PASSWORD, which"
+        " only its owner can read. A cluster on another machine needs https:// then.",
+    )
+    flink_ca_file: str | None = option(
+        None,
+        group=FLINK,
+        metavar="FILE",
+        help="Certificates (PEM) that may sign the one of an https:// cluster. Default: those of"
+        " the system.",
+    )
     environment: Literal["external", "process", "docker", "loopback"] | None = option(
         None,
         group=FLINK,
@@ -73,7 +87,13 @@ class FlinkConfig:
         group=FLINK,
         metavar="PATH|URL",
         help="Jar of Beam's Flink job server. Default: Beam downloads the jar for the cluster's"
-        " version.",
+        " version, which needs --flink-job-server-sha256.",
+    )
+    flink_job_server_sha256: str | None = option(
+        None,
+        group=FLINK,
+        metavar="HEX",
+        help="SHA-256 of that jar, which is checked before it runs.",
     )
 
     def _check_flink(self, runner: str) -> None:

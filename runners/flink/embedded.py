@@ -40,6 +40,8 @@ class EmbeddedFlink:
             "rest.bind-address": _HOST,
             "rest.port": port,
             "rest.bind-port": port,
+            "web.submit.enable": "false",  # nobody else on this machine may submit a program
+            "web.cancel.enable": "false",
             "jobmanager.bind-host": _HOST,
             "taskmanager.bind-host": _HOST,
             "taskmanager.numberOfTaskSlots": parallelism,

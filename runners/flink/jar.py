@@ -31,17 +31,25 @@ _FOLDER = "BEAM-PIPELINE"
 _NAME = "pipeline"
 
 
-def find_job_server_jar(given: str | None, *, flink_version: str) -> str:
+def find_job_server_jar(given: str | None, *, flink_version: str, sha256: str | None = None) -> str:
     """Return the path of Beam's Flink job server: the given path or URL, else Beam's own download.
 
+    sha256: of the jar, which is a program; a download needs it.
+
     Raises:
-      ConfigError: the jar is missing, cannot be downloaded, or is no job server.
+      ConfigError: the jar is missing, cannot be downloaded, is another one, or is no job server.
     """
     location = given or JavaJarServer.path_to_beam_jar(
         f":runners:flink:{flink_version}:job-server:shadowJar"
     )
     if given and "://" not in given and not os.path.exists(given):
         raise ConfigError(f"--flink-job-server-jar: there is no file {given!r}")
+    if sha256 is None and not os.path.exists(location):
+        raise ConfigError(
+            f"Beam's job server for Flink {flink_version} would be downloaded from {location} and"
+            " run unchecked: download it and pass its path as --flink-job-server-jar, or pass its"
+            " sum, from a source that you trust, as --flink-job-server-sha256"
+        )
     try:
         jar = location if os.path.exists(location) else str(JavaJarServer.local_jar(location))
     except (OSError, RuntimeError) as error:
@@ -50,12 +58,22 @@ def find_job_server_jar(given: str | None, *, flink_version: str) -> str:
             f" {str(error).splitlines()[0]}; download it by other means and give its path as"
             " --flink-job-server-jar"
         ) from error
+    if sha256 is not None and (found := _sha256(jar)) != sha256.lower():
+        raise ConfigError(
+            f"--flink-job-server-sha256: expected {sha256}, but {jar} has {found}: if the sum is"
+            " right, remove that file, which somebody may have replaced"
+        )
     if not _has_entry(jar, f"{ENTRY_CLASS.replace('.', '/')}.class".encode()):
         raise ConfigError(
             f"--flink-job-server-jar: expected Beam's job server for Flink, got {jar}, which does"
             f" not contain {ENTRY_CLASS}"
         )
     return jar
+
+
+def _sha256(jar: str) -> str:
+    with open(jar, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _has_entry(jar: str, name: bytes) -> bool:

@@ -33,6 +33,7 @@ from recordmill.runners.flink.environments import add_secret, choose_environment
 from recordmill.runners.flink.jar import ENTRY_CLASS, find_job_server_jar, write_job_jar
 from recordmill.runners.flink.options import FlinkOptions
 from recordmill.runners.flink.rest import TERMINAL, Cluster, ClusterError, JobStatus
+from recordmill.runners.secret_files import read_secret
 from recordmill.runners.workers import peers, versions
 from recordmill.runners.workers.pool import WorkerPool
 
@@ -53,7 +54,7 @@ class FlinkJob:
 
     def __init__(self, options: FlinkOptions, *, workers: int) -> None:
         self._options = options
-        self._cluster = Cluster.parse(options.master) if options.master else None
+        self._cluster = options.cluster
         if options.detach and self._cluster is None:
             raise ConfigError(
                 "--detach needs a cluster that keeps running after this command: --flink-master"
@@ -67,9 +68,7 @@ class FlinkJob:
         )
         self._secret = peers.new_secret()
         if options.worker_secret_file is not None:
-            self._secret = peers.read_secret(
-                options.worker_secret_file, option="--worker-secret-file"
-            )
+            self._secret = read_secret(options.worker_secret_file, option="--worker-secret-file")
         assert options.version is not None, "Beam has a default"
         version, slots = options.version, workers
         if self._cluster is not None:
@@ -82,7 +81,9 @@ class FlinkJob:
         else:
             find_java()
         self._parallelism = options.parallelism or slots
-        self._jar = find_job_server_jar(options.job_server_jar, flink_version=version)
+        self._jar = find_job_server_jar(
+            options.job_server_jar, flink_version=version, sha256=options.job_server_sha256
+        )
         self._embedded: EmbeddedFlink | None = None
         self._pool: WorkerPool | None = None
         self._folder: str | None = None

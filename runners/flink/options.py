@@ -29,6 +29,7 @@ class FlinkOptions:
 
     master: REST address of the cluster; None embeds a Flink in this machine.
     environment, environment_config: where the Python workers run; None chooses by the cluster.
+    token_file, ca_file: of the cluster's REST interface, see `Cluster.parse`.
     worker_secret_file: file with the secret of the worker pools.
     parallelism: None uses all free slots.
     stall_seconds: time without any progress after which the job is cancelled.
@@ -44,9 +45,12 @@ class FlinkOptions:
     environment: Environment | None = None
     environment_config: str | None = None
     worker_secret_file: str | None = None
+    token_file: str | None = None
+    ca_file: str | None = None
     parallelism: int | None = None
     job_name: str = "recordmill"
     job_server_jar: str | None = None
+    job_server_sha256: str | None = None
     detach: bool = False
     stall_seconds: float = 900.0
     imports: Sequence[str] = ()
@@ -80,6 +84,15 @@ class FlinkOptions:
         jar = flink.flink_job_server_jar
         self._merge("job_server_jar", jar, option="flink-job-server-jar")
         self._merge("version", flink.flink_version)
+
+    @property
+    def cluster(self) -> Cluster | None:
+        """The cluster, None for an embedded Flink. Raises ConfigError."""
+        if self.master is None:
+            if self.token_file is not None or self.ca_file is not None:
+                raise ConfigError("--flink-token-file, --flink-ca-file: need --flink-master")
+            return None
+        return Cluster.parse(self.master, token_file=self.token_file, ca_file=self.ca_file)
 
     def _merge(self, name: str, beam_value: Any, *, option: str = "") -> None:
         value = getattr(self, name)

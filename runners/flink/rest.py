@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import http.client
 import ipaddress
 import json
 import os
 import re
+import ssl
 import time
 import urllib.parse
 from collections.abc import Iterator, Mapping
@@ -15,6 +17,7 @@ from typing import IO, Any
 
 from recordmill.errors import ConfigError, RunError
 from recordmill.runners.failures import WORKER_ERROR_PREFIX, parse_failure
+from recordmill.runners.secret_files import read_secret
 
 _CLEAN_END = frozenset({"FINISHED", "CANCELED"})
 TERMINAL = _CLEAN_END | {"FAILED"}
@@ -54,21 +57,43 @@ class JobStatus:
 
 @dataclasses.dataclass(frozen=True)
 class Cluster:
-    """A Flink cluster, identified by the URL of its REST interface; holds no open connection."""
+    """A Flink cluster, identified by the URL of its REST interface; holds no open connection.
+
+    authorization: value of that header of HTTP. ca_file: certificates that may sign the server's,
+    in PEM; None takes those of the system.
+    """
 
     url: str
+    authorization: str | None = dataclasses.field(default=None, repr=False, compare=False)
+    ca_file: str | None = dataclasses.field(default=None, compare=False)
 
     @classmethod
-    def parse(cls, text: str) -> Cluster:
+    def parse(
+        cls, text: str, *, token_file: str | None = None, ca_file: str | None = None
+    ) -> Cluster:
         """Parse `host:port`, optionally preceded by http:// or https://.
 
+        token_file: holds a token, or USER:PASSWORD. ca_file: as in the class.
+
         Raises:
-          ConfigError: the text is not such an address.
+          ConfigError: the text is not such an address, or a file cannot be used.
         """
         found = re.fullmatch(r"(?:(https?)://)?([^/:\s]+|\[[0-9a-fA-F:]+\])(?::(\d+))?/*", text)
         if found is None or not 0 < int(found[3] or 8081) < 65536:
             raise ConfigError(f"--flink-master: expected HOST:PORT, got {text!r}")
-        return cls(f"{found[1] or 'http'}://{found[2]}:{found[3] or 8081}")
+        plain = cls(f"{found[1] or 'http'}://{found[2]}:{found[3] or 8081}")
+        if found[1] != "https":
+            if ca_file is not None:
+                raise ConfigError(f"--flink-ca-file: has no effect without https://, got {text!r}")
+            if token_file is not None and not plain.is_local:
+                raise ConfigError(
+                    f"--flink-token-file: would be sent unencrypted to {text}: give the cluster as"
+                    " --flink-master https://HOST:PORT"
+                )
+        if ca_file is not None:
+            _tls_context(ca_file)
+        authorization = None if token_file is None else _authorization(token_file)
+        return dataclasses.replace(plain, authorization=authorization, ca_file=ca_file)
 
     @property
     def host(self) -> str:
@@ -208,16 +233,23 @@ class Cluster:
         self, method: str, path: str, *, body: Any = None, form: IO[bytes] | None = None
     ) -> Any:
         parts = urllib.parse.urlsplit(self.url)
-        kinds = {"http": http.client.HTTPConnection, "https": http.client.HTTPSConnection}
         timeout = _POST_TIMEOUT if method == "POST" else _TIMEOUT
-        connection = kinds[parts.scheme](parts.netloc, timeout=timeout)
+        connection: http.client.HTTPConnection
+        if parts.scheme == "https":
+            tls = _tls_context(self.ca_file)
+            connection = http.client.HTTPSConnection(parts.netloc, timeout=timeout, context=tls)
+        else:
+            connection = http.client.HTTPConnection(parts.netloc, timeout=timeout)
+        secret = {} if self.authorization is None else {"Authorization": self.authorization}
         try:
             if form is None:
                 data = None if body is None else json.dumps(body)
-                connection.request(method, path, data, {"Content-Type": "application/json"})
+                connection.request(
+                    method, path, data, secret | {"Content-Type": "application/json"}
+                )
             else:
                 head, tail, headers = _multipart(form)
-                connection.request(method, path, _chunks(head, form, tail), headers)
+                connection.request(method, path, _chunks(head, form, tail), secret | headers)
             response = connection.getresponse()
             text = response.read().decode("utf-8", "replace")
         except (OSError, http.client.HTTPException) as error:
@@ -227,6 +259,11 @@ class Cluster:
             ) from error
         finally:
             connection.close()
+        if response.status in (401, 403):
+            raise ClusterError(
+                f"Flink at {self.url} rejected {method} {path}: it asks for a user or a token"
+                f" ({response.status}); give it in the file of --flink-token-file"
+            )
         if response.status >= 400:
             kind = NoSuchJobError if response.status == 404 else ClusterError
             raise kind(f"Flink at {self.url} rejected {method} {path}: {_error_cause(text)}")
@@ -236,6 +273,23 @@ class Cluster:
             raise ClusterError(
                 f"expected Flink's REST interface at {self.url}, got a response that is not JSON"
             ) from error
+
+
+def _authorization(token_file: str) -> str:
+    """Return the header for the token, or the USER:PASSWORD, in a file. Raises ConfigError."""
+    text = read_secret(token_file, option="--flink-token-file", fewest=1)
+    if ":" in text:
+        return f"Basic {base64.b64encode(text.encode()).decode()}"
+    return f"Bearer {text}"
+
+
+def _tls_context(ca_file: str | None) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=ca_file)
+    except OSError as error:  # ssl.SSLError is one, too
+        raise ConfigError(
+            f"--flink-ca-file: expected certificates in PEM in {ca_file}, got: {_describe(error)}"
+        ) from error
 
 
 def _multipart(file: IO[bytes]) -> tuple[bytes, bytes, dict[str, str]]:
@@ -262,6 +316,10 @@ def _chunks(head: bytes, file: IO[bytes], tail: bytes) -> Iterator[bytes]:
 
 
 def _describe(error: BaseException) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"certificate verify failed: {error.verify_message}; see --flink-ca-file"
+    if isinstance(error, ssl.SSLError):
+        return f"TLS: {error.reason or error}"
     if isinstance(error, OSError) and error.errno and error.errno > 0:
         return os.strerror(error.errno).lower()
     return str(error) or type(error).__name__

@@ -7,17 +7,13 @@ import ipaddress
 import os
 import re
 import secrets
-import stat
 import sys
 import urllib.parse
 from collections.abc import Mapping
 
-from recordmill.errors import ConfigError
-
 PARAMETER = "recordmill-secret"
 """Name of the secret among the parameters of an EXTERNAL environment."""
 
-_FEWEST_CHARACTERS = 16
 _ESTABLISHED = "01"
 _PEER = re.compile(r"ipv[46]:(\[[^]]+\]|[^:]+):(\d+)")
 
@@ -25,29 +21,6 @@ _PEER = re.compile(r"ipv[46]:(\[[^]]+\]|[^:]+):(\d+)")
 def new_secret() -> str:
     """Return a secret that cannot be guessed."""
     return secrets.token_hex(32)
-
-
-def read_secret(path: str, *, option: str) -> str:
-    """Return the secret in a file that only its owner can read.
-
-    Raises:
-      ConfigError: the file cannot be read, is open to other users, or holds no secret.
-    """
-    try:
-        with open(path, encoding="ascii") as file:
-            mode = os.fstat(file.fileno()).st_mode
-            text = file.read(4096).strip()
-    except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not ASCII text"
-        raise ConfigError(f"{option}: cannot read {path}: {why}") from error
-    if stat.S_IMODE(mode) & 0o077:
-        raise ConfigError(f"{option}: other users can read {path}: run chmod 600 {path}")
-    if len(text) < _FEWEST_CHARACTERS:
-        raise ConfigError(
-            f"{option}: expected at least {_FEWEST_CHARACTERS} characters in {path}, got"
-            f" {len(text)}: make one with openssl rand -hex 32"
-        )
-    return text
 
 
 def has_secret(parameters: Mapping[str, str], secret: str | None) -> bool:

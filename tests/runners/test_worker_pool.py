@@ -22,6 +22,7 @@ from apache_beam.portability.api import (
 
 from recordmill.errors import ConfigError
 from recordmill.runners.flink.environments import add_secret
+from recordmill.runners.secret_files import read_secret
 from recordmill.runners.workers import boot, peers, versions
 from recordmill.runners.workers.pool import WorkerPool
 from tests.paths import ROOT
@@ -259,7 +260,7 @@ def test_a_file_of_a_secret_is_private(content, mode, message, tmp_path):
         (tmp_path / "secret").write_text(content)
         (tmp_path / "secret").chmod(mode)
     with pytest.raises(ConfigError, match=message):
-        peers.read_secret(str(tmp_path / "secret"), option="--secret-file")
+        read_secret(str(tmp_path / "secret"), option="--secret-file")
 
 
 def test_the_owner_of_a_connection_is_known_for_both_families():

@@ -1,0 +1,144 @@
+"""Access to a cluster: tokens, https, and the program that runs there; on real sockets."""
+
+import base64
+import datetime
+import hashlib
+import http.server
+import ipaddress
+import json
+import pathlib
+import ssl
+import threading
+from collections.abc import Iterator
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from recordmill.errors import ConfigError
+from recordmill.pipelines.cli import main
+from recordmill.runners.flink.jar import ENTRY_CLASS, find_job_server_jar
+from recordmill.runners.flink.rest import Cluster, ClusterError
+
+BASIC = f"Basic {base64.b64encode(b'user:password').decode()}"
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        allowed = self.headers.get("Authorization") in ("Bearer the-token", BASIC)
+        body = json.dumps({"flink-version": "1.19.3"} if allowed else {"errors": []}).encode()
+        self.send_response(200 if allowed else 401)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def serve(context: ssl.SSLContext | None) -> Iterator[int]:
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    if context is not None:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server.server_port
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def plain() -> Iterator[int]:
+    yield from serve(None)
+
+
+@pytest.fixture
+def certificate(tmp_path: pathlib.Path) -> pathlib.Path:
+    """A certificate of 127.0.0.1 that signs itself, and its key, in one file."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "test")])
+    start = datetime.datetime(2020, 1, 1)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(start)
+        .not_valid_after(start.replace(year=2099))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .add_extension(
+            x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]),
+            critical=False,
+        )
+        .sign(key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    private = key.private_bytes(
+        pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    (tmp_path / "ca.pem").write_bytes(made.public_bytes(pem))
+    (tmp_path / "server.pem").write_bytes(private + made.public_bytes(pem))
+    return tmp_path / "ca.pem"
+
+
+@pytest.fixture
+def encrypted(certificate: pathlib.Path) -> Iterator[int]:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate.parent / "server.pem")
+    yield from serve(context)
+
+
+def token_file(folder: pathlib.Path, content: str = "the-token") -> str:
+    path = folder / "token"
+    path.touch(0o600)
+    path.write_text(content + "\n")
+    return str(path)
+
+
+@pytest.mark.parametrize("content", ["the-token", "user:password"])
+def test_a_token_or_a_password_is_sent(content, plain, tmp_path):
+    master = f"127.0.0.1:{plain}"
+    with pytest.raises(ClusterError, match="give it in the file of --flink-token-file"):
+        Cluster.parse(master).version()
+    cluster = Cluster.parse(master, token_file=token_file(tmp_path, content))
+    assert cluster.version() == "1.19"
+    assert content not in repr(cluster)
+
+
+def test_https_checks_the_certificate(encrypted, certificate, tmp_path):
+    master = f"https://127.0.0.1:{encrypted}"
+    token = token_file(tmp_path)
+    with pytest.raises(ClusterError, match="certificate verify failed"):
+        Cluster.parse(master, token_file=token).version()
+    assert Cluster.parse(master, token_file=token, ca_file=str(certificate)).version() == "1.19"
+
+
+def test_a_token_does_not_travel_unencrypted(tmp_path, capsys):
+    token = token_file(tmp_path)
+    with pytest.raises(ConfigError, match="would be sent unencrypted"):
+        Cluster.parse("flink.example.com:8081", token_file=token)
+    job = ("--flink-master", "flink.example.com", "--job", "0" * 32)
+    assert main(["status", *job, "--flink-token-file", token]) == 2
+    assert "would be sent unencrypted" in capsys.readouterr().err
+    (tmp_path / "token").chmod(0o644)
+    with pytest.raises(ConfigError, match="other users can read"):
+        Cluster.parse("https://flink.example.com", token_file=token)
+    with pytest.raises(ConfigError, match="expected certificates in PEM"):
+        Cluster.parse("https://flink.example.com", ca_file=token)
+
+
+def test_a_job_server_is_checked(tmp_path):
+    jar = tmp_path / "server.jar"
+    jar.write_bytes(ENTRY_CLASS.replace(".", "/").encode() + b".class")
+    right = hashlib.sha256(jar.read_bytes()).hexdigest()
+    assert find_job_server_jar(str(jar), flink_version="1.19", sha256=right) == str(jar)
+    assert find_job_server_jar(str(jar), flink_version="1.19") == str(jar)
+    with pytest.raises(ConfigError, match=f"but .* has {right}"):
+        find_job_server_jar(str(jar), flink_version="1.19", sha256="0" * 64)
+
+
+@pytest.mark.parametrize("given", [None, "http://127.0.0.1:9/server.jar"])
+def test_no_job_server_is_downloaded_unchecked(given):
+    with pytest.raises(ConfigError, match=r"would be downloaded from .* and run unchecked"):
+        find_job_server_jar(given, flink_version="1.19")
