@@ -49,8 +49,8 @@ def hash_texts(data: bytes | memoryview, edges: Ints) -> UInt64Array:
         hash_short = _UP_TO[min(most for most in _UP_TO if size <= most)]
         for start in range(0, len(hashes), _ROWS):
             count = min(_ROWS, len(hashes) - start)
-            words = _EqualTexts(padded, int(edges[start]), count, size)
-            hashes[start : start + count] = hash_short(words, 0, np.array([size]))
+            texts = _EqualTexts(padded, int(edges[start]), count, size)
+            hashes[start : start + count] = hash_short(texts, 0, np.array([size]))
         return hashes
     words = np.ndarray(len(data) + 1, "<u8", padded, strides=(1,))  # one at each byte
     for start in range(0, len(hashes), _ROWS):
