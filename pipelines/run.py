@@ -101,6 +101,8 @@ def run(
                 print(f"{prog}: note: {printable(note)}", file=sys.stderr)
         if not config.json:
             _print_outcome_if_readable(outcome, job, seconds=time.monotonic() - started, prog=prog)
+    if config.report and outcome.status in ("published", "unchanged", "repaired"):
+        _write_report(job, prog=prog, quiet=config.quiet)
     if config.json:
         print(json.dumps(plan_json(outcome), indent=2, ensure_ascii=False))
     if outcome.status == "detached" and on_flink is not None:
@@ -115,6 +117,23 @@ def run(
         print(f"{prog}: error: {printable(outcome.verdict.message)}", file=sys.stderr)
         return outcome.verdict.code
     return 0
+
+
+def _write_report(job: Job, *, prog: str, quiet: bool) -> None:
+    """Write the report beside the dataset. A failure is a warning, as the dataset is complete."""
+    from recordmill.pipelines.report_file import write_report
+
+    try:
+        place = write_report(job.output)
+    except (RunError, OSError, MemoryError) as error:
+        print(
+            f"{prog}: warning: the dataset is complete, but no report was written:"
+            f" {printable(str(fault_of(error) or error))}",
+            file=sys.stderr,
+        )
+        return
+    if not quiet:
+        print(f"The report is in {shown(place)}")
 
 
 def _on_flink(config: CommonConfig, job: Job, beam_options: Sequence[str], prog: str) -> FlinkJob:

@@ -44,9 +44,9 @@ def reused_encoders() -> Iterator[None]:
         else:
             child._process, child._channel = found
 
-    def run_and_note(child: Any, task: bytes) -> Any:
+    def run_and_note(child: Any, task: bytes, **options: Any) -> Any:
         child._busy = True
-        result = run(child, task)  # after an exception of the machine the process is not reused
+        result = run(child, task, **options)  # after an exception of the machine the process is not reused
         child._busy = False
         return result
 

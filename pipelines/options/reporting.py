@@ -21,6 +21,11 @@ class ReportConfig:
         " and the notes as JSON.",
     )
 
+    report: bool = option(
+        False,
+        group=RUN,
+        help="Write a page that shows the dataset, OUT.report.html, beside the output folder OUT.",
+    )
     verify: bool = option(
         False,
         group=RUN,
@@ -29,8 +34,11 @@ class ReportConfig:
     )
 
     def _check_report(self, *, dry_run: bool, detach: bool) -> None:
-        if self.verify and (dry_run or detach):
-            flag = "--dry-run" if dry_run else "--detach"
-            raise ConfigError(f"--verify: cannot be combined with {flag}; leave one of them out")
+        for flag in (one for one in ("verify", "report") if getattr(self, one)):
+            if dry_run or detach:
+                other = "--dry-run" if dry_run else "--detach"
+                raise ConfigError(
+                    f"--{flag}: cannot be combined with {other}; leave one of them out"
+                )
         if self.json and not dry_run:
             raise ConfigError("--json: prints the plan of --dry-run; add --dry-run")

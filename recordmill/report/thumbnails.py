@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-FORMATS = ("JPEG", "PNG")  # what datasets hold; others are not opened
+from recordmill.format.image_files import UNREADABLE_IMAGE, open_image
+
 SIDE = 112  # pixels of the longer side
 _QUALITY = 72
 _STRIP = 4  # frames of a clip that are drawn
@@ -35,10 +36,10 @@ class Thumbnail:
 def of_encoded(content: bytes) -> Thumbnail | None:
     """Return the thumbnail of an encoded image; None if it cannot be decoded."""
     try:
-        with Image.open(io.BytesIO(content), formats=FORMATS) as image:
+        with open_image(content) as image:
             image.draft("RGB", (2 * SIDE, 2 * SIDE))
             return of_image(image)
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
+    except UNREADABLE_IMAGE:
         return None
 
 

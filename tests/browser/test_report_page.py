@@ -12,7 +12,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 from recordmill.pipelines.cli import main
-from recordmill.pipelines.commands.report_command import write_report
+from recordmill.pipelines.report_file import write_report
 from recordmill.storage.files import Location
 from tests.make_dataset import flower, make_dataset
 from tests.paths import DATA, ROOT

@@ -6,8 +6,10 @@ import pytest
 
 from recordmill.errors import ConfigError, RunError
 from recordmill.pipelines import images, sensor, table
-from recordmill.pipelines.commands.report_command import command_of, report_main
+from recordmill.pipelines.cli import main
+from recordmill.pipelines.commands.report_command import report_main
 from recordmill.pipelines.options import declaration
+from recordmill.pipelines.report_file import command_of
 from tests.make_dataset import make_dataset
 
 
@@ -49,6 +51,28 @@ def test_drift_needs_statistics(tmp_path: pathlib.Path) -> None:
     make_dataset(tmp_path / "out")
     with pytest.raises(ConfigError, match=r"has no statistics\.pb"):
         report_main(["--dataset", f"{tmp_path / 'out'}", "--compare-with", f"{tmp_path / 'out'}"])
+
+
+def test_a_run_writes_the_report_of_its_dataset(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    argv = ["table", "--input", f"{tmp_path}/a.csv", "--output", f"{tmp_path}/out", "--report"]
+    (tmp_path / "a.csv").write_text("x,label\n1,a\n2,b\n3,a\n4,b\n")
+    assert main([*argv, "--splits", "train=1"]) == 0
+    path = tmp_path / "out.report.html"
+    assert capsys.readouterr().out.endswith(f"The report is in {path}\n")
+    assert "recordmill table --input" in path.read_text()
+    assert not list((tmp_path / "out").glob("*.html"))
+    path.unlink()
+    path.mkdir()  # the dataset stays complete if its report cannot be written
+    assert main([*argv, "--splits", "train=1"]) == 0
+    assert "the dataset is complete, but no report was written" in capsys.readouterr().err
+
+
+def test_a_report_needs_a_dataset_of_this_run() -> None:
+    given = ["--input", "in", "--output", "OUT", "--label-column", "a", "--report", "--dry-run"]
+    with pytest.raises(ConfigError, match="--report: cannot be combined with --dry-run"):
+        declaration.parse(table.TableConfig, given, prog="x")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,75 @@
+"""The file of a dataset's report, and the command line that makes the dataset again."""
+
+from __future__ import annotations
+
+import importlib
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from recordmill.format.manifest import JOB, load
+from recordmill.format.typed_json import as_object, parse_json
+from recordmill.pipelines.options.declaration import options_of
+from recordmill.profile.statistics_file import SliceView
+from recordmill.storage.files import Location
+
+_DATA_TYPES = ("images", "text", "table", "sensor", "arrays", "video")
+
+
+def write_report(
+    dataset: Location,
+    *,
+    output: str | None = None,
+    compared: Mapping[str, SliceView] | None = None,
+    other: str | None = None,
+) -> Location:
+    """Write the report of a dataset and return its place; by default `DATASET.report.html`.
+
+    compared, other: the statistics of another dataset, and its name, for drift.
+
+    Raises:
+      DamageError: the dataset is missing or damaged.
+      StorageError: a file cannot be read or written.
+    """
+    from recordmill.report import page  # imported here: it takes 0.1 s
+
+    place = Location.parse(output or f"{str(dataset).rstrip('/')}.report.html")
+    manifest = load(dataset)
+    job = dataset / JOB
+    command = None
+    if job.exists() and manifest.options.get("kind") in _DATA_TYPES:
+        data = parse_json(job.read_bytes())
+        command = command_of(str(manifest.options["kind"]), as_object(data))
+    html = page.render(dataset, compared=compared, other=other, command=command)
+    place.write_bytes(html.encode())
+    return place
+
+
+def command_of(data_type: str, job: Mapping[str, Any]) -> str:
+    """Return the command that makes a dataset, from the options of its job.json.
+
+    Options with their default values are left out. The output is OUT.
+    """
+    module = importlib.import_module(f"recordmill.pipelines.{data_type}")
+    options = options_of(getattr(module, f"{data_type.capitalize()}Config"))
+    given = job.get("options", {})
+    parts = ["recordmill", data_type]
+    for text in job.get("input", ()):
+        parts += ["--input", text]
+    parts += ["--output", "OUT"]
+    for name, value in given.items():
+        one = options.get(name)
+        if one is None or value == (None if one.required else one.show(one.default)):
+            continue
+        if one.switch:
+            parts.append(f"--{one.key}" if value else f"--no-{one.key}")
+        elif value is not None:
+            parts += [f"--{one.key}", _typed(value)]
+    return shlex.join(parts)
+
+
+def _typed(value: Any) -> str:
+    """Return a value as it is typed on the command line."""
+    if isinstance(value, Mapping):
+        return ",".join(f"{name}={one}" for name, one in value.items())
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
