@@ -270,7 +270,10 @@ def _is_single_threaded() -> bool:
     The threads of Arrow's allocator do not count, because jemalloc restarts them after a fork.
     """
     threads = pathlib.Path("/proc/self/task").glob("*/comm")
-    return [path.read_text() == _JEMALLOC_THREAD for path in threads].count(False) == 1
+    try:
+        return [path.read_text() == _JEMALLOC_THREAD for path in threads].count(False) == 1
+    except (FileNotFoundError, ProcessLookupError):
+        return False  # a thread has just ended, so others may run
 
 
 def _describe_refusal(error: OSError) -> str:

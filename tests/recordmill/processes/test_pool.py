@@ -289,6 +289,14 @@ pool.submit(read, sys.argv[1]).result()
 """
 
 
+def test_a_thread_that_ends_while_threads_are_counted(monkeypatch):
+    threads = [pathlib.Path("/proc/self/comm"), pathlib.Path("/proc/self/task/0/comm")]
+    monkeypatch.setattr(pathlib.Path, "glob", lambda *_: iter(threads))
+    pool = ProcessPool(1)
+    assert pool.submit(abs, -1).result() == 1
+    pool.close()
+
+
 def test_processes_import_modules_before_the_first_task():
     """The task itself does not import numpy."""
     for imports in ([], ["numpy"]):
