@@ -144,7 +144,7 @@ def why_none(runs: SeriesRuns, options: WindowOptions) -> str:
 
 def _step(options: WindowOptions) -> str:
     step = options.step
-    return show_duration(step) if isinstance(step, int) else f"--step {step}"
+    return (show_duration(step) or "") if isinstance(step, int) else f"--step {step}"
 
 
 def _within(runs: SeriesRuns) -> str:
