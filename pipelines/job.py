@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import platform
 import zlib
+from collections import Counter
 from collections.abc import Callable, Mapping
 
 import pyarrow as pa
@@ -108,6 +109,7 @@ class Job:
         self._interpretation: Mapping[str, str] = {}
         self._name_notes: tuple[Note, ...] = ()
         self._listed_classes: Mapping[str, int] = {}
+        self._rejected_labels: Mapping[str, int] = {}
 
     def check_output(self) -> None:
         """Check that a dataset can be written to the output.
@@ -185,6 +187,7 @@ class Job:
             )
         layout = self._layout(listing)
         self._listed_classes = class_counts(listing, self.staging)
+        self._rejected_labels = listing.rejected_labels
         counts = {} if isinstance(source, RowSource) else self._listed_classes
         self._interpretation = interpret(self.config, self.data_type, listing, layout, counts)
         self._name_notes = name_notes(self.config, layout)
@@ -379,7 +382,9 @@ class Job:
             unit=data_type.unit,
             notes=self._notes(),
             fail_on=config.fail_on,
-            listed_classes=self.rules.renamed(self._listed_classes),
+            listed_classes=self.rules.renamed(
+                Counter(self._listed_classes) + Counter(self._rejected_labels)
+            ),
             rules=self.rules,
             job_id=self.id,
             options=self.shaping,

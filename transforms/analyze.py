@@ -104,7 +104,7 @@ class Analyze(beam.PTransform):
             hashes = summaries | "Hashes" >> beam.FlatMap(_hashes).with_output_types(
                 tuple[int, bytes]
             )
-            repeated = find_repeated_keys(hashes, keys)
+            repeated = find_repeated_keys(hashes, keys, chunked=self.run.unit == "chunk")
             problems = (problems, repeated) | "AllProblems" >> beam.Flatten()
         return AnalyzedBatches(
             batches=batches,

@@ -81,6 +81,7 @@ class Listing:
     labelled, grouped: numbers of rows with a label, and with a group.
     presplit: number of rows to which the input assigns a split.
     filtered: {option: number of rows that it excluded}.
+    rejected_labels: {label: number of rejected inputs}, as far as labels are known.
     """
 
     parts: tuple[StagedPart, ...]
@@ -90,6 +91,7 @@ class Listing:
     presplit: int
     rejects: tuple[Reject, ...]
     filtered: Mapping[str, int]
+    rejected_labels: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     @property
     def rows(self) -> int:

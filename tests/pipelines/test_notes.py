@@ -97,13 +97,16 @@ def test_a_class_of_bad_files_that_are_rejected_before_balancing_is_noted(tmp_pa
     given = ["images", "--input", str(tmp_path / "in"), "--output", str(tmp_path / "out"),
              "--splits", "train=1", "--max-reject-fraction", "0.9", "--balance", "oversample",
              "--dry-run", "--fail-on", "empty-class"]  # fmt: skip
+    (tmp_path / "in" / "empty").mkdir()
+    (tmp_path / "in" / "empty" / "1.png").write_bytes(b"")
     note = "no record is left of {}: all files of {} were rejected or left out"
     assert main(given) == 1
-    expected = note.format("'bad' (4), 'worse' (4)", "these classes")
+    expected = note.format("'bad' (4), 'empty' (1), 'worse' (4)", "these classes")
     assert f"error: {expected}" in capsys.readouterr().err
     assert main([*given, "--label-map", "worse=good"]) == 1
-    expected = note.format("'bad' (4)", "this class")
+    expected = note.format("'bad' (4), 'empty' (1)", "these classes")
     assert f"error: {expected}" in capsys.readouterr().err
+    (tmp_path / "in" / "empty" / "1.png").unlink()
     assert main([*given, "--exclude-labels", "bad,worse"]) == 0, "left out by an option"
 
 

@@ -259,3 +259,11 @@ def test_folders_given_as_several_inputs_are_no_classes(tmp_path):
     assert f"--input {tmp_path / 'in'} --include-labels cat,dog makes classes of these" in note
     made = make_any(tmp_path / "kept", *folders, "--splits", "train=1", "--unlabelled", "keep")
     assert "no-classes" not in {one.code for one in made.manifest.notes}
+
+
+def test_chunks_of_rows_that_repeat_a_key_are_an_error_that_explains_it(tables, capsys):
+    argv = ("--tokenizer", "words", "--chunk", 4, "--text-column", "text")
+    assert run_rows(tables, "text", *argv) == 1
+    said = capsys.readouterr().err
+    assert "expected every key once, got 3 that repeat: 'a/0' (2 times)" in said
+    assert "with --chunk the key of a text ends in /0, /1, ..., the numbers of its chunks" in said

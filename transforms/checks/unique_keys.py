@@ -13,6 +13,12 @@ from recordmill.transforms.staged.batches import RowScan
 
 _MAX_FOUND = 100  # repeated hashes of a partition that are followed up; one refuses the input
 
+# The end of the message for texts that were cut into chunks.
+_OF_CHUNKS = (
+    "; with --chunk the key of a text ends in /0, /1, ..., the numbers of its chunks, and rows with"
+    " the same key are not decided by --conflicts, so that equal rows repeat too"
+)
+
 
 def partition_hashes(rows: pa.RecordBatch) -> Iterator[tuple[int, bytes]]:
     """Yield (partition, hashes of keys as uint64 bytes) for a batch."""
@@ -48,10 +54,12 @@ def _is_repeated(counted: tuple[str, int]) -> bool:
     return counted[1] > 1
 
 
-def repeated_keys_message(counted: Iterable[tuple[str, int]]) -> list[str]:
+def repeated_keys_message(
+    counted: Iterable[tuple[str, int]], *, chunked: bool = False
+) -> list[str]:
     """Return a sentence about repeated keys; none if there are none.
 
-    counted: (key, number of rows that have it).
+    counted: (key, number of rows that have it). chunked: whether keys are those of chunks.
     """
     keys = sorted(counted)
     if not keys:
@@ -61,19 +69,21 @@ def repeated_keys_message(counted: Iterable[tuple[str, int]]) -> list[str]:
         f"expected every key once, got {len(keys)}{' or more' if len(keys) >= _MAX_FOUND else ''}"
         f" that repeat: {shown}{', ...' if len(keys) > 5 else ''}; name a column of unique values"
         " with --key-column, or remove the repeated rows"
+        f"{_OF_CHUNKS if chunked else ''}"
     ]
 
 
-def _message(_: bytes, counted: Sequence[tuple[str, int]]) -> list[str]:
-    return repeated_keys_message(counted)
+def _message(_: bytes, counted: Sequence[tuple[str, int]], chunked: bool) -> list[str]:
+    return repeated_keys_message(counted, chunked=chunked)
 
 
 def find_repeated_keys(
-    hashes: beam.PCollection[tuple[int, bytes]], scan: RowScan
+    hashes: beam.PCollection[tuple[int, bytes]], scan: RowScan, *, chunked: bool = False
 ) -> beam.PCollection[str]:
     """Return a sentence about the keys that repeat; none if there are none.
 
     hashes: results of `partition_hashes` for all batches. scan: reads the rows of all batches.
+    chunked: as in `repeated_keys_message`.
     """
     hashes = beam.pvalue.AsList(
         hashes
@@ -90,5 +100,6 @@ def find_repeated_keys(
     return (
         counted.pipeline
         | "OnceForKeys" >> beam.Impulse()
-        | "ReportKeys" >> beam.FlatMap(_message, beam.pvalue.AsList(counted)).with_output_types(str)
+        | "ReportKeys"
+        >> beam.FlatMap(_message, beam.pvalue.AsList(counted), chunked).with_output_types(str)
     )

@@ -29,6 +29,7 @@ class ListingPart:
     data: large values, apart from the rows, which hold their offsets. It is written to a staged
       file, and encoders get its path as `__path__` of the rows.
     filtered: {option: number of inputs that it excluded}.
+    rejected_labels: {label: number of rejected inputs}, as far as labels are known.
     """
 
     rows: pa.RecordBatch | None = None
@@ -37,6 +38,7 @@ class ListingPart:
     inputs: int | None = None
     data: bytes | bytearray | None = None
     filtered: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    rejected_labels: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 
 @runtime_checkable

@@ -68,9 +68,11 @@ def stage_listing(
     filtered: Counter[str] = Counter()
     sums = np.zeros(2, np.uint64)
     labelled = grouped = presplit = 0
+    rejected_labels: Counter[str] = Counter()
     for listed in source.scan():
         rejects += listed.rejects
         filtered.update(listed.filtered)
+        rejected_labels.update(listed.rejected_labels)
         rows = listed.rows
         if rows is not None:
             selected = rules.apply(rows)
@@ -97,6 +99,7 @@ def stage_listing(
         presplit=presplit,
         rejects=tuple(sorted(rejects)),
         filtered=dict(sorted(filtered.items())),
+        rejected_labels=dict(sorted(rejected_labels.items())),
     )
     before = staging.listing()
     if before is not None and before.fingerprint == listing.fingerprint:

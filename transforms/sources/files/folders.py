@@ -82,6 +82,13 @@ class LabelledFile(NamedTuple):
     split: str | None
 
 
+class RejectedFile(NamedTuple):
+    """A file that is rejected when it is listed, with the label of its path."""
+
+    reject: Reject
+    label: str | None
+
+
 def list_files(
     root: InputRoot, *, depth: int, others: Sequence[InputRoot] = ()
 ) -> Iterator[File | SkippedPath | Reject]:
@@ -109,7 +116,7 @@ def list_files(
 
 def walk_files(
     laid_out: Sequence[LaidOutInput], *, unlabelled: Unlabelled, leave_out: Collection[str]
-) -> Iterator[LabelledFile | SkippedPath | Reject]:
+) -> Iterator[LabelledFile | SkippedPath | RejectedFile]:
     """Yield the files of inputs, skipped paths and rejects.
 
     leave_out: extensions to skip (without dot, in lower case). They do not apply to a file, nor to
@@ -125,8 +132,10 @@ def walk_files(
         for item in list_files(root, depth=one.layout.depth, others=others):
             if isinstance(item, File):
                 yield _classify(item, one, unlabelled, skipped)
-            elif isinstance(item, Reject) and root.prefix:
-                yield dataclasses.replace(item, key=root.prefix + item.key)
+            elif isinstance(item, Reject):
+                _, label = one.split_and_label(item.key)
+                reject = dataclasses.replace(item, key=root.prefix + item.key)
+                yield RejectedFile(reject, label)
             else:
                 yield item
 
@@ -142,21 +151,22 @@ def _refuse_twice(file: File, root: InputRoot, others: Sequence[InputRoot]) -> N
 
 def _classify(
     file: File, laid_out: LaidOutInput, unlabelled: Unlabelled, leave_out: Collection[str]
-) -> LabelledFile | SkippedPath | Reject:
+) -> LabelledFile | SkippedPath | RejectedFile:
     name = file.key.rpartition("/")[2]
     if has_extension(name, leave_out):
         return SkippedPath(_VECTOR if has_extension(name, _VECTORS) else "extension")
     layout = laid_out.layout
     split, label = laid_out.split_and_label(file.key)
     file = file._replace(key=laid_out.root.prefix + file.key)
-    if problem := file_problem(file):
-        return Reject(shown(file.key), "read", *problem)
-    if layout.splits is not None and split is None:
-        return Reject(file.key, "read", Reason.BAD_NAME, f"no split: expected {layout.form}")
-    if label is None and layout.labels is not None and unlabelled == "reject":
-        return Reject(file.key, "read", *no_label(layout.form))
-    if label is not None and (why := label_problem(label)):
-        return Reject(file.key, "read", Reason.BAD_NAME, why)
+    problem = file_problem(file)
+    if problem is None and layout.splits is not None and split is None:
+        problem = RejectCause(Reason.BAD_NAME, f"no split: expected {layout.form}")
+    if problem is None and label is None and layout.labels is not None and unlabelled == "reject":
+        problem = no_label(layout.form)
+    if problem is None and label is not None and (why := label_problem(label)):
+        problem = RejectCause(Reason.BAD_NAME, why)
+    if problem is not None:
+        return RejectedFile(Reject(shown(file.key), "read", *problem), label)
     return LabelledFile(file, label, split)
 
 
@@ -216,7 +226,7 @@ class FileTree:
             elif isinstance(one, SkippedPath):
                 found.filter(one)
             else:
-                found.rejects.append(one)
+                found.add_reject(one.reject, one.label)
             if found.full:
                 yield found.take()
         yield found.take()

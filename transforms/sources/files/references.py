@@ -13,6 +13,7 @@ from recordmill.errors import ConfigError, Reason, Reject
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.source import ListingPart
 from recordmill.transforms.sources.files.file_stat import RejectCause
+from recordmill.transforms.sources.files.inputs import is_utf8
 from recordmill.transforms.sources.files.walks import File, SkippedPath
 from recordmill.transforms.sources.row_formats.row_file import FileSection
 
@@ -74,6 +75,9 @@ class ReferenceCollector:
     rows: list[tuple[Any, ...]] = dataclasses.field(default_factory=list)
     rejects: list[Reject] = dataclasses.field(default_factory=list)
     filtered: dict[str, int] = dataclasses.field(default_factory=dict)
+    rejected_labels: collections.Counter[str] = dataclasses.field(
+        default_factory=collections.Counter
+    )
     totals: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
 
     def add(
@@ -88,6 +92,12 @@ class ReferenceCollector:
     ) -> None:
         """Add a reference. size: bytes; mtime: ns since the epoch; more: further columns."""
         self.rows.append((key, label, None, split, path, size, mtime, *more))
+
+    def add_reject(self, reject: Reject, label: str | None) -> None:
+        """Add a reject of a file with this label."""
+        self.rejects.append(reject)
+        if label is not None and label_problem(label) is None and is_utf8(label):
+            self.rejected_labels[label] += 1
 
     def reject(self, key: str, problem: RejectCause) -> None:
         """Add a reject."""
@@ -109,8 +119,14 @@ class ReferenceCollector:
         self.totals.update(f"rejected as {reject.reason}" for reject in self.rejects)
         self.totals.update({f"left out as {reason}": n for reason, n in self.filtered.items()})
         rows = self._batch() if self.rows else None
-        listed = ListingPart(rows=rows, rejects=self.rejects, filtered=self.filtered)
+        listed = ListingPart(
+            rows=rows,
+            rejects=self.rejects,
+            filtered=self.filtered,
+            rejected_labels=self.rejected_labels,
+        )
         self.rows, self.rejects, self.filtered = [], [], {}
+        self.rejected_labels = collections.Counter()
         return listed
 
     def summary(self) -> str:

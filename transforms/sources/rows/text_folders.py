@@ -22,6 +22,7 @@ from recordmill.transforms.sources.files.folders import (
     ARCHIVES,
     SOUND_AND_VIDEO,
     LabelledFile,
+    RejectedFile,
     has_extension,
     list_files,
     no_files_message,
@@ -144,8 +145,8 @@ class TextFolder:
         for one in walk_files(self._laid_out, unlabelled=self.unlabelled, leave_out=self.leave_out):
             if isinstance(one, SkippedPath):
                 found.filter(one)
-            elif isinstance(one, Reject):
-                found.rejects.append(one)
+            elif isinstance(one, RejectedFile):
+                found.add_reject(one.reject, one.label)
             else:
                 files += 1
                 named += bool(splits_in(one.file.key.rpartition("/")[2]))
