@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 
 from recordmill.checking.verify import verify
+from recordmill.format.content_hashes import content_hash
 from recordmill.format.file_info import file_info
 from recordmill.format.shard_index import index_bytes, read_index
 from recordmill.storage.files import Location
@@ -288,6 +289,8 @@ def test_similar_images_are_dropped(tmp_path, caplog) -> None:
     made = make(tmp_path / "out", "--input", photos(tmp_path / "in"), *argv)
     assert "type hint" not in caplog.text
     assert names(made, "train") == {"1", "2", "3"}
+    for row in made.index("train"):  # hashed when it was compared
+        assert row["content"] == content_hash((tmp_path / "in" / row["key"]).read_bytes())
     pairs = {
         tuple(sorted(map(name_of, one["keys"]))): one["distance"]
         for one in lines(made, "near_duplicates.jsonl")

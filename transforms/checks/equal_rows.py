@@ -66,13 +66,11 @@ def number_equal_rows(
     partition: tuple[int, Iterable[Candidates]],
 ) -> Iterator[tuple[str, PartMessage]]:
     """Yield (name of a part, message): the numbers of its rows from 2 on, or the part itself."""
-    number, candidates = partition
-    by_part = sorted(candidates)
-    if number == limits.PARTITIONS:
-        for name, part in by_part:
-            yield name, (True, part)
+    joined = join_candidates(partition, _CANDIDATE)
+    if isinstance(joined, list):
+        yield from ((name, (True, part)) for name, part in joined)
         return
-    found, parts = join_candidates(by_part, _CANDIDATE)
+    names, found, parts = joined
     equal = _with_equal(found["hash"])
     if not len(equal):
         return
@@ -86,7 +84,7 @@ def number_equal_rows(
     out = np.empty(len(repeated), _NUMBERED)
     out["row"], out["number"] = found["row"][repeated], numbers[~begins]
     for code in np.unique(parts[repeated]).tolist():
-        yield by_part[code][0], (False, out[parts[repeated] == code].tobytes())
+        yield names[code], (False, out[parts[repeated] == code].tobytes())
 
 
 def _with_equal(hashes: batch.UInt64Array) -> npt.NDArray[np.int64]:

@@ -55,18 +55,16 @@ def find_repeated(
     partition: tuple[int, Iterable[Candidates]],
 ) -> Iterator[tuple[str, PartMessage]]:
     """Yield (name of a part, message): the rows whose hash repeats, or the part itself."""
-    number, candidates = partition
-    by_part = sorted(candidates)
-    if number == limits.PARTITIONS:
-        for name, part in by_part:
-            yield name, (_PART, part)
+    joined = join_candidates(partition, _KEYED)
+    if isinstance(joined, list):
+        yield from ((name, (_PART, part)) for name, part in joined)
         return
-    found, parts = join_candidates(by_part, _KEYED)
+    names, found, parts = joined
     _, codes, counts = np.unique(found["hash"], return_inverse=True, return_counts=True)
     repeated = counts[codes] > 1
     for code in np.unique(parts[repeated]).tolist():
         rows = found["row"][repeated & (parts == code)]
-        yield by_part[code][0], (_LOOK, rows.tobytes())
+        yield names[code], (_LOOK, rows.tobytes())
 
 
 def describe_repeated(
@@ -94,13 +92,11 @@ def decide_rows(
     partition: tuple[int, Iterable[Candidates]], *, conflicts: Conflicts
 ) -> Iterator[tuple[str, PartMessage]]:
     """Yield (name of a part, message): rows to leave out or to reject, or the part itself."""
-    number, candidates = partition
-    by_part = sorted(candidates)
-    if number == limits.PARTITIONS:
-        for name, part in by_part:
-            yield name, (_PART, part)
+    joined = join_candidates(partition, _DESCRIBED)
+    if isinstance(joined, list):
+        yield from ((name, (_PART, part)) for name, part in joined)
         return
-    found, parts = join_candidates(by_part, _DESCRIBED)
+    names, found, parts = joined
     order = np.lexsort((found["row"], parts, found["key"], found["hash"]))
     found, parts = found[order], parts[order]
     key, content = found[["hash", "key"]], found[["first", "second"]]
@@ -122,13 +118,13 @@ def decide_rows(
         first, second = distinct[:2]
         for at in distinct:
             other = second if at == first else first
-            place = by_part[parts[other]][0], int(found["row"][other])
+            place = names[parts[other]], int(found["row"][other])
             rejects[int(parts[at])].append((int(found["row"][at]), *place))
     for kind, chosen in ((REPEATED, repeated), (CONFLICTS, later)):
         for code in np.unique(parts[chosen]).tolist():
-            yield by_part[code][0], (kind, found["row"][chosen & (parts == code)].tobytes())
+            yield names[code], (kind, found["row"][chosen & (parts == code)].tobytes())
     for code, rejected in sorted(rejects.items()):
-        yield by_part[code][0], (_REJECT, json.dumps(rejected).encode())
+        yield names[code], (_REJECT, json.dumps(rejected).encode())
 
 
 def write_decided(

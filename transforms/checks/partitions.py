@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -27,10 +27,27 @@ def by_partition(found: npt.NDArray[Any]) -> Iterator[tuple[int, bytes]]:
             yield partition, data[start:end]
 
 
+class Partition(NamedTuple):
+    """The rows of a partition.
+
+    names: of their parts. rows: their structured array. parts: int64[n], the index of the part of
+    each.
+    """
+
+    names: list[str]
+    rows: npt.NDArray[Any]
+    parts: npt.NDArray[np.int64]
+
+
 def join_candidates(
-    by_part: Iterable[Candidates], dtype: np.dtype[Any]
-) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
-    """Return the rows of a partition, and for each the index of its part: int64[n]."""
-    pieces = [data for _, data in by_part]
+    partition: tuple[int, Iterable[Candidates]], dtype: np.dtype[Any]
+) -> Partition | list[Candidates]:
+    """Return the rows of a partition; of the one that holds the parts, (name, JSON) of each."""
+    number, candidates = partition
+    by_part = sorted(candidates)
+    if number == limits.PARTITIONS:
+        return by_part
+    names, pieces = [name for name, _ in by_part], [data for _, data in by_part]
     sizes = [len(data) // dtype.itemsize for data in pieces]
-    return np.frombuffer(b"".join(pieces), dtype), np.repeat(np.arange(len(pieces)), sizes)
+    rows = np.frombuffer(b"".join(pieces), dtype)
+    return Partition(names, rows, np.repeat(np.arange(len(pieces)), sizes))

@@ -181,7 +181,8 @@ class ImageEncoder:
         """Encode the files that rows name, in order; unreadable images are rejected."""
         outcomes = OutcomeCollector("encode")
         images: list[EncodedImage] = []
-        hashes = ContentHashes()
+        # Rows have the hash if duplicates were looked for before.
+        hashes = ContentHashes() if batch.CONTENT not in rows.schema.names else None
         reduced = Reduced()
         objects = None if self.objects is None else PlacedObjects(rows, self.objects)
         copies = rows.column(batch.COPY).to_pylist()
@@ -199,7 +200,8 @@ class ImageEncoder:
                 outcomes.leave_out(key, error)
             else:
                 images.append(image)
-                hashes.add(data)
+                if hashes is not None:
+                    hashes.add(data)
                 outcomes.keep(row)
                 if image.reduced is not None and not copies[row]:
                     reduced = reduced.plus(Reduced.one(key, image.reduced, self.options.bits))
@@ -214,7 +216,7 @@ class ImageEncoder:
         return Encoded(
             columns=pa.RecordBatch.from_pydict(columns),
             rows=outcome,
-            content=hashes.result(),
+            content=None if hashes is None else hashes.result(),
             sizes=(_sides(images, "width"), _sides(images, "height")),
             objects=None if objects is None else objects.counts,
             dropped_objects={} if objects is None else objects.dropped,
