@@ -22,6 +22,11 @@ from tests.tiny_jobs import run, tiny_job
 ROWS = TinySource(rows=tuple((f"{n:03d}", "ab"[n % 2], b"x" * n) for n in range(60)))
 
 
+def _named(path: str) -> str:
+    """The name of a path that begins with the descriptor of a folder, /proc/self/fd/3/name."""
+    return os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
+
+
 class Disk:
     """What a power cut leaves for certain, from the calls of a process.
 
@@ -39,7 +44,7 @@ class Disk:
     def _recording(self, call: Callable[..., Any], record: Callable[..., None]) -> Any:
         def recorded(*arguments: Any, **options: Any) -> Any:
             if not options:  # shutil deletes trees by descriptors of folders
-                record(*arguments)
+                record(*(_named(one) if isinstance(one, str) else one for one in arguments))
             return call(*arguments, **options)
 
         return recorded
