@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import os
 import sys
-from typing import IO, Any
+from typing import Any
 
 
 class _LossyOutput(io.RawIOBase):
@@ -61,7 +61,7 @@ def make_lossy() -> None:
             continue
         raw = _LossyOutput(descriptor, must_reach=name == "stdout")
         raw.error = "it is closed" if closed else None
-        before: IO[str] | None = getattr(sys, name)
+        before: Any = getattr(sys, name)
         stream = io.TextIOWrapper(
             io.BufferedWriter(raw),
             encoding=before.encoding if before is not None else "utf-8",
