@@ -121,17 +121,20 @@ def _flock(folder: Location, *, private: bool) -> Iterator[None]:
     path = (folder / NAME).local_path
     with raise_storage_errors("lock", folder):
         descriptor = _acquire(path, folder)
+    done = False
     try:
         with raise_storage_errors("change the mode of", folder):
             _set_mode(folder.local_path, private=private)
         yield
+        done = True
     finally:
         try:
             if _is_at(path, descriptor):
                 os.unlink(path)
         except OSError as error:  # the lock itself ends with this process
             why = f"{shown(path)} was not removed: {short_cause(error)}"
-            print(f"recordmill: warning: {why}; remove it, or leave it", file=sys.stderr)
+            if done:
+                print(f"recordmill: warning: {why}; remove it, or leave it", file=sys.stderr)
         # Folders are removed if nothing was staged.
         for empty in [folder, folder.parent] if made else [folder]:
             with contextlib.suppress(OSError):
