@@ -27,7 +27,8 @@ def lock_cache(path: str) -> str:
     folder = pathlib.Path(path).parent
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        descriptor = os.open(f"{path}.lock", flags, 0o666)
     except OSError as error:
         raise ConfigError(f"cache: cannot write to {folder}: {error.strerror}") from error
     try:
