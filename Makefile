@@ -98,6 +98,7 @@ soak: $(DEV) $(FLINK) $(JOB_SERVER)
 	$(BIN)/python -m tests.soak.faults
 	$(BIN)/python -m tests.soak.fuzz
 	$(BIN)/python -m tests.soak.fuzz_datasets
+	$(BIN)/python -m tests.soak.fuzz_commands
 	$(BIN)/python -m tests.soak.texts
 	$(BIN)/python -m tests.soak.series
 	$(BIN)/python -m tests.soak.arrays

@@ -1,29 +1,46 @@
-"""Commands on hostile input, in processes of their own with a limit on memory."""
+"""Commands on hostile input, in a process of their own with a limit on memory."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import io
+import json
 import os
 import pathlib
 import resource
 import subprocess
 import sys
-from collections.abc import Mapping
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
 
 from tests.image_runs import Made
 from tests.paths import ROOT
 
 MEMORY = 4 << 30  # bytes of address space of each process; libraries alone take more than 1 GiB
-SECONDS = 300  # until a command counts as hanging
+SECONDS = 300  # for each command, until it counts as hanging
+
+Command = Sequence[object]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class HostileRun:
-    """Result of a command. made: the dataset, if its exit code is 0."""
+    """Result of a command.
+
+    made: the dataset, if its exit code is 0. peak: resident bytes of the largest process so far.
+    """
 
     code: int
     errors: str
     made: Made | None
+    peak: int
+
+    @property
+    def result(self) -> tuple[int, str | None, bytes | str]:
+        """Exit code, digest, and rejects or messages, which are the same in equal runs."""
+        if self.made is None:
+            return self.code, None, self.errors
+        return self.code, self.digest, (self.made.folder / "rejects.jsonl").read_bytes()
 
     @property
     def digest(self) -> str | None:
@@ -32,31 +49,62 @@ class HostileRun:
 
 
 def run_limited(
-    *argv: object,
-    output: pathlib.Path,
-    memory: int = MEMORY,
-    environment: Mapping[str, str] | None = None,
-) -> HostileRun:
-    """Run a command that writes a dataset. A crash, a hang or a traceback is an AssertionError."""
+    *commands: Command, memory: int = MEMORY, environment: Mapping[str, str] | None = None
+) -> list[HostileRun]:
+    """Run commands that write datasets, one after another.
+
+    A crash, a hang or a traceback is an AssertionError.
+
+    commands: arguments after `recordmill`; the last of each is the output.
+    """
+    given = [[*map(str, command[:-1]), "--output", str(command[-1])] for command in commands]
     result = subprocess.run(
-        [
-            *(sys.executable, "-m", "recordmill", *map(str, argv)),
-            *("--output", str(output), "--quiet", "--max-reject-fraction", "1"),
-        ],
+        [sys.executable, "-m", "tests.hostile_runs", str(memory)],
+        input=json.dumps(given),
         cwd=ROOT,
         env=os.environ | {"PYTHONPATH": str(ROOT)} | (environment or {}),
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (memory, memory)),
-        stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         errors="replace",
-        timeout=SECONDS,
+        timeout=SECONDS * len(commands),
         check=False,
     )
-    said = result.stdout + result.stderr
-    assert result.returncode in (0, 1, 2), (result.returncode, said[-3000:])
-    assert "Traceback" not in said, said[-3000:]
-    assert "MemoryError" not in said, said[-3000:]
-    assert "died" not in said, said[-3000:]
-    made = Made(output) if result.returncode == 0 else None
-    return HostileRun(code=result.returncode, errors=result.stderr, made=made)
+    lines = result.stdout.splitlines()
+    at = min(len(lines), len(given) - 1)
+    assert len(lines) == len(given), (given[at], result.returncode, result.stderr[-3000:])
+    found = []
+    for command, line in zip(given, lines, strict=True):
+        code, errors, peak = json.loads(line)
+        bad = code not in (0, 1, 2) or any(word in errors for word in _BUGS)
+        assert not bad, (command, code, errors[-3000:])
+        made = Made(pathlib.Path(command[-1])) if code == 0 else None
+        found.append(HostileRun(code=code, errors=errors, made=made, peak=peak))
+    return found
+
+
+_BUGS = ("Traceback", "MemoryError", "encoder process died")
+
+
+def _results(commands: Sequence[Sequence[str]]) -> Iterator[tuple[int, str, int]]:
+    """Run commands in this process, and yield exit code, messages and peak of memory of each."""
+    from recordmill.pipelines.cli import main
+
+    for command in commands:
+        errors = io.StringIO()
+        with contextlib.redirect_stderr(errors), contextlib.redirect_stdout(errors):
+            try:
+                code = main([*command, "--quiet", "--max-reject-fraction", "1"])
+            except Exception:  # noqa: BLE001  (reported to the parent)
+                code = -1
+                traceback.print_exc()
+        kilobytes = max(
+            resource.getrusage(who).ru_maxrss
+            for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+        )
+        yield code, errors.getvalue(), kilobytes << 10
+
+
+if __name__ == "__main__":
+    resource.setrlimit(resource.RLIMIT_AS, (int(sys.argv[1]),) * 2)
+    for one in _results(json.loads(sys.stdin.read())):
+        print(json.dumps(one), flush=True)

@@ -68,6 +68,8 @@ def read(path: pathlib.Path) -> Iterator[Given]:
         raise ConfigError(f"{path}{line}: not YAML: {error.problem}") from error
     except yaml.YAMLError as error:
         raise ConfigError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
+    except RecursionError as error:
+        raise ConfigError(f"{path}: expected lines of `option: value`, got deeper lists") from error
     if root is None:  # empty, or comments only
         return
     if not isinstance(root, yaml.MappingNode):

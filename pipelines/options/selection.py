@@ -185,6 +185,8 @@ def _pairs_of_file(path: str) -> list[tuple[str, str]]:
             data = yaml.load(content, Loader=yaml.BaseLoader)
         except yaml.YAMLError as error:
             raise ConfigError(f"--label-map {path}: {' '.join(str(error).split())}") from error
+        except RecursionError as error:
+            raise ConfigError(f"--label-map {path}: expected lines of `old: new`") from error
         if not isinstance(data, dict) or not all(isinstance(new, str) for new in data.values()):
             raise ConfigError(f"--label-map {path}: expected lines of `old: new`")
         return list(data.items())

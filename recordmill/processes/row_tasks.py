@@ -13,6 +13,7 @@ import math
 import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from recordmill.errors import Reason, RecordError, RunError
@@ -22,6 +23,7 @@ T = TypeVar("T")
 MAX_MEMORY = 8 << 30  # bytes of an encoder process; an honest record takes far less
 
 Faults = Mapping[int, RecordError]  # by index of a row
+NO_FAULTS: Faults = MappingProxyType({})
 _Run = Callable[[Callable[[], Any]], Any]
 
 

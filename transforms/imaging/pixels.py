@@ -75,6 +75,10 @@ UPRIGHT = {
 _MEAN = np.array(IMAGENET_MEAN, np.float32)
 _STD = np.array(IMAGENET_STD, np.float32)
 
+_SCAN = b"\xff\xda"  # JPEG's marker before each scan
+_MANY_SCANS = 100
+_MOST_PASSES = 16  # decoded pixels of all scans, in --max-pixels
+
 _GRAY_AND_ALPHA = 4  # PNG's colour type
 _MODES = {8: PILLOW_MODES, 16: {**PILLOW_MODES, "gray": "I;16"}}  # by bits per channel
 # Last bytes of a complete file: EOI of JPEG, IEND chunk of PNG.
@@ -273,9 +277,26 @@ def _unchanged(size: tuple[int, int]) -> ResizePlan:
 def _open(data: bytes, options: ImageOptions) -> ImageFile:
     """Open an image, and load it unless it is a JPEG, which may be loaded at a reduced size."""
     image = open_image(io.BytesIO(data), options)
-    if not isinstance(image, JpegImageFile):
+    if isinstance(image, JpegImageFile):
+        _check_scans(image, data, options)
+    else:
         _load(image, options)  # a PNG may store its orientation after its pixels
     return image
+
+
+def _check_scans(image: ImageFile, data: bytes, options: ImageOptions) -> None:
+    """Raise RecordError for a JPEG of which a few bytes take minutes to decode.
+
+    A progressive JPEG is decoded once for each of its scans; encoders write about ten.
+    """
+    scans = data.count(_SCAN)
+    pixels = math.prod(image.size)
+    if scans > _MANY_SCANS and scans * pixels > _MOST_PASSES * options.max_pixels:
+        raise RecordError(
+            Reason.TOO_MANY_PIXELS,
+            f"a JPEG of {scans} scans of {pixels} pixels, more than {_MOST_PASSES} times"
+            f" --max-pixels {options.max_pixels}",
+        )
 
 
 def _finish(image: ImageFile, data: bytes, options: ImageOptions) -> _Finished:

@@ -7,7 +7,6 @@ import functools
 import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from types import MappingProxyType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -16,7 +15,7 @@ import pyarrow as pa
 
 from recordmill.errors import Reject, Stage
 from recordmill.format.ledger import Reduced
-from recordmill.processes.row_tasks import MAX_MEMORY, Faults, RowTask
+from recordmill.processes.row_tasks import MAX_MEMORY, NO_FAULTS, Faults, RowTask
 from recordmill.tfrecord.example import encode_frames
 from recordmill.tfrecord.framing import gzip_member
 from recordmill.transforms.model import batch
@@ -29,8 +28,6 @@ from recordmill.transforms.model.data_type import (
 )
 
 T = TypeVar("T")
-
-_NO_FAULTS: Faults = MappingProxyType({})
 
 # Arrow imports further modules for its first arrays. Import them before the processes are forked.
 pa.array(np.zeros(1))
@@ -115,7 +112,7 @@ def leave_out(
 
 
 def encode_chunk(
-    packed: bytes, compression: str, rows: bytes, *, faults: Faults = _NO_FAULTS
+    packed: bytes, compression: str, rows: bytes, *, faults: Faults = NO_FAULTS
 ) -> EncodedChunk:
     """Load, encode, frame and compress rows.
 
@@ -153,7 +150,7 @@ def check_rows(
     content: ContentReader | None,
     rows: bytes,
     *,
-    faults: Faults = _NO_FAULTS,
+    faults: Faults = NO_FAULTS,
 ) -> tuple[RowOutcome, bytes | None]:
     """Check rows, and read their content.
 
@@ -182,7 +179,7 @@ def _after(first: RowOutcome, second: RowOutcome) -> RowOutcome:
 
 
 def encode_columns(
-    packed: bytes, rows: bytes, *, faults: Faults = _NO_FAULTS
+    packed: bytes, rows: bytes, *, faults: Faults = NO_FAULTS
 ) -> tuple[bytes, Sequence[Reject]]:
     """Load and encode rows, and return their features as columns.
 

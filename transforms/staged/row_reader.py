@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from recordmill.errors import RunError
 from recordmill.job.staging import StagedPart, Staging
-from recordmill.processes.row_tasks import Faults, RowTask
+from recordmill.processes.row_tasks import NO_FAULTS, Faults, RowTask
 from recordmill.storage.storage_errors import shown
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import (
@@ -70,7 +70,7 @@ class RowReader:
     artifacts: Mapping[str, Artifact] = dataclasses.field(default_factory=dict)
     conflicts: Conflicts | None = None
 
-    def read(self, part: StagedPart, faults: Faults) -> list[StagedPart]:
+    def read(self, part: StagedPart, faults: Faults = NO_FAULTS) -> list[StagedPart]:
         """Read a part of the listing, and write its rows and rejects into staging.
 
         On resume the parts of the earlier run are returned.

@@ -292,3 +292,16 @@ def test_broken_avif_is_an_image_or_a_reject() -> None:
         except RecordError:
             rejected += 1
     assert rejected > 50
+
+
+def test_a_jpeg_of_thousands_of_scans_is_rejected() -> None:
+    stream = io.BytesIO()
+    noise = np.random.default_rng(3).integers(0, 255, (64, 64, 3), np.uint8)
+    Image.fromarray(noise).save(stream, "JPEG", progressive=True)
+    data = stream.getvalue()
+    last = data.rindex(b"\xff\xda")
+    bomb = data[:last] + data[last:-2] * 2000 + data[-2:]
+    with pytest.raises(RecordError, match="scans of 4096 pixels") as error:
+        process(bomb, ImageOptions(max_pixels=10_000))
+    assert error.value.reason == Reason.TOO_MANY_PIXELS
+    assert process(data, ImageOptions(max_pixels=10_000)).width == 64

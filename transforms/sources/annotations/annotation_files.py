@@ -13,6 +13,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 from xml.etree import ElementTree
+from xml.parsers import expat
 
 import pyarrow as pa
 
@@ -42,6 +43,7 @@ _NAMES = (
     "obj.names",
     "labels.txt",
 )  # files of YOLO's class names, in the folder or its parent
+_DEPTH = 64  # maximum depth of XML elements
 _DIGITS = 10  # maximum number of digits of a side
 _ROUNDING = 0.01  # tolerance of fractions outside 0 to 1
 
@@ -106,8 +108,8 @@ class VocReader(_AnnotationFolder):
 
     def _parse(self, data: bytes, row: int, objects: ObjectCollector) -> tuple[int, int] | None:
         try:
-            root = ElementTree.fromstring(data)
-        except (ElementTree.ParseError, ValueError) as error:
+            root = _parse_xml(data)
+        except (expat.ExpatError, ValueError) as error:
             raise ValueError("invalid XML") from error
         for element in root.iter():
             element.tag = element.tag.rpartition("}")[2]  # without the namespace
@@ -136,6 +138,40 @@ class VocReader(_AnnotationFolder):
         # By the definition of the format, equal corners are a box of one pixel. In practice they
         # are accidental clicks, so such a box has no area here, and is dropped and counted.
         return left - (left < right), top - (top < bottom), right, bottom
+
+
+def _parse_xml(data: bytes) -> ElementTree.Element:
+    """Parse an XML document.
+
+    Raises:
+      ValueError, ExpatError: it is not valid, is nested deeply, or declares a document type, whose
+        entities could crash the parser.
+    """
+    builder = ElementTree.TreeBuilder()
+    depth = 0
+
+    def start(tag: str, attributes: dict[str, str]) -> None:
+        nonlocal depth
+        depth += 1
+        if depth > _DEPTH:
+            raise ValueError(f"elements in more than {_DEPTH} others")
+        builder.start(tag, attributes)
+
+    def end(tag: str) -> None:
+        nonlocal depth
+        depth -= 1
+        builder.end(tag)
+
+    def refuse(*_: object) -> None:
+        raise ValueError("a document type declaration")
+
+    parser = expat.ParserCreate(namespace_separator="}")  # URI}TAG
+    parser.StartDoctypeDeclHandler = refuse
+    parser.StartElementHandler = start
+    parser.EndElementHandler = end
+    parser.CharacterDataHandler = builder.data
+    parser.Parse(data, True)
+    return builder.close()
 
 
 def _flag(one: ElementTree.Element, name: str, number: int) -> bool:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
+import lzma
+import struct
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, BinaryIO
 
@@ -16,6 +20,25 @@ from recordmill.transforms.sources.row_formats.columnar import ColumnarFile, gro
 from recordmill.transforms.sources.row_formats.row_file import FileSection
 
 _SYNC = 16  # bytes of the sync marker after a block
+_MOST_ROWS = 1 << 15  # per byte of a compressed block
+_LONG_BYTES = 10  # of a number, at most
+
+# Errors of fastavro for invalid headers and blocks.
+_INVALID = (
+    ArithmeticError,
+    AttributeError,
+    EOFError,
+    LookupError,
+    MemoryError,
+    RecursionError,
+    TypeError,
+    ValueError,
+    fastavro.schema.SchemaParseException,
+    fastavro.schema.UnknownType,
+    lzma.LZMAError,
+    struct.error,
+    zlib.error,
+)
 _PRIMITIVES: Mapping[str, pa.DataType] = {
     "boolean": pa.bool_(),
     "int": pa.int32(),
@@ -42,15 +65,25 @@ class AvroFile(ColumnarFile):
     def sections(self, size: int = limits.PART_BYTES) -> Iterator[FileSection]:
         with self._opened() as (file, _):
             places, units = [file.tell()], []
+            end = file.seek(0, io.SEEK_END)
+            file.seek(places[0])
             while head := _block(file):
-                file.seek(head[1] + _SYNC, io.SEEK_CUR)
+                count, size = head
+                begin = file.tell()
+                # Every record takes a byte at least, before the block is compressed.
+                if not (0 <= count <= size * _MOST_ROWS and 0 <= size <= end - begin - _SYNC):
+                    raise ConfigError(
+                        f"{self.origin.place}: the block at byte {places[-1]} claims {count} rows"
+                        f" in {size} bytes, and {max(end - begin - _SYNC, 0)} follow"
+                    )
+                file.seek(size + _SYNC, io.SEEK_CUR)
                 places.append(file.tell())
-                units.append((head[0], places[-1] - places[-2]))
+                units.append((count, places[-1] - places[-2]))
         for section in group_units(units, size):
             yield section._replace(start=places[section.start], end=places[section.end])
 
     def _schema(self) -> pa.Schema:
-        with self._opened() as (_, schema):
+        with self._opened() as (_, schema), self._reporting_damage():
             return pa.schema([_field(one, self.origin.place) for one in schema["fields"]])
 
     def _parts(self, section: FileSection, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -62,15 +95,28 @@ class AvroFile(ColumnarFile):
             content = io.BytesIO(head + file.read(section.end - section.start))
         wanted = schema | {"fields": [one for one in schema["fields"] if one["name"] in names]}
         fields = self._schema()
-        records: list[Any] = []
-        reader = fastavro.reader(content, wanted, handle_unicode_errors="surrogateescape")
-        with self.origin.parsing():
-            for record in reader:
-                records.append(record)
-                if len(records) == limits.BATCH_ROWS:
-                    yield from _batches(records, fields, names)
-                    records = []
-            yield from _batches(records, fields, names)
+        with self.origin.parsing(), self._reporting_damage():
+            reader = fastavro.reader(content, wanted, handle_unicode_errors="surrogateescape")
+        while True:
+            with self.origin.parsing(), self._reporting_damage():
+                records: list[Any] = list(itertools.islice(reader, limits.BATCH_ROWS))
+                batches = list(_batches(records, fields, names))
+            yield from batches
+            if not records:
+                return
+
+    @contextlib.contextmanager
+    def _reporting_damage(self) -> Iterator[None]:
+        """Raise the errors of fastavro for a damaged file as ConfigError."""
+        try:
+            yield
+        except ConfigError:
+            raise
+        except _INVALID as error:
+            raise ConfigError(
+                f"cannot parse the {self.origin.noun} {self.origin.place}: damaged Avro"
+                f" ({type(error).__name__})"
+            ) from error
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[tuple[BinaryIO, dict[str, Any]]]:
@@ -78,11 +124,11 @@ class AvroFile(ColumnarFile):
         with self.origin.parsing(), self.origin.open() as file:
             try:
                 schema: Any = fastavro.block_reader(file).writer_schema
-            except (ValueError, EOFError, KeyError, fastavro.schema.SchemaParseException) as error:
+            except _INVALID as error:
                 raise ConfigError(f"{self.origin.place} is not an Avro file") from error
             if not isinstance(schema, dict) or schema.get("type") != "record":
                 raise ConfigError(
-                    f"{self.origin.place}: expected a schema of records, got {schema}"
+                    f"{self.origin.place}: expected a schema of records, got {str(schema)[:200]}"
                 )
             yield file, schema
 
@@ -96,7 +142,7 @@ def _block(file: BinaryIO) -> tuple[int, int] | None:
 
 def _long(file: BinaryIO) -> int | None:
     value, shift = 0, 0
-    while byte := file.read(1):
+    while shift < 7 * _LONG_BYTES and (byte := file.read(1)):
         value |= (byte[0] & 0x7F) << shift
         shift += 7
         if byte[0] < 0x80:
@@ -107,8 +153,9 @@ def _long(file: BinaryIO) -> int | None:
 def _field(field: Mapping[str, Any], place: object) -> pa.Field:
     kind, nullable = _type(field["type"])
     if kind is None:
+        shown = str(field["type"])[:200]
         raise ConfigError(
-            f"column {field['name']!r} of {place} has the Avro type {field['type']}: expected "
+            f"column {field['name']!r} of {place} has the Avro type {shown}: expected "
             "numbers, bools, strings, bytes, dates, timestamps, or arrays of these, optionally "
             "null; write the file without the column"
         )
@@ -128,6 +175,8 @@ def _type(declared: Any) -> tuple[pa.DataType | None, bool]:
     if declared["type"] == "array":
         item = _type(declared["items"])[0]
         return (None if item is None else pa.list_(item)), False
+    if declared["type"] == "fixed" and declared["size"] < 1:
+        return None, False  # it takes no bytes, so that a block could claim any number of them
     return _type(declared["type"])[0], False
 
 

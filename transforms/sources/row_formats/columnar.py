@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet
 
 from recordmill.errors import ConfigError, Reason
 from recordmill.transforms.model import limits
+from recordmill.transforms.sources.row_formats.arrow_checks import Expansion, validate
 from recordmill.transforms.sources.row_formats.column_types import ColumnType, ColumnTypes
 from recordmill.transforms.sources.row_formats.row_file import (
     BadRow,
@@ -30,6 +33,7 @@ from recordmill.transforms.sources.row_formats.value_parsing import ValueParser
 
 _MAGIC = b"ARROW1"  # of an Arrow file; a stream has no magic
 _FEATHER_1 = b"FEA1"
+_MOST_ROWS = 1 << 15  # per byte: an honest file, compressed or not, has fewer
 
 
 @dataclasses.dataclass
@@ -38,6 +42,7 @@ class ColumnarFile:
 
     origin: Origin
     value_parser: ValueParser
+    max_row_bytes: int
     quote_anomalies: QuoteAnomalies = dataclasses.field(default_factory=QuoteAnomalies)
 
     def header(self) -> ColumnTypes | None:
@@ -68,14 +73,31 @@ class ColumnarFile:
     ) -> Iterator[Rows]:
         number = section.row
         for part in self._parts(section, wanted.names):
+            part, sizes = self._without_large_rows(part)
             with self.origin.parsing():
                 arrays = [_convert(part[field.name], field, text) for field in wanted]
                 # Columns declared as not null stay so: their features are never absent.
                 columns, bad = valid_text(pa.record_batch(arrays, schema=wanted))
-            numbers = np.arange(number, number + len(part))
+            numbers = number + np.flatnonzero(sizes <= self.max_row_bytes)
             rejected = [BadRow(int(n), Reason.BAD_VALUE, "not UTF-8") for n in numbers[bad]]
-            yield Rows(columns=columns, numbers=numbers[~bad], bad=rejected)
-            number += len(part)
+            for row in np.flatnonzero(sizes > self.max_row_bytes).tolist():
+                why = f"{sizes[row]} bytes, more than --max-row-bytes {self.max_row_bytes}"
+                rejected.append(BadRow(number + row, Reason.TOO_LARGE, why))
+            yield Rows(columns=columns, numbers=numbers[~bad], bad=sorted(rejected))
+            number += len(sizes)
+
+    def _without_large_rows(
+        self, rows: pa.RecordBatch
+    ) -> tuple[pa.RecordBatch, npt.NDArray[np.int64]]:
+        """Return the rows of up to `max_row_bytes`, and the bytes of all rows, int64[n].
+
+        Only the values of a batch that is larger are measured.
+        """
+        sizes = np.zeros(len(rows), np.int64)
+        if rows.nbytes > self.max_row_bytes:
+            sizes += [rows.slice(row, 1).nbytes for row in range(len(rows))]
+            rows = rows.filter(pa.array(sizes <= self.max_row_bytes))
+        return rows, sizes
 
     def _schema(self) -> pa.Schema:
         raise NotImplementedError
@@ -100,19 +122,77 @@ class ParquetFile(ColumnarFile):
         with self._opened() as file:
             groups = range(section.start, section.end)
             found = [file.metadata.row_group(group) for group in groups]
-            each = sum(g.total_byte_size for g in found) / max(sum(g.num_rows for g in found), 1)
-            yield from file.iter_batches(
+            wanted = None if list(names) == file.schema_arrow.names else names
+            each = max((self._row_bytes(file, group, names) for group in groups), default=1)
+            expansion = Expansion(sum(map(_stored_bytes, found)), self.origin.place)
+            for rows in file.iter_batches(
                 batch_size=int(min(max(limits.BATCH_BYTES / max(each, 1), 1), limits.BATCH_ROWS)),
                 row_groups=groups,
-                columns=None if list(names) == file.schema_arrow.names else names,
+                columns=wanted,
                 use_threads=False,
+            ):
+                expansion.add(rows.nbytes)
+                yield rows
+
+    def _row_bytes(self, file: Any, group: int, names: Sequence[str]) -> float:
+        """Return the bytes of a row of a group, with the longest values of its dictionaries.
+
+        Raises:
+          ConfigError: they are more than a row may have.
+        """
+        found = file.metadata.row_group(group)
+        count = max(found.num_rows, 1)
+        stored: float = found.total_byte_size / count
+        if stored > self.max_row_bytes:
+            raise ConfigError(
+                f"{self.origin.place}: the rows of row group {group} have {int(stored)} bytes each,"
+                f" more than --max-row-bytes {self.max_row_bytes}"
             )
+        columns = [found.column(n) for n in range(found.num_columns)]
+        repeated = {
+            one.path_in_schema: one.num_values / count
+            for one in columns
+            if one.physical_type == "BYTE_ARRAY"
+            and one.has_dictionary_page
+            and one.path_in_schema.partition(".")[0] in names
+        }
+        if not repeated or not found.num_rows:
+            return stored
+        with self._opened(dictionaries=tuple(repeated)) as other:
+            return max(stored, _longest(other, group, repeated))
 
     @contextlib.contextmanager
-    def _opened(self) -> Iterator[Any]:
+    def _opened(self, *, dictionaries: Sequence[str] = ()) -> Iterator[Any]:
+        """Open the file. dictionaries: columns to read as dictionaries."""
         with self.origin.parsing(), self.origin.open() as file:
             # With a buffer, column chunks are read in pieces instead of as a whole.
-            yield pyarrow.parquet.ParquetFile(file, buffer_size=1 << 20, pre_buffer=False)
+            yield pyarrow.parquet.ParquetFile(
+                file, buffer_size=1 << 20, pre_buffer=False, read_dictionary=list(dictionaries)
+            )
+
+
+def _stored_bytes(group: Any) -> int:
+    """Return the compressed bytes of a row group."""
+    return sum(group.column(n).total_compressed_size for n in range(group.num_columns))
+
+
+def _longest(file: Any, group: int, values: Mapping[str, float]) -> float:
+    """Return the bytes of a row of the longest values in the dictionaries of columns.
+
+    values: {path of a column: its values per row}.
+    """
+    tops = list(dict.fromkeys(path.partition(".")[0] for path in values))
+    first = next(
+        file.iter_batches(batch_size=1, row_groups=[group], columns=tops, use_threads=False)
+    )
+    longest = 0.0
+    for path, count in values.items():
+        column = first[path.partition(".")[0]]
+        while pa.types.is_list(column.type):
+            column = column.values
+        if pa.types.is_dictionary(column.type) and len(column.dictionary):
+            longest += count * pc.max(pc.binary_length(column.dictionary)).as_py()
+    return longest
 
 
 class ArrowFile(ColumnarFile):
@@ -125,7 +205,7 @@ class ArrowFile(ColumnarFile):
                 yield FileSection(0, 1, 1, total)
                 return
             count = reader.num_record_batches
-            batches = [(reader.get_batch(n).num_rows, total // count) for n in range(count)]
+            batches = [(self._rows(reader, n), total // count) for n in range(count)]
         yield from group_units(batches, size)
 
     def _schema(self) -> pa.Schema:
@@ -138,8 +218,20 @@ class ArrowFile(ColumnarFile):
                 found: Any = reader
             else:
                 found = (reader.get_batch(n) for n in range(section.start, section.end))
+            expansion = Expansion(self.origin.size or 0, self.origin.place)
             for rows in found:
-                yield from split_rows(rows.select(list(names)))
+                wanted = rows.select(list(names))
+                validate(wanted)
+                expansion.add(wanted.nbytes)
+                yield from split_rows(wanted)
+
+    def _rows(self, reader: Any, number: int) -> int:
+        """Return the rows of a batch. Raises ConfigError if the file cannot hold so many."""
+        rows: int = reader.get_batch(number).num_rows
+        most = (self.origin.size or 0) * _MOST_ROWS
+        if self.origin.size is not None and rows > most:
+            raise ConfigError(f"{self.origin.place}: {rows} rows in {self.origin.size} bytes")
+        return rows
 
     @contextlib.contextmanager
     def _opened(self, *, narrow: bool = False) -> Iterator[Any]:

@@ -5,6 +5,8 @@ Blocks that pyarrow rejects, or parses differently from Python's `json`, are lef
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,6 +14,10 @@ import pyarrow.json
 
 from recordmill.transforms.sources.row_formats.text_files import LineBlock
 
+_KEY = re.compile(rb'"((?:[^"\\]|\\.)*)"\s*:')
+_LEAST_VALUE = 5  # bytes of a key and a value: "":1,
+_SAMPLED_ROWS = 256
+_SUSPICIOUS_CELLS = 1 << 24
 _BRACKETS = 500  # limit per row: pyarrow crashes on deep nesting, Python fails at a depth of 1000
 
 
@@ -30,6 +36,29 @@ def infer(lines: LineBlock) -> dict[str, pa.DataType] | None:
     if table is None or any(map(_differs_from_json, table.columns)):
         return None
     return {name: _without_times(table.schema.field(name).type) for name in table.schema.names}
+
+
+def may_have_many_keys(lines: LineBlock) -> bool:
+    """Return whether the rows times their different keys may be many more than their values.
+
+    Only rows at regular distances are looked at, and the length of the longest row.
+    """
+    rows = len(lines.ends)
+    if rows < 2:
+        return False
+    starts = np.append(0, lines.ends[:-1])
+    longest = int((lines.ends - starts).max()) // _LEAST_VALUE
+    chosen = np.linspace(0, rows - 1, min(rows, _SAMPLED_ROWS), dtype=np.int64)
+    found: set[bytes] = set()
+    for row in chosen.tolist():
+        found.update(_KEY.findall(lines.data, int(starts[row]), int(lines.ends[row])))
+    expected = len(found) * -(-rows // len(chosen))
+    return rows * max(expected, longest) > _SUSPICIOUS_CELLS
+
+
+def count_keys(lines: LineBlock) -> int:
+    """Return the number of different keys, of objects inside of rows too."""
+    return len(set(_KEY.findall(lines.data)))
 
 
 def _parse(lines: LineBlock, wanted: pa.Schema | None) -> pa.Table | None:

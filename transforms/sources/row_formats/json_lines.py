@@ -33,6 +33,7 @@ from recordmill.transforms.sources.row_formats.text_files import LineBlock, Text
 
 LINE = "text"  # name of the column of plain lines
 _DECODER = json.JSONDecoder()
+_MOST_CELLS = 1 << 27  # rows times columns of a block: 1 GiB; dense rows have a hundredth
 _SPACE = "\ufeff \t\r\n"  # concatenated files have byte order marks inside
 
 
@@ -68,6 +69,8 @@ class JsonLines:
     def column_types(self, section: FileSection, names: Collection[str] | None) -> ColumnTypes:
         column_types: ColumnTypes = {}
         for lines in self._file.lines(section):
+            if json_blocks.may_have_many_keys(lines):
+                self._check_cells(lines, json_blocks.count_keys(lines))
             found = json_blocks.infer(lines)
             odd: dict[str, OddValue | None] = {}
             if found is None:
@@ -95,6 +98,7 @@ class JsonLines:
         self, section: FileSection, wanted: pa.Schema, text: Collection[str]
     ) -> Iterator[Rows]:
         for lines in self._file.lines(section):
+            self._check_cells(lines, len(wanted))
             parsed = json_blocks.parse(lines, wanted)
             if parsed is not None:
                 yield Rows(columns=parsed, numbers=lines.numbers, bad=lines.bad)
@@ -107,6 +111,16 @@ class JsonLines:
                 ]
             columns = pa.record_batch(arrays, schema=wanted)
             yield Rows(columns=columns, numbers=np.array(numbers, np.int64), bad=sorted(bad))
+
+    def _check_cells(self, lines: LineBlock, columns: int) -> None:
+        """Raise ConfigError if rows have far fewer values than the columns of all of them."""
+        rows = len(lines.ends)
+        if rows * columns > _MOST_CELLS:
+            raise ConfigError(
+                f"cannot parse the {self._origin.noun} {self._origin.place}: {columns} different"
+                f" keys in {rows} rows of {len(lines.data)} bytes: expected rows of the same"
+                " keys; write keys that differ as values"
+            )
 
 
 class PlainLines:

@@ -29,13 +29,13 @@ def open_rows(origin: Origin, file_format: FileFormat) -> RowFile:
         case "lines":
             return PlainLines(origin, file_format)
         case "parquet":
-            return ParquetFile(origin, file_format.value_parser)
+            return ParquetFile(origin, file_format.value_parser, file_format.max_row_bytes)
         case "arrow":
-            return ArrowFile(origin, file_format.value_parser)
+            return ArrowFile(origin, file_format.value_parser, file_format.max_row_bytes)
         case "avro":
             from recordmill.transforms.sources.row_formats.avro import AvroFile
 
-            return AvroFile(origin, file_format.value_parser)
+            return AvroFile(origin, file_format.value_parser, file_format.max_row_bytes)
         case _:
             return DelimitedFile(origin, file_format)
 

@@ -1,0 +1,130 @@
+"""Files of rows that claim more than they hold, and documents made to crash a parser.
+
+Each is an error that names the file, or a reject, in little memory.
+"""
+
+import json
+import shutil
+
+import fastavro
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tests.hostile_runs import run_limited
+from tests.image_runs import run
+from tests.paths import HOSTILE, SMALL_CLOTHING
+
+
+def zeros(path) -> None:
+    """Write an Avro file whose block claims 2^40 rows."""
+    fields = [{"name": "a", "type": "long"}]
+    with path.open("wb") as file:
+        fastavro.writer(file, {"type": "record", "name": "r", "fields": fields}, [])
+        sync = path.read_bytes()[-16:] if file.flush() is None else b""
+        file.write(bytes([0x80, 0x80, 0x80, 0x80, 0x80, 0x40, 0]) + sync)
+
+
+def many_keys(path) -> None:
+    with path.open("w") as file:
+        for number in range(20_000):
+            file.write(json.dumps({f"key {number}": number}) + "\n")
+
+
+def hidden_keys(path) -> None:
+    """Write one row of many keys among rows of few."""
+    rows = [{"a": 1}] * 40_000
+    rows[777] = {f"key {number}": number for number in range(20_000)}
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def claimed_rows(path) -> None:
+    """Write an Arrow file of a column without values, of 2^40 rows."""
+    rows = 123_457
+    with pa.ipc.new_file(path, pa.schema([pa.field("a", pa.null())])) as writer:
+        writer.write(pa.record_batch([pa.nulls(rows)], names=["a"]))
+    found, claimed = (n.to_bytes(8, "little") for n in (rows, 1 << 40))
+    path.write_bytes(path.read_bytes().replace(found, claimed))
+
+
+def long_number(path) -> None:
+    path.write_text('{"a": 1}\n{"a": ' + "7" * 5000 + "}\n")
+
+
+MADE = {
+    "zeros.avro": (zeros, "claims 1099511627776 rows in 0 bytes"),
+    "many_keys.jsonl": (many_keys, "20000 different keys in 20000 rows"),
+    "hidden_keys.jsonl": (hidden_keys, "20001 different keys in 40000 rows"),
+    "claimed_rows.arrow": (claimed_rows, "1099511627776 rows in "),
+}
+COMMITTED = [
+    *((f"arrow/{name}.arrow", "out of bounds") for name in ("binleak", "dict")),
+    ("arrow/list2.arrow", "non-monotonic offset"),
+    *((f"arrow/mutated_{number}.arrow", "out of bounds") for number in (29, 65)),
+    ("avro/deep.avro", "is not an Avro file"),
+    ("avro/loop.avro", "claims 0 rows in -18 bytes"),
+    ("avro/mutated_3.avro", "damaged Avro"),
+    ("avro/mutated_12.avro", "claims 127 rows in 0 bytes"),
+    ("parquet/cell.parquet", "bytes each, more than --max-row-bytes"),
+    ("parquet/dict.parquet", "hold rows of more than 1073741824 bytes"),
+]
+
+
+def test_hostile_files_of_rows_are_errors_by_name(tmp_path) -> None:
+    files = [(HOSTILE / name, message) for name, message in COMMITTED]
+    for name, (make, message) in MADE.items():
+        make(tmp_path / name)
+        files.append((tmp_path / name, message))
+    runs = run_limited(
+        *(("table", "--input", path, tmp_path / f"out{n}") for n, (path, _) in enumerate(files))
+    )
+    for (path, message), result in zip(files, runs, strict=True):
+        assert result.code == 2, (path, result.errors)
+        assert message in result.errors, (path, result.errors)
+        assert path.name in result.errors
+
+
+def test_large_rows_of_columnar_files_are_rejected(tmp_path) -> None:
+    texts = ["a", "b" * 5000, "c", "d" * 5001, *"efgh"]
+    table = pa.table({"text": texts})
+    (tmp_path / "in").mkdir()
+    pq.write_table(table, tmp_path / "in" / "x.parquet")
+    with pa.ipc.new_file(tmp_path / "in" / "y.arrow", table.schema) as writer:
+        writer.write_table(table)
+    for name in ("x.parquet", "y.arrow"):
+        output = tmp_path / f"{name}-out"
+        options = ("--format", "auto", "--max-row-bytes", 4000, "--max-reject-fraction", 1)
+        assert run("table", "--input", tmp_path / "in" / name, "--output", output, *options) == 0
+        rejects = [json.loads(line) for line in (output / "rejects.jsonl").open()]
+        assert [(one["key"], one["reason"]) for one in rejects] == [
+            (f"{name}#2", "too_large"),
+            (f"{name}#4", "too_large"),
+        ]
+
+
+def chained_entities() -> str:
+    lines = ['<!DOCTYPE a [<!ENTITY e0 "x">']
+    lines += [f'<!ENTITY e{n} "&e{n - 1};">' for n in range(1, 60_000)]
+    return "\n".join([*lines, "]>", "<annotation>&e59999;</annotation>"])
+
+
+def test_documents_that_crash_a_parser_are_rejects(tmp_path) -> None:
+    photos, boxes = tmp_path / "photos", tmp_path / "boxes"
+    photos.mkdir()
+    boxes.mkdir()
+    documents = {
+        "chain": chained_entities(),
+        "deep": "<annotation>" + "<a>" * 200_000 + "</a>" * 200_000 + "</annotation>",
+        "good": "<annotation></annotation>",
+    }
+    for (name, text), photo in zip(documents.items(), SMALL_CLOTHING.rglob("*.jpg"), strict=False):
+        shutil.copy(photo, photos / f"{name}.jpg")
+        (boxes / f"{name}.xml").write_text(text)
+    options = ("--annotations", boxes, "--unlabelled", "keep", "--splits", "train=1")
+    long_number(tmp_path / "x.jsonl")
+    annotated, numbers = run_limited(
+        ("images", "--input", photos, *options, tmp_path / "out"),
+        ("table", "--input", tmp_path / "x.jsonl", "--splits", "train=1", tmp_path / "out2"),
+    )
+    assert annotated.code == numbers.code == 0, (annotated.errors, numbers.errors)
+    assert {"chain.jpg", "deep.jpg"} == annotated.made.rejects.keys()
+    assert numbers.made.rejects == {"x.jsonl#2": "bad_value"}

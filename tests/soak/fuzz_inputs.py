@@ -1,0 +1,215 @@
+"""Small valid inputs of each kind, which the fuzzing mutates."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import pathlib
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import fastavro
+import h5py
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from PIL import Image
+
+from tests.video_files import make_film
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FuzzKind:
+    """A kind of input.
+
+    make: returns {file name: valid content}.
+    command: the arguments after `recordmill`, given the folder of the inputs.
+    whole: whether a broken file ends the run, so that each is an input of its own.
+    """
+
+    make: Callable[[], Mapping[str, bytes]]
+    command: Callable[[pathlib.Path], Sequence[object]]
+    whole: bool = False
+
+
+def _images() -> dict[str, bytes]:
+    random = np.random.default_rng(1)
+    pixels = np.kron(random.integers(0, 255, (6, 8, 3), np.uint8), np.ones((5, 5, 1), np.uint8))
+    image = Image.fromarray(pixels)
+    variants: list[tuple[str, str, dict[str, Any]]] = [
+        ("a.jpg", "JPEG", {}),
+        ("progressive.jpg", "JPEG", {"progressive": True}),
+        ("a.png", "PNG", {}),
+        ("a.webp", "WEBP", {}),
+        ("lossless.webp", "WEBP", {"lossless": True}),
+        ("a.bmp", "BMP", {}),
+        ("a.tiff", "TIFF", {}),
+        ("lzw.tiff", "TIFF", {"compression": "tiff_lzw"}),
+        ("deflate.tiff", "TIFF", {"compression": "tiff_adobe_deflate"}),
+        ("a.avif", "AVIF", {}),
+        ("a.jp2", "JPEG2000", {}),
+        ("a.ppm", "PPM", {}),
+        ("a.ico", "ICO", {}),
+        ("a.tga", "TGA", {}),
+    ]
+    found = {name: _saved(image, form, **options) for name, form, options in variants}
+    found["a.gif"] = _saved(image.quantize(), "GIF")
+    frames = [image.rotate(turn).quantize() for turn in (90, 180)]
+    found["animated.gif"] = _saved(image.quantize(), "GIF", save_all=True, append_images=frames)
+    found["deep.png"] = _saved(Image.fromarray(pixels[..., 0].astype(np.uint16) << 8), "PNG")
+    return found
+
+
+def _saved(image: Image.Image, form: str, **options: Any) -> bytes:
+    stream = io.BytesIO()
+    image.save(stream, form, **options)
+    return stream.getvalue()
+
+
+def _table() -> pa.Table:
+    rows = range(60)
+    return pa.table(
+        {
+            "n": [row if row % 7 else None for row in rows],
+            "x": [row / 8 for row in rows],
+            "text": [f"some words é {row % 9}" for row in rows],
+            "list": [[float(row)] * (row % 4) for row in rows],
+            "kind": pa.array([f"c{row % 3}" for row in rows]).dictionary_encode(),
+            "label": [("ham", "spam")[row % 2] for row in rows],
+        }
+    )
+
+
+def _plain() -> list[dict[str, Any]]:
+    return _table().drop_columns(["list", "kind"]).to_pylist()
+
+
+def _delimited(separator: str) -> bytes:
+    rows = [["n", "x", "text", "label"]]
+    rows += [["" if cell is None else str(cell) for cell in row.values()] for row in _plain()]
+    return "".join(separator.join(row) + "\n" for row in rows).encode()
+
+
+def _arrow(compression: str | None = None) -> bytes:
+    stream = io.BytesIO()
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    with pa.ipc.new_file(stream, _table().schema, options=options) as writer:
+        writer.write_table(_table())
+    return stream.getvalue()
+
+
+def _parquet(**options: Any) -> bytes:
+    stream = io.BytesIO()
+    pq.write_table(_table(), stream, **options)
+    return stream.getvalue()
+
+
+def _avro(codec: str) -> bytes:
+    optional = ["null", "long"]
+    fields = [("n", optional), ("x", "double"), ("text", "string"), ("label", "string")]
+    schema = {
+        "type": "record",
+        "name": "r",
+        "fields": [{"name": name, "type": kind} for name, kind in fields],
+    }
+    stream = io.BytesIO()
+    fastavro.writer(stream, schema, _plain(), codec=codec)
+    return stream.getvalue()
+
+
+def _rows() -> dict[str, bytes]:
+    return {
+        "a.csv": _delimited(","),
+        "a.tsv": _delimited("\t"),
+        "a.jsonl": "".join(json.dumps(row) + "\n" for row in _plain()).encode(),
+        "a.parquet": _parquet(),
+        "plain.parquet": _parquet(use_dictionary=False, compression="zstd"),
+        "a.arrow": _arrow(),
+        "zstd.arrow": _arrow("zstd"),
+        "a.avro": _avro("null"),
+        "deflate.avro": _avro("deflate"),
+    }
+
+
+def _texts() -> dict[str, bytes]:
+    kept = ("a.csv", "a.tsv", "a.jsonl", "a.parquet", "a.arrow", "a.avro")
+    return {name: content for name, content in _rows().items() if name in kept}
+
+
+def _arrays() -> dict[str, bytes]:
+    array = np.arange(64, dtype="f4").reshape(8, 8)
+    found = {}
+    savers: Mapping[str, Callable[[Any], None]] = {
+        "a.npy": lambda stream: np.save(stream, array),
+        "fortran.npy": lambda stream: np.save(stream, np.asfortranarray(array)),
+        "a.npz": lambda stream: np.savez(stream, x=array),
+        "deflated.npz": lambda stream: np.savez_compressed(stream, x=array),
+    }
+    for name, save in savers.items():
+        stream = io.BytesIO()
+        save(stream)
+        found[name] = stream.getvalue()
+    filters: Mapping[str, Mapping[str, Any]] = {
+        "contiguous.h5": {},
+        "chunked.h5": {"chunks": (2, 8)},
+        "gzip.h5": {"chunks": (2, 8), "compression": "gzip", "shuffle": True},
+        "lzf.h5": {"chunks": (2, 8), "compression": "lzf", "fletcher32": True},
+    }
+    for name, options in filters.items():
+        stream = io.BytesIO()
+        with h5py.File(stream, "w") as file:
+            file.create_dataset("x", data=array, **options)
+        found[name] = stream.getvalue()
+    return found
+
+
+def _videos() -> dict[str, bytes]:
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "a.mp4"
+        make_film(path, 12, size=(48, 64))
+        return {"a.mp4": path.read_bytes()}
+
+
+def _boxes() -> dict[str, bytes]:
+    box = "<bndbox><xmin>2</xmin><ymin>3</ymin><xmax>20</xmax><ymax>25</ymax></bndbox>"
+    size = "<size><width>40</width><height>30</height><depth>3</depth></size>"
+    one = f"<object><name>cat</name>{box}</object>"
+    return {"a.xml": f"<annotation>{size}{one * 3}</annotation>".encode()}
+
+
+_ALL = ("--splits", "train=1", "--unlabelled", "keep")
+KINDS: Mapping[str, FuzzKind] = {
+    "images": FuzzKind(
+        make=_images, command=lambda at: ("images", "--input", at, "--size", 24, *_ALL)
+    ),
+    "arrays": FuzzKind(
+        make=_arrays,
+        command=lambda at: (
+            *("arrays", "--input", at, "--dtype", "float32", "--cast", "same-kind", *_ALL),
+        ),
+    ),
+    "video": FuzzKind(
+        make=_videos,
+        command=lambda at: (*("video", "--input", at, "--clip-frames", 4, "--size", 24, *_ALL),),
+    ),
+    "boxes": FuzzKind(
+        make=_boxes,
+        command=lambda at: (
+            *("images", "--input", at.parent / "photos", "--annotations", at, "--size", 24, *_ALL),
+        ),
+    ),
+    "table": FuzzKind(
+        make=_rows,
+        command=lambda at: ("table", "--input", at, "--splits", "train=1"),
+        whole=True,
+    ),
+    "text": FuzzKind(
+        make=_texts,
+        command=lambda at: (
+            *("text", "--input", at, "--text-column", "text", "--tokenizer", "words", *_ALL),
+        ),
+        whole=True,
+    ),
+}

@@ -1,0 +1,76 @@
+"""Checks of Arrow and Parquet data before it is used.
+
+Arrow trusts offsets and dictionary indices: forged ones crash the process, or put its memory into
+rows. Parquet can claim gigabytes in a few bytes.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recordmill.errors import ConfigError
+
+_MOST_BYTES = 1 << 30  # that rows may take which are stored in far fewer bytes,
+_MOST_RATIO = 1032  # by this ratio, which is that of deflate
+
+
+def validate(rows: pa.RecordBatch) -> None:
+    """Check the offsets and indices of rows. Raises ArrowInvalid."""
+    for column in rows.columns:
+        _validate(column)
+
+
+def _validate(column: pa.Array) -> None:
+    if isinstance(column, pa.ExtensionArray):
+        column = column.storage
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        column.validate()
+        _validate(column.dictionary)
+        _validate(column.indices)
+        extent = pc.min_max(column.indices).as_py()
+        if extent["min"] is not None and not (
+            0 <= extent["min"] <= extent["max"] < len(column.dictionary)
+        ):
+            raise pa.ArrowInvalid("a dictionary index is out of bounds")
+        return
+    # Invalid UTF-8 is rejected row by row, later.
+    plain = _binary(kind)
+    column.validate()
+    (column if plain == kind else column.view(plain)).validate(full=True)
+
+
+def _binary(kind: pa.DataType) -> pa.DataType:
+    """Return a type with binary in the place of string, if it has no other parts."""
+    if pa.types.is_string(kind):
+        return pa.binary()
+    if pa.types.is_large_string(kind):
+        return pa.large_binary()
+    if pa.types.is_list(kind):
+        return pa.list_(_binary(kind.value_type))
+    if pa.types.is_large_list(kind):
+        return pa.large_list(_binary(kind.value_type))
+    return kind
+
+
+class Expansion:
+    """Sum of the bytes of rows that were read from a part of a file.
+
+    stored: bytes of the part in the file. place: of the file, for messages.
+    """
+
+    def __init__(self, stored: int, place: object) -> None:
+        self._most = max(_MOST_BYTES, stored * _MOST_RATIO)
+        self._stored = stored
+        self._place = place
+        self._read = 0
+
+    def add(self, size: int) -> None:
+        """Add the bytes of rows. Raises ConfigError if they cannot be honest."""
+        self._read += size
+        if self._read > self._most:
+            raise ConfigError(
+                f"{self._place}: {self._stored} bytes of it hold rows of more than"
+                f" {self._most} bytes: write the file anew, or leave it out"
+            )
