@@ -46,7 +46,8 @@ def reused_encoders() -> Iterator[None]:
 
     def run_and_note(child: Any, task: bytes, **options: Any) -> Any:
         child._busy = True
-        result = run(child, task, **options)  # after an exception of the machine the process is not reused
+        # After an exception of the machine the process is not reused.
+        result = run(child, task, **options)
         child._busy = False
         return result
 
