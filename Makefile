@@ -55,7 +55,7 @@ demo: $(CORE)
 	    --augment flip,crop,brightness --seed 7
 	$(BIN)/recordmill verify --dataset demo-out --deep
 	$(BIN)/recordmill inspect --dataset demo-out
-	$(BIN)/python examples/contact_sheet.py --dataset demo-out --output demo-out-sheet.png
+	$(BIN)/recordmill inspect --dataset demo-out --sheet demo-out-sheet.png
 
 test: $(DEV)
 	$(BIN)/python -m pytest -n auto

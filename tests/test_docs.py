@@ -8,7 +8,6 @@ import pathlib
 import re
 import shlex
 import shutil
-import sys
 
 import numpy as np
 import pytest
@@ -34,6 +33,7 @@ from recordmill.pipelines.table import TableConfig
 from recordmill.pipelines.text import TextConfig
 from recordmill.pipelines.video import VideoConfig
 from recordmill.processes.pool import close_shared_pool
+from recordmill.report import contact_sheet
 from recordmill.storage.files import Location
 from tests.paths import BOXES, DEMO, ROOT
 from tests.video_files import make_film
@@ -251,23 +251,19 @@ def test_the_code_about_films_reads_them_back(readme_dataset):
 
 
 def test_the_contact_sheet_draws_every_record(readme_dataset, capsys):
-    spec = importlib.util.spec_from_file_location("sheet", ROOT / "examples/contact_sheet.py")
-    sheet = importlib.util.module_from_spec(spec)
-    sys.modules["sheet"] = sheet  # dataclasses look their module up
-    spec.loader.exec_module(sheet)
     target = readme_dataset / "sheet.png"
-    arguments = ["--dataset", str(readme_dataset / "out"), "--output", str(target), "--size", "40"]
-    assert sheet.main(arguments) == 0
+    arguments = ["inspect", "--sheet", str(target), "--tile-size", "40"]
+    assert main([*arguments, "--dataset", str(readme_dataset / "out")]) == 0
     assert str(target) in capsys.readouterr().out
     with Image.open(target) as picture:
         picture = picture.convert("RGB")
     copies = load(Location.parse(str(readme_dataset / "out"))).ledger.copies.written
-    frame = tuple(bytes.fromhex(sheet.COPY[1:]))
+    frame = tuple(bytes.fromhex(contact_sheet.COPY[1:]))
     colours = {colour: n for n, colour in picture.getcolors(picture.width * picture.height)}
-    around = 38 * 38 - (38 - 2 * sheet.FRAME) ** 2  # pixels of a frame
-    legend = 15 * 15 - (15 - 2 * sheet.FRAME) ** 2
+    around = 38 * 38 - (38 - 2 * contact_sheet.FRAME) ** 2  # pixels of a frame
+    legend = 15 * 15 - (15 - 2 * contact_sheet.FRAME) ** 2
     assert colours[frame] == copies * around + legend
-    assert sheet.main(["--dataset", str(readme_dataset), "--output", str(target)]) == 1
+    assert main([*arguments, "--dataset", str(readme_dataset)]) == 1
     assert "no dataset" in capsys.readouterr().err
 
 
@@ -301,15 +297,13 @@ def test_the_reject_of_the_page_is_what_is_written(tmp_path):
 
 
 def test_the_contact_sheet_draws_clips_as_strips(readme_dataset):
-    spec = importlib.util.spec_from_file_location("sheet", ROOT / "examples/contact_sheet.py")
-    sheet = importlib.util.module_from_spec(spec)
-    sys.modules["sheet"] = sheet
-    spec.loader.exec_module(sheet)
     target = readme_dataset / "strips.png"
-    arguments = ["--dataset", str(readme_dataset / "clips"), "--output", str(target)]
-    assert sheet.main([*arguments, "--size", "40"]) == 0
+    arguments = ["inspect", "--dataset", str(readme_dataset / "clips"), "--sheet", str(target)]
+    assert main([*arguments, "--tile-size", "40"]) == 0
     with Image.open(target) as picture:
-        row = np.asarray(picture.convert("RGB"))[sheet.HEAD : sheet.HEAD + 40, sheet.NAME_WIDTH :]
+        row = np.asarray(picture.convert("RGB"))[
+            contact_sheet.HEAD : contact_sheet.HEAD + 40, contact_sheet.NAME_WIDTH :
+        ]
     places = recordmill.open(readme_dataset / "clips", "train").places()
     records = zip(places, recordmill.read(readme_dataset / "clips", "train"), strict=True)
     _, first = min(
@@ -324,18 +318,15 @@ def test_the_contact_sheet_draws_clips_as_strips(readme_dataset):
 
 
 def test_the_contact_sheet_draws_boxes(tmp_path):
-    spec = importlib.util.spec_from_file_location("sheet", ROOT / "examples/contact_sheet.py")
-    sheet = importlib.util.module_from_spec(spec)
-    sys.modules["sheet"] = sheet
-    spec.loader.exec_module(sheet)
     flags = ["--annotations", str(BOXES / "annotations.json"), "--size", "96", "--quiet"]
     out = tmp_path / "out"
     assert main(["images", "--input", str(BOXES), "--output", str(out), *flags]) == 0
     target = tmp_path / "sheet.png"
-    assert sheet.main(["--dataset", str(out), "--output", str(target), "--size", "98"]) == 0
+    arguments = ["inspect", "--dataset", str(out), "--sheet", str(target)]
+    assert main([*arguments, "--tile-size", "98"]) == 0
     with Image.open(target) as picture:
         drawn = {colour for _, colour in picture.convert("RGB").getcolors(2**24)}
-    assert drawn >= {tuple(bytes.fromhex(one[1:])) for one in sheet.BOX_COLOURS[:3]}
+    assert drawn >= {tuple(bytes.fromhex(one[1:])) for one in contact_sheet.BOX_COLOURS[:3]}
 
 
 def test_the_contact_sheet_shows_all_levels_of_gray_of_16_bits(tmp_path):
@@ -345,11 +336,7 @@ def test_the_contact_sheet_shows_all_levels_of_gray_of_16_bits(tmp_path):
     argv = ("--mode", "gray", "--depth", "16", "--image-format", "png", "--splits", "train=1")
     out = str(tmp_path / "out")
     assert main(["images", "--input", str(tmp_path / "in"), "--output", out, "--quiet", *argv]) == 0
-    spec = importlib.util.spec_from_file_location("sheet", ROOT / "examples/contact_sheet.py")
-    sheet = importlib.util.module_from_spec(spec)
-    sys.modules["sheet"] = sheet
-    spec.loader.exec_module(sheet)
     target = str(tmp_path / "sheet.png")
-    assert sheet.main(["--dataset", out, "--output", target, "--size", "66"]) == 0
+    assert main(["inspect", "--dataset", out, "--sheet", target, "--tile-size", "66"]) == 0
     pixels = np.asarray(Image.open(target).convert("L"))
     assert len(np.unique(pixels)) > 200

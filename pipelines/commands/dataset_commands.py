@@ -20,6 +20,7 @@ from recordmill.errors import ConfigError, DamageError, RunError
 from recordmill.format import manifest
 from recordmill.format.manifest import ManifestError
 from recordmill.format.shard_index import IndexDamagedError
+from recordmill.format.split_names import TRAIN
 from recordmill.pipelines.commands.in_processes import in_processes
 from recordmill.pipelines.options import values
 from recordmill.pipelines.options.declaration import Group, option, parse_command
@@ -34,6 +35,7 @@ from recordmill.tfrecord.framing import MAX_RECORD_BYTES
 
 _DATASET = Group(10, "Dataset")
 _RECORD = Group(20, "One record")
+_SHEET = Group(25, "Contact sheet")
 _OUTPUT = Group(30, "Output")
 
 
@@ -83,7 +85,12 @@ class InspectConfig:
     dataset: str = option(
         group=_DATASET, metavar="FOLDER", help="Folder of the dataset: a path, or s3://, gs://."
     )
-    split: str = option("train", group=_RECORD, metavar="NAME", help="Split of --record.")
+    split: str | None = option(
+        None,
+        group=_RECORD,
+        metavar="NAME",
+        help="Split of --record, by default train; of --sheet, by default all.",
+    )
     record: int | None = option(
         None, group=_RECORD, help="Show this record of the split, counted from 0."
     )
@@ -100,9 +107,30 @@ class InspectConfig:
         metavar="FOLDER",
         help="Report the drift from another dataset; both datasets need statistics.",
     )
+    sheet: str | None = option(
+        None,
+        group=_SHEET,
+        metavar="FILE",
+        help="Draw images of every class and split into this picture, such as sheet.png.",
+    )
+    label: str | None = option(
+        None, group=_SHEET, metavar="NAME", help="Draw this class only; default: all."
+    )
+    per_class: int = option(12, group=_SHEET, help="Number of records per class and split.")
+    tile_size: int = option(72, group=_SHEET, help="Longer side of an image on the sheet, pixels.")
     json: bool = option(False, group=_OUTPUT, help="Print JSON.")
 
     def __post_init__(self) -> None:
+        for name, value in (("per-class", self.per_class), ("tile-size", self.tile_size)):
+            if value < 1:
+                raise ConfigError(f"--{name}: expected 1 or more, got {value}")
+        if self.sheet is not None and (self.record is not None or self.json or self.compare_with):
+            raise ConfigError("--sheet: cannot be combined with --record, --json or --compare-with")
+        if self.sheet is None:
+            if self.label is not None:
+                raise ConfigError("--label: requires --sheet FILE")
+            if self.split is not None and self.record is None:
+                raise ConfigError("--split: requires --record N or --sheet FILE")
         if self.compare_with is not None and self.record is not None:
             raise ConfigError(
                 "--compare-with: cannot be combined with --record, because it compares datasets"
@@ -149,6 +177,8 @@ def inspect_main(argv: Sequence[str]) -> int:
     config = parse_command(InspectConfig, argv, inspect_main)
     dataset = Location.parse(config.dataset)
     with _reading(lambda error: _say_json(config, {"error": _problem(error)})):
+        if config.sheet is not None:
+            return _draw_sheet(dataset, config, config.sheet)
         if config.record is not None:
             return _inspect_record(dataset, config, config.record)
         summary = inspection.inspect(dataset, compared=_compared(config))
@@ -176,13 +206,34 @@ def _compared(config: InspectConfig) -> Mapping[str, SliceView] | None:
     return statistics_file.parse(load_compared(config.compare_with))
 
 
+def _draw_sheet(dataset: Location, config: InspectConfig, path: str) -> int:
+    from recordmill.report.contact_sheet import contact_sheet
+
+    try:
+        sheet = contact_sheet(
+            dataset,
+            splits=None if config.split is None else [config.split],
+            labels=None if config.label is None else [config.label],
+            size=config.tile_size,
+            per_class=config.per_class,
+        )
+        sheet.save(path, optimize=True)
+    except ValueError as error:  # also of Pillow, for an unknown extension
+        raise ConfigError(f"--sheet: {error}") from error
+    except OSError as error:
+        raise RunError(f"--sheet: cannot write {path}: {error.strerror or error}") from error
+    print(f"The contact sheet is in {path}")
+    return 0
+
+
 def _inspect_record(dataset: Location, config: InspectConfig, number: int) -> int:
     stated = manifest.load(dataset)
     try:
-        records = recordmill.open(dataset, config.split)
+        split = config.split or TRAIN
+        records = recordmill.open(dataset, split)
         if number < 0:
             raise IndexError(
-                f"expected a record of {config.split} from 0 to {len(records) - 1}, got {number}"
+                f"expected a record of {split} from 0 to {len(records) - 1}, got {number}"
             )
         found, payload = records.place(number), records.payload(number)
     except (ValueError, IndexError) as error:

@@ -68,10 +68,12 @@ def choose(
     *,
     plotted: int,
     shown: Mapping[str | None, int],
+    copies: int = _COPIES,
 ) -> Sample:
     """Choose records of a split from its indexes.
 
     plotted: number of records for distributions. shown: number of records to draw, per class.
+    copies: number of copies of each record to draw.
 
     Raises:
       IndexDamagedError, StorageError: an index cannot be read.
@@ -93,11 +95,11 @@ def choose(
             places = _places(index, rows, ranks, split, first)
             per_class[label] = _least([*per_class[label], *places], count)
     chosen = {place.key for places in per_class.values() for place in places}
-    copies = _copies_of(chosen, dataset, split, info)
+    found = _copies_of(chosen, dataset, split, info, most=copies)
     return Sample(
         plotted=all_records,
         shown={
-            label: [one for place in places for one in (place, *copies.get(place.key, ()))]
+            label: [one for place in places for one in (place, *found.get(place.key, ()))]
             for label, places in per_class.items()
             if places
         },
@@ -170,7 +172,7 @@ def _least(places: Sequence[Place], count: int) -> list[Place]:
 
 
 def _copies_of(
-    keys: set[str], dataset: Location, split: str, info: SplitInfo
+    keys: set[str], dataset: Location, split: str, info: SplitInfo, *, most: int
 ) -> dict[str, list[Place]]:
     """Return the first copies of these records."""
     copies: dict[str, list[Place]] = defaultdict(list)
@@ -180,7 +182,7 @@ def _copies_of(
     for first, index in _indexes(dataset, split, info):
         is_copy = pc.and_(
             pc.greater(index["copy"], 0),
-            pc.and_(pc.less_equal(index["copy"], _COPIES), pc.is_in(index["key"], wanted)),
+            pc.and_(pc.less_equal(index["copy"], most), pc.is_in(index["key"], wanted)),
         )
         rows = np.flatnonzero(is_copy.to_numpy(zero_copy_only=False))
         ranks = np.zeros(len(index), np.uint64)

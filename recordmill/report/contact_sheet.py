@@ -1,26 +1,20 @@
-"""Draws a dataset of images as one PNG: a row per class, a block per split, copies framed, and
-the boxes of objects where they are. Of clips it draws strips of some of their frames.
+"""Contact sheets: images of a dataset as one picture, a row per class and a block per split.
 
-    python examples/contact_sheet.py --dataset demo-out --output demo-out-sheet.png
-
-It is also an example of reading a dataset without TensorFlow: the Examples of a split in order,
-and beside them the index, which says where each of them comes from.
+Copies are framed, and objects have their boxes. Of clips strips of some of their frames are drawn.
 """
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
-import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from PIL import Image, ImageDraw, ImageFont, ImageOps
 
-import recordmill
-from recordmill.errors import RunError
 from recordmill.format.image_files import UNREADABLE_IMAGE, open_image
 from recordmill.format.manifest import Manifest, load
 from recordmill.format.split_names import in_order
+from recordmill.report import sampling
+from recordmill.report.thumbnails import strip_of
 from recordmill.storage.files import Location
 
 NAME_WIDTH = 96  # pixels for the names of the classes
@@ -28,12 +22,14 @@ GAP = 18  # between the blocks of two splits
 HEAD, FOOT = 52, 34  # for the names of the splits, and for the legend
 BACKGROUND, INK, FAINT, COPY = "#ffffff", "#1b1f24", "#6a737d", "#d9480f"
 FRAME = 3
-STRIP = 4  # frames of a clip that are drawn
 BOX_COLOURS = ("#e03131", "#2f9e44", "#1971c2", "#f08c00", "#9c36b5", "#0c8599")
 BOX_FEATURES = (
     *(f"image/object/bbox/{name}" for name in ("xmin", "ymin", "xmax", "ymax")),
     "image/object/class/label",
 )
+
+
+Font = ImageFont.ImageFont | ImageFont.FreeTypeFont
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -44,50 +40,86 @@ class Tile:
     """
 
     key: str
-    label: str
     copy: int
     images: Sequence[bytes]
     boxes: Sequence[tuple[float, float, float, float, int]] = ()
 
 
-def read_tiles(dataset: Location, split: str, manifest: Manifest) -> Iterator[Tile]:
-    """The records of a split in their order: the Example's image, and its row of the index."""
+def contact_sheet(
+    dataset: Location,
+    *,
+    splits: Collection[str] | None = None,
+    labels: Collection[str] | None = None,
+    size: int = 72,
+    per_class: int = 12,
+) -> Image.Image:
+    """Draw up to `per_class` records of each class and split, those with the smallest hashes.
+
+    splits, labels: those to draw; None for all. size: pixels of an image's side.
+
+    Raises:
+      ManifestError: the folder is not a dataset.
+      ValueError: a split or a class does not exist, there are no encoded images, or one of them
+        cannot be decoded.
+    """
+    manifest = load(dataset)
+    for what, given, known in (
+        ("splits", splits, in_order(manifest.splits)),
+        ("classes", labels, manifest.labels),
+    ):
+        for one in given or ():
+            if one not in known:
+                raise ValueError(f"expected one of the {what} {', '.join(known)}, got {one!r}")
+    wanted: list[str | None] = [*manifest.labels] if labels is None else [*labels]
+    if labels is None:
+        wanted.append(None)
+    rows = {
+        split: _read_tiles(dataset, split, manifest, dict.fromkeys(wanted, per_class))
+        for split in (in_order(manifest.splits) if splits is None else in_order(splits))
+    }
+    return draw(rows, manifest, size=size)
+
+
+def _read_tiles(
+    dataset: Location, split: str, manifest: Manifest, shown: Mapping[str | None, int]
+) -> dict[str, list[Tile]]:
+    """Return the tiles of a split by class, sorted by key, copies behind their record."""
     renamed = manifest.options.get("rename", {})
     encoded = renamed.get("image/encoded", "image/encoded")
+    if encoded not in manifest.features or manifest.features[encoded].kind != "image":
+        raise ValueError(
+            f"a contact sheet needs encoded images in {encoded}: write --image-format jpeg or png"
+        )
     of_boxes = [renamed.get(name, name) for name in BOX_FEATURES]
     has_boxes = all(name in manifest.features for name in of_boxes)
-    if manifest.features[encoded].kind != "image":
-        raise ValueError(f"{encoded} holds no encoded images: write jpeg or png, not raw")
-    places = recordmill.open(dataset, split).places()
-    for place, record in zip(places, recordmill.read(dataset, split), strict=True):
-        boxes = zip(*(record[name].tolist() for name in of_boxes), strict=True) if has_boxes else ()
-        yield Tile(
-            key=place.key,
-            label=place.label or "",
-            copy=place.copy,
-            images=some_frames(record[encoded]),
-            boxes=tuple(boxes),
-        )
+    sample = sampling.choose(
+        dataset, split, manifest.splits[split], plotted=0, shown=shown, copies=max(shown.values())
+    )
+    chosen = {label: places[: shown[label]] for label, places in sample.shown.items()}
+    numbers = sorted(place.number for places in chosen.values() for place in places)
+    records = dict(sampling.read(dataset, manifest, split, numbers))
+    return {
+        label or "": [
+            Tile(
+                key=place.key,
+                copy=place.copy,
+                images=_some_frames(records[place.number][encoded]),
+                boxes=tuple(
+                    zip(*(records[place.number][name].tolist() for name in of_boxes), strict=True)
+                )
+                if has_boxes
+                else (),
+            )
+            for place in sorted(places, key=lambda place: (place.key, place.copy))
+        ]
+        for label, places in chosen.items()
+    }
 
 
-def some_frames(encoded: bytes | Sequence[bytes]) -> Sequence[bytes]:
-    """The image, or frames from all over a clip."""
+def _some_frames(encoded: bytes | Sequence[bytes]) -> Sequence[bytes]:
     if isinstance(encoded, bytes):
         return [encoded]
-    count = min(len(encoded), STRIP)
-    return [encoded[number * len(encoded) // count] for number in range(count)]
-
-
-def first_of_each_class(tiles: Iterator[Tile], limit: int) -> dict[str, list[Tile]]:
-    """Up to `limit` records per class, copies behind the record that they repeat."""
-    rows: dict[str, list[Tile]] = {}
-    for tile in tiles:
-        row = rows.setdefault(tile.label, [])
-        if len(row) < limit:
-            row.append(tile)
-    return {
-        label: sorted(row, key=lambda tile: (tile.key, tile.copy)) for label, row in rows.items()
-    }
+    return [encoded[number] for number in strip_of(len(encoded))]
 
 
 def draw(
@@ -160,38 +192,7 @@ def _draw_image(tile: Tile, content: bytes, size: int) -> Image.Image:
     return ImageOps.expand(image, border=1, fill=BACKGROUND)
 
 
-def _draw_legend(pen: ImageDraw.ImageDraw, *, middle: int, font: ImageFont.ImageFont) -> None:
+def _draw_legend(pen: ImageDraw.ImageDraw, *, middle: int, font: Font) -> None:
     pen.rectangle((NAME_WIDTH, middle - 7, NAME_WIDTH + 14, middle + 7), outline=COPY, width=FRAME)
     text = "framed: an oversampled copy, beside the record that it repeats"
     pen.text((NAME_WIDTH + 22, middle), text, INK, font=font, anchor="lm")
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Draws the sheet and says where it is."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--dataset", required=True, help="folder of the dataset")
-    parser.add_argument("--output", required=True, help="the PNG to write")
-    parser.add_argument("--size", type=int, default=72, help="pixels of an image's side")
-    parser.add_argument("--per-class", type=int, default=12, help="records of a class and split")
-    parser.add_argument("--palette", action="store_true", help="256 colours, a smaller file")
-    options = parser.parse_args(argv)
-    dataset = Location.parse(options.dataset)
-    try:
-        manifest = load(dataset)
-        splits = {
-            name: first_of_each_class(read_tiles(dataset, name, manifest), options.per_class)
-            for name in in_order(manifest.splits)
-        }
-        sheet = draw(splits, manifest, size=options.size)
-    except (RunError, ValueError) as error:
-        print(f"contact_sheet: error: {error}", file=sys.stderr)
-        return 1
-    if options.palette:
-        sheet = sheet.quantize(256)
-    sheet.save(options.output, optimize=True)
-    print(f"The contact sheet is in {options.output}")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
