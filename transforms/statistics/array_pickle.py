@@ -2,6 +2,8 @@
 
 A pickle of an array takes microseconds and about 150 bytes beside its values. Here all arrays of a
 dtype are stored as one array, in the order in which the objects refer to them.
+
+Pickles may come from files in staging: only statistics, arrays and numbers are loaded.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ import contextlib
 import gc
 import io
 import pickle
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,22 @@ import numpy.typing as npt
 from recordmill.transforms.statistics.ranges import pieces
 
 Array = npt.NDArray[Any]
+
+_OURS = "recordmill.transforms."
+_NUMPY = ("_frombuffer", "_reconstruct", "scalar")  # functions of NumPy 1 and 2
+# Names that may be loaded, by module; pyarrow's functions make arrays, buffers and types.
+_LOADED: Mapping[str, Sequence[str]] = {
+    "numpy": ("dtype", "ndarray"),
+    **{
+        f"numpy.{core}.{module}": _NUMPY
+        for core in ("core", "_core")
+        for module in ("multiarray", "numeric")
+    },
+    "pyarrow.lib": ("_restore_array", "py_buffer", "type_for_alias"),
+    "collections": ("Counter", "OrderedDict", "defaultdict"),
+    "fractions": ("Fraction",),
+    "builtins": ("dict", "frozenset", "set"),
+}
 
 
 class _Pickler(pickle.Pickler):
@@ -36,7 +54,19 @@ class _Pickler(pickle.Pickler):
         return dtype
 
 
-class _Unpickler(pickle.Unpickler):
+class _SafeUnpickler(pickle.Unpickler):
+    """Unpickler of our own classes and of those in `_LOADED`."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        is_ours = module.startswith(_OURS)
+        if "." not in name and (is_ours or name in _LOADED.get(module, ())):
+            found = super().find_class(module, name)
+            if isinstance(found, type) or not is_ours:
+                return found
+        raise pickle.UnpicklingError(f"expected statistics, got {module}.{name}")
+
+
+class _Unpickler(_SafeUnpickler):
     """Unpickler that takes arrays from `arrays`, in the order in which they were left out."""
 
     def __init__(self, file: io.BytesIO, arrays: dict[str, tuple[Array, Array]]) -> None:
@@ -63,7 +93,7 @@ def dumps(thing: object) -> bytes:
 
 def loads(pickled: bytes) -> Any:
     """Return the object of a pickle; its arrays are views of a few large ones."""
-    content, arrays = pickle.loads(pickled)
+    content, arrays = _SafeUnpickler(io.BytesIO(pickled)).load()
     with _without_collector():
         return _Unpickler(io.BytesIO(content), arrays).load()
 

@@ -1,12 +1,15 @@
 """Pickles of objects with many arrays."""
 
 import dataclasses
+import os
+import pickle
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from tensorflow_metadata.proto.v0 import statistics_pb2
 
+from recordmill.transforms.model import batch
 from recordmill.transforms.statistics import array_pickle
 from recordmill.transforms.statistics.dataset_statistics import Statistics
 from recordmill.transforms.statistics.statistics_proto import to_bytes
@@ -18,7 +21,8 @@ class Pair:
     other: object
 
 
-def test_arrays_of_every_dtype_and_shape_return():
+def test_arrays_of_every_dtype_and_shape_return(monkeypatch):
+    monkeypatch.setitem(array_pickle._LOADED, __name__, ("Pair",))
     shared = np.arange(3)
     things = [
         Pair(np.arange(4, dtype=np.int32), np.array([], np.float64)),
@@ -80,3 +84,11 @@ def test_a_part_without_rows_has_no_statistics():
     )
     none = Statistics.of(rows, {"text": rows["text"], "x": pa.array([], pa.float64())})
     assert not array_pickle.loads(array_pickle.dumps(none)).cells
+
+
+@pytest.mark.parametrize("thing", [os.system, eval, np.load, batch.mix, pa.memory_map])
+def test_functions_are_not_loaded(thing):
+    with pytest.raises(pickle.UnpicklingError, match=r"expected statistics"):
+        array_pickle.loads(array_pickle.dumps([thing]))
+    with pytest.raises(pickle.UnpicklingError, match=r"expected statistics"):
+        array_pickle.loads(pickle.dumps((thing, {})))
