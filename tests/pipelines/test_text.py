@@ -331,7 +331,7 @@ def test_texts_of_white_space_are_rejected_and_utf_16_names_its_option(tmp_path)
         **dict.fromkeys("23", ("empty", "only white space")),
         **dict.fromkeys("56", utf_16),
         "7": ("bad_value", "a zero byte: expected text"),
-        "8": ("bad_value", "not UTF-8: name it with --encoding"),
+        "8": ("bad_value", "not UTF-8: name the encoding with --encoding"),
     }
     (tmp_path / "lines").mkdir()
     (tmp_path / "lines" / "1.txt").write_text("one\n\u00a0\n\ntwo\n")

@@ -880,7 +880,8 @@ NO_UTF8 = (Reason.BAD_VALUE, "not UTF-8: name the encoding with --encoding")
         (b"\x81", {"encoding": "cp1252"}, (Reason.BAD_VALUE, "not CP1252: name the encoding with --"
                                            "encoding")),
         ("x😀".encode("utf-16"), {"encoding": "utf-16"}, "x😀"),
-        ("x😀".encode("utf-16"), {}, NO_UTF8),
+        ("x😀".encode("utf-16"), {}, (Reason.BAD_VALUE, "not UTF-8: it looks like UTF-16, which"
+                                      " --encoding utf-16 reads")),
         (b"a\0b", {}, (Reason.BAD_VALUE, "a zero byte: expected text")),
         ("مرحبا\u202e".encode(), {}, "مرحبا\u202e"),
         (b"12345", {"max_row_bytes": 5}, "12345"),

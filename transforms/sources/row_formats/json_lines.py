@@ -59,7 +59,8 @@ class JsonLines:
         """Raise ConfigError if the file is a single array or object over several lines."""
         text = self._file.first_text.lstrip(_SPACE)
         found = "one JSON array" if text.startswith("[") else "a JSON object over several lines"
-        if text.startswith("[") or text.partition("\n")[0].rstrip() == "{":
+        line, end, _ = text.partition("\n")
+        if text.startswith("[") or (end and line.rstrip() == "{"):
             every = " '.[]'" if text.startswith("[") else " ."
             raise ConfigError(
                 f"{self._origin.place} holds {found}, not one JSON object per line: write each"

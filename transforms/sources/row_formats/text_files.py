@@ -292,7 +292,8 @@ class TextFile:
     @functools.cached_property
     def _has_cr_line_ends(self) -> bool:
         """True if lines end with CR alone, as in files of old Mac programs."""
-        return b"\n" not in self._head and b"\r" in self._head
+        # The last byte may be the CR of a line end that was cut.
+        return b"\n" not in self._head and b"\r" in (self._head[:-1] or self._head)
 
     def _chunks(self, start: int, end: int | None) -> Iterator[bytes]:
         with self.origin.parsing(), self._opened() as file:

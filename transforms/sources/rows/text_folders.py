@@ -279,8 +279,10 @@ class TextFolder:
             raise RecordError(*EMPTY)
         utf_16 = encoding == UTF8 and _looks_like_utf_16(data)
         if not is_utf8(data) or utf_16:
-            other = "it looks like UTF-16, which --encoding utf-16 reads"
-            why = f"not {encoding.upper()}: {other if utf_16 else 'name it with --encoding'}"
+            advice = "name the encoding with --encoding"
+            if utf_16:
+                advice = "it looks like UTF-16, which --encoding utf-16 reads"
+            why = f"not {encoding.upper()}: {advice}"
             raise RecordError(Reason.BAD_VALUE, why)
         if b"\0" in data:
             raise RecordError(Reason.BAD_VALUE, "a zero byte: expected text")
@@ -298,5 +300,5 @@ def _looks_like_utf_16(data: bytes) -> bool:
     """Return whether text is UTF-16: by its byte order mark, or by zeros in every other byte."""
     some = data[: 2 * _BEGIN]
     return data[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) or (
-        len(some) > 1 and 0 in (max(some[::2]), max(some[1::2]))
+        len(data) % 2 == 0 and 0 in (max(some[::2]), max(some[1::2]))
     )
