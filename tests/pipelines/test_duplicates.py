@@ -365,7 +365,7 @@ def test_records_that_resemble_another_dataset_are_left_out(tmp_path) -> None:
     assert names(made, "train") == {"0"}
     left_out = {name_of(one["key"]): one for one in lines(made, "duplicates.jsonl")}
     assert {key: one["reason"] for key, one in left_out.items()} == {
-        "0small": "duplicate",
+        "0small": "near duplicate",
         **dict.fromkeys(("1", "2"), "exclude-like"),
         **dict.fromkeys(("1small", "2small", "3", "3small"), "similar to exclude-like"),
     }
@@ -373,7 +373,7 @@ def test_records_that_resemble_another_dataset_are_left_out(tmp_path) -> None:
     assert (others["1"], others["1small"], others["3"]) == (None, "b1.jpg", "third.png")
     assert all(0 <= left_out[key]["distance"] <= 6 for key in ("1small", "2small", "3", "3small"))
     [note] = [note for note in made.manifest.notes if note.code == "duplicates"]
-    assert "similar to exclude-like 4, exclude-like 2, duplicate 1" in note
+    assert "similar to exclude-like 4, exclude-like 2, near duplicate 1" in note
     assert made.manifest.ledger.records.filtered == 7
 
 
