@@ -254,11 +254,14 @@ class FullDisk(LocalFiles):
     def __init__(self, folder: str) -> None:
         self._part = f"/{folder}/"
 
+    def _holds(self, path):  # which may begin with the descriptor of a folder
+        return self._part in f"{os.path.realpath(os.path.dirname(path))}/"
+
     def open_output(self, path):
-        return FullFile(path, "wb") if self._part in path else super().open_output(path)
+        return FullFile(path, "wb") if self._holds(path) else super().open_output(path)
 
     def write_bytes(self, path, data):
-        if self._part in path:
+        if self._holds(path):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         super().write_bytes(path, data)
 
