@@ -226,8 +226,14 @@ class GuardedStream(io.RawIOBase):
             return int(self._raw.write(data))
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        with self._guard():
+        try:
             return int(self._raw.seek(offset, whence))
+        except OSError as error:
+            # A place before the file comes from the content of a damaged file, not from the store.
+            if error.errno == errno.EINVAL:
+                raise
+            with self._guard():
+                raise
 
     def tell(self) -> int:
         return int(self._raw.tell())

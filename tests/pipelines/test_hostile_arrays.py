@@ -107,7 +107,7 @@ def filtered(path) -> None:
 def test_claims_of_a_file_are_compared_with_its_size(tmp_path) -> None:
     claims = {
         "records": (lambda path: shutil.copy(CLAIMS, path), "declares 1099511627776 records"),
-        "empty": (lambda path: path.write_bytes(empty_items()), "declares 1099511627776 records"),
+        "empty": (lambda path: path.write_bytes(empty_items()), "1099511627776x0, which has no"),
         "chunk": (large_chunk, "chunks have 3221225472 bytes each"),
         "filter": (filtered, "filter 'scaleoffset': expected gzip"),
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import lzma
 import struct
 import zipfile
@@ -114,4 +115,8 @@ def _reporting_damage() -> Iterator[None]:
     except RecordError:
         raise
     except _DAMAGED as error:
+        raise RecordError(Reason.CORRUPT, "a damaged archive") from error
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # of a place before the file
+            raise
         raise RecordError(Reason.CORRUPT, "a damaged archive") from error

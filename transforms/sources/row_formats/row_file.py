@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from recordmill.errors import ConfigError, Reason
+from recordmill.errors import ConfigError, Reason, RunError
 from recordmill.storage.files import Location
 from recordmill.storage.input_files import open_file
 from recordmill.transforms.model import limits
@@ -177,3 +177,8 @@ class Origin:
                 why += " (a null among lists of a fixed size: write lists of any length, or drop "
                 why += "the column with --drop-columns)"
             raise ConfigError(f"cannot parse the {self.noun} {self.place}: {why}") from error
+        except MemoryError as error:
+            raise RunError(
+                f"cannot parse the {self.noun} {self.place}: there is not enough memory for what it"
+                " claims to hold: write it anew if it is small, else use a machine with more memory"
+            ) from error
