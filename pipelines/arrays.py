@@ -138,6 +138,8 @@ class ArraysConfig(FilesConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.chunk is not None:
+            self._refuse_group_of_parts("the chunks of an array", "--dedup drop")
         self.array_options()
         self.array_cut()
         check_record_bytes("--max-array-bytes", self.max_array_bytes)

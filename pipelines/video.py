@@ -150,6 +150,10 @@ class VideoConfig(FilesConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self._refuse_group_of_parts(
+            "the clips of a video",
+            "--dedup drop, or --near-duplicates group --near-distance 0, which joins groups",
+        )
         self.clip_cut()
         check_record_bytes("--max-clip-bytes", self.max_clip_bytes)
         options = self.image_options()

@@ -93,6 +93,13 @@ class DuplicateConfig:
                     f"--{name.replace('_', '-')}: requires --near-duplicates drop or group"
                 )
 
+    def _refuse_group_of_parts(self, parts: str, instead: str) -> None:
+        """Refuse `--dedup group` for records that are parts, which have their whole as group."""
+        if self.dedup == "group":
+            raise ConfigError(
+                f"--dedup group: {parts} stay together, and a record has one group: use {instead}"
+            )
+
     @property
     def needs_content(self) -> bool:
         """True if contents must be known before splits are assigned."""

@@ -127,6 +127,7 @@ def test_drop_keeps_one_and_none_of_contradicting_ones(kind, tmp_path) -> None:
     assert made.manifest.content.repeated.contents == 0
 
 
+@pytest.mark.parametrize("kind", sorted(KINDS.keys() - {"video"}))
 def test_group_keeps_equal_records_together(kind, tmp_path) -> None:
     source = write(kind, tmp_path / "in", splits=False)
     argv = ("--split-from", "none", "--splits", "train=0.5,test=0.5", "--dedup", "group")
@@ -259,6 +260,17 @@ def test_options_that_cannot_be_used(argv, message, tmp_path, capsys) -> None:
     (tmp_path / "a.csv").write_text("x,g,label\n1.0,g,a\n")
     assert run("table", "--input", tmp_path / "a.csv", "--output", tmp_path / "out", *argv) == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("command", "argv", "parts"),
+    [("video", (), "the clips of a video"), ("arrays", ("--chunk", "2"), "the chunks of an array")],
+)
+def test_parts_of_one_input_keep_their_group(command, argv, parts, tmp_path, capsys) -> None:
+    """If their group became that of equal records, one video could be in two splits."""
+    given = ("--input", tmp_path, "--output", tmp_path / "out", "--dedup", "group", *argv)
+    assert run(command, *given) == 2
+    assert f"--dedup group: {parts} stay together, and a record" in capsys.readouterr().err
 
 
 def test_windows_overlap_and_are_not_compared(tmp_path, capsys) -> None:
