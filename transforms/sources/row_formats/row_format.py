@@ -193,7 +193,6 @@ class RowFormat:
             ("--comment", bool(self.comment), DELIMITED),
             ("--decimal", self.decimal != ".", DELIMITED),
             ("--trim", self.trim, DELIMITED),
-            ("--max-row-bytes", self.max_row_bytes != RowFormat.max_row_bytes, TEXT),
             ("--encoding", _codec(self.encoding) != UTF8, TEXT),
         ):
             if given and found not in formats:
