@@ -9,8 +9,6 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Mapping
 
-import pyarrow as pa
-
 from recordmill.errors import ConfigError, RunError
 from recordmill.job import lock, publishing
 from recordmill.job.staging import FOLDER, Listing, Staging, to_json
@@ -53,7 +51,12 @@ from recordmill.transforms.planning.learning import store_artifacts
 from recordmill.transforms.sources.rows.other_readings import reading_advice
 from recordmill.transforms.sources.rows.record_rows import RecordRows
 from recordmill.transforms.sources.rows.repeated_rows import Conflicts
-from recordmill.transforms.staged.listing import class_counts, read_part, row_layout, stage_listing
+from recordmill.transforms.staged.listing import (
+    class_counts,
+    listed_columns,
+    row_layout,
+    stage_listing,
+)
 from recordmill.transforms.staged.row_reader import RowReader
 from recordmill.transforms.windowing.window_layout import window_layout
 from recordmill.transforms.windowing.window_tasks import Windowing
@@ -177,8 +180,8 @@ class Job:
                 self.staging.sweep()
                 raise
             if damage is None:
-                leftovers = publishing.sweep(self.staging)
-                return JobOutcome(status="unchanged", resumed=resumed, leftovers=leftovers)
+                left = publishing.sweep(self.staging)
+                return JobOutcome(status="unchanged", resumed=resumed, leftovers=left)
         elif published is not None and not self.config.overwrite:
             self.staging.sweep()
             raise ConfigError(
@@ -209,12 +212,10 @@ class Job:
         try:
             return self._outcome()
         except RunError as error:
-            if not publishing.is_published(self.staging):
-                raise
+            publishing.expect_published(self.staging, error)
             return JobOutcome(status="published", leftovers=str(error))
 
     def _outcome(self) -> JobOutcome:
-        """Return the outcome of the pipeline, as staging has it, and sweep staging."""
         verdict = self.staging.verdict()
         plan, rejects = self.staging.read_json("plan.json"), self.staging.rejects()
         notes = self._notes() if plan is None else tuple(map(Note.from_json, plan["notes"]))
@@ -226,8 +227,7 @@ class Job:
             interpretation=self._interpretation,
         )
         if verdict is not None:
-            if advice := reading_advice(self.data_type.source, rejects):
-                verdict = dataclasses.replace(verdict, message=f"{verdict.message}; {advice}")
+            verdict = verdict.with_advice(reading_advice(self.data_type.source, rejects))
             return dataclasses.replace(outcome, status="refused", verdict=verdict)
         if self.schema_request.infers:
             self.schema_request.keep_schema(self.staging)
@@ -243,7 +243,7 @@ class Job:
         by_content = any(rule is not None and rule.mode == "group" for rule in (duplicates, near))
         if not isinstance(source, RowSource):
             return Layout(
-                columns=_columns(listing, self.staging),
+                columns=listed_columns(listing, self.staging),
                 labelled=listing.labelled > 0,
                 grouped=listing.grouped > 0 or by_content,
                 split_source=split_source_of(source, presplit=listing.presplit > 0),
@@ -398,9 +398,3 @@ class Job:
             },
             watched=not config.detach,
         )
-
-
-def _columns(listing: Listing, staging: Staging) -> pa.Schema:
-    if not listing.parts:
-        return pa.schema([])
-    return read_part(listing.parts[0].name, staging=staging).schema

@@ -123,16 +123,18 @@ def interrupted(output: Location) -> Staging | None:
     return None
 
 
-def is_published(staging: Staging) -> bool:
-    """Return whether the dataset of this job was published, and only staging is left to remove."""
+def expect_published(staging: Staging, error: RunError) -> None:
+    """Raise the error unless the dataset is published, and only staging is left to remove."""
     try:
-        return (
+        if (
             staging.place(INTENT).exists()
             and not staging.place(f"side/{MANIFEST}").exists()
             and (staging.output / MANIFEST).exists()
-        )
+        ):
+            return
     except StorageError:
-        return False
+        raise error from None
+    raise error
 
 
 def sweep(staging: Staging) -> str:

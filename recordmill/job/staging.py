@@ -46,6 +46,12 @@ class Verdict:
     message: str
     code: int = 1
 
+    def with_advice(self, advice: str | None) -> Verdict:
+        """Return the verdict with a sentence of advice, if there is one."""
+        if advice is None:
+            return self
+        return dataclasses.replace(self, message=f"{self.message}; {advice}")
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StagedPart:

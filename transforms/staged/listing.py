@@ -320,6 +320,13 @@ def _with_all_keys(rows: pa.RecordBatch, columns: Sequence[str] | None) -> pa.Re
     return rows
 
 
+def listed_columns(listing: Listing, staging: Staging) -> pa.Schema:
+    """Return the columns of a listing; none if it has no rows."""
+    if not listing.parts:
+        return pa.schema([])
+    return read_part(listing.parts[0].name, staging=staging).schema
+
+
 def described_columns(part: StagedPart, staging: Staging) -> str:
     """Return the names and types of the columns of a part, for a message."""
     schema = read_part(part.name, staging=staging).schema
