@@ -118,7 +118,6 @@ def test_a_fault_that_passes_changes_nothing(
         (os, "open", "lock.json", errno.EIO, "cannot lock {output}/.recordmill: input/output"),
         (os, "fsync", "", errno.ENOSPC, "cannot "),
         (os, "mkdir", "out", errno.EDQUOT, "cannot create the folder {output}"),
-        (os, "replace", "/out/dataset.json", errno.EIO, "cannot move to {output}/dataset.json"),
         (os, "scandir", "/listing", errno.EIO, "cannot list {output}/.recordmill/"),
     ],
 )

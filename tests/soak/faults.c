@@ -41,6 +41,16 @@ __attribute__((constructor)) static void start(void) {
 }
 
 static int below(const char *path) {
+    char folder[512], link[64];
+    int file;
+    /* A name in an open folder counts by that folder. */
+    if (sscanf(path, "/proc/self/fd/%d/", &file) == 1) {
+        snprintf(link, sizeof link, "/proc/self/fd/%d", file);
+        ssize_t size = readlink(link, folder, sizeof folder - 1);
+        if (size < 0) return 0;
+        folder[size] = 0;
+        path = folder;
+    }
     for (int i = 0; i < 4; i++) {
         size_t length = strlen(state->folders[i]);
         if (length && !strncmp(path, state->folders[i], length)) return 1;
