@@ -97,7 +97,7 @@ def test_folders_give_class_and_split(tmp_path) -> None:
 
 
 def test_a_pattern_finds_files_and_their_folders_the_class(tmp_path) -> None:
-    files = {f"{label}__{n}": np.zeros(n) for label in ("x", "y", "z") for n in range(4)}
+    files = {f"{label}__{n}": np.zeros(n + 1) for label in ("x", "y", "z") for n in range(4)}
     root = save(tmp_path / "in", **files, **{"y__sub__9": np.zeros(3)})
     (root / "x" / "notes.txt").write_text("no array")
     made = made_of(tmp_path, root / "[xy]" / "*.npy")

@@ -57,10 +57,3 @@ def test_an_option_without_effect(command, given, argv, flag, why, inputs, tmp_p
     said = capsys.readouterr().err
     assert f"error: {flag}" in said
     assert why in said
-
-
-def test_rows_longer_than_a_limit_are_no_matter_of_parquet(tmp_path, capsys):
-    (tmp_path / "rows.parquet").write_bytes(b"PAR1")
-    fixed = ("--input", tmp_path / "rows.parquet", "--output", tmp_path / "out")
-    assert run("table", *fixed, "--max-row-bytes", "1MiB") == 2
-    assert "--max-row-bytes applies to csv, tsv, jsonl, lines, but" in capsys.readouterr().err

@@ -63,7 +63,7 @@ def other_layout(names: Sequence[str], rows: Rows, *, quotes: bool) -> str | Non
             " --quoting on"
         )
     if names[0].startswith("#"):
-        wrong = sum("columns" in bad.why for bad in rows.bad)
+        wrong = sum(" column" in bad.why for bad in rows.bad)
         if wrong > len(rows.columns):
             return (
                 "the first line begins with '#', and the rows below have a different number of"

@@ -88,7 +88,7 @@ def _advice(name: str, origin: Origin, row_format: RowFormat) -> str | None:
     before = _read(origin, row_format, name)
     if before is None or not before.bad:
         return None
-    undecodable = sum(n for why, n in before.bad.items() if "columns" not in why)
+    undecodable = sum(n for why, n in before.bad.items() if " column" not in why)
     is_wide = undecodable < before.bad.total() - undecodable
     for option, other in _alternatives(row_format, name, by_columns=is_wide):
         after = _read(origin, other, name)
