@@ -118,8 +118,20 @@ class ContentReport:
             leaks=ContentCounts.from_json(take(data, "leaks", dict)),
             splits=take_counts(data, "splits"),
             conflicts=ContentCounts.from_json(take(data, "conflicts", dict)),
-            examples=tuple(as_object(one) for one in take(data, "examples", list)),
+            examples=tuple(_checked_example(one) for one in take(data, "examples", list)),
         )
+
+
+def _checked_example(value: Any) -> Mapping[str, Any]:
+    example = as_object(value)
+    if not take(example, "records", list):
+        raise ValueError("expected an example of repeated content to have records")
+    for record in map(as_object, take(example, "records", list)):
+        take(record, "key", str)
+        take(record, "split", str)
+        if record["label"] is not None:
+            take(record, "label", str)
+    return example
 
 
 def _records(counts: ContentCounts) -> str:
