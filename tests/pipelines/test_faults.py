@@ -18,6 +18,7 @@ import pyarrow as pa
 import pytest
 
 from recordmill.storage import storage_errors
+from recordmill.storage.local_files import LocalFiles
 from tests.image_runs import encoders_kept, images
 from tests.paths import ROOT, SMALL_CLOTHING
 
@@ -118,6 +119,7 @@ def test_a_fault_that_passes_changes_nothing(
         (os, "open", "lock.json", errno.EIO, "cannot lock {output}/.recordmill: input/output"),
         (os, "fsync", "", errno.ENOSPC, "cannot "),
         (os, "mkdir", "out", errno.EDQUOT, "cannot create the folder {output}"),
+        (LocalFiles, "rename", "/dataset.json$", errno.EIO, "cannot move to {output}/dataset.json"),
         (os, "scandir", "/listing", errno.EIO, "cannot list {output}/.recordmill/"),
     ],
 )

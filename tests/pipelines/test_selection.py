@@ -152,7 +152,7 @@ def test_excluded_keys(write, tmp_path):
     dataset = write("--exclude-keys", left_out)
     assert dataset.keys("train") == set(keys[3:])
     assert [str(note) for note in dataset.manifest.notes if note.code == "unknown-keys"] == [
-        "1 of 4 keys of --exclude-keys belong to no record"
+        "1 of 4 keys of --exclude-keys belongs to no record"
     ]
 
 
