@@ -161,7 +161,6 @@ KINDS: dict[str, Make] = {
     "items-as-values": _stack(np.arange(600).reshape(100, 3, 2) % 7, "--array-format", "values"),
     "items-as-long-values": _stack(np.ones((99, 3)), *VALUES),
     "items-of-one-number": _stack(np.arange(90) * (1 + 2j)),
-    "empty-items": _stack(np.zeros((90, 0, 3), bool)),
     "clips": _clips("--size", 32, "--clip-stride", 3, "--balance", "oversample"),
     "clips-of-any-size": _clips("--rename", "image/encoded=x", sizes=((48, 64), (32, 40))),
     "raw-clips": _clips("--image-format", "raw", "--size", "20x24", "--clip-rest", "pad"),

@@ -394,7 +394,7 @@ def test_headers_and_classes_are_what_a_schema_is_about(photos, plain, tmp_path,
 def test_every_option_is_shown(capsys):
     with pytest.raises(SystemExit, match="0"):
         main(["images", "--help"])
-    flags = set(re.findall("^  --(?:no-)?([a-z-]+)", capsys.readouterr().out, re.MULTILINE))
+    flags = set(re.findall("^  --(?:no-)?([a-z0-9-]+)", capsys.readouterr().out, re.MULTILINE))
     assert {option.key for option in options_of(ImagesConfig).values()} < flags
     elsewhere = {  # tests/flink, tests/transforms/encoders/test_boxes.py
         one.key for one in options_of(ImagesConfig).values() if one.group in (FLINK, ANNOTATIONS)
@@ -407,4 +407,6 @@ def test_every_option_is_shown(capsys):
     # test_notes.py, test_input_splits.py, test_repeated_rows.py, tests/transforms/imaging
     elsewhere |= {"fail-on", "label-from", "split-from", "conflicts", "intensity-window"}
     elsewhere |= {"depth", "json"}  # test_image_depth.py, test_interpretation.py
+    # test_report_page.py, test_verify_option.py, test_hostile_listings.py, test_road.py
+    elsewhere |= {"report", "verify", "allow-store", "confine", "max-worker-memory"}
     assert flags == SHOWN | elsewhere
