@@ -15,7 +15,7 @@ import sys
 from collections.abc import Sequence
 
 from recordmill.errors import ConfigError, RunError
-from recordmill.printable import printable
+from recordmill.printable import printable_lines
 from recordmill.processes import standard_streams
 from recordmill.runners.beam_patches import permanent_imports
 
@@ -149,10 +149,10 @@ def _main(argv: Sequence[str] | None) -> int:
             return int(getattr(importlib.import_module(module), function)(rest))
         raise ConfigError(f"unknown command {command!r}{_nearest(command)}; see recordmill --help")
     except ConfigError as error:
-        print(f"{prog}: error: {printable(error)}", file=sys.stderr)
+        print(f"{prog}: error: {printable_lines(error)}", file=sys.stderr)
         return 2
     except RunError as error:
-        print(f"{prog}: error: {printable(error)}", file=sys.stderr)
+        print(f"{prog}: error: {printable_lines(error)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print(f"{prog}: stopped by SIGINT", file=sys.stderr)

@@ -16,3 +16,8 @@ def printable(value: object) -> str:
         char if char.isprintable() or char in _JOINERS else char.encode("unicode_escape").decode()
         for char in shown(value)
     )
+
+
+def printable_lines(value: object) -> str:
+    """Return a message of several lines, each as `printable` returns it."""
+    return "\n".join(map(printable, str(value).split("\n")))
