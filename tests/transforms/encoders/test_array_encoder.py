@@ -26,7 +26,7 @@ from recordmill.transforms.sources.arrays.array_headers import ArrayProbe
 from recordmill.transforms.sources.arrays.array_source import ArraySource
 from recordmill.transforms.sources.arrays.chunking import ArraySlicing
 from recordmill.transforms.sources.files.folders import FileTree
-from tests.transforms.sources.test_npy import NUMBERS, SHAPES
+from tests.transforms.sources.test_npy import NUMBERS
 
 CHUNK = functools.partial(ArraySlicing, unit="chunk")
 ITEM = ArraySlicing(unit="item")
@@ -121,7 +121,10 @@ def assert_bits(got: np.ndarray, expected: np.ndarray) -> None:
 
 
 @QUICK
-@given(array=arrays.arrays(NUMBERS, SHAPES), fortran=st.booleans())
+@given(
+    array=arrays.arrays(NUMBERS, arrays.array_shapes(min_dims=0, max_dims=5, max_side=4)),
+    fortran=st.booleans(),
+)
 def test_an_array_comes_back_bit_for_bit(array, fortran, tmp_path) -> None:
     records = Records(save(tmp_path / "in", x=np.asarray(array, order="CF"[fortran])))
     assert records.rejects == []
@@ -158,19 +161,6 @@ def test_every_dtype_of_every_rank_in_both_byte_orders(dtype, rank, tmp_path) ->
             if expected.dtype.byteorder == ">":
                 expected = expected.byteswap()
             assert (array.shape, array.tobytes()) == (expected.shape, expected.tobytes())
-
-
-@pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0), (2, 0, 4)])
-def test_arrays_without_numbers(shape, tmp_path) -> None:
-    other = tuple(size + 1 if size else 0 for size in shape)
-    folder = save(tmp_path / "in", a=np.zeros(shape), b=np.zeros(other))
-    records = Records(folder)
-    for found in (records.arrays(), records.in_tensorflow()):
-        assert found["a.npy"].shape == shape
-        assert found["b.npy"].shape == other
-    values = Records(folder, array_format="values", dtype="float32", cast="same-kind").read()
-    assert values["a.npy"]["array/values"].size == 0
-    assert values["a.npy"]["array/shape"].tolist() == [*shape]
 
 
 def test_what_a_record_has_beside_the_array(tmp_path) -> None:
@@ -373,7 +363,7 @@ def test_bools_of_other_bytes_are_rejects(tmp_path) -> None:
         (np.zeros(()), ITEM, "a single number, which cannot be split"),
         (np.zeros((0, 3)), ITEM, "an array of 0x3, which has no values"),
         (np.zeros((2, 3)), CHUNK(size=1, stride=1, axis=2), "an array of 2x3, which has no axis 2"),
-        (np.zeros((0, 3)), CHUNK(size=1, stride=1), "0 along axis 0, which is less than a chunk"),
+        (np.zeros((0, 3)), CHUNK(size=1, stride=1), "an array of 0x3, which has no values"),
         (np.array([None]), None, "an array of Python objects"),
         (np.zeros(300), None, "300 float64: 2400 bytes at once, more than --max-array-bytes 2000"),
         (np.zeros((2, 300)), ITEM, "2400 bytes at once, more than --max-array-bytes 2000"),
