@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from recordmill.storage.storage_errors import shown
+from recordmill.storage.redaction import shown
 
 _JOINERS = "\u200c\u200d"  # not printable by themselves, but used within words of many scripts
 

@@ -26,14 +26,13 @@ from pyarrow import fs
 from recordmill.errors import ConfigError
 from recordmill.storage.local_files import LocalFiles
 from recordmill.storage.no_links import pinned_path
-from recordmill.storage.redaction import holds_keys
+from recordmill.storage.redaction import holds_keys, shown
 from recordmill.storage.storage_errors import (
     MissingError,
     PathError,
     StorageError,
     call_with_retries,
     raise_storage_errors,
-    shown,
 )
 from recordmill.storage.stores import ArrowFiles, DirectoryEntry, Guard, GuardedStream, Store
 

@@ -14,12 +14,12 @@ import pyarrow as pa
 
 from recordmill.storage.files import Location, is_uri
 from recordmill.storage.local_files import open_regular, read_exactly
+from recordmill.storage.redaction import shown
 from recordmill.storage.storage_errors import (
     ChangedInputError,
     call_with_retries,
     error_code,
     raise_storage_errors,
-    shown,
 )
 
 _SECOND = 10**9  # nanoseconds

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import Any
 
@@ -54,3 +55,8 @@ def _redact_options(uri: re.Match[str]) -> str:
         return f"{option[1]}{option[2]}={HIDDEN}" if hidden else option[0]
 
     return _OPTION.sub(redact, uri[0])
+
+
+def shown(place: object) -> str:
+    """Return a path as text without secrets, with escapes for bytes that are not UTF-8."""
+    return redact_uri(os.fsencode(str(place)).decode("utf-8", "backslashreplace"))

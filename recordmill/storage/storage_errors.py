@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from recordmill.errors import RunError
-from recordmill.storage.redaction import redact_uri
+from recordmill.storage.redaction import shown
 
 T = TypeVar("T")
 
@@ -198,8 +198,3 @@ def short_cause(error: BaseException) -> str:
     if aws := _AWS_ERROR.search(text):
         return f"the store reports '{aws[1].lower().replace('_', ' ')}'"
     return (text.splitlines() or [type(error).__name__])[0]
-
-
-def shown(place: object) -> str:
-    """Return a path as text without secrets, with escapes for bytes that are not UTF-8."""
-    return redact_uri(os.fsencode(str(place)).decode("utf-8", "backslashreplace"))

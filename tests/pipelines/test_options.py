@@ -347,8 +347,9 @@ def test_a_type_that_nobody_can_read_is_a_mistake_of_ours() -> None:
 
 
 def test_start_up_imports_nothing_heavy() -> None:
+    """NumPy would start threads before they are limited, and encoder processes not be forked."""
     program = (
-        "import sys, recordmill.pipelines.options.config\n"
+        "import sys, recordmill.pipelines.cli, recordmill.pipelines.options.config\n"
         "import recordmill.pipelines.options.declaration\n"
         "heavy = {'apache_beam', 'numpy', 'pyarrow', 'PIL', 'rich', 'tensorflow'}\n"
         "sys.exit(repr(sorted(heavy & set(sys.modules))) if heavy & set(sys.modules) else 0)"

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from recordmill.errors import RunError
 from recordmill.job.staging import StagedPart, Staging
 from recordmill.processes.row_tasks import NO_FAULTS, Faults, RowTask
-from recordmill.storage.storage_errors import shown
+from recordmill.storage.redaction import shown
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import (
     Artifact,
