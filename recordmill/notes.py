@@ -7,7 +7,7 @@ from typing import Any, Self
 
 CODES: Mapping[str, str] = {
     "adopted": "adopted files are incomplete, or their splits or classes are unclear",
-    "annotations": "annotations were merged, repeat others, or match no image",
+    "annotations": "annotations were merged, are repeated, or match no image",
     "audio": "the audio tracks of videos were dropped",
     "bit-depth": "images have more bits per channel than were kept",
     "boxes": "boxes have no area, are outside the image, or were dropped by --min-box or --boxes",
@@ -19,11 +19,12 @@ CODES: Mapping[str, str] = {
     "labels-alike": "classes differ only by case, surrounding spaces or Unicode form",
     "leak": "records of equal content are in several splits",
     "many-copies": "balancing repeats the records of a class very often",
-    "near-duplicates": "records make groups of similar content",
-    "no-classes": "inputs are folders beside each other, whose names are no classes",
+    "near-duplicates": "there are groups of records with similar content",
+    "no-classes": "several inputs are folders whose names may be meant as classes, but are not used"
+    " as classes",
     "no-window": "series are too short for a window, or have gaps",
     "quotes": "quotes in CSV or TSV may be data",
-    "resampled": "some steps of time series hold several rows, although most hold one",
+    "resampled": "some steps of time series hold several rows, but most hold one",
     "same-file": "a listing names a file by several paths",
     "schema": "records violate the schema, or a part of it was not checked",
     "splits": "folders or files have names of splits, but their records are divided by --splits",
@@ -31,7 +32,7 @@ CODES: Mapping[str, str] = {
     "stratify": "classes are not at the fractions of the splits, because groups stay whole",
     "text-column": "a column of numbers or dates was read as text because of some values",
     "tfds": "TFDS cannot show the dataset, or a part of it",
-    "times": "numbers give times before 1970 or after 2100, or only some times have a zone",
+    "times": "numbers give times before 1970 or after 2100, or only some times have a time zone",
     "unknown-class": "an option names a class that no record has",
     "unknown-keys": "keys of --exclude-keys belong to no record",
     "unlisted": "files in the folders of the listed files are not in the listing",
