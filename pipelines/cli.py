@@ -112,7 +112,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = _main(argv)
         if sys.stdout is not None:
             sys.stdout.flush()
-        return standard_streams.lost("recordmill", code) if owns_process else code
+        return standard_streams.report_lost_output("recordmill", code) if owns_process else code
     except BrokenPipeError:
         if not _reader_left():
             raise
@@ -181,7 +181,7 @@ def _report_signals() -> None:
 
 def _fault_of(error: Exception) -> str | None:
     if isinstance(error, SystemError | ImportError) and not isinstance(error, ModuleNotFoundError):
-        error = MemoryError()  # a library could not be loaded, as it happens without memory
+        error = MemoryError()  # a library that cannot be loaded is a sign of too little memory
     from recordmill.storage.storage_errors import fault_of
 
     return fault_of(error)

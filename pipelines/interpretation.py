@@ -91,7 +91,7 @@ def name_notes(config: CommonConfig, layout: Layout) -> tuple[Note, ...]:
 
 
 def _class_notes(config: CommonConfig) -> tuple[Note, ...]:
-    """Return a note if all inputs are folders beside each other, and none has classes."""
+    """Return a note if all inputs are folders of the same parent, and none has classes."""
     places = [Location.parse(one.path) for one in config.input]
     around = {place.parent for place in places}
     names = [place.name for place in places]
@@ -100,7 +100,7 @@ def _class_notes(config: CommonConfig) -> tuple[Note, ...]:
     if config.unlabelled == "keep" or any(one.split is not None for one in config.input):
         return ()
     text = (
-        f"the names of several inputs are no classes: --input {shown(around.pop())}"
+        f"the names of the input folders are not used as classes: --input {shown(around.pop())}"
         f" --include-labels {','.join(names)} makes classes of these folders, --unlabelled keep"
         " omits this note"
     )

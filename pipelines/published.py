@@ -24,7 +24,7 @@ from recordmill.storage.files import Location, MissingError, shown, sync_folders
 
 @dataclasses.dataclass(frozen=True)
 class Damaged:
-    """Damage of a dataset. shards: those to be written again; None if other files are damaged."""
+    """Damage of a dataset. shards: those to write again; None if other files are damaged."""
 
     shards: frozenset[str] | None
 
@@ -85,7 +85,8 @@ class Published:
         if not config.overwrite:
             raise RunError(
                 f"the dataset in {shown(self.output)} is damaged: {missing};"
-                " --overwrite writes it again, and --verify damaged shards alone"
+                " run the same command with --verify to write damaged shards again, or with"
+                " --overwrite to write everything again"
             )
         return Damaged(shards=None)
 

@@ -1,4 +1,4 @@
-"""The file of a dataset's report, and the command line that makes the dataset again."""
+"""The file of a dataset's report, and the command line that rebuilds the dataset."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def write_report(
 
 
 def command_of(data_type: str, job: Mapping[str, Any]) -> str:
-    """Return the command that makes a dataset, from the options of its job.json.
+    """Return the command that builds a dataset, from the options of its job.json.
 
     Options with their default values are left out. The output is OUT.
     """

@@ -91,7 +91,7 @@ def run(
             private=on_flink is None or on_flink.is_private,
         )
     if outcome.status in ("published", "unchanged"):
-        standard_streams.stdout_is_optional()
+        standard_streams.make_stdout_optional()
     if outcome.leftovers:
         print(f"{prog}: warning: the dataset is complete, but {outcome.leftovers}", file=sys.stderr)
     if not config.quiet:

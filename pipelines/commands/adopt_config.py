@@ -101,7 +101,7 @@ class AdoptConfig:
         parse=values.byte_size,
         show=values.show_bytes,
         metavar="BYTES",
-        help="Refuse files of gzip with larger records, before these are inflated.",
+        help="Refuse gzip files with larger records, before these are decompressed.",
     )
     workers: int = option(0, group=_RUN, help="Number of processes; 0 is one per core.")
 

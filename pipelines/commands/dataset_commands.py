@@ -51,8 +51,8 @@ class VerifyConfig:
         None,
         group=_DATASET,
         metavar="HEX",
-        help="Check that dataset.json has this sha256, which you have got from elsewhere; it holds"
-        " those of all other files.",
+        help="Check that dataset.json has this sha256, from a trusted source. dataset.json holds"
+        " the sha256 of all other files but job.json.",
     )
     max_record_bytes: int = option(
         MAX_RECORD_BYTES,
@@ -60,7 +60,7 @@ class VerifyConfig:
         parse=values.byte_size,
         show=values.show_bytes,
         metavar="BYTES",
-        help="Report larger records of gzip shards as damage, before they are inflated.",
+        help="Report larger records of gzip shards as damage, before they are decompressed.",
     )
     workers: int = option(0, group=_DATASET, help="Number of processes; 0 is one per core.")
     json: bool = option(
@@ -111,13 +111,16 @@ class InspectConfig:
         None,
         group=_SHEET,
         metavar="FILE",
-        help="Draw images of every class and split into this picture, such as sheet.png.",
+        help="Draw a contact sheet of all classes and splits into this image file, such as"
+        " sheet.png.",
     )
     label: str | None = option(
         None, group=_SHEET, metavar="NAME", help="Draw this class only; default: all."
     )
     per_class: int = option(12, group=_SHEET, help="Number of records per class and split.")
-    tile_size: int = option(72, group=_SHEET, help="Longer side of an image on the sheet, pixels.")
+    tile_size: int = option(
+        72, group=_SHEET, help="Longer side of an image on the sheet in pixels."
+    )
     json: bool = option(False, group=_OUTPUT, help="Print JSON.")
 
     def __post_init__(self) -> None:
@@ -168,7 +171,7 @@ def verify_main(argv: Sequence[str]) -> int:
 
 
 def inspect_main(argv: Sequence[str]) -> int:
-    """Shows the content of a dataset: splits, classes, features and rejects; or one record.
+    """Shows the content of a dataset: splits, classes, features and rejects; or records.
 
     Example:
       recordmill inspect --dataset out

@@ -35,13 +35,15 @@ class _JobConfig:
         None,
         group=_JOB,
         metavar="FILE",
-        help="File with the token of the REST interface, or with USER:PASSWORD.",
+        help="File with the token of the REST interface, or with USER:PASSWORD; only its owner may"
+        " be able to read it.",
     )
     flink_ca_file: str | None = option(
         None,
         group=_JOB,
         metavar="FILE",
-        help="Certificates (PEM) that may sign the one of an https:// cluster.",
+        help="PEM file of the certificate authorities to trust for an https:// cluster. Default:"
+        " those of the system.",
     )
     job: str | None = option(
         None, group=_JOB, metavar="ID", help="Id of the job, as printed by --detach."
@@ -50,7 +52,7 @@ class _JobConfig:
         None,
         group=_JOB,
         metavar="FOLDER",
-        help="Instead of --job: the output folder of a job that was submitted with --detach, to the"
+        help="Instead of --job: the output folder of a job that was submitted with --detach to the"
         " cluster of --flink-master.",
     )
 
@@ -104,14 +106,15 @@ class PoolConfig:
         "127.0.0.1",
         group=_POOL,
         metavar="ADDRESS",
-        help="Address to listen on; other than a loopback one, it needs --secret-file.",
+        help="Address to listen on. An address other than loopback needs --secret-file.",
     )
     secret_file: str | None = option(
         None,
         group=_POOL,
         metavar="FILE",
-        help="File with a secret, which only its owner can read: who has it can run code on this"
-        " machine. Without it the pool serves processes of the same user on this machine alone.",
+        help="File with a secret; only its owner may be able to read it. Anyone who has the secret"
+        " can run code on this machine. Without it the pool serves only processes of the same user"
+        " and of root on this machine.",
     )
     port: int = option(50000, group=_POOL, help="Port to listen on; 0 picks a free port.")
 

@@ -210,7 +210,8 @@ class CommonConfig(
     max_reject_fraction: float = option(
         0.01,
         group=RUN,
-        help="Fail, and publish nothing, if more than this fraction of the input is rejected.",
+        help="Fail, and publish nothing, if more than this fraction of the input, or of records and"
+        " their copies, is rejected.",
     )
     fail_on: tuple[str, ...] = option(
         (),

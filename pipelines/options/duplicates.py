@@ -64,8 +64,8 @@ class DuplicateConfig:
         None,
         group=DUPLICATES,
         shapes_bytes=True,
-        help="Texts are similar if this fraction of their 5-word shingles is the same, 0.5 to 1,"
-        " as estimated by MinHash. Default: 0.8.",
+        help="Texts are similar if they share this fraction of their word 5-grams, 0.5 to 1, as"
+        " estimated by MinHash. Default: 0.8.",
     )
 
     def _check_duplicates(self, group_column: str | None) -> None:

@@ -41,8 +41,8 @@ class FilesConfig(DelimitedConfig):
     confine: bool = option(
         True,
         group=MEANING,
-        help="With --input-root: accept local paths that lead out of it. By default such rows of a"
-        " listing are rejected.",
+        help="With --input-root: accept local paths outside of that folder. By default rows of a"
+        " listing with such paths are rejected.",
     )
     allow_store: tuple[str, ...] = option(
         (),
@@ -50,8 +50,8 @@ class FilesConfig(DelimitedConfig):
         parse=tuple,
         repeat=True,
         metavar="URI",
-        help="Object store that the rows of a listing may name, such as s3://bucket, beside those"
-        " of the listing and of --input-root; with its options, such as ?region=. May be repeated.",
+        help="Object store that the rows of a listing may name, such as s3://bucket?region=eu-west-1,"
+        " in addition to those of the listing and of --input-root. May be repeated.",
     )
 
 

@@ -26,15 +26,16 @@ class FlinkConfig:
         None,
         group=FLINK,
         metavar="FILE",
-        help="File with the token of the cluster's REST interface, or with USER:PASSWORD, which"
-        " only its owner can read. A cluster on another machine needs https:// then.",
+        help="File with the token of the cluster's REST interface, or with USER:PASSWORD; only its"
+        " owner may be able to read it. For a cluster on another machine --flink-master must be"
+        " https://HOST:PORT.",
     )
     flink_ca_file: str | None = option(
         None,
         group=FLINK,
         metavar="FILE",
-        help="Certificates (PEM) that may sign the one of an https:// cluster. Default: those of"
-        " the system.",
+        help="PEM file of the certificate authorities to trust for an https:// cluster. Default:"
+        " those of the system.",
     )
     environment: Literal["external", "process", "docker", "loopback"] | None = option(
         None,
@@ -57,9 +58,9 @@ class FlinkConfig:
         None,
         group=FLINK,
         metavar="FILE",
-        help="external: file with the secret of the worker pools (their --secret-file), which only"
-        " its owner can read. Needed if a pool runs as another user than its TaskManager, or"
-        " listens on another address than a loopback one.",
+        help="external: file with the secret of the worker pools (their --secret-file); only its"
+        " owner may be able to read it. Needed if a pool runs as another user than its"
+        " TaskManager, or listens on an address other than loopback.",
     )
     parallelism: int | None = option(
         None, group=FLINK, help="Task slots to use. Default: all free slots."
@@ -93,7 +94,7 @@ class FlinkConfig:
         None,
         group=FLINK,
         metavar="HEX",
-        help="SHA-256 of that jar, which is checked before it runs.",
+        help="sha256 of that jar, checked before it runs; required for a download.",
     )
 
     def _check_flink(self, runner: str) -> None:

@@ -24,13 +24,14 @@ class ReportConfig:
     report: bool = option(
         False,
         group=RUN,
-        help="Write a page that shows the dataset, OUT.report.html, beside the output folder OUT.",
+        help="Write a report on the dataset as one HTML page, OUT.report.html, beside the output"
+        " folder OUT.",
     )
     verify: bool = option(
         False,
         group=RUN,
-        help="If the output already holds this dataset, check the contents of its files, not just"
-        " their sizes, and write damaged shards again.",
+        help="If the output already holds this dataset, compare the contents of its files with the"
+        " manifest, not just their sizes, and write damaged shards again.",
     )
 
     def _check_report(self, *, dry_run: bool, detach: bool) -> None:

@@ -26,7 +26,7 @@ def parse_json(content: bytes) -> Any:
 
     Raises:
       ValueError: it is not one that Recordmill writes: not JSON, not UTF-8, nested too deeply, or
-        it has NaN, a number of thousands of digits, or half of a surrogate pair.
+        it has NaN, a number of thousands of digits, or an unpaired surrogate.
     """
     try:
         value = json.loads(content, parse_constant=_refuse_constant)
@@ -40,7 +40,7 @@ def parse_json(content: bytes) -> Any:
         try:
             json.dumps(value, ensure_ascii=False).encode()
         except UnicodeEncodeError:
-            raise ValueError("a text has half of a surrogate pair") from None
+            raise ValueError("a text has an unpaired surrogate") from None
     return value
 
 

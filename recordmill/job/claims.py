@@ -124,7 +124,7 @@ def _withdraw(claim: Location) -> None:
         except StorageError:
             advice = "it expires by itself; then remove it"
         else:
-            advice = "it claims nothing any more; remove it some time"
+            advice = "it has no effect any more, and can be removed"
         print(f"recordmill: warning: {refused}: {advice}", file=sys.stderr)
 
 

@@ -28,8 +28,8 @@ NAME = "lock.json"
 DETACHED = "detached.json"
 
 _OTHER = (
-    "expected the lock file {}, or no file, but it is a link or no regular file: remove it, then"
-    " run the same command again"
+    "{} is the place of the lock file, but it is a symbolic link or not a regular file: remove it,"
+    " then run the same command again"
 )
 
 IsRunning = Callable[[str, str], bool]
@@ -134,7 +134,10 @@ def _flock(folder: Location, *, private: bool) -> Iterator[None]:
         except OSError as error:  # the lock itself ends with this process
             why = f"{shown(path)} was not removed: {short_cause(error)}"
             if done:
-                print(f"recordmill: warning: {why}; remove it, or leave it", file=sys.stderr)
+                print(
+                    f"recordmill: warning: {why}; it has no effect, and can be removed",
+                    file=sys.stderr,
+                )
         # Folders are removed if nothing was staged.
         for empty in [folder, folder.parent] if made else [folder]:
             with contextlib.suppress(OSError):

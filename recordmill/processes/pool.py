@@ -186,8 +186,8 @@ class _Child:
                 code = self._forget_process()
             if exceeded.is_set():
                 raise WorkerCrashed(
-                    f"an encoder process took more memory than --max-worker-memory {memory} bytes,"
-                    " and no record alone does: use a higher limit",
+                    f"an encoder process needed more than --max-worker-memory {memory} bytes,"
+                    " although no single record does: raise the limit",
                     memory_fault(memory),
                 ) from error
             if code is not None and -code in _CRASHES:

@@ -20,7 +20,7 @@ from recordmill.errors import Reason, RecordError, RunError
 
 T = TypeVar("T")
 
-MAX_MEMORY = 8 << 30  # bytes of an encoder process; an honest record takes far less
+MAX_MEMORY = 8 << 30  # bytes of an encoder process; a valid record takes far less
 
 Faults = Mapping[int, RecordError]  # by index of a row
 NO_FAULTS: Faults = MappingProxyType({})

@@ -94,13 +94,13 @@ def open_null() -> int:
         return os.memfd_create("null")
 
 
-def stdout_is_optional() -> None:
+def make_stdout_optional() -> None:
     """Declare that the work of this process is done, whether its output reaches a reader or not."""
     if 1 in _outputs:
         _outputs[1].must_reach = False
 
 
-def lost(prog: str, code: int) -> int:
+def report_lost_output(prog: str, code: int) -> int:
     """Report on the other stream that output was lost, and return the exit code of the process.
 
     code: that of the work. It becomes 1 if the output itself was wanted.

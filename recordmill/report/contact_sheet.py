@@ -1,6 +1,6 @@
-"""Contact sheets: images of a dataset as one picture, a row per class and a block per split.
+"""Contact sheets: images of a dataset in one image, a row per class and a block per split.
 
-Copies are framed, and objects have their boxes. Of clips strips of some of their frames are drawn.
+Copies are framed, and objects have their boxes. Clips are drawn as strips of some of their frames.
 """
 
 from __future__ import annotations
@@ -125,8 +125,9 @@ def _some_frames(encoded: bytes | Sequence[bytes]) -> Sequence[bytes]:
 def draw(
     splits: Mapping[str, Mapping[str, Sequence[Tile]]], manifest: Manifest, *, size: int
 ) -> Image.Image:
-    """The sheet: splits from left to right, classes from top to bottom, images of `size` pixels,
-    frames of a clip side by side.
+    """Draw the sheet: splits from left to right, classes from top to bottom.
+
+    size: pixels of an image's side. Frames of a clip are side by side.
     """
     tiles = [tile for rows in splits.values() for row in rows.values() for tile in row]
     wide = size * max((len(tile.images) for tile in tiles), default=1)

@@ -1,4 +1,4 @@
-"""Puts the report of a dataset together: one HTML file without references to anything outside."""
+"""Assemble the report of a dataset: one HTML file without references to other files."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _TITLES = {"length": "bytes of a record", "width": "image width", "height": "ima
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ClassRow:
-    """Counts of one class: {split: (records, copies among them)}. number: of the class."""
+    """Counts of one class: {split: (records, of which copies)}. number: of the class."""
 
     name: str
     number: int | None
@@ -56,8 +56,8 @@ class Stage:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Shown:
-    """The sample as it is shown: records by class and split, and distributions."""
+class SampleReport:
+    """Report of the sample: records by class and split, and distributions."""
 
     cards: Mapping[str, Mapping[str, Sequence[Card]]]
     features: Sequence[FeatureFigure]
@@ -75,7 +75,7 @@ def render(
     """Return the report of a dataset as HTML.
 
     compared, other: the statistics of another dataset, and its name, for drift.
-    command: the command that makes the dataset again.
+    command: the command that rebuilds the dataset.
 
     Raises:
       ManifestError, IndexDamagedError, DatasetDamagedError, StorageError: the dataset cannot be
@@ -196,7 +196,7 @@ def _size_chart(figure: SizeFigure) -> str:
     return charts.histogram(figure.histogram, title=title)
 
 
-def _shown(dataset: Location, manifest: Manifest, drawn: Mapping[str | None, int]) -> Shown:
+def _shown(dataset: Location, manifest: Manifest, drawn: Mapping[str | None, int]) -> SampleReport:
     tokens = vocabularies(dataset, manifest)
     maker = CardMaker(manifest, tokens)
     distributions = Distributions(manifest.features)
@@ -220,7 +220,7 @@ def _shown(dataset: Location, manifest: Manifest, drawn: Mapping[str | None, int
             group[split] = [made[place.number] for place in some]
     classes = dict(enumerate(manifest.labels, start=manifest.label_offset))
     labels = {name: classes for name, one in manifest.features.items() if one.kind == "label"}
-    return Shown(
+    return SampleReport(
         cards=cards,
         features=distributions.summaries({**labels, **tokens}),
         brightness=distributions.brightness(),
@@ -228,7 +228,7 @@ def _shown(dataset: Location, manifest: Manifest, drawn: Mapping[str | None, int
     )
 
 
-def extremes(shown: Shown) -> list[tuple[str, Card]]:
+def extremes(shown: SampleReport) -> list[tuple[str, Card]]:
     """Return the darkest and the brightest of the images that are drawn; empty without images."""
     cards = [
         card

@@ -16,7 +16,7 @@ _OPEN_FILES = "/proc/self/fd"
 
 @contextlib.contextmanager
 def pinned_path(path: str, *, top: int, itself: bool) -> Iterator[str]:
-    """Yield a path of the same file that holds its folder open, which nobody can replace by a link.
+    """Yield a path to the same file through its open folder, so that a link cannot replace it.
 
     top: length of the path of the folder below which links are refused; that folder may be reached
       through links. itself: whether to refuse a link at the path itself, too.

@@ -8,7 +8,7 @@ from typing import Any
 
 HIDDEN = "***"
 
-# A secret key may contain '/', and does so in the URI of a user who did not escape it.
+# A secret key may contain '/', which is often left unescaped.
 _USER = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)[^/?#\s@'\"]*:[^\s@'\"]*@")
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://[^\s'\"]*")
 _OPTION = re.compile(r"([?&])([A-Za-z][\w.-]*)=([^&\s'\",;]*)")

@@ -40,7 +40,7 @@ class EmbeddedFlink:
             "rest.bind-address": _HOST,
             "rest.port": port,
             "rest.bind-port": port,
-            "web.submit.enable": "false",  # nobody else on this machine may submit a program
+            "web.submit.enable": "false",  # other users of this machine cannot submit programs
             "web.cancel.enable": "false",
             "jobmanager.bind-host": _HOST,
             "taskmanager.bind-host": _HOST,

@@ -93,7 +93,8 @@ def serve_environment(
 def add_secret(pipeline: Any, secret: str) -> None:
     """Add the secret of a worker pool to the external environments of a pipeline's proto.
 
-    Flink passes these parameters on to the pool. They are no pipeline options, which Flink shows.
+    Flink passes these parameters on to the pool. They are not pipeline options, because Flink shows
+    those.
     """
     for environment in pipeline.components.environments.values():
         if environment.urn == common_urns.environments.EXTERNAL.urn:

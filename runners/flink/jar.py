@@ -48,7 +48,7 @@ def find_job_server_jar(given: str | None, *, flink_version: str, sha256: str | 
         raise ConfigError(
             f"Beam's job server for Flink {flink_version} would be downloaded from {location} and"
             " run unchecked: download it and pass its path as --flink-job-server-jar, or pass its"
-            " sum, from a source that you trust, as --flink-job-server-sha256"
+            " sha256, from a source that you trust, as --flink-job-server-sha256"
         )
     try:
         jar = location if os.path.exists(location) else str(JavaJarServer.local_jar(location))
@@ -60,8 +60,8 @@ def find_job_server_jar(given: str | None, *, flink_version: str, sha256: str | 
         ) from error
     if sha256 is not None and (found := _sha256(jar)) != sha256.lower():
         raise ConfigError(
-            f"--flink-job-server-sha256: expected {sha256}, but {jar} has {found}: if the sum is"
-            " right, remove that file, which somebody may have replaced"
+            f"--flink-job-server-sha256: expected {sha256}, but {jar} has {found}: if the"
+            " expected value is right, remove that file, because it was replaced or is damaged"
         )
     if not _has_entry(jar, f"{ENTRY_CLASS.replace('.', '/')}.class".encode()):
         raise ConfigError(

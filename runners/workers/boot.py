@@ -218,7 +218,7 @@ def _make_worker_folder() -> str:
 def _try_lock(folder: str) -> int | None:
     """Lock a folder while the returned descriptor is open; None if another process holds it."""
     try:
-        # Whatever other users put under such a name is neither opened nor removed.
+        # A folder of another user under such a name is neither opened nor removed.
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return None

@@ -1,4 +1,4 @@
-"""The peers of a worker pool: which user of this machine, or which holder of a secret, calls it."""
+"""Authentication of the callers of a worker pool: by user of this machine, or by a secret."""
 
 from __future__ import annotations
 

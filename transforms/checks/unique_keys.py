@@ -15,8 +15,8 @@ _MAX_FOUND = 100  # repeated hashes of a partition that are followed up; one ref
 
 # The end of the message for texts that were cut into chunks.
 _OF_CHUNKS = (
-    "; with --chunk the key of a text ends in /0, /1, ..., the numbers of its chunks, and rows with"
-    " the same key are not decided by --conflicts, so that equal rows repeat too"
+    "; with --chunk the key of a text ends in /0, /1, ..., the numbers of its chunks, and"
+    " --conflicts does not apply to rows with the same key, so equal rows repeat keys, too"
 )
 
 

@@ -29,7 +29,7 @@ Frame = bytes | npt.NDArray[np.uint8]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ClipContents:
-    """Reader of the hash of each clip; the source tells the content itself.
+    """Reader of the hash of each clip; the source provides the hash of its content.
 
     frame_options: how the frames are encoded. frames: number of frames of a clip.
     """

@@ -107,8 +107,9 @@ def unit_hashes(rows: pa.RecordBatch) -> UInt64Array:
 
 
 def without_keys(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Return rows whose keys follow from their content with nulls instead, the inverse of
-    `with_keys`; they take a tenth of the time of keys to write, and to put into another order.
+    """Return rows with nulls in place of keys that follow from content, the inverse of `with_keys`.
+
+    To write and to reorder nulls takes a tenth of the time that it takes for keys.
     """
     return set_column(rows, KEY, pa.nulls(len(rows), pa.string()))
 

@@ -103,9 +103,9 @@ class SeriesReport:
             yield Note(
                 "resampled",
                 f"{self.combined:,} of {count_of(self.steps, 'step')} of {_step(options)} hold"
-                f" several rows, of which --resample {options.resample} makes one, as if times were"
-                " not exact; a step without a row is a gap. Without --step all rows stay as they"
-                " are, and --resample first or last takes one of the rows",
+                f" several rows, of which --resample {options.resample} makes one; the times may be"
+                " inexact, and a step without a row is a gap. Without --step all rows are kept;"
+                " --resample first or last keeps one row of each step",
             )
         if not self.count:
             return

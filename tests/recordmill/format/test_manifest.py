@@ -125,7 +125,7 @@ def test_json_has_no_nan(tmp_path: pathlib.Path) -> None:
             lambda data: data["splits"]["train"]["shards"][0].update(file="a\0b"),
             "expected a path inside the dataset, got 'a\\x00b'",
         ),
-        (lambda data: data["labels"].append("\ud800"), "a text has half of a surrogate pair"),
+        (lambda data: data["labels"].append("\ud800"), "a text has an unpaired surrogate"),
         (
             lambda data: data["features"]["size"].update(shape=True),
             "'size': expected shape to hold",

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError
 
-_MOST_BYTES = 1 << 30  # that rows may take which are stored in far fewer bytes,
-_MOST_RATIO = 1032  # by this ratio, which is that of deflate
+_MOST_BYTES = 1 << 30  # of rows, if they are stored in far fewer bytes,
+_MOST_RATIO = 1032  # by this ratio, the largest of deflate
 
 
 def validate(rows: pa.RecordBatch) -> None:
@@ -67,7 +67,7 @@ class Expansion:
         self._read = 0
 
     def add(self, size: int) -> None:
-        """Add the bytes of rows. Raises ConfigError if they cannot be honest."""
+        """Add the bytes of rows. Raises ConfigError if they are implausibly many."""
         self._read += size
         if self._read > self._most:
             raise ConfigError(

@@ -33,7 +33,7 @@ from recordmill.transforms.sources.row_formats.value_parsing import ValueParser
 
 _MAGIC = b"ARROW1"  # of an Arrow file; a stream has no magic
 _FEATHER_1 = b"FEA1"
-_MOST_ROWS = 1 << 15  # per byte: an honest file, compressed or not, has fewer
+_MOST_ROWS = 1 << 15  # per byte: a valid file, compressed or not, has fewer
 
 
 @dataclasses.dataclass

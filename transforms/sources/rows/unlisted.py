@@ -26,20 +26,20 @@ class ListedPaths:
     def __init__(self, root: Location) -> None:
         self._root = root
         self._hashes: set[int] = set()
-        self._detours: dict[str, str] = {}  # by the relative path of the same file
+        self._aliases: dict[str, str] = {}  # by the relative path of the same file
         self._folders: set[str] = set()
         self._extensions: set[str] = set()
 
     def add(self, paths: Iterable[str]) -> None:
         """Add normalized paths; URIs are ignored."""
         for path in paths:
-            if is_uri(path) or len(self._hashes) + len(self._detours) > _MOST:
+            if is_uri(path) or len(self._hashes) + len(self._aliases) > _MOST:
                 continue
             if path.startswith(("/", "../")):
                 base = os.path.abspath(self._root.path)
                 inside = os.path.relpath(os.path.join(base, path), base)
                 if self._root.is_local and not inside.startswith("../"):
-                    self._detours.setdefault(inside, path)
+                    self._aliases.setdefault(inside, path)
                 continue
             self._hashes.add(_hash(path))
             folder, slash, _ = path.partition("/")
@@ -54,7 +54,7 @@ class ListedPaths:
         """Return a note on the files that have several names."""
         found = [
             (inside, path)
-            for inside, path in sorted(self._detours.items())
+            for inside, path in sorted(self._aliases.items())
             if _hash(inside) in self._hashes
         ]
         if not found:
@@ -79,7 +79,7 @@ class ListedPaths:
         count = 0
         for key in itertools.islice(_files(root.local_path, self._folders), _MOST):
             if _extension(key) in self._extensions and _hash(key) not in self._hashes:
-                if key in self._detours:
+                if key in self._aliases:
                     continue
                 count += 1
                 found += [key] if len(found) < _SHOWN else []
