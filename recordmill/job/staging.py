@@ -14,7 +14,7 @@ plan.json                                        the plan of shards
 profiles/                                        statistics of groups of columns, by part
 spill/                                           spilled pieces of the shuffle
 shards/FILE  info/FILE.json  index/FILE          finished shards
-similar/00000.jsonl  groups.json                 pairs of near duplicates, and numbers of groups
+similar/00000.jsonl  groups.json                 pairs of near duplicates; counts of their groups
 known/SUM  SUM.arrow                             contents and hashes of other datasets
 leaks/00000.jsonl                                contents in several splits, or with several labels
 side/                                            the files beside the shards

@@ -1,4 +1,4 @@
-"""Tasks over rows: a row that ends the encoder process is found, and the task goes on without it.
+"""Tasks over rows that go on without the rows that end the encoder process.
 
 Libraries in native code may crash on the content of a record, or take all memory. The rows are then
 tried block by block, and those of the block that crashes one by one

@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from recordmill.format.manifest import Manifest
 from recordmill.report import charts, thumbnails
-from recordmill.report.sampling import Place
+from recordmill.report.sampling import SampledRecord
 from recordmill.report.thumbnails import Thumbnail
 from recordmill.tfrecord.features import Feature
 
@@ -39,7 +39,7 @@ class Box:
 class Card:
     """A record as it is shown."""
 
-    place: Place
+    place: SampledRecord
     images: Sequence[Thumbnail]
     boxes: Sequence[Box]
     lines: Sequence[tuple[str, Markup]]
@@ -80,7 +80,10 @@ class CardMaker:
         return found
 
     def card(
-        self, place: Place, record: Mapping[str, Any], images: Mapping[str, Sequence[Thumbnail]]
+        self,
+        place: SampledRecord,
+        record: Mapping[str, Any],
+        images: Mapping[str, Sequence[Thumbnail]],
     ) -> Card:
         """Return the card of a record, with the thumbnails that were made of it."""
         lines: list[tuple[str, Markup]] = []

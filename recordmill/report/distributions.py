@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from recordmill.format.split_names import in_order
 from recordmill.report import charts
-from recordmill.report.sampling import Place
+from recordmill.report.sampling import SampledRecord
 from recordmill.report.thumbnails import Thumbnail
 from recordmill.tfrecord.features import Feature, Features
 
@@ -76,7 +76,7 @@ class Distributions:
 
     def add(
         self,
-        place: Place,
+        place: SampledRecord,
         record: Mapping[str, Any],
         images: Mapping[str, Thumbnail],
     ) -> None:
@@ -90,7 +90,7 @@ class Distributions:
                 continue
             self._add_value(place, name, feature, record[name])
 
-    def _add_value(self, place: Place, name: str, feature: Feature, value: Any) -> None:
+    def _add_value(self, place: SampledRecord, name: str, feature: Feature, value: Any) -> None:
         split = place.split
         if isinstance(value, bytes):
             self._missing[name, split] += not value

@@ -20,7 +20,7 @@ from recordmill.report.cards import Card, CardMaker
 from recordmill.report.distributions import Distributions, FeatureFigure, Plot
 from recordmill.report.index_figures import SizeFigure
 from recordmill.report.pairs import Pair, similar_pairs
-from recordmill.report.sampling import Place
+from recordmill.report.sampling import SampledRecord
 from recordmill.report.vocabularies import vocabularies
 from recordmill.storage.files import Location
 
@@ -47,7 +47,7 @@ class ClassRow:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Stage:
+class LedgerStage:
     """A stage of the ledger: its number, and the numbers that left there, by reason."""
 
     name: str
@@ -137,7 +137,7 @@ def class_rows(summary: Summary) -> list[ClassRow]:
     return [*rows, unlabelled] if unlabelled.total else rows
 
 
-def stages(ledger: Ledger, *, shards: int) -> list[Stage]:
+def stages(ledger: Ledger, *, shards: int) -> list[LedgerStage]:
     """Return the stages from inputs to shards; the numbers of each add up to that before it."""
     inputs, records, copies = ledger.inputs, ledger.records, ledger.copies
     unit = "records" if ledger.unit == "input" else f"{ledger.unit}s"
@@ -146,12 +146,12 @@ def stages(ledger: Ledger, *, shards: int) -> list[Stage]:
         return [(reason, count) for reason, count in counts.items() if count]
 
     found = [
-        Stage(
+        LedgerStage(
             name="inputs",
             count=inputs.read + inputs.rejected + inputs.filtered,
             left=left(rejected=inputs.rejected, filtered=inputs.filtered),
         ),
-        Stage(
+        LedgerStage(
             name=unit,
             count=records.made,
             left=left(
@@ -161,16 +161,18 @@ def stages(ledger: Ledger, *, shards: int) -> list[Stage]:
     ]
     if copies.planned:
         found.append(
-            Stage(name="copies added", count=copies.planned, left=left(rejected=copies.rejected))
+            LedgerStage(
+                name="copies added", count=copies.planned, left=left(rejected=copies.rejected)
+            )
         )
     written = records.written + copies.written
     if ledger.packs is not None:
-        found.append(Stage(name="texts packed", count=written, left=()))
+        found.append(LedgerStage(name="texts packed", count=written, left=()))
         written = ledger.packs
     return [
         *found,
-        Stage(name="records written", count=written, left=()),
-        Stage(name="shards", count=shards, left=()),
+        LedgerStage(name="records written", count=written, left=()),
+        LedgerStage(name="shards", count=shards, left=()),
     ]
 
 
@@ -252,7 +254,9 @@ def pairs_of(dataset: Location, manifest: Manifest) -> list[tuple[Pair, list[Car
     for split in manifest.splits:
         keys = {number: key for key, (of, number) in places.items() if of == split}
         for number, record in sampling.read(dataset, manifest, split, sorted(keys)):
-            place = Place(split=split, number=number, key=keys[number], label=None, copy=0, rank=0)
+            place = SampledRecord(
+                split=split, number=number, key=keys[number], label=None, copy=0, rank=0
+            )
             cards[place.key] = maker.card(place, record, maker.thumbnails(record))
     return [(pair, [cards[key] for key in pair.keys if key in cards]) for pair in pairs]
 

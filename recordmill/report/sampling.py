@@ -29,8 +29,8 @@ _READ_ALONE = 64  # in gzip shards, records further apart than this end a range
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Place:
-    """A chosen record.
+class SampledRecord:
+    """A record of the sample.
 
     number: of the record within its split, from 0, as for `recordmill inspect --record`.
     rank: the hash of its key: uint64.
@@ -52,8 +52,8 @@ class Sample:
     shown: per class (None: unlabelled) the records to draw, each followed by its copies.
     """
 
-    plotted: Sequence[Place]
-    shown: Mapping[str | None, Sequence[Place]]
+    plotted: Sequence[SampledRecord]
+    shown: Mapping[str | None, Sequence[SampledRecord]]
 
     def numbers(self) -> list[int]:
         """Return the numbers of all chosen records, in order."""
@@ -78,8 +78,8 @@ def choose(
     Raises:
       IndexDamagedError, StorageError: an index cannot be read.
     """
-    all_records: list[Place] = []
-    per_class: dict[str | None, list[Place]] = defaultdict(list)
+    all_records: list[SampledRecord] = []
+    per_class: dict[str | None, list[SampledRecord]] = defaultdict(list)
     for first, index in _indexes(dataset, split, info):
         originals = np.flatnonzero(np.asarray(index["copy"]) == 0)
         ranks = np.zeros(len(index), np.uint64)
@@ -151,11 +151,11 @@ def _places(
     ranks: npt.NDArray[np.uint64],
     split: str,
     first: int,
-) -> list[Place]:
+) -> list[SampledRecord]:
     taken = index.take(rows)
     columns = (taken[name].to_pylist() for name in _COLUMNS)
     return [
-        Place(
+        SampledRecord(
             split=split,
             number=first + int(row),
             key=key,
@@ -167,15 +167,15 @@ def _places(
     ]
 
 
-def _least(places: Sequence[Place], count: int) -> list[Place]:
+def _least(places: Sequence[SampledRecord], count: int) -> list[SampledRecord]:
     return sorted(places, key=lambda place: (place.rank, place.key))[:count]
 
 
 def _copies_of(
     keys: set[str], dataset: Location, split: str, info: SplitInfo, *, most: int
-) -> dict[str, list[Place]]:
+) -> dict[str, list[SampledRecord]]:
     """Return the first copies of these records."""
-    copies: dict[str, list[Place]] = defaultdict(list)
+    copies: dict[str, list[SampledRecord]] = defaultdict(list)
     if not keys:
         return copies
     wanted = pa.array(sorted(keys), pa.string())

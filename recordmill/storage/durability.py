@@ -1,4 +1,4 @@
-"""Local files that are on disk once they are closed, and folders whose entries are.
+"""Local files that are on disk once they are closed, and syncing of folders.
 
 A file system may keep data in memory for a minute after a file is closed, and a power cut then
 leaves an empty file under its name. fsync(2) waits until the data are on disk; that of the folder

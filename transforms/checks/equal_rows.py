@@ -34,8 +34,8 @@ def equal_row_candidates(
 ) -> Iterator[tuple[int, Candidates]]:
     """Yield (partition, candidates) for the rows of a part, and for the part itself.
 
-    by_group: whether groups order equal rows; those that --dedup group makes must not, as numbers
-      do not depend on it.
+    by_group: whether groups order equal rows. Groups that --dedup group makes must not, because
+      keys do not depend on that option.
     """
     yield limits.PARTITIONS, (part.name, to_json(part))
     rows = read_part(part.name, staging=staging, columns=_COLUMNS)

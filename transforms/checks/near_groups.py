@@ -1,9 +1,10 @@
 """Groups of near duplicates: each row gets the name of the group of records that resemble it.
 
-A part is read once, for the hashes of its rows, for their keys and for their given groups. Matches
-by hash, and the given groups where rows of several of them match, make the groups. They meet the
-rows by the 8-byte hash of the key, in a bucket each; there each match gets the key of its first
-record, and in the bucket of the second the other key. Parts are written again with the groups.
+A part is read once, for the hashes, keys and given groups of its rows. Groups are the connected
+components of a graph. Its edges are matches by hash, and edges from rows to their given groups; its
+vertices are 8-byte hashes of keys. Groups and matches are joined with rows in buckets of vertices:
+a match gets one key in the bucket of its first record, and the other key in that of the second.
+Then parts are written again, with the groups.
 """
 
 import dataclasses

@@ -1,8 +1,8 @@
 """Names of near duplicates: each pair of similar records, by their keys, in near_duplicates.jsonl.
 
-Matches name records by the 8-byte hashes of their keys. They meet the keys twice: of the first
-record, then of the second. The lines are written into staging, in a file per bucket, and beside
-them how many groups the matches make.
+Matches name records by the 8-byte hashes of their keys. They are joined with the keys twice: with
+that of the first record, then with that of the second. The lines are written into staging, in a
+file per bucket, and beside them the numbers of groups and of their records.
 """
 
 import json

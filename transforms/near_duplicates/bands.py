@@ -35,8 +35,8 @@ from recordmill.transforms.model.ragged import fixed_lists
 from recordmill.transforms.near_duplicates.graph import A, B, spanning_forest
 from recordmill.transforms.near_duplicates.image_hash import hamming
 from recordmill.transforms.near_duplicates.pairs import (
+    Indices,
     Pairs,
-    Places,
     group_edges,
     neighbours,
     shifted,
@@ -82,7 +82,7 @@ class Bands(abc.ABC):
     @abc.abstractmethod
     def identities(self, values: Any) -> UInt64Array: ...
     @abc.abstractmethod
-    def matches(self, values: Any, band: int, groups: Places) -> Iterator[Pairs]: ...
+    def matches(self, values: Any, band: int, groups: Indices) -> Iterator[Pairs]: ...
     @property
     @abc.abstractmethod
     def most(self) -> int: ...
@@ -132,7 +132,7 @@ class HammingBands(Bands):
         """Return numbers that are equal for equal hashes, uint64[n]."""
         return values
 
-    def matches(self, values: UInt64Array, band: int, groups: Places) -> Iterator[Pairs]:
+    def matches(self, values: UInt64Array, band: int, groups: Indices) -> Iterator[Pairs]:
         """Yield pairs of places of the matches whose first shared band is `band`.
 
         values: uint64[n], distinct, ordered by the key of the band. groups: int64[g + 1], the edges
@@ -165,8 +165,8 @@ class HammingBands(Bands):
         """Return the distances of pairs with these gaps, uint8[n]."""
         return gaps.astype(np.uint8)
 
-    def _filter(self, values: UInt64Array) -> Callable[[Places, Places], npt.NDArray[np.bool_]]:
-        def near(left: Places, right: Places) -> npt.NDArray[np.bool_]:
+    def _filter(self, values: UInt64Array) -> Callable[[Indices, Indices], npt.NDArray[np.bool_]]:
+        def near(left: Indices, right: Indices) -> npt.NDArray[np.bool_]:
             return self.gaps(values[left], values[right]) <= self.most
 
         return near
@@ -258,7 +258,9 @@ class MinHashBands(Bands):
             found = batch.mix(found ^ words, batch.salt(0, "signature"))
         return found
 
-    def matches(self, values: npt.NDArray[np.uint16], band: int, groups: Places) -> Iterator[Pairs]:
+    def matches(
+        self, values: npt.NDArray[np.uint16], band: int, groups: Indices
+    ) -> Iterator[Pairs]:
         """Yield pairs of places of the matches whose first shared band is `band`.
 
         values: uint16[n, 128]; otherwise as `HammingBands.matches`.
@@ -266,7 +268,7 @@ class MinHashBands(Bands):
 
         planes = _bit_planes(values)
 
-        def may_be_near(left: Places, right: Places) -> npt.NDArray[np.bool_]:
+        def may_be_near(left: Indices, right: Indices) -> npt.NDArray[np.bool_]:
             """Compare four bits of each value, which differ in at most as many values."""
             gaps: Any = 0
             for word in planes:

@@ -3,7 +3,7 @@
     matches = hashes | FindMatches(staging=staging, bands=HammingBands(distance=4))
     groups = matches | beam.Values() | ConnectedComponents(staging)
 
-A record goes once for each band into the bucket of that band's key, with its id and hash, inline or
+For each band a record goes into the bucket of its key in that band, with its id and hash, inline or
 in a spill file. The matches of a bucket are found in memory. They are the same for any order of the
 records and any number of workers.
 """

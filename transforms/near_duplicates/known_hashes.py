@@ -1,4 +1,4 @@
-"""Hashes of the records of other datasets: the most similar one of each record is found here.
+"""Hashes of the records of other datasets, and the search for the most similar one.
 
 The hashes are in one file, which workers map into memory. A record is compared with those that
 share a band with it, so that neither a shuffle nor the order of the records matters.
@@ -19,7 +19,7 @@ from recordmill.storage.files import Location
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.batch import UInt64Array
 from recordmill.transforms.near_duplicates.bands import Bands
-from recordmill.transforms.near_duplicates.pairs import Places
+from recordmill.transforms.near_duplicates.pairs import Indices
 from recordmill.transforms.staged.arrow_files import open_arrow
 
 _KEY = "key"
@@ -33,7 +33,7 @@ class SimilarRecords(NamedTuple):
     similarities of the pairs.
     """
 
-    rows: Places
+    rows: Indices
     keys: pa.Array
     measures: npt.NDArray[Any]
 
@@ -43,7 +43,7 @@ class _Known(NamedTuple):
 
     keys: pa.Array
     values: Any
-    by_band: tuple[tuple[Places, UInt64Array], ...]
+    by_band: tuple[tuple[Indices, UInt64Array], ...]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -57,7 +57,7 @@ class KnownHashes:
     bands: Bands
 
     def most_similar(self, hashes: pa.Array) -> SimilarRecords:
-        """Return the most similar known record of each row, of several the one of smallest key.
+        """Return the most similar known record of each row, of equal ones the smallest key.
 
         hashes: uint64 or fixed_size_list<uint32>[128], null for records without a hash.
         """
@@ -89,7 +89,7 @@ class KnownHashes:
 def hashes_file(rows: pa.RecordBatch, *, bands: Bands) -> bytes:
     """Return the content of the file of `KnownHashes`, given the keys and hashes of records.
 
-    Of records with equal hashes the one of smallest key is in it, of records without a hash none.
+    The file has one record for each hash, the one with the smallest key.
     """
     hashes = rows[batch.NEAR]
     rows = pa.RecordBatch.from_arrays([rows[batch.KEY], hashes], names=[_KEY, bands.column])
@@ -99,7 +99,7 @@ def hashes_file(rows: pa.RecordBatch, *, bands: Bands) -> bytes:
     return bytes(batch.to_buffer(rows, pa.ipc.new_file))
 
 
-def _blocks(counts: Places) -> list[tuple[int, int]]:
+def _blocks(counts: Indices) -> list[tuple[int, int]]:
     """Return ranges of rows that have about `_AT_ONCE` pairs each, or are one row."""
     ends = np.cumsum(counts)
     total = int(ends[-1]) if len(ends) else 0

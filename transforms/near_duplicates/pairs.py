@@ -9,13 +9,13 @@ import numpy.typing as npt
 
 from recordmill.transforms.model.batch import UInt64Array
 
-Places = npt.NDArray[np.int64]
-Pairs = tuple[Places, Places]
+Indices = npt.NDArray[np.int64]
+Pairs = tuple[Indices, Indices]
 
 _SMALL = 32  # records of a group whose pairs are listed; larger ones are compared in blocks
 
 
-def group_edges(ordered: UInt64Array) -> Places:
+def group_edges(ordered: UInt64Array) -> Indices:
     """Return the edges of runs of equal values, int64[runs + 1]."""
     changes = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
     edges = [np.zeros(1, np.int64), changes, np.array([len(ordered)])]
@@ -23,15 +23,16 @@ def group_edges(ordered: UInt64Array) -> Places:
 
 
 def shifted(pairs: Iterator[Pairs], by: int) -> Iterator[Pairs]:
+    """Add a number to both indices of each pair."""
     for left, right in pairs:
         yield left + by, right + by
 
 
 def neighbours(
-    starts: Places,
-    ends: Places,
+    starts: Indices,
+    ends: Indices,
     at_once: int,
-    near: Callable[[Places, Places], npt.NDArray[np.bool_]],
+    near: Callable[[Indices, Indices], npt.NDArray[np.bool_]],
 ) -> Iterator[Pairs]:
     """Yield the pairs of places in the same group, left below right, that are `near`.
 
@@ -61,7 +62,7 @@ def neighbours(
                 yield left[rows[later]], right[columns[later]]
 
 
-def all_pairs(starts: Places, sizes: Places) -> Pairs:
+def all_pairs(starts: Indices, sizes: Indices) -> Pairs:
     """Return all pairs of places of each group, left below right."""
     first = np.repeat(starts, sizes)
     place = np.arange(len(first)) - np.repeat(np.cumsum(sizes) - sizes, sizes)

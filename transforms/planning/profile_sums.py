@@ -1,8 +1,8 @@
 """Sums of the profiles of all parts, by groups of columns.
 
-The profile of a part with thousands of columns is larger than its rows. So each group of columns is
-summed by itself, in an encoder process, and its profiles wait in files of the staging folder. What
-is concluded from a group, such as the messages of its statistics, is small.
+The profile of a part with thousands of columns is larger than its rows. So profiles are written
+into files of the staging folder, and each group of columns is summed by itself in an encoder
+process. The conclusions from a group, such as the messages of its statistics, are small.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from recordmill.checking.inspection import inspect
 from recordmill.format.file_info import file_info
 from recordmill.format.ledger import CopyCounts, InputCounts, Ledger, RecordCounts
 from recordmill.report import page
-from recordmill.report.page import Stage
+from recordmill.report.page import LedgerStage
 from recordmill.storage.files import Location
 from recordmill.tfrecord.features import Feature
 from tests.make_dataset import Row, flower, make_dataset, rewrite
@@ -114,11 +114,13 @@ def test_the_ledger_as_a_flow() -> None:
         copies=CopyCounts(planned=4, written=3, rejected=1),
     )
     assert page.stages(ledger, shards=2) == [
-        Stage(name="inputs", count=11, left=[("rejected", 1), ("filtered", 2)]),
-        Stage(name="records", count=8, left=[("rejected", 1), ("filtered", 1), ("dropped", 1)]),
-        Stage(name="copies added", count=4, left=[("rejected", 1)]),
-        Stage(name="records written", count=8, left=()),
-        Stage(name="shards", count=2, left=()),
+        LedgerStage(name="inputs", count=11, left=[("rejected", 1), ("filtered", 2)]),
+        LedgerStage(
+            name="records", count=8, left=[("rejected", 1), ("filtered", 1), ("dropped", 1)]
+        ),
+        LedgerStage(name="copies added", count=4, left=[("rejected", 1)]),
+        LedgerStage(name="records written", count=8, left=()),
+        LedgerStage(name="shards", count=2, left=()),
     ]
 
 
