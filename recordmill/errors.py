@@ -3,6 +3,7 @@
 `ConfigError`   invalid options or input, reported before the job starts (exit code 2)
 `RunError`      the job cannot continue: a full disk, a file that changed (exit code 1)
 `DamageError`   a RunError: a file that Recordmill itself wrote is damaged
+`StorageError`  a RunError: a fault of the machine, the storage or the network
 `RecordError`   one bad record: it becomes a reject, and the job continues
 anything else   a bug, which fails the job
 """

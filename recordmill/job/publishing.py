@@ -89,7 +89,7 @@ def publish(staging: Staging) -> None:
             if not place.exists():
                 raise RunError(
                     f"{shown(place)} vanished before it was published: run the same command again"
-                    " to write the file anew"
+                    " to write it"
                 )
         staging.place(INTENT).write_bytes(to_json(sorted(_old_files(staging))))
     staging.root.sync_folder()

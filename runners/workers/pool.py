@@ -52,7 +52,7 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
     ) -> None:
         if secret is None and not peers.is_loopback(host):
             raise ConfigError(
-                f"--host {host}: everyone who reaches that address could run code here: pass"
+                f"--host {host}: anyone who can reach that address could run code here: pass"
                 " --secret-file, and --worker-secret-file to the jobs"
             )
         self.host = host

@@ -137,9 +137,9 @@ def expect_copies_as_records(infos: Iterable[ShardInfo], staging: Staging) -> No
         staging.place(f"info/{info.shard.file}.json").delete(missing_ok=True)
     one = rejects[min(rejects)]
     raise RunError(
-        "copies were rejected of records that were written, which only a fault of the machine can"
-        f" cause, such as one of its memory ({len(rejects)} records have rejected copies, one is"
-        f" {one.key!r}: {one.detail}): run the same command again to write their shards anew"
+        "copies of written records were rejected, which only a fault of the machine can cause, such"
+        f" as faulty memory ({len(rejects)} records have rejected copies, one is {one.key!r}:"
+        f" {one.detail}): run the same command again to write their shards again"
     )
 
 

@@ -72,5 +72,5 @@ class Expansion:
         if self._read > self._most:
             raise ConfigError(
                 f"{self._place}: {self._stored} bytes of it hold rows of more than"
-                f" {self._most} bytes: write the file anew, or leave it out"
+                f" {self._most} bytes: write the file again, or leave it out"
             )
