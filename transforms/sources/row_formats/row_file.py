@@ -179,6 +179,6 @@ class Origin:
             raise ConfigError(f"cannot parse the {self.noun} {self.place}: {why}") from error
         except MemoryError as error:
             raise RunError(
-                f"cannot parse the {self.noun} {self.place}: not enough memory for the content that it"
-                " declares: write a small file again, or use a machine with more memory"
+                f"cannot parse the {self.noun} {self.place}: not enough memory for the content"
+                " that it declares: write a small file again, or use a machine with more memory"
             ) from error
