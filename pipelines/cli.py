@@ -159,7 +159,7 @@ def _main(argv: Sequence[str] | None) -> int:
         return 130
     except Exception as error:
         # Only errors of the machine become a sentence; a bug keeps its traceback.
-        fault = None if isinstance(error, BrokenPipeError) else _fault_of(error)
+        fault = None if isinstance(error, BrokenPipeError) else _machine_fault(error)
         if fault is None:
             raise
         print(f"{prog}: error: {fault}", file=sys.stderr)
@@ -179,12 +179,12 @@ def _report_signals() -> None:
             signal.signal(number, end)
 
 
-def _fault_of(error: Exception) -> str | None:
+def _machine_fault(error: Exception) -> str | None:
     if isinstance(error, SystemError | ImportError) and not isinstance(error, ModuleNotFoundError):
         error = MemoryError()  # a library that cannot be loaded is a sign of too little memory
-    from recordmill.storage.storage_errors import fault_of
+    from recordmill.storage.storage_errors import machine_fault
 
-    return fault_of(error)
+    return machine_fault(error)
 
 
 def _build_dataset(command: str, argv: Sequence[str], prog: str) -> int:

@@ -31,7 +31,7 @@ from recordmill.runners import direct
 from recordmill.runners.failures import strip_stage
 from recordmill.runners.progress import Watcher
 from recordmill.storage.files import shown
-from recordmill.storage.storage_errors import fault_of
+from recordmill.storage.storage_errors import machine_fault
 from recordmill.transforms.checks.violations import drift_violations
 from recordmill.transforms.model.data_type import DataType
 
@@ -68,7 +68,7 @@ def run(
             except RunError as error:
                 raise RunError(strip_stage(str(error))) from error
             except Exception as error:
-                fault = fault_of(error)
+                fault = machine_fault(error)
                 if fault is None:
                     raise
                 raise RunError(strip_stage(fault)) from error
@@ -128,7 +128,7 @@ def _write_report(job: Job, *, prog: str, quiet: bool) -> None:
     except (RunError, OSError, MemoryError) as error:
         print(
             f"{prog}: warning: the dataset is complete, but no report was written:"
-            f" {printable(str(fault_of(error) or error))}",
+            f" {printable(str(machine_fault(error) or error))}",
             file=sys.stderr,
         )
         return
@@ -198,7 +198,7 @@ def _print_outcome_if_readable(outcome: JobOutcome, job: Job, *, seconds: float,
             raise
         print(
             f"{prog}: warning: the dataset is complete, but its summary cannot be shown:"
-            f" {fault_of(error) or error}",
+            f" {machine_fault(error) or error}",
             file=sys.stderr,
         )
 

@@ -29,8 +29,8 @@ from recordmill.processes import child_process, environment
 from recordmill.processes.memory_watch import MemoryWatch
 from recordmill.processes.row_tasks import (
     RowTask,
-    WorkerCrashed,
-    WorkerDied,
+    WorkerCrashedError,
+    WorkerDiedError,
     crash_fault,
     memory_fault,
     run_isolated,
@@ -84,7 +84,7 @@ class ProcessPool:
     def submit(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Call the function in the next idle child; a task must not submit tasks itself.
 
-        The future raises the exception of the function, or WorkerDied if its process died.
+        The future raises the exception of the function, or WorkerDiedError if its process died.
         """
         task = pickle.dumps((function, args, kwargs), protocol=pickle.HIGHEST_PROTOCOL)
         return self._threads.submit(self._run, task)
@@ -185,14 +185,14 @@ class _Child:
             with self._lock:
                 code = self._forget_process()
             if exceeded.is_set():
-                raise WorkerCrashed(
+                raise WorkerCrashedError(
                     f"an encoder process needed more than --max-worker-memory {memory} bytes,"
                     " although no single record does: raise the limit",
                     memory_fault(memory),
                 ) from error
             if code is not None and -code in _CRASHES:
-                raise WorkerCrashed(_describe_death(code), crash_fault()) from error
-            raise WorkerDied(_describe_death(code)) from error
+                raise WorkerCrashedError(_describe_death(code), crash_fault()) from error
+            raise WorkerDiedError(_describe_death(code)) from error
         if done:
             return result
         raise result

@@ -27,11 +27,11 @@ NO_FAULTS: Faults = MappingProxyType({})
 _Run = Callable[[Callable[[], Any]], Any]
 
 
-class WorkerDied(RunError):
+class WorkerDiedError(RunError):
     """A process of the pool ended during a task."""
 
 
-class WorkerCrashed(WorkerDied):
+class WorkerCrashedError(WorkerDiedError):
     """A process ended because of its task: it crashed, or exceeded its memory.
 
     fault: the reject of the row, if one row alone does it.
@@ -81,14 +81,14 @@ def run_isolated(task: RowTask[T], run: _Run) -> T:
     run: runs a call in a process, a new one if the last ended.
 
     Raises:
-      WorkerDied: a process ended for another reason, or no row alone is the cause.
+      WorkerDiedError: a process ended for another reason, or no row alone is the cause.
     """
     faults: dict[int, RecordError] = {}
     repeated = False
     while True:
         try:
             result: T = run(task.call(faults))
-        except WorkerCrashed:
+        except WorkerCrashedError:
             # The first crash may come from what earlier tasks left in the process.
             if repeated:
                 found = _find(task, run)
@@ -132,7 +132,7 @@ def _first_crash(task: RowTask[T], run: _Run, ranges: Sequence[range]) -> _Crash
     with tempfile.NamedTemporaryFile() as progress:
         try:
             run(functools.partial(_try_in_turn, task.trial, ranges, progress.name))
-        except WorkerCrashed as crash:
+        except WorkerCrashedError as crash:
             return _Crash(int(progress.read() or b"0"), crash.fault)
     return None
 

@@ -51,7 +51,7 @@ class CardMaker:
     """Makes cards of the records of a dataset."""
 
     def __init__(self, manifest: Manifest, vocabularies: Mapping[str, Mapping[int, str]]) -> None:
-        """Prepare. vocabularies: {feature: {number: token}}."""
+        """Prepare for a dataset. vocabularies: {feature: {number: token}}."""
         self._features = manifest.features
         self._renamed: Mapping[str, str] = manifest.options.get("rename") or {}
         self._tokens = {

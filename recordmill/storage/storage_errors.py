@@ -160,7 +160,7 @@ def error_code(error: BaseException) -> int:
     return _AWS_CODES.get(aws[1], 0) if aws else 0
 
 
-def fault_of(error: BaseException) -> str | None:
+def machine_fault(error: BaseException) -> str | None:
     """Return a sentence on the fault of the machine that caused an exception, or None.
 
     It is for faults that no code closer to them has reported: threads and processes that cannot be

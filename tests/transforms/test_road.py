@@ -16,7 +16,7 @@ from recordmill.format.manifest import Manifest, index_name, load
 from recordmill.format.shard_index import read_index
 from recordmill.job.staging import FOLDER
 from recordmill.processes.pool import close_shared_pool
-from recordmill.processes.row_tasks import WorkerDied
+from recordmill.processes.row_tasks import WorkerDiedError
 from recordmill.reading.reader import read
 from recordmill.storage.files import Location
 from recordmill.transforms.model import batch
@@ -391,7 +391,7 @@ def test_repeated_keys_and_small_classes_are_refused(tmp_path):
 def test_an_encoder_process_that_dies_ends_the_job(tmp_path):
     rows = tuple((f"{i}", "a", b"die" if i == 150 else b"good") for i in range(200))
     job = tiny_job(tmp_path / "out", TinySource(rows=rows), num_shards=3)
-    with pytest.raises(WorkerDied, match=r"died in the middle of its work \(exit code 42\)"):
+    with pytest.raises(WorkerDiedError, match=r"died in the middle of its work \(exit code 42\)"):
         run(job)
     assert tree(tmp_path / "out") == {}
 

@@ -16,7 +16,7 @@ import pytest
 
 from recordmill.errors import Reason, RecordError, RunError
 from recordmill.processes.pool import ProcessPool, close_shared_pool, shared_pool
-from recordmill.processes.row_tasks import RowTask, WorkerCrashed, WorkerDied
+from recordmill.processes.row_tasks import RowTask, WorkerCrashedError, WorkerDiedError
 from recordmill.processes.shared_memory import CAPACITY
 from tests.encoder_reuse import fresh_encoders
 from tests.paths import ROOT
@@ -192,7 +192,7 @@ def test_a_process_that_dies_fails_its_task_and_is_replaced(
     pool, function, argument, how, tmp_path
 ):
     future = pool.submit(function, argument)
-    with pytest.raises(WorkerDied, match=how):
+    with pytest.raises(WorkerDiedError, match=how):
         future.result(timeout=60)
     assert len(process_ids(pool, tmp_path)) == 2
 
@@ -226,12 +226,12 @@ def test_rows_that_crash_their_process_are_found(pool):
 
 
 def test_a_killed_process_is_no_fault_of_its_rows(pool):
-    with pytest.raises(WorkerDied, match="signal 9, Killed"):
+    with pytest.raises(WorkerDiedError, match="signal 9, Killed"):
         pool.submit_rows(rows_of([1, -2, 2])).result(timeout=60)
 
 
 def test_a_crash_that_no_row_causes_alone_fails_the_task(pool):
-    with pytest.raises(WorkerCrashed, match="signal 7, Bus error"):
+    with pytest.raises(WorkerCrashedError, match="signal 7, Bus error"):
         pool.submit_rows(rows_of([-3, 1, 2, -3])).result(timeout=60)
 
 
@@ -260,7 +260,7 @@ def test_closing_kills_processes_during_a_task(tmp_path):
     queued = pool.submit(process_id)
     with open(tmp_path / "pipe", "wb"):  # opens once the task reads
         pool.close()
-    with pytest.raises(WorkerDied):
+    with pytest.raises(WorkerDiedError):
         future.result(timeout=60)
     assert queued.cancelled()
     with pytest.raises(ProcessLookupError):
