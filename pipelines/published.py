@@ -83,10 +83,10 @@ class Published:
         if missing is None:
             return None
         if not config.overwrite:
+            repair = "" if config.verify else " with --verify to write damaged shards again, or"
             raise RunError(
                 f"the dataset in {shown(self.output)} is damaged: {missing};"
-                " run the same command with --verify to write damaged shards again, or with"
-                " --overwrite to write everything again"
+                f" run the same command{repair} with --overwrite to write everything again"
             )
         return Damaged(shards=None)
 
