@@ -125,6 +125,15 @@ def hdf5_of(write_into) -> bytes:
     return stream.getvalue()
 
 
+def stored_npz(array: np.ndarray) -> bytes:
+    """An archive without compression, in which one bit of a value has changed."""
+    stream = io.BytesIO()
+    np.savez(stream, x=array)
+    content = bytearray(stream.getvalue())
+    content[len(content) // 2] ^= 4
+    return bytes(content)
+
+
 def damaged(content: bytes) -> bytes:
     """With other bytes in its middle."""
     at = content.index(b"\x08", 60) if b"PK" in content[:2] else len(content) // 2
@@ -148,6 +157,7 @@ BAD = {
     ),
     "half an archive": (npz(x=NOISE)[:-60], Reason.CORRUPT, "a damaged archive"),
     "a damaged member": (damaged(npz(x=NOISE)), Reason.CORRUPT, "a damaged archive"),
+    "a damaged value": (stored_npz(NOISE), Reason.CORRUPT, "the checksum of 'x.npy' differs"),
     "an archive of objects": (npz(x=np.array([None])), Reason.UNSUPPORTED, "never read"),
     "a member that lies": (
         npz(x=b"\x93NUMPY\x01\0\x3c\0{'descr':'<f8','fortran_order':False,'shape':(9,)}".ljust(70)),

@@ -24,6 +24,7 @@ EMPTY = b"PK\x05\x06"  # the beginning of an empty archive
 _SUFFIX = ".npy"
 _LOCAL_HEADER = struct.Struct("<4s22xHH")  # signature, lengths of the name and of the extra field
 _ENCRYPTED = 0x1
+_PIECE = 1 << 22  # bytes read at once for a checksum
 
 # Errors of zipfile and its decompressors for damaged files.
 _DAMAGED = (
@@ -73,6 +74,7 @@ class NpzFile(ArrayFile):
             found = read_npy(head, info.file_size, member=name, texts=texts)
             return dataclasses.replace(found, offset=None, solid=True)
         begin = self._content(info)
+        self._check_sum(info, begin)
         head = self.file.read(begin, min(info.file_size, HEAD))
         found = read_npy(head, info.file_size, member=name, texts=texts)
         return dataclasses.replace(found, offset=begin + (found.offset or 0))
@@ -86,6 +88,17 @@ class NpzFile(ArrayFile):
             if signature == MAGIC and begin + info.file_size <= self.file.size:
                 return begin
         raise RecordError(Reason.CORRUPT, "its central directory does not match its content")
+
+    def _check_sum(self, info: zipfile.ZipInfo, begin: int) -> None:
+        """Compare an uncompressed member with its checksum, as its parts are read without one."""
+        found = 0
+        for at in range(begin, begin + info.file_size, _PIECE):
+            size = min(_PIECE, begin + info.file_size - at)
+            found = zlib.crc32(self.file.read(at, size), found)
+        if found != info.CRC:
+            raise RecordError(
+                Reason.CORRUPT, f"a damaged archive: the checksum of {info.filename!r} differs"
+            )
 
     def _load(self, stored: StoredArray, span: Span | None) -> Array:
         if self._inflated is None or self._inflated[0] != stored.member:
