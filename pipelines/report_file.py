@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import importlib
+import os
 import shlex
 from collections.abc import Mapping
 from typing import Any
 
+from recordmill.errors import ConfigError
 from recordmill.format.manifest import JOB, load
-from recordmill.format.typed_json import as_object, parse_json
+from recordmill.format.typed_json import as_object, damage_of, parse_json
 from recordmill.pipelines.options.declaration import options_of
 from recordmill.profile.statistics_file import SliceView
-from recordmill.storage.files import Location
+from recordmill.storage.files import Location, shown
 
 _DATA_TYPES = ("images", "text", "table", "sensor", "arrays", "video")
 
@@ -28,21 +30,43 @@ def write_report(
     compared, other: the statistics of another dataset, and its name, for drift.
 
     Raises:
+      ConfigError: the output is no HTML file, or lies in the dataset.
       DamageError: the dataset is missing or damaged.
       StorageError: a file cannot be read or written.
     """
     from recordmill.report import page  # imported here: it takes 0.1 s
 
     place = Location.parse(output or f"{str(dataset).rstrip('/')}.report.html")
+    _check_target(place, dataset)
     manifest = load(dataset)
     job = dataset / JOB
     command = None
     if job.exists() and manifest.options.get("kind") in _DATA_TYPES:
-        data = parse_json(job.read_bytes())
-        command = command_of(str(manifest.options["kind"]), as_object(data))
+        with damage_of(JOB):
+            data = as_object(parse_json(job.read_bytes()))
+            command = command_of(str(manifest.options["kind"]), data)
     html = page.render(dataset, compared=compared, other=other, command=command)
     place.write_bytes(html.encode())
     return place
+
+
+def _check_target(place: Location, dataset: Location) -> None:
+    """Refuse to replace anything but a page."""
+    if not place.name.endswith((".html", ".htm")):
+        raise ConfigError(f"--output: expected a name that ends in .html, got {shown(place)}")
+    inside = f"{str(dataset).rstrip('/')}/"
+    if place.is_local and dataset.is_local:
+        inside = f"{os.path.realpath(dataset.local_path)}/"
+        if os.path.realpath(place.local_path).startswith(inside):
+            raise ConfigError(
+                f"--output: {shown(place)} is inside the dataset: choose a file outside of it"
+            )
+        if os.path.lexists(place.local_path) and not os.path.isfile(place.local_path):
+            raise ConfigError(f"--output: {shown(place)} exists and is no file")
+    elif str(place).startswith(inside):
+        raise ConfigError(
+            f"--output: {shown(place)} is inside the dataset: choose a file outside of it"
+        )
 
 
 def command_of(data_type: str, job: Mapping[str, Any]) -> str:

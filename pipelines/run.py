@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from recordmill.errors import RunError
+from recordmill.errors import ConfigError, RunError
 from recordmill.format.manifest import load
 from recordmill.job import lock
 from recordmill.job.staging import FOLDER
@@ -125,7 +125,7 @@ def _write_report(job: Job, *, prog: str, quiet: bool) -> None:
 
     try:
         place = write_report(job.output)
-    except (RunError, OSError, MemoryError) as error:
+    except (ConfigError, RunError, OSError, MemoryError) as error:
         print(
             f"{prog}: warning: the dataset is complete, but no report was written:"
             f" {printable(str(machine_fault(error) or error))}",

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from recordmill.format.content_report import NEAR_DUPLICATES
 from recordmill.format.manifest import Manifest, index_name
 from recordmill.format.shard_index import read_index
 from recordmill.format.split_names import in_order
+from recordmill.format.typed_json import as_object, damage_of, parse_json, take_texts
 from recordmill.storage.files import Location
 
 _PAIRS = 12  # that are shown
@@ -38,29 +38,31 @@ def similar_pairs(dataset: Location, manifest: Manifest) -> list[Pair]:
     """Return the first pairs of similar records; empty if the dataset has none.
 
     Raises:
-      IndexDamagedError, StorageError: a file cannot be read.
+      DamageError, StorageError: a file is damaged, or cannot be read.
     """
     if NEAR_DUPLICATES not in manifest.files:
         return []
     with (dataset / NEAR_DUPLICATES).open_input() as file:
-        lines = [json.loads(line) for line in itertools.islice(file, _PAIRS)]
-    keys = {key for line in lines for key in line["keys"]}
-    places = dict(_places(dataset, manifest, sorted(keys)))
+        found = []
+        for number, line in enumerate(itertools.islice(file, _PAIRS), start=1):
+            with damage_of(NEAR_DUPLICATES, line=number):
+                found.append(_pair(as_object(parse_json(line))))
+    places = dict(_places(dataset, manifest, sorted({key for keys, _ in found for key in keys})))
     return [
         Pair(
-            keys=(line["keys"][0], line["keys"][1]),
-            measure=_measure(line),
-            places={key: places[key] for key in line["keys"] if key in places},
+            keys=keys,
+            measure=measure,
+            places={key: places[key] for key in keys if key in places},
         )
-        for line in lines
+        for keys, measure in found
     ]
 
 
-def _measure(line: dict[str, Any]) -> str:
-    for name in ("distance", "similarity"):
-        if name in line:
-            return f"{name} {line[name]}"
-    return ""
+def _pair(line: Mapping[str, Any]) -> tuple[tuple[str, str], str]:
+    """Return the keys of a line of near_duplicates.jsonl, and their distance or similarity."""
+    one, other = take_texts(line, "keys")
+    measures = [f"{name} {line[name]}" for name in ("distance", "similarity") if name in line]
+    return (one, other), ", ".join(measures)
 
 
 def _places(

@@ -1,16 +1,19 @@
+import dataclasses
 import json
 import pathlib
+import re
 import shlex
 
 import pytest
 
 from recordmill.errors import ConfigError, RunError
+from recordmill.format.file_info import file_info
 from recordmill.pipelines import images, sensor, table
 from recordmill.pipelines.cli import main
 from recordmill.pipelines.commands.report_command import report_main
 from recordmill.pipelines.options import declaration
 from recordmill.pipelines.report_file import command_of
-from tests.make_dataset import make_dataset
+from tests.make_dataset import make_dataset, rewrite
 
 
 def test_the_report_is_written_beside_the_dataset(
@@ -45,6 +48,46 @@ def test_a_damaged_dataset_has_no_report(tmp_path: pathlib.Path) -> None:
     with pytest.raises(RunError, match="no report was written: no dataset"):
         report_main(["--dataset", str(folder)])
     assert not (tmp_path / "out.report.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("job.json", b'{"inp'),
+        ("job.json", b"[1, 2]"),
+        ("near_duplicates.jsonl", b'{"keys": 3}\n'),
+        ("near_duplicates.jsonl", b'{"keys": ["a", "b"], "dist'),
+        ("near_duplicates.jsonl", b"\xff\xfe"),
+    ],
+)
+def test_a_damaged_side_file_is_named(tmp_path: pathlib.Path, file: str, content: bytes) -> None:
+    folder = tmp_path / "out"
+    manifest = make_dataset(folder)
+    (folder / file).write_bytes(content)
+    options = {**manifest.options, "kind": "images"}
+    files = {**manifest.files, "near_duplicates.jsonl": file_info(content)}
+    if file == "job.json":
+        files = manifest.files
+    rewrite(folder, dataclasses.replace(manifest, options=options, files=files))
+    with pytest.raises(RunError, match=f"no report was written: {re.escape(file)}.* is damaged"):
+        report_main(["--dataset", str(folder)])
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ("out/dataset.json", "expected a name that ends in .html"),
+        ("out/report.html", "is inside the dataset"),
+        ("folder.html", "exists and is no file"),
+    ],
+)
+def test_nothing_but_a_page_is_replaced(tmp_path: pathlib.Path, target: str, message: str) -> None:
+    make_dataset(tmp_path / "out")
+    (tmp_path / "folder.html").mkdir()
+    before = (tmp_path / "out/dataset.json").read_bytes()
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        report_main(["--dataset", f"{tmp_path / 'out'}", "--output", f"{tmp_path / target}"])
+    assert (tmp_path / "out/dataset.json").read_bytes() == before
 
 
 def test_drift_needs_statistics(tmp_path: pathlib.Path) -> None:
