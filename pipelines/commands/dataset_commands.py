@@ -37,6 +37,7 @@ _DATASET = Group(10, "Dataset")
 _RECORD = Group(20, "One record")
 _SHEET = Group(25, "Contact sheet")
 _OUTPUT = Group(30, "Output")
+_LARGEST = 1_000  # pixels of a tile, and records of a class, on a contact sheet
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -125,8 +126,8 @@ class InspectConfig:
 
     def __post_init__(self) -> None:
         for name, value in (("per-class", self.per_class), ("tile-size", self.tile_size)):
-            if value < 1:
-                raise ConfigError(f"--{name}: expected 1 or more, got {value}")
+            if not 1 <= value <= _LARGEST:
+                raise ConfigError(f"--{name}: expected 1 to {_LARGEST:,}, got {value:,}")
         if self.sheet is not None and (self.record is not None or self.json or self.compare_with):
             raise ConfigError("--sheet: cannot be combined with --record, --json or --compare-with")
         if self.sheet is None:
@@ -212,6 +213,8 @@ def _compared(config: InspectConfig) -> Mapping[str, SliceView] | None:
 def _draw_sheet(dataset: Location, config: InspectConfig, path: str) -> int:
     from recordmill.report.contact_sheet import contact_sheet
 
+    if pathlib.PurePath(path).suffix.lower() not in (".png", ".jpg", ".jpeg", ".webp"):
+        raise ConfigError(f"--sheet: expected a name that ends in .png, .jpg or .webp, got {path}")
     try:
         sheet = contact_sheet(
             dataset,
@@ -221,8 +224,8 @@ def _draw_sheet(dataset: Location, config: InspectConfig, path: str) -> int:
             per_class=config.per_class,
         )
         sheet.save(path, optimize=True)
-    except ValueError as error:  # also of Pillow, for an unknown extension
-        raise ConfigError(f"--sheet: {error}") from error
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
     except OSError as error:
         raise RunError(f"--sheet: cannot write {path}: {error.strerror or error}") from error
     print(f"The contact sheet is in {path}")

@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from PIL import Image, ImageDraw, ImageFont, ImageOps
 
+from recordmill.errors import did_you_mean
 from recordmill.format.image_files import UNREADABLE_IMAGE, open_image
 from recordmill.format.manifest import Manifest, load
 from recordmill.format.split_names import in_order
@@ -22,6 +23,8 @@ GAP = 18  # between the blocks of two splits
 HEAD, FOOT = 52, 34  # for the names of the splits, and for the legend
 BACKGROUND, INK, FAINT, COPY = "#ffffff", "#1b1f24", "#6a737d", "#d9480f"
 FRAME = 3
+_LETTERS = 14  # of the name of a class
+_NAMED = 10  # splits or classes that an error names
 BOX_COLOURS = ("#e03131", "#2f9e44", "#1971c2", "#f08c00", "#9c36b5", "#0c8599")
 BOX_FEATURES = (
     *(f"image/object/bbox/{name}" for name in ("xmin", "ymin", "xmax", "ymax")),
@@ -59,37 +62,52 @@ def contact_sheet(
 
     Raises:
       ManifestError: the folder is not a dataset.
-      ValueError: a split or a class does not exist, there are no encoded images, or one of them
-        cannot be decoded.
+      ValueError: a split or a class does not exist, or there are no encoded images.
     """
     manifest = load(dataset)
-    for what, given, known in (
-        ("splits", splits, in_order(manifest.splits)),
-        ("classes", labels, manifest.labels),
+    for flag, given, known in (
+        ("--split", splits, in_order(manifest.splits)),
+        ("--label", labels, manifest.labels),
     ):
         for one in given or ():
             if one not in known:
-                raise ValueError(f"expected one of the {what} {', '.join(known)}, got {one!r}")
-    wanted: list[str | None] = [*manifest.labels] if labels is None else [*labels]
-    if labels is None:
-        wanted.append(None)
+                names = ", ".join(known[:_NAMED]) or "none"
+                more = f", ... ({len(known):,})" if len(known) > _NAMED else ""
+                raise ValueError(
+                    f"{flag}: expected one of {names}{more}, got {one!r}{did_you_mean(one, known)}"
+                )
+    feature = _image_feature(manifest)
+    wanted: list[str | None] = [*manifest.labels, None] if labels is None else [*labels]
     rows = {
-        split: _read_tiles(dataset, split, manifest, dict.fromkeys(wanted, per_class))
+        split: _read_tiles(dataset, split, manifest, feature, dict.fromkeys(wanted, per_class))
         for split in (in_order(manifest.splits) if splits is None else in_order(splits))
     }
-    return draw(rows, manifest, size=size)
+    return draw(rows, manifest, labels=labels, size=size)
+
+
+def _image_feature(manifest: Manifest) -> str:
+    """Return the name of the feature to draw. Raises ValueError if there is none."""
+    usual = manifest.options.get("rename", {}).get("image/encoded", "image/encoded")
+    images = [name for name, feature in manifest.features.items() if feature.kind == "image"]
+    if not images:
+        raise ValueError(
+            "the dataset has no encoded images; recordmill report shows raw pixels and arrays"
+        )
+    return usual if usual in images else images[0]
 
 
 def _read_tiles(
-    dataset: Location, split: str, manifest: Manifest, shown: Mapping[str | None, int]
+    dataset: Location,
+    split: str,
+    manifest: Manifest,
+    encoded: str,
+    shown: Mapping[str | None, int],
 ) -> dict[str, list[Tile]]:
-    """Return the tiles of a split by class, sorted by key, copies behind their record."""
+    """Return the tiles of a split by class, sorted by key, copies behind their record.
+
+    encoded: name of the feature to draw.
+    """
     renamed = manifest.options.get("rename", {})
-    encoded = renamed.get("image/encoded", "image/encoded")
-    if encoded not in manifest.features or manifest.features[encoded].kind != "image":
-        raise ValueError(
-            f"a contact sheet needs encoded images in {encoded}: write --image-format jpeg or png"
-        )
     of_boxes = [renamed.get(name, name) for name in BOX_FEATURES]
     has_boxes = all(name in manifest.features for name in of_boxes)
     sample = sampling.choose(
@@ -123,33 +141,43 @@ def _some_frames(encoded: bytes | Sequence[bytes]) -> Sequence[bytes]:
 
 
 def draw(
-    splits: Mapping[str, Mapping[str, Sequence[Tile]]], manifest: Manifest, *, size: int
+    splits: Mapping[str, Mapping[str, Sequence[Tile]]],
+    manifest: Manifest,
+    *,
+    labels: Collection[str] | None,
+    size: int,
 ) -> Image.Image:
     """Draw the sheet: splits from left to right, classes from top to bottom.
 
-    size: pixels of an image's side. Frames of a clip are side by side.
+    labels: classes to draw; None for all. size: pixels of an image's side. Frames of a clip are
+    side by side.
     """
     tiles = [tile for rows in splits.values() for row in rows.values() for tile in row]
     wide = size * max((len(tile.images) for tile in tiles), default=1)
     found = {label for rows in splits.values() for label in rows}
-    labels = list(manifest.labels) if found - {""} else []
-    if "" in found or not labels:
-        labels.append("")
+    names = [*(labels or (manifest.labels if found - {""} else ()))]
+    if "" in found or not names:
+        names.append("")
     columns = {name: max(map(len, rows.values()), default=0) for name, rows in splits.items()}
     widths = {name: max(count * wide, NAME_WIDTH + 24) for name, count in columns.items()}
     width = NAME_WIDTH + sum(widths.values()) + GAP * len(widths)
-    sheet = Image.new("RGB", (width, HEAD + len(labels) * size + FOOT), BACKGROUND)
+    sheet = Image.new("RGB", (width, HEAD + len(names) * size + FOOT), BACKGROUND)
     pen = ImageDraw.Draw(sheet)
     large, small = ImageFont.load_default(15), ImageFont.load_default(12)
-    for row, label in enumerate(labels):
+    for row, label in enumerate(names):
         place = (8, HEAD + row * size + size // 2)
-        pen.text(place, label or "(no class)", INK, font=small, anchor="lm")
+        pen.text(place, _shortened(label) or "(no class)", INK, font=small, anchor="lm")
     left = NAME_WIDTH
     for name, rows in splits.items():
-        records = manifest.splits[name].records
+        of_classes = manifest.splits[name].classes
+        records = (
+            manifest.splits[name].records
+            if labels is None
+            else sum(of_classes.get(label, 0) for label in labels)
+        )
         pen.text((left, 6), name, INK, font=large)
         pen.text((left, 27), f"{records:,} records", FAINT, font=small)
-        for row, label in enumerate(labels):
+        for row, label in enumerate(names):
             for column, tile in enumerate(rows.get(label, ())):
                 place = (left + column * wide, HEAD + row * size)
                 sheet.paste(_draw_tile(tile, size), place)
@@ -172,8 +200,8 @@ def _draw_image(tile: Tile, content: bytes, size: int) -> Image.Image:
         if image.mode.startswith("I"):  # gray of 16 bits, which convert() would clip at 255
             image = image.convert("I").point(lambda level: level * (1 / 256)).convert("L")
         image = image.convert("RGB")
-    except UNREADABLE_IMAGE as error:
-        raise ValueError("a record's image cannot be decoded: run recordmill verify") from error
+    except UNREADABLE_IMAGE:
+        return _draw_undecodable(size)
     inner = (size - 2, size - 2)
     scale = min(inner[0] / image.width, inner[1] / image.height)
     width, height = round(image.width * scale), round(image.height * scale)
@@ -191,6 +219,19 @@ def _draw_image(tile: Tile, content: bytes, size: int) -> Image.Image:
         pen = ImageDraw.Draw(image)
         pen.rectangle((0, 0, inner[0] - 1, inner[1] - 1), outline=COPY, width=FRAME)
     return ImageOps.expand(image, border=1, fill=BACKGROUND)
+
+
+def _draw_undecodable(size: int) -> Image.Image:
+    """Return a crossed tile, for an image that cannot be decoded."""
+    image = Image.new("RGB", (size, size), "#eaeef2")
+    pen = ImageDraw.Draw(image)
+    for corners in ((0, 0, size - 1, size - 1), (0, size - 1, size - 1, 0)):
+        pen.line(corners, FAINT)
+    return image
+
+
+def _shortened(name: str) -> str:
+    return name if len(name) <= _LETTERS else f"{name[: _LETTERS - 1]}\u2026"
 
 
 def _draw_legend(pen: ImageDraw.ImageDraw, *, middle: int, font: Font) -> None:

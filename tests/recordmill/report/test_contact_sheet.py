@@ -1,0 +1,47 @@
+import pathlib
+
+import pytest
+from PIL import Image
+
+from recordmill.report import contact_sheet
+from recordmill.storage.files import Location
+from tests.make_dataset import flower, make_dataset
+
+ROWS = [flower("a", "rose"), flower("b", "tulip"), flower("b", "tulip", copy=1)]
+
+
+def sheet_of(folder: pathlib.Path, **options: object) -> Image.Image:
+    return contact_sheet.contact_sheet(Location.parse(str(folder)), size=20, **options)  # type: ignore[arg-type]
+
+
+def rows_of(sheet: Image.Image) -> int:
+    return (sheet.height - contact_sheet.HEAD - contact_sheet.FOOT) // 20
+
+
+def test_only_the_classes_that_are_named_are_drawn(tmp_path: pathlib.Path) -> None:
+    make_dataset(tmp_path / "out", {"train": [ROWS], "validation": [], "test": []})
+    assert rows_of(sheet_of(tmp_path / "out")) == 2
+    assert rows_of(sheet_of(tmp_path / "out", labels=["tulip"])) == 1
+    empty = sheet_of(tmp_path / "out", labels=["tulip"], splits=["validation"])
+    assert rows_of(empty) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"labels": ["tulp"]}, "--label: expected one of rose, tulip, got 'tulp'.*'tulip'"),
+        ({"splits": ["dev"]}, "--split: expected one of train, validation, test, got 'dev'"),
+    ],
+)
+def test_unknown_names(tmp_path: pathlib.Path, options: dict, message: str) -> None:
+    make_dataset(tmp_path / "out", {"train": [ROWS], "validation": [], "test": []})
+    with pytest.raises(ValueError, match=message):
+        sheet_of(tmp_path / "out", **options)
+
+
+def test_an_image_that_cannot_be_decoded_is_a_crossed_tile(tmp_path: pathlib.Path) -> None:
+    rows = [flower("a", "rose").having(image__encoded=[b"no image"]), *ROWS[1:]]
+    make_dataset(tmp_path / "out", {"train": [rows], "validation": [], "test": []})
+    sheet = sheet_of(tmp_path / "out").convert("RGB")
+    left, top = contact_sheet.NAME_WIDTH, contact_sheet.HEAD
+    assert sheet.getpixel((left + 2, top + 10)) == (0xEA, 0xEE, 0xF2)
