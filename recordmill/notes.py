@@ -108,4 +108,7 @@ def first_failing(notes: Iterable[Note], codes: Collection[str]) -> str | None:
     first = failing[0]
     others = sorted({note.code for note in failing} - {first.code})
     also = f"; there are also notes on {', '.join(others)}" if others else ""
-    return f"{first} (an error because of --fail-on {first.code}){also}; nothing was published"
+    files = ", nor any file that the note names" if ".jsonl" in first else ""
+    return (
+        f"{first} (an error because of --fail-on {first.code}){also}; nothing was published{files}"
+    )

@@ -54,6 +54,14 @@ class LedgerStage:
     count: int
     left: Sequence[tuple[str, int]]
 
+    @property
+    def text(self) -> str:
+        """The name for this number: `1 record`, `2 records`."""
+        first, _, rest = self.name.partition(" ")
+        if self.count == 1:
+            first = "copy" if first == "copies" else first.removesuffix("s")
+        return f"{first} {rest}".rstrip()
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SampleReport:
