@@ -427,6 +427,49 @@ def test_similar_texts_stay_together(tmp_path) -> None:
     assert len(set(splits.values())) == 2
 
 
+def of_one_colour(number: int, *, height: int, width: int) -> np.ndarray:
+    return np.full((height, width, 3), number, np.uint8)
+
+
+@pytest.mark.parametrize("kind", ["images", "video"])
+def test_equal_records_of_one_colour_are_similar(kind, tmp_path, monkeypatch) -> None:
+    """Each of three colours is there twice; no hash of pixels tells one from another."""
+    monkeypatch.setattr("tests.video_files.picture", of_one_colour)
+    root = tmp_path / "in" / "a"
+    root.mkdir(parents=True)
+    suffix = KINDS[kind][0]
+    for number in range(0, 6, 2):
+        one, other = (root / f"{name}{suffix}" for name in (number, number + 1))
+        if kind == "images":
+            Image.fromarray(of_one_colour(number * 40, height=8, width=8)).save(one)
+        else:
+            make_film(one, 4, size=(16, 16), offset=number * 40)
+        other.write_bytes(one.read_bytes())
+    argv = ("--splits", "train=0.5,test=0.5", "--near-duplicates", "group", "--seed", "4")
+    made = build(kind, root.parent, tmp_path / "out", *argv)
+    splits = {name: split for split in ("train", "test") for name in names(made, split)}
+    assert all(splits[one] == splits[other] for one, other in ("01", "23", "45"))
+    assert len(set(splits.values())) == 2
+    pairs = [sorted(map(name_of, one["keys"])) for one in lines(made, "near_duplicates.jsonl")]
+    assert sorted(pairs) == [["0", "1"], ["2", "3"], ["4", "5"]]
+    argv = ("--splits", "train=1", "--near-duplicates", "drop")
+    made = build(kind, root.parent, tmp_path / "drop", *argv)
+    assert names(made, "train") == {"0", "2", "4"}
+    left_out = [
+        (name_of(one["key"]), name_of(one["same_as"])) for one in lines(made, "duplicates.jsonl")
+    ]
+    assert sorted(left_out) == [("1", "0"), ("3", "2"), ("5", "4")]
+
+
+def test_texts_of_equal_value_are_similar(tmp_path) -> None:
+    rows = ["id,text", "k1,7", "k2,7.0", "k3,007", "k4, 7", "k5,8"]
+    (tmp_path / "a.csv").write_text("\n".join(rows))
+    argv = ("--key-column", "id", "--splits", "train=1", "--near-duplicates", "drop")
+    made = make(tmp_path / "out", "--input", tmp_path / "a.csv", *argv, command="text")
+    assert set(made.keys("train")) == {"k1", "k5"}
+    assert {one["key"] for one in lines(made, "duplicates.jsonl")} == {"k2", "k3", "k4"}
+
+
 def films(root: pathlib.Path) -> pathlib.Path:
     """Parts of two films; of one also a copy in half its size, and a copy of its end."""
     qcif, wide = (VIDEO / f"{name}.mp4" for name in ("qcif", "wide"))

@@ -60,12 +60,13 @@ def read_members(
     from each row to its given group.
     """
     yield limits.PARTITIONS, (_PART, part.name, (to_json(part), "", 0, 0))
-    columns = (batch.KEY, batch.HASH, batch.NEAR, batch.GROUP)
+    columns = (batch.KEY, batch.HASH, batch.NEAR, batch.GROUP, batch.CONTENT)
     rows = read_part(part.name, staging=staging, columns=columns)
     if not len(rows):
         return
     ids = batch.hashes(rows)
-    yield TaggedOutput(_HASHES, hash_piece(ids, rows[batch.NEAR], bands=bands))
+    contents = rows[batch.CONTENT] if batch.CONTENT in rows.schema.names else None
+    yield TaggedOutput(_HASHES, hash_piece(ids, rows[batch.NEAR], contents, bands=bands))
     given = np.asarray(rows[batch.GROUP].is_valid())
     if mode == "group" and given.any():
         groups = batch.mix(batch.hash_strings(rows[batch.GROUP].drop_null()), _SALT)

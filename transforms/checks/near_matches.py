@@ -17,6 +17,7 @@ from recordmill.job.staging import Staging, to_json
 from recordmill.transforms.checks.duplicates import REASONS
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.left_out import LeftOut
+from recordmill.transforms.near_duplicates.bands import DISTANCE
 from recordmill.transforms.near_duplicates.graph import GROUP, ID, A, B, bucket_of
 from recordmill.transforms.staged import spill
 from recordmill.transforms.staged.spill import Piece
@@ -60,10 +61,15 @@ def write_lines(bucket: tuple[int, Iterable[Member]], *, staging: Staging) -> in
     keyed = [spill.load(piece, staging=staging) for kind, _, piece in members if kind == ROWS]
     second = _keys_of(np.asarray(matches[B]), keyed).to_pylist()
     [measure] = [name for name in matches.schema.names if name not in (B, _FIRST)]
-    pairs = zip(matches[_FIRST].to_pylist(), second, matches[measure].to_pylist(), strict=True)
+    better = min if measure == DISTANCE else max
+    best: dict[tuple[str, str], float] = {}
+    for one, other, value in zip(
+        matches[_FIRST].to_pylist(), second, matches[measure].to_pylist(), strict=True
+    ):
+        best[one, other] = better(value, best.get((one, other), value))
     lines = sorted(
-        to_json({"keys": sorted((one, other)), measure: round(value, 4)}) + b"\n"
-        for one, other, value in pairs
+        to_json({"keys": sorted(keys), measure: round(value, 4)}) + b"\n"
+        for keys, value in best.items()
     )
     place = staging.place(f"{FOLDER}/{bucket[0]:05d}.jsonl")
     place.parent.make_dirs()

@@ -44,7 +44,7 @@ class ImageContents:
     def read(self, rows: pa.RecordBatch) -> tuple[RowOutcome, dict[str, pa.Array]]:
         """Return the hash of the bytes of each file, and of its pixels; bad images are rejected.
 
-        Images of a single colour have no hash of pixels: they resemble each other.
+        Images of a single colour have no hash of pixels, which would be the same for all of them.
         """
         outcomes = OutcomeCollector("check")
         contents = ContentHashes()

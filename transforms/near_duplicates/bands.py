@@ -321,11 +321,7 @@ def matches_of_band(ids: UInt64Array, values: Values, *, band: int, bands: Bands
     order = np.lexsort((ids, identities))
     ids, values, identities = ids[order], values[order], identities[order]
     edges = group_edges(identities)
-    found: list[Pairs] = []
-    if band == 0:
-        firsts = np.repeat(edges[:-1], np.diff(edges))
-        others = np.flatnonzero(firsts != np.arange(len(ids)))
-        found.append((firsts[others], others))
+    found = [_stars(edges)] if band == 0 else []
     firsts = edges[:-1]
     keys = bands.keys(values[firsts])[:, band]
     by_key = firsts[np.lexsort((ids[firsts], keys))]
@@ -339,15 +335,42 @@ def matches_of_band(ids: UInt64Array, values: Values, *, band: int, bands: Bands
             kept = spanning_forest(ids[left], ids[right])
             found, count = [(left[kept], right[kept])], 0
     left, right = _joined(found)
-    columns = {
-        A: np.minimum(ids[left], ids[right]),
-        B: np.maximum(ids[left], ids[right]),
-        bands.measure: bands.measures(bands.gaps(values[left], values[right])),
-    }
-    order = np.lexsort((columns[B], columns[A]))
-    return pa.RecordBatch.from_arrays(
-        [pa.array(column[order]) for column in columns.values()], names=[*columns]
-    )
+    return _rows_of(ids[left], ids[right], bands.gaps(values[left], values[right]), bands)
+
+
+def matches_of_contents(
+    ids: UInt64Array, contents: pa.Array, identities: UInt64Array, *, bands: Bands
+) -> pa.RecordBatch:
+    """Return the matches among records of equal content but different identities.
+
+    ids: uint64[n], distinct. contents: binary(16)[n]. Returns rows as `matches_of_band` does, with
+    the measure of equal records.
+    """
+    codes, _ = batch.encode(contents)
+    order = np.lexsort((ids, identities, codes))
+    ids, identities, codes = ids[order], identities[order], codes[order]
+    first = np.ones(len(ids), np.bool_)  # of those of the same identity, which match already
+    first[1:] = (codes[1:] != codes[:-1]) | (identities[1:] != identities[:-1])
+    ids, codes = ids[first], codes[first]
+    ids = ids[np.lexsort((ids, codes))]
+    left, right = _stars(group_edges(codes.astype(np.uint64)))
+    return _rows_of(ids[left], ids[right], np.zeros(len(left), np.int64), bands)
+
+
+def _stars(edges: Indices) -> Pairs:
+    """Return the pairs of the first place of each group with its other places."""
+    firsts = np.repeat(edges[:-1], np.diff(edges))
+    others = np.flatnonzero(firsts != np.arange(len(firsts)))
+    return firsts[others], others
+
+
+def _rows_of(
+    left: UInt64Array, right: UInt64Array, gaps: npt.NDArray[Any], bands: Bands
+) -> pa.RecordBatch:
+    a, b = np.minimum(left, right), np.maximum(left, right)
+    order = np.lexsort((b, a))
+    columns = (a[order], b[order], bands.measures(gaps[order]))
+    return pa.RecordBatch.from_arrays([*map(pa.array, columns)], names=[A, B, bands.measure])
 
 
 def _joined(pairs: list[Pairs]) -> Pairs:

@@ -111,6 +111,33 @@ def test_images(staging, monkeypatch, inline):
     assert groups == expected_groups(expected)
 
 
+def test_equal_contents_match_whatever_their_hashes(staging):
+    """Records 0 and 1 have equal hashes, 2 has another, and 3 to 5 have none; 5 is alone."""
+    ids = batch.mix(np.arange(6, dtype=np.uint64), 1)
+    hashes = pa.array([5, 5, 2**64 - 1, None, None, None], pa.uint64())
+    contents = pa.array([letter * 16 for letter in (b"a", b"a", b"a", b"b", b"b", b"c")])
+    contents = contents.cast(pa.binary(16))
+    pieces = [
+        hash_piece(ids[cut], hashes.take(pa.array(cut)), contents.take(pa.array(cut)),
+                   bands=HammingBands())
+        for cut in ([0, 3, 5], [1, 2, 4])
+    ]  # fmt: skip
+
+    def build(pipeline):
+        matches = pipeline | beam.Create(pieces) | FindMatches(staging, HammingBands())
+        return {"found": matches | beam.Map(lambda one: spill.load(one[1], staging=staging))}
+
+    found = pa.Table.from_batches(results(build, workers=1)["found"])
+    one, other, third, *rest = ids.tolist()
+    first = min(one, other)
+    assert set(zip(*found.to_pydict().values(), strict=True)) == {
+        (*sorted((one, other)), 0),
+        (*sorted((first, third)), 0),
+        (*sorted(rest[:2]), 0),
+    }
+    assert len(found) == 3
+
+
 def test_texts(staging):
     rng = np.random.default_rng(2)
     words = [f"word{number}" for number in range(2000)]
