@@ -91,10 +91,11 @@ class Check(beam.PTransform):
         if drop:
             parts |= DropDuplicates(staging, conflicts=self.conflicts)
         if self.near is not None:
-            parts |= GroupNearDuplicates(staging, bands_of(self.near), self.near.mode)
+            bands = bands_of(self.near)
+            parts |= GroupNearDuplicates(staging, bands, self.near.mode)
             if self.near.mode == "drop":
                 parts |= "DropNearDuplicates" >> DropDuplicates(
-                    staging, conflicts=self.conflicts, option="near-duplicates"
+                    staging, conflicts=self.conflicts, bands=bands
                 )
         checked = parts | "Batches" >> beam.Map(_checked).with_output_types(Element)
         return (checked, others) | "WithOthers" >> beam.Flatten()

@@ -14,6 +14,7 @@ from recordmill.format.content_hashes import content_hash
 from recordmill.format.file_info import file_info
 from recordmill.format.shard_index import index_bytes, read_index
 from recordmill.storage.files import Location
+from recordmill.transforms.near_duplicates.image_hash import hash_pixels
 from tests.folders import make_picture
 from tests.image_runs import Made, encoders_kept, make, run
 from tests.paths import DEMO, VIDEO
@@ -456,9 +457,10 @@ def test_equal_records_of_one_colour_are_similar(kind, tmp_path, monkeypatch) ->
     made = build(kind, root.parent, tmp_path / "drop", *argv)
     assert names(made, "train") == {"0", "2", "4"}
     left_out = [
-        (name_of(one["key"]), name_of(one["same_as"])) for one in lines(made, "duplicates.jsonl")
+        (name_of(one["key"]), name_of(one["same_as"]), one["distance"])
+        for one in lines(made, "duplicates.jsonl")
     ]
-    assert sorted(left_out) == [("1", "0"), ("3", "2"), ("5", "4")]
+    assert sorted(left_out) == [("1", "0", 0), ("3", "2", 0), ("5", "4", 0)]
 
 
 def test_texts_of_equal_value_are_similar(tmp_path) -> None:
@@ -467,7 +469,52 @@ def test_texts_of_equal_value_are_similar(tmp_path) -> None:
     argv = ("--key-column", "id", "--splits", "train=1", "--near-duplicates", "drop")
     made = make(tmp_path / "out", "--input", tmp_path / "a.csv", *argv, command="text")
     assert set(made.keys("train")) == {"k1", "k5"}
-    assert {one["key"] for one in lines(made, "duplicates.jsonl")} == {"k2", "k3", "k4"}
+    found = {
+        one["key"]: (one["same_as"], one["similarity"]) for one in lines(made, "duplicates.jsonl")
+    }
+    assert found == dict.fromkeys(("k2", "k3", "k4"), ("k1", 1))
+
+
+def test_each_distance_is_that_to_the_image_that_stays(tmp_path) -> None:
+    """Of copies of a photo, only some pairs are in near_duplicates.jsonl."""
+    path = sorted(DEMO.glob("*/*.jpg"))[0]
+    image = Image.open(path).convert("RGB")
+    hashes = {}
+    for split in ("train", "test"):
+        (tmp_path / split).mkdir()
+        for number in range(4):
+            place = tmp_path / split / f"{split}{number}.jpg"
+            if number < 2:
+                place.write_bytes(path.read_bytes())
+            else:
+                image.save(place, quality=100 - 45 * (number - 2))
+            hashes[place.stem] = hash_pixels(np.asarray(Image.open(place).convert("RGB")))
+    argv = ("--input", f"test={tmp_path / 'test'}", "--labels", "none")
+    argv = ("--input", f"train={tmp_path / 'train'}", *argv)
+    made = make(tmp_path / "out", *argv, "--near-duplicates", "drop")
+    left_out = lines(made, "duplicates.jsonl")
+    assert len(left_out) == 7
+    assert len(lines(made, "near_duplicates.jsonl")) < 28
+    for one in left_out:
+        pair = hashes[name_of(one["key"])] ^ hashes[name_of(one["same_as"])]
+        assert one["distance"] == np.bitwise_count(pair)
+
+
+def test_the_similarity_to_a_text_that_stays_is_null_beyond_the_limit(tmp_path) -> None:
+    """Each text has five more changed words than the one before: first and last differ most."""
+    words = [f"w{place}" for place in range(120)]
+    rows = ["id,text"]
+    for number in range(5):
+        changed = ["other" if place < 5 * number else word for place, word in enumerate(words)]
+        rows += [f"k{number}{copy},{' '.join(changed)}" for copy in "ab"]
+    (tmp_path / "a.csv").write_text("\n".join(rows))
+    argv = ("--key-column", "id", "--splits", "train=1", "--near-duplicates", "drop")
+    made = make(tmp_path / "out", "--input", tmp_path / "a.csv", *argv, command="text")
+    assert made.keys("train") == {"k0a"}
+    found = {one["key"]: one["similarity"] for one in lines(made, "duplicates.jsonl")}
+    assert found["k0b"] == 1
+    assert 0.8 <= found["k1a"] == found["k1b"] < 1
+    assert found["k4a"] is found["k4b"] is None
 
 
 def films(root: pathlib.Path) -> pathlib.Path:

@@ -142,12 +142,9 @@ def write_groups(
     for some in found:
         groups[np.asarray(some[_ROW])] = np.asarray(some[GROUP])
         grouped[np.asarray(some[_ROW])] = True
-    names = batch.hex_of(groups)
-    if mode == "group":
-        in_groups = np.where(grouped, names.to_numpy(zero_copy_only=False), None)
-        rows = batch.set_column(rows, batch.GROUP, pa.array(in_groups, pa.string()))
-    else:
-        rows = batch.set_column(rows, SAME, names)
+    names = np.where(grouped, batch.hex_of(groups).to_numpy(zero_copy_only=False), None)
+    column = batch.GROUP if mode == "group" else SAME
+    rows = batch.set_column(rows, column, pa.array(names, pa.string()))
     return rewrite_part(part, rows, staging, "near")
 
 

@@ -5,8 +5,7 @@ that of the first record, then with that of the second. The lines are written in
 file per bucket, and beside them the numbers of groups and of their records.
 """
 
-import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -14,9 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recordmill.job.staging import Staging, to_json
-from recordmill.transforms.checks.duplicates import REASONS
 from recordmill.transforms.model import batch, limits
-from recordmill.transforms.model.left_out import LeftOut
 from recordmill.transforms.near_duplicates.bands import DISTANCE
 from recordmill.transforms.near_duplicates.graph import GROUP, ID, A, B, bucket_of
 from recordmill.transforms.staged import spill
@@ -30,7 +27,6 @@ ROWS, MATCH = "rows", "match"  # rows of a part with their ids and keys, and mat
 
 _SUMMARY = f"{FOLDER}/groups.json"
 _FIRST, _COUNT, _MATCHED = "first", "count", "matched"
-_NEAR = REASONS["near-duplicates"]
 
 
 class GroupCounts(NamedTuple):
@@ -88,27 +84,6 @@ def read_lines(staging: Staging) -> bytes:
         if place.exists():
             lines += place.read_bytes().splitlines(keepends=True)
     return b"".join(sorted(lines))
-
-
-def with_distances(left_out: Iterable[LeftOut], lines: bytes) -> Iterator[Mapping[str, object]]:
-    """Yield lines of duplicates.jsonl, with the distance or similarity of near duplicates.
-
-    It is null if a record is similar to the one that stays only through others. lines: those of
-    near_duplicates.jsonl.
-    """
-    left_out = list(left_out)
-    near = {one["key"]: one["same_as"] for one in left_out if one["reason"] == _NEAR}
-    found: dict[str, float] = {}
-    measure = "distance"
-    for line in lines.splitlines() if near else ():
-        pair = json.loads(line)
-        [measure] = pair.keys() - {"keys"}
-        for key, other in (pair["keys"], pair["keys"][::-1]):
-            if near.get(key) == other:
-                found[key] = pair[measure]
-    for one in left_out:
-        is_near = one["reason"] == _NEAR
-        yield {**one, measure: found.get(str(one["key"]))} if is_near else one
 
 
 def sizes_of(

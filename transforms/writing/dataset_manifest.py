@@ -35,7 +35,7 @@ from recordmill.job.staging import ShardInfo, StagedPart, Staging, Verdict, reje
 from recordmill.notes import Note, first_failing
 from recordmill.storage.files import Location
 from recordmill.tfrecord.features import Features
-from recordmill.transforms.checks.near_matches import read_lines, with_distances
+from recordmill.transforms.checks.near_matches import read_lines
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.planning.plan import Plan
 from recordmill.transforms.planning.refusals import nothing_left, refusal, refusal_of
@@ -253,7 +253,7 @@ def build_manifest(
     if similar := read_lines(run.staging):
         files[NEAR_DUPLICATES] = similar
     if left_out:
-        lines = sorted(to_json(one) + b"\n" for one in with_distances(left_out, similar))
+        lines = sorted(to_json(one) + b"\n" for one in left_out)
         files[DUPLICATES] = b"".join(lines)
     for name, artifact in {**context.artifacts, **plan.files}.items():
         if artifact.published:
