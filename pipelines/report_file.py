@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from recordmill.errors import ConfigError
@@ -74,11 +74,14 @@ def command_of(data_type: str, job: Mapping[str, Any]) -> str:
 
     Options with their default values are left out, and so are those of the machine. The output is
     OUT.
+
+    Raises:
+      ValueError, TypeError: the job is damaged.
     """
     module = importlib.import_module(f"recordmill.pipelines.{data_type}")
     options = options_of(getattr(module, f"{data_type.capitalize()}Config"))
-    given = job.get("options", {})
-    parts = ["recordmill", data_type, *_flags("input", job.get("input", []))]
+    given = as_object(job.get("options", {}))
+    parts = ["recordmill", data_type, *_flags("input", map(str, job.get("input", [])))]
     parts += ["--output", "OUT"]
     for name, one in options.items():
         value = given.get(name)
@@ -92,7 +95,7 @@ def command_of(data_type: str, job: Mapping[str, Any]) -> str:
     return shlex.join(parts)
 
 
-def _flags(key: str, texts: Sequence[str]) -> list[str]:
+def _flags(key: str, texts: Iterable[str]) -> list[str]:
     """Return an option as it is typed on the command line, once for each text."""
     found = []
     for text in texts:

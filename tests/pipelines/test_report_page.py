@@ -61,6 +61,8 @@ def test_a_damaged_dataset_has_no_report(tmp_path: pathlib.Path) -> None:
     [
         ("job.json", b'{"inp'),
         ("job.json", b"[1, 2]"),
+        ("job.json", b'{"options": [1]}'),
+        ("job.json", b'{"input": 5}'),
         ("near_duplicates.jsonl", b'{"keys": 3}\n'),
         ("near_duplicates.jsonl", b'{"keys": ["a", "b"], "dist'),
         ("near_duplicates.jsonl", b"\xff\xfe"),
