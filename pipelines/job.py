@@ -28,7 +28,6 @@ from recordmill.pipelines.options import declaration as option_machinery
 from recordmill.pipelines.options.config import CommonConfig
 from recordmill.pipelines.options.labels_file import read_labels
 from recordmill.pipelines.options.rows import RowsConfig
-from recordmill.pipelines.options.values import show_inputs
 from recordmill.pipelines.published import Published, finish_publishing
 from recordmill.pipelines.road import Road
 from recordmill.pipelines.schemas import SchemaRequest
@@ -360,6 +359,7 @@ class Job:
     def _run_spec(self, rows: Layout, layout: Layout, fingerprint: str) -> RunSpec:
         config, data_type = self.config, self.data_type
         roles = listed_roles(config, data_type.source, rows)
+        given = redact_uris(option_machinery.as_given(config))
         return RunSpec(
             output=config.output,
             encoder=data_type.encoder,
@@ -391,9 +391,9 @@ class Job:
             versions=self.encoders,
             job={
                 "fingerprint": fingerprint,
-                "input": redact_uris(show_inputs(config.input)),
+                "input": given.pop("input"),
                 "interpretation": redact_uris(self._interpretation),
-                "options": redact_uris(option_machinery.shaping(config)),
+                "options": given,
                 "python": platform.python_version(),
             },
             watched=not config.detach,

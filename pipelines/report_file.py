@@ -5,13 +5,13 @@ from __future__ import annotations
 import importlib
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from recordmill.errors import ConfigError
 from recordmill.format.manifest import JOB, load
 from recordmill.format.typed_json import as_object, damage_of, parse_json
-from recordmill.pipelines.options.declaration import options_of
+from recordmill.pipelines.options.declaration import Option, options_of
 from recordmill.profile.statistics_file import SliceView
 from recordmill.storage.files import Location, shown
 
@@ -72,28 +72,45 @@ def _check_target(place: Location, dataset: Location) -> None:
 def command_of(data_type: str, job: Mapping[str, Any]) -> str:
     """Return the command that builds a dataset, from the options of its job.json.
 
-    Options with their default values are left out. The output is OUT.
+    Options with their default values are left out, and so are those of the machine. The output is
+    OUT.
+
+    Raises:
+      ValueError, TypeError: the job is damaged.
     """
     module = importlib.import_module(f"recordmill.pipelines.{data_type}")
     options = options_of(getattr(module, f"{data_type.capitalize()}Config"))
-    given = job.get("options", {})
-    parts = ["recordmill", data_type]
-    for text in job.get("input", ()):
-        parts += ["--input", text]
+    given = as_object(job.get("options", {}))
+    parts = ["recordmill", data_type, *_flags("input", map(str, job.get("input", [])))]
     parts += ["--output", "OUT"]
-    for name, value in given.items():
-        one = options.get(name)
-        if one is None or value == (None if one.required else one.show(one.default)):
+    for name, one in options.items():
+        value = given.get(name)
+        default = None if one.required or one.default is None else one.show(one.default)
+        if value in (None, default):
             continue
         if one.switch:
             parts.append(f"--{one.key}" if value else f"--no-{one.key}")
-        elif value is not None:
-            parts += [f"--{one.key}", _typed(value)]
+        else:
+            parts += _flags(one.key, _texts(one, value))
     return shlex.join(parts)
 
 
-def _typed(value: Any) -> str:
-    """Return a value as it is typed on the command line."""
+def _flags(key: str, texts: Iterable[str]) -> list[str]:
+    """Return an option as it is typed on the command line, once for each text."""
+    found = []
+    for text in texts:
+        # A value that looks like a flag is only read as a value after an equals sign.
+        found += [f"--{key}={text}"] if text.startswith("--") else [f"--{key}", text]
+    return found
+
+
+def _texts(one: Option, value: Any) -> list[str]:
+    """Return the texts that an option is given with: one if that means the same, else several."""
     if isinstance(value, Mapping):
-        return ",".join(f"{name}={one}" for name, one in value.items())
-    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+        value = [f"{name}={each}" for name, each in value.items()]
+    texts = [str(each) for each in value] if isinstance(value, list) else [str(value)]
+    joined = ",".join(texts)
+    try:
+        return [joined] if not one.repeat or one.read([joined]) == one.read(texts) else texts
+    except ValueError:
+        return texts

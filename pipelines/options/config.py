@@ -59,7 +59,10 @@ class CommonConfig(
         " hdfs://; may be repeated. test=WHERE puts all of its records into the split test.",
     )
     output: str = option(
-        group=PLACES, metavar="FOLDER", help="Folder of the dataset; created if missing."
+        group=PLACES,
+        local=True,
+        metavar="FOLDER",
+        help="Folder of the dataset; created if missing.",
     )
 
     key_column: str | None = option(
@@ -225,18 +228,21 @@ class CommonConfig(
     overwrite: bool = option(
         False,
         group=RUN,
+        local=True,
         help="Replace an existing dataset that was made with other options or other input.",
     )
     dry_run: bool = option(
         False,
         group=RUN,
+        local=True,
         help="Read the input, print the plan (splits, classes, copies, shards, bytes), the rejects"
         " and the notes, and write no dataset.",
     )
-    quiet: bool = option(False, group=RUN, help="Print errors only.")
+    quiet: bool = option(False, group=RUN, local=True, help="Print errors only.")
     runner: Literal["direct", "flink"] = option(
         "direct",
         group=RUN,
+        local=True,
         parse=values.runner,
         metavar="direct|flink",
         help="Where the job runs: direct is this machine; flink is a cluster, or a Flink that is"

@@ -47,6 +47,8 @@ class Option:
     read: parses a value from text, for a repeatable option from a list of texts. Raises ValueError.
     show: converts a value to plain YAML and JSON data that `read` can parse.
     shapes_bytes: whether the dataset's bytes depend on it.
+    local: whether it concerns the machine or the terminal of one run, so that a repetition of the
+      command on another machine leaves it out.
     repeat: whether the flag can be repeated.
     compound: whether a file may give a list or a mapping instead of text.
     switch: whether it is a boolean flag, which takes no value on the command line.
@@ -60,6 +62,7 @@ class Option:
     read: Callable[[Any], Any]
     show: Callable[[Any], Any]
     shapes_bytes: bool = False
+    local: bool = False
     repeat: bool = False
     compound: bool = False
     switch: bool = False
@@ -97,6 +100,7 @@ def option(
     help: str,  # noqa: A002, the name that argparse and others use
     group: Group = _GENERAL,
     shapes_bytes: bool = False,
+    local: bool = False,
     parse: Callable[[str], Any] | Callable[[Sequence[str]], Any] | None = None,
     show: Callable[[Any], Any] | None = None,
     repeat: bool = False,
@@ -106,6 +110,7 @@ def option(
     """Declare a field of a config. Without `default` the option is required.
 
     shapes_bytes: whether the dataset's bytes depend on the option.
+    local: whether it concerns the machine or the terminal of one run.
     parse, show: convert a value from text, and back to text or plain data. Fields of type str, int,
       float, bool and Literal do not need them.
     repeat: the flag can be repeated, and a file can hold a list; `parse` takes a list of texts.
@@ -113,8 +118,8 @@ def option(
     metavar: the placeholder of the value in the help.
     """
     declared = {
-        "help": help, "group": group, "shapes_bytes": shapes_bytes, "parse": parse, "show": show,
-        "repeat": repeat, "choices": choices, "metavar": metavar,
+        "help": help, "group": group, "shapes_bytes": shapes_bytes, "local": local,
+        "parse": parse, "show": show, "repeat": repeat, "choices": choices, "metavar": metavar,
     }  # fmt: skip
     if isinstance(default, Mapping):
         return dataclasses.field(
@@ -208,6 +213,18 @@ def shaping(config: Any) -> dict[str, Any]:
         one.name: one.show(getattr(config, one.name))
         for one in options_of(type(config)).values()
         if one.shapes_bytes
+    }
+
+
+def as_given(config: Any) -> dict[str, Any]:
+    """Return {field: value} of the options that a repetition of the command needs, as JSON data.
+
+    Those with their defaults are included, because defaults can change.
+    """
+    return {
+        one.name: None if (value := getattr(config, one.name)) is None else one.show(value)
+        for one in options_of(type(config)).values()
+        if not one.local
     }
 
 

@@ -17,6 +17,7 @@ class ReportConfig:
     json: bool = option(
         False,
         group=RUN,
+        local=True,
         help="With --dry-run: print how the input was understood, the plan, the number of rejects"
         " and the notes as JSON.",
     )
@@ -24,12 +25,14 @@ class ReportConfig:
     report: bool = option(
         False,
         group=RUN,
+        local=True,
         help="Write a report on the dataset as one HTML page, OUT.report.html, beside the output"
         " folder OUT.",
     )
     verify: bool = option(
         False,
         group=RUN,
+        local=True,
         help="If the output already holds this dataset, compare the contents of its files with the"
         " manifest, not just their sizes, and write damaged shards again.",
     )

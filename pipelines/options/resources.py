@@ -27,6 +27,7 @@ class ResourceConfig:
     spill_above: int = option(
         4 * 2**20,
         group=RUN,
+        local=True,
         parse=values.byte_size,
         show=values.show_bytes,
         metavar="BYTES",
@@ -36,6 +37,7 @@ class ResourceConfig:
     workers: int = option(
         0,
         group=RUN,
+        local=True,
         help="Encoder processes on this machine (on Flink: per Python worker); 0 is one per core.",
     )
 

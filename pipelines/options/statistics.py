@@ -37,6 +37,7 @@ class StatisticsConfig:
     infer_schema: str | None = option(
         None,
         group=STATISTICS,
+        local=True,
         metavar="FILE",
         help="Infer a schema from the input, write it to this file, and write no dataset.",
     )
