@@ -284,11 +284,13 @@ def _open(data: bytes, options: ImageOptions) -> ImageFile:
     return image
 
 
-def _check_scans(image: ImageFile, data: bytes, options: ImageOptions) -> None:
+def _check_scans(image: JpegImageFile, data: bytes, options: ImageOptions) -> None:
     """Raise RecordError for a JPEG of which a few bytes take minutes to decode.
 
     A progressive JPEG is decoded once for each of its scans; encoders write about ten.
     """
+    if _has_one_scan(image, data):
+        return
     scans = data.count(_SCAN)
     pixels = math.prod(image.size)
     if scans > _MANY_SCANS and scans * pixels > _MOST_PASSES * options.max_pixels:
@@ -297,6 +299,20 @@ def _check_scans(image: ImageFile, data: bytes, options: ImageOptions) -> None:
             f"a JPEG of {scans} scans of {pixels} pixels, more than {_MOST_PASSES} times"
             f" --max-pixels {options.max_pixels}",
         )
+
+
+def _has_one_scan(image: JpegImageFile, data: bytes) -> bool:
+    """Return whether the first scan holds all components, so that libjpeg reads no other.
+
+    Pillow has just read the header of the first scan, which takes 8 + 2 * components bytes (ISO/IEC
+    10918-1, B.2.3). Searching the data for scans would take as long as a twentieth of decoding it.
+    """
+    components = image.layers
+    assert image.fp is not None
+    start = image.fp.tell() - 8 - 2 * components
+    header = data[start : start + 5] if start > 0 else b""
+    is_first = header[:2] == _SCAN and header[4:] == bytes([components])
+    return is_first and "progressive" not in image.info
 
 
 def _finish(image: ImageFile, data: bytes, options: ImageOptions) -> _Finished:
