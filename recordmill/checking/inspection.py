@@ -16,8 +16,8 @@ import numpy.typing as npt
 from PIL import Image
 
 from recordmill.format.image_files import UNREADABLE_IMAGE, open_image
-from recordmill.format.manifest import REJECTS, Manifest, SplitInfo, index_name, load
-from recordmill.format.shard_index import IndexDamagedError, read_index
+from recordmill.format.manifest import REJECTS, Manifest, SplitInfo, load
+from recordmill.format.split_indexes import split_indexes
 from recordmill.format.typed_json import damage_of, parse_json, take_mapping
 from recordmill.profile import drift, statistics_file
 from recordmill.profile.drift import Comparison
@@ -131,12 +131,7 @@ def inspect(dataset: Location, *, compared: Mapping[str, SliceView] | None = Non
 
 def _split(dataset: Location, name: str, split: SplitInfo, labels: Sequence[str]) -> SplitSummary:
     copies: Counter[str | None] = Counter()
-    for number, shard in enumerate(split.shards):
-        file = index_name(name, number, len(split.shards))
-        try:
-            index = read_index(dataset / file, columns=["label", "copy"], records=shard.records)
-        except IndexDamagedError as error:
-            raise IndexDamagedError(f"{file}: {error}") from error
+    for _, index in split_indexes(dataset, name, split, columns=["label", "copy"]):
         is_copy = np.asarray(index["copy"]) > 0
         copies.update(index["label"].filter(is_copy).to_pylist())
     sizes = [shard.bytes for shard in split.shards] or [0]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 
 import numpy as np
 import numpy.typing as npt
 
-from recordmill.format.manifest import Manifest, index_name
-from recordmill.format.shard_index import read_index
+from recordmill.format.manifest import Manifest
+from recordmill.format.split_indexes import split_indexes
 from recordmill.format.split_names import in_order
 from recordmill.report.charts import BinnedCounts
 from recordmill.storage.files import Location
@@ -44,15 +43,14 @@ class _Collected:
         size = _OCTAVES * _PER_OCTAVE
         bins = np.bincount(np.minimum(octaves.astype(np.int64), size - 1), minlength=size)
         self.counts[split] = self.counts.get(split, 0) + bins
-        for name, at in (("smallest", int(values.argmin())), ("largest", int(values.argmax()))):
-            found = (int(values[at]), split, first + at)
-            is_further = (
-                found[0] < getattr(self, name)[0]
-                if name == "smallest"
-                else (found[0] > getattr(self, name)[0])
-            )
-            if not self.records or is_further:
-                setattr(self, name, found)
+        low, high = (
+            (int(values[at]), split, first + at)
+            for at in (int(values.argmin()), int(values.argmax()))
+        )
+        if not self.records or low[0] < self.smallest[0]:
+            self.smallest = low
+        if not self.records or high[0] > self.largest[0]:
+            self.largest = high
         self.total += int(values.sum())
         self.records += len(values)
 
@@ -83,19 +81,10 @@ def sizes(dataset: Location, manifest: Manifest) -> list[SizeFigure]:
     """
     collected = {name: _Collected() for name in ("length", "width", "height")}
     for split in in_order(manifest.splits):
-        shards = manifest.splits[split].shards
-        first = 0
-        for number in range(len(shards)):
-            place = dataset / index_name(split, number, len(shards))
-            index = read_index(place, columns=list(collected))
+        info = manifest.splits[split]
+        for first, index in split_indexes(dataset, split, info, columns=list(collected)):
             for name in index.column_names:
                 column = index[name].drop_null()
                 if len(column) == len(index) > 0:
                     collected[name].add(split, first, column.to_numpy().astype(np.int64))
-            first += len(index)
     return [one.figure(name) for name, one in collected.items() if one.records]
-
-
-def by_name(figures: list[SizeFigure]) -> Mapping[str, SizeFigure]:
-    """Return the figures by the name of their size."""
-    return {one.name: one for one in figures}

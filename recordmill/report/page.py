@@ -94,7 +94,9 @@ def render(
     splits = in_order(manifest.splits)
     rows = class_rows(summary)
     drawn = _drawn(rows)
-    shown = _shown(dataset, manifest, drawn)
+    tokens = vocabularies(dataset, manifest)
+    maker = CardMaker(manifest, tokens)
+    shown = _shown(dataset, manifest, drawn, maker, tokens)
     sizes = index_figures.sizes(dataset, manifest)
     return _template().render(
         name=str(dataset).rstrip("/").rpartition("/")[2],
@@ -109,7 +111,7 @@ def render(
         shown=shown,
         extremes=extremes(shown),
         drawn=drawn,
-        pairs=pairs_of(dataset, manifest),
+        pairs=pairs_of(dataset, manifest, maker),
         distances=[*_largest(summary)],
         other=other,
         command=command,
@@ -206,9 +208,13 @@ def _size_chart(figure: SizeFigure) -> str:
     return charts.histogram(figure.histogram, title=title)
 
 
-def _shown(dataset: Location, manifest: Manifest, drawn: Mapping[str | None, int]) -> SampleReport:
-    tokens = vocabularies(dataset, manifest)
-    maker = CardMaker(manifest, tokens)
+def _shown(
+    dataset: Location,
+    manifest: Manifest,
+    drawn: Mapping[str | None, int],
+    maker: CardMaker,
+    tokens: Mapping[str, Mapping[int, str]],
+) -> SampleReport:
     distributions = Distributions(manifest.features)
     cards: dict[str, dict[str, list[Card]]] = {}
     for split in in_order(manifest.splits):
@@ -253,10 +259,11 @@ def extremes(shown: SampleReport) -> list[tuple[str, Card]]:
     return [("darkest", by_brightness[0]), ("brightest", by_brightness[-1])]
 
 
-def pairs_of(dataset: Location, manifest: Manifest) -> list[tuple[Pair, list[Card]]]:
+def pairs_of(
+    dataset: Location, manifest: Manifest, maker: CardMaker
+) -> list[tuple[Pair, list[Card]]]:
     """Return pairs of similar records, with the cards of those that are in the dataset."""
     pairs = similar_pairs(dataset, manifest)
-    maker = CardMaker(manifest, vocabularies(dataset, manifest) if pairs else {})
     places = {key: place for pair in pairs for key, place in pair.places.items()}
     cards: dict[str, Card] = {}
     for split in manifest.splits:

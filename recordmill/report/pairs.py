@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.format.content_report import NEAR_DUPLICATES
-from recordmill.format.manifest import Manifest, index_name
-from recordmill.format.shard_index import read_index
+from recordmill.format.manifest import Manifest
+from recordmill.format.split_indexes import split_indexes
 from recordmill.format.split_names import in_order
 from recordmill.format.typed_json import as_object, damage_of, parse_json, take_texts
 from recordmill.storage.files import Location
@@ -70,12 +70,8 @@ def _places(
 ) -> Iterator[tuple[str, tuple[str, int]]]:
     wanted = pa.array(keys, pa.string())
     for split in in_order(manifest.splits):
-        first = 0
-        shards = manifest.splits[split].shards
-        for number in range(len(shards)):
-            place = dataset / index_name(split, number, len(shards))
-            index = read_index(place, columns=["key", "copy"])
+        info = manifest.splits[split]
+        for first, index in split_indexes(dataset, split, info, columns=["key", "copy"]):
             found = pc.and_(pc.equal(index["copy"], 0), pc.is_in(index["key"], wanted))
             for row in np.flatnonzero(found.to_numpy(zero_copy_only=False)).tolist():
                 yield index["key"][row].as_py(), (split, first + row)
-            first += len(index)

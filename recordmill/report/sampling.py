@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
-from recordmill.format.manifest import Manifest, SplitInfo, index_name
-from recordmill.format.shard_index import read_index
+from recordmill.format.manifest import Manifest, SplitInfo
+from recordmill.format.split_indexes import split_indexes
 from recordmill.reading.reader import Records
 from recordmill.storage.files import Location
 from recordmill.tfrecord.typed_records import TypedRecord
@@ -80,8 +80,10 @@ def choose(
     """
     all_records: list[SampledRecord] = []
     per_class: dict[str | None, list[SampledRecord]] = defaultdict(list)
-    for first, index in _indexes(dataset, split, info):
+    has_copies = False
+    for first, index in split_indexes(dataset, split, info, columns=_COLUMNS):
         originals = np.flatnonzero(np.asarray(index["copy"]) == 0)
+        has_copies |= len(originals) < len(index)
         ranks = np.zeros(len(index), np.uint64)
         for row, key in zip(originals, index["key"].take(originals).to_pylist(), strict=True):
             ranks[row] = xxhash.xxh3_64_intdigest(key.encode())
@@ -95,7 +97,7 @@ def choose(
             places = _places(index, rows, ranks, split, first)
             per_class[label] = _least([*per_class[label], *places], count)
     chosen = {place.key for places in per_class.values() for place in places}
-    found = _copies_of(chosen, dataset, split, info, most=copies)
+    found = _copies_of(chosen, dataset, split, info, most=copies) if has_copies else {}
     return Sample(
         plotted=all_records,
         shown={
@@ -135,16 +137,6 @@ def read(
                     number = next(remaining, -1)
 
 
-def _indexes(dataset: Location, split: str, info: SplitInfo) -> Iterator[tuple[int, pa.Table]]:
-    """Yield the number of the first record of each shard, and the shard's index."""
-    first = 0
-    for number in range(len(info.shards)):
-        place = dataset / index_name(split, number, len(info.shards))
-        index = read_index(place, columns=_COLUMNS)
-        yield first, index
-        first += len(index)
-
-
 def _places(
     index: pa.Table,
     rows: npt.NDArray[np.int64],
@@ -179,7 +171,7 @@ def _copies_of(
     if not keys:
         return copies
     wanted = pa.array(sorted(keys), pa.string())
-    for first, index in _indexes(dataset, split, info):
+    for first, index in split_indexes(dataset, split, info, columns=_COLUMNS):
         is_copy = pc.and_(
             pc.greater(index["copy"], 0),
             pc.and_(pc.less_equal(index["copy"], most), pc.is_in(index["key"], wanted)),
