@@ -15,43 +15,11 @@ import sys
 from collections.abc import Sequence
 
 from recordmill.errors import ConfigError, RunError
+from recordmill.pipelines.data_types import DATA_TYPES
 from recordmill.printable import printable_lines
 from recordmill.processes import standard_streams
 from recordmill.runners.beam_patches import permanent_imports
 
-# Command: (module of the data type, its config class, help).
-_DATA_TYPES = {
-    "images": (
-        "recordmill.pipelines.images",
-        "ImagesConfig",
-        "build a dataset of images, with or without boxes and captions",
-    ),
-    "text": (
-        "recordmill.pipelines.text",
-        "TextConfig",
-        "build a dataset of text, tokens, TF-IDF or embeddings",
-    ),
-    "table": (
-        "recordmill.pipelines.table",
-        "TableConfig",
-        "build a dataset of the columns of CSV, JSONL, Parquet, ...",
-    ),
-    "sensor": (
-        "recordmill.pipelines.sensor",
-        "SensorConfig",
-        "build a dataset of windows of time series",
-    ),
-    "arrays": (
-        "recordmill.pipelines.arrays",
-        "ArraysConfig",
-        "build a dataset of arrays from .npy, .npz and HDF5 files",
-    ),
-    "video": (
-        "recordmill.pipelines.video",
-        "VideoConfig",
-        "build a dataset of video clips",
-    ),
-}
 # Command: (module, its function, help).
 _TOOLS = {
     "adopt": (
@@ -142,7 +110,7 @@ def _main(argv: Sequence[str] | None) -> int:
         return 0
     prog = f"recordmill {command}"
     try:
-        if command in _DATA_TYPES:
+        if command in DATA_TYPES:
             return _build_dataset(command, rest, prog)
         if command in _TOOLS:
             module, function, _ = _TOOLS[command]
@@ -188,7 +156,7 @@ def _machine_fault(error: Exception) -> str | None:
 
 
 def _build_dataset(command: str, argv: Sequence[str], prog: str) -> int:
-    module_name, config_name, _ = _DATA_TYPES[command]
+    module_name, config_name, _ = DATA_TYPES[command]
     from recordmill.processes import environment, pool
 
     environment.set_up()
@@ -225,12 +193,12 @@ def _is_relevant(message: logging.LogRecord) -> bool:
 def _nearest(command: str) -> str:
     import difflib
 
-    found = difflib.get_close_matches(command, [*_DATA_TYPES, *_TOOLS], n=1)
+    found = difflib.get_close_matches(command, [*DATA_TYPES, *_TOOLS], n=1)
     return f"; did you mean {found[0]!r}?" if found else ""
 
 
 def _overview() -> str:
-    build = "\n".join(f"  {name:<18}{text}" for name, (*_, text) in _DATA_TYPES.items())
+    build = "\n".join(f"  {name:<18}{text}" for name, (*_, text) in DATA_TYPES.items())
     tools = "\n".join(f"  {name:<18}{text}" for name, (*_, text) in _TOOLS.items())
     return f"""\
 Turns raw data into balanced, shuffled, validated, sharded TFRecord datasets.

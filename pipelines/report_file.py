@@ -11,11 +11,10 @@ from typing import Any
 from recordmill.errors import ConfigError
 from recordmill.format.manifest import JOB, load
 from recordmill.format.typed_json import as_object, damage_of, parse_json
+from recordmill.pipelines.data_types import DATA_TYPES
 from recordmill.pipelines.options.declaration import Option, options_of
 from recordmill.profile.statistics_file import SliceView
 from recordmill.storage.files import Location, shown
-
-_DATA_TYPES = ("images", "text", "table", "sensor", "arrays", "video")
 
 
 def write_report(
@@ -41,7 +40,7 @@ def write_report(
     manifest = load(dataset)
     job = dataset / JOB
     command = None
-    if job.exists() and manifest.options.get("kind") in _DATA_TYPES:
+    if job.exists() and manifest.options.get("kind") in DATA_TYPES:
         with damage_of(JOB):
             data = as_object(parse_json(job.read_bytes()))
             command = command_of(str(manifest.options["kind"]), data)
@@ -54,19 +53,17 @@ def _check_target(place: Location, dataset: Location) -> None:
     """Refuse to replace anything but a page."""
     if not place.name.endswith((".html", ".htm")):
         raise ConfigError(f"--output: expected a name that ends in .html, got {shown(place)}")
-    inside = f"{str(dataset).rstrip('/')}/"
-    if place.is_local and dataset.is_local:
-        inside = f"{os.path.realpath(dataset.local_path)}/"
-        if os.path.realpath(place.local_path).startswith(inside):
-            raise ConfigError(
-                f"--output: {shown(place)} is inside the dataset: choose a file outside of it"
-            )
-        if os.path.lexists(place.local_path) and not os.path.isfile(place.local_path):
-            raise ConfigError(f"--output: {shown(place)} exists and is no file")
-    elif str(place).startswith(inside):
+    both_local = place.is_local and dataset.is_local
+    target, folder = (
+        os.path.realpath(one.local_path) if both_local else str(one).rstrip("/")
+        for one in (place, dataset)
+    )
+    if target.startswith(f"{folder}/"):
         raise ConfigError(
             f"--output: {shown(place)} is inside the dataset: choose a file outside of it"
         )
+    if both_local and os.path.lexists(place.local_path) and not os.path.isfile(place.local_path):
+        raise ConfigError(f"--output: {shown(place)} exists and is no file")
 
 
 def command_of(data_type: str, job: Mapping[str, Any]) -> str:
@@ -78,8 +75,8 @@ def command_of(data_type: str, job: Mapping[str, Any]) -> str:
     Raises:
       ValueError, TypeError: the job is damaged.
     """
-    module = importlib.import_module(f"recordmill.pipelines.{data_type}")
-    options = options_of(getattr(module, f"{data_type.capitalize()}Config"))
+    module, config, _ = DATA_TYPES[data_type]
+    options = options_of(getattr(importlib.import_module(module), config))
     given = as_object(job.get("options", {}))
     parts = ["recordmill", data_type, *_flags("input", map(str, job.get("input", [])))]
     parts += ["--output", "OUT"]

@@ -93,7 +93,7 @@ def run(
     if outcome.status in ("published", "unchanged"):
         standard_streams.make_stdout_optional()
     if outcome.leftovers:
-        print(f"{prog}: warning: the dataset is complete, but {outcome.leftovers}", file=sys.stderr)
+        _warn(prog, outcome.leftovers)
     if not config.quiet:
         # The closing tables of a dataset end with its notes.
         if outcome.notes and outcome.status != "published":
@@ -126,11 +126,7 @@ def _write_report(job: Job, *, prog: str, quiet: bool) -> None:
     try:
         place = write_report(job.output)
     except (ConfigError, RunError, OSError, MemoryError) as error:
-        print(
-            f"{prog}: warning: the dataset is complete, but no report was written:"
-            f" {printable(str(machine_fault(error) or error))}",
-            file=sys.stderr,
-        )
+        _warn(prog, f"no report was written: {machine_fault(error) or error}")
         return
     if not quiet:
         print(f"The report is in {shown(place)}")
@@ -196,11 +192,15 @@ def _print_outcome_if_readable(outcome: JobOutcome, job: Job, *, seconds: float,
     except (RunError, OSError, MemoryError) as error:
         if outcome.status != "published":
             raise
-        print(
-            f"{prog}: warning: the dataset is complete, but its summary cannot be shown:"
-            f" {machine_fault(error) or error}",
-            file=sys.stderr,
-        )
+        _warn(prog, f"its summary cannot be shown: {machine_fault(error) or error}")
+
+
+def _warn(prog: str, what: str) -> None:
+    """Report a failure after the dataset was published."""
+    print(
+        f"{prog}: warning: the dataset is complete, but {printable(what)}",
+        file=sys.stderr,
+    )
 
 
 def _print_outcome(outcome: JobOutcome, job: Job, *, seconds: float) -> None:

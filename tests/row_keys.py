@@ -4,14 +4,14 @@ import importlib
 from collections import Counter
 from typing import Any
 
-from recordmill.pipelines import cli
+from recordmill.pipelines.data_types import DATA_TYPES
 from recordmill.pipelines.options import declaration
 from recordmill.transforms.model import batch
 
 
 def places_of_keys(command: str, *argv: object) -> dict[str, str]:
     """{key by content: FILE#ROW}; equal rows are numbered in the order of the files."""
-    module_name, config_name, _ = cli._DATA_TYPES[command]
+    module_name, config_name, _ = DATA_TYPES[command]
     module = importlib.import_module(module_name)
     flags = [*map(str, argv), "--output", "none"]
     config = declaration.parse(

@@ -25,8 +25,7 @@ from recordmill.pipelines.commands.in_processes import in_processes
 from recordmill.pipelines.options import values
 from recordmill.pipelines.options.declaration import Group, option, parse_command
 from recordmill.pipelines.terminal import distances, report
-from recordmill.profile import statistics_file
-from recordmill.profile.statistics_file import STATISTICS, SliceView, load_compared
+from recordmill.profile.statistics_file import parse_compared
 from recordmill.reading.reader import RecordPlace
 from recordmill.runners.progress import Snapshot, Watcher
 from recordmill.storage.files import Location
@@ -185,29 +184,15 @@ def inspect_main(argv: Sequence[str]) -> int:
             return _draw_sheet(dataset, config, config.sheet)
         if config.record is not None:
             return _inspect_record(dataset, config, config.record)
-        summary = inspection.inspect(dataset, compared=_compared(config))
+        summary = inspection.inspect(
+            dataset, compared=parse_compared(config.dataset, config.compare_with)
+        )
     if config.json:
         print(json.dumps(summary.to_json(), indent=2, ensure_ascii=False))
     else:
         tables = distances.tables(summary.skew, summary.drift, other=config.compare_with)
         report.show(report.inspection(summary, dataset=dataset, distances=tables))
     return 0
-
-
-def _compared(config: InspectConfig) -> Mapping[str, SliceView] | None:
-    """Return the statistics of the --compare-with dataset.
-
-    Raises:
-      ConfigError: one of the datasets has no statistics.
-    """
-    if config.compare_with is None:
-        return None
-    if STATISTICS not in manifest.load(Location.parse(config.dataset)).files:
-        raise ConfigError(
-            f"--compare-with: {config.dataset} has no {STATISTICS}; expected a dataset that was"
-            " made with --statistics"
-        )
-    return statistics_file.parse(load_compared(config.compare_with))
 
 
 def _draw_sheet(dataset: Location, config: InspectConfig, path: str) -> int:

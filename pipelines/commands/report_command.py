@@ -9,12 +9,10 @@ import dataclasses
 import pathlib
 from collections.abc import Sequence
 
-from recordmill.errors import ConfigError, RunError
-from recordmill.format.manifest import load
+from recordmill.errors import RunError
 from recordmill.pipelines.options.declaration import Group, option, parse_command
 from recordmill.pipelines.report_file import write_report
-from recordmill.profile import statistics_file
-from recordmill.profile.statistics_file import STATISTICS, load_compared
+from recordmill.profile.statistics_file import parse_compared
 from recordmill.storage.files import Location, shown
 
 _DATASET = Group(10, "Dataset")
@@ -51,20 +49,11 @@ def report_main(argv: Sequence[str]) -> int:
     """
     config = parse_command(ReportPageConfig, argv, report_main)
     dataset = Location.parse(config.dataset.rstrip("/") or "/")
-    compared = None
     try:
-        manifest = load(dataset)
-        if config.compare_with is not None:
-            if STATISTICS not in manifest.files:
-                raise ConfigError(
-                    f"--compare-with: {config.dataset} has no {STATISTICS}; expected a dataset"
-                    " that was made with --statistics"
-                )
-            compared = statistics_file.parse(load_compared(config.compare_with))
         written = write_report(
             dataset,
             output=config.output,
-            compared=compared,
+            compared=parse_compared(config.dataset, config.compare_with),
             other=config.compare_with,
         )
     except RunError as error:

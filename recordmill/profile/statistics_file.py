@@ -135,3 +135,19 @@ def _column(feature: Any) -> ColumnView:
         elif custom.name == "num_infinite":
             odd["infinite"] = custom.num
     return ColumnView(buckets=buckets, odd=odd, **counted)
+
+
+def parse_compared(dataset: str, other: str | None) -> dict[str, SliceView] | None:
+    """Return the statistics of the --compare-with dataset, None without one.
+
+    Raises:
+      ConfigError: one of the datasets has no statistics.
+    """
+    if other is None:
+        return None
+    if STATISTICS not in load(Location.parse(dataset)).files:
+        raise ConfigError(
+            f"--compare-with: {dataset} has no {STATISTICS}; expected a dataset that was made with"
+            " --statistics"
+        )
+    return parse(load_compared(other))

@@ -476,7 +476,7 @@ def test_texts_of_equal_value_are_similar(tmp_path) -> None:
 
 
 def test_each_distance_is_that_to_the_image_that_stays(tmp_path) -> None:
-    """Of copies of a photo, only some pairs are in near_duplicates.jsonl."""
+    """near_duplicates.jsonl lists only some pairs of several copies of a photo."""
     path = sorted(DEMO.glob("*/*.jpg"))[0]
     image = Image.open(path).convert("RGB")
     hashes = {}

@@ -1,4 +1,4 @@
-"""What is on disk at which moment of a run, so that a power cut leaves the old or the new dataset.
+"""The order in which a run puts files on disk: a power cut leaves the old or the new dataset.
 
 tests/soak/power.py cuts the power for real, on file systems in files.
 """
@@ -28,7 +28,7 @@ def _named(path: str) -> str:
 
 
 class Disk:
-    """What a power cut leaves for certain, from the calls of a process.
+    """The files that a power cut leaves for certain, given the calls of a process.
 
     synced: files whose content is on disk. loose: names whose making, moving or deleting is not.
     on_change: called before each move and each deletion, with the path that changes.

@@ -82,7 +82,7 @@ def write_profiles(packed: Sequence[bytes], staging: Staging) -> tuple[Piece, ..
     place = staging.place(name)
     place.parent.make_dirs()
     pieces = []
-    with place.open_output() as sink:
+    with place.open_scratch() as sink:
         for one in packed:
             pieces.append((b"", name, sink.tell(), len(one)))
             sink.write(one)
