@@ -10,7 +10,6 @@ import hashlib
 import json
 import mmap
 import os
-import shutil
 import zipfile
 from collections.abc import Mapping
 from typing import Any
@@ -26,6 +25,8 @@ from recordmill.errors import ConfigError
 ENTRY_CLASS = "org.apache.beam.runners.flink.FlinkPipelineRunner"
 """Main class of the jar; it reads the pipeline from the jar."""
 
+# A cluster has these entries, and takes its own even if a job brings them.
+_IN_CLUSTER = ("org/apache/flink/", "flink-rpc-akka.jar")
 # Paths inside the jar, as in Beam's PortablePipelineJarUtils.
 _FOLDER = "BEAM-PIPELINE"
 _NAME = "pipeline"
@@ -88,14 +89,18 @@ def _has_entry(jar: str, name: bytes) -> bool:
             return content.rfind(name) >= 0
 
 
-def write_job_jar(path: str, *, job_server: str, pipeline: Any, options: Mapping[str, Any]) -> None:
+def write_job_jar(
+    path: str, *, job_server: str, pipeline: Any, options: Mapping[str, Any], with_flink: bool
+) -> None:
     """Write the jar of a pipeline.
 
     pipeline: the proto; local files that its environments depend on are added to the jar.
     options: all pipeline options by name.
+    with_flink: keep Flink itself, which an embedded Flink needs. For a cluster, which receives and
+      hashes the jar several times per job, it is half of the size.
     """
-    shutil.copyfile(job_server, path)
-    with zipfile.ZipFile(path, "a") as jar:
+    with zipfile.ZipFile(path, "w") as jar:
+        _copy_entries(job_server, jar, leave_out=() if with_flink else _IN_CLUSTER)
         for environment in pipeline.components.environments.values():
             for dependency in environment.dependencies:
                 _add_dependency(jar, dependency)
@@ -106,6 +111,27 @@ def write_job_jar(path: str, *, job_server: str, pipeline: Any, options: Mapping
         ):
             jar.writestr(f"{_FOLDER}/{_NAME}/{name}", content, zipfile.ZIP_DEFLATED)
         jar.writestr(f"{_FOLDER}/pipeline-manifest.json", json.dumps({"defaultJobName": _NAME}))
+
+
+def _copy_entries(source: str, jar: zipfile.ZipFile, *, leave_out: tuple[str, ...]) -> None:
+    """Copy the entries of another jar into an empty one, compressed as they are."""
+    with (
+        zipfile.ZipFile(source) as entries,
+        open(source, "rb") as file,
+        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,
+    ):
+        assert jar.fp is not None, "it is open"
+        infos = sorted(entries.infolist(), key=lambda info: info.header_offset)
+        ends = [*(info.header_offset for info in infos[1:]), entries.start_dir]
+        for info, end in zip(infos, ends, strict=True):
+            start = info.header_offset
+            if info.filename.startswith(leave_out):
+                continue
+            info.header_offset = jar.start_dir
+            jar.fp.write(content[start:end])
+            jar.start_dir += end - start
+            jar.filelist.append(info)
+            jar.NameToInfo[info.filename] = info
 
 
 def _add_dependency(jar: zipfile.ZipFile, dependency: Any) -> None:

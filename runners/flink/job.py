@@ -178,6 +178,7 @@ class FlinkJob:
                 pipeline=pipeline,
                 options=beam_options.get_all_options()
                 | {versions.OPTION: versions.to_option(versions.installed())},
+                with_flink=self._cluster is None,
             )
             if self._cluster is None:
                 self._embedded = EmbeddedFlink(self._folder, parallelism=self._parallelism)

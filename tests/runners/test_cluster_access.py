@@ -9,16 +9,18 @@ import json
 import pathlib
 import ssl
 import threading
+import zipfile
 from collections.abc import Iterator
 
 import pytest
+from apache_beam.portability.api import beam_runner_api_pb2
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from recordmill.errors import ConfigError
 from recordmill.pipelines.cli import main
-from recordmill.runners.flink.jar import ENTRY_CLASS, find_job_server_jar
+from recordmill.runners.flink.jar import ENTRY_CLASS, find_job_server_jar, write_job_jar
 from recordmill.runners.flink.rest import Cluster, ClusterError
 
 BASIC = f"Basic {base64.b64encode(b'user:password').decode()}"
@@ -142,3 +144,23 @@ def test_a_job_server_is_checked(tmp_path):
 def test_no_job_server_is_downloaded_unchecked(given):
     with pytest.raises(ConfigError, match=r"would be downloaded from .* and run unchecked"):
         find_job_server_jar(given, flink_version="1.19")
+
+
+@pytest.mark.parametrize("with_flink", [True, False])
+def test_the_jar_for_a_cluster_is_without_flink(tmp_path, with_flink):
+    server, job = tmp_path / "server.jar", tmp_path / "job.jar"
+    flink = {"org/apache/flink/a/B.class": b"B" * 5000, "flink-rpc-akka.jar": b"PK"}
+    others = {"META-INF/MANIFEST.MF": b"Main", "org/apache/beam/A.class": b"A" * 5000}
+    with zipfile.ZipFile(server, "w", zipfile.ZIP_DEFLATED) as jar:
+        for name, content in (others | flink).items():
+            jar.writestr(name, content)
+    pipeline = beam_runner_api_pb2.Pipeline()
+    write_job_jar(
+        str(job), job_server=str(server), pipeline=pipeline, options={}, with_flink=with_flink
+    )
+    with zipfile.ZipFile(job) as jar:
+        assert jar.testzip() is None
+        found = {name: jar.read(name) for name in jar.namelist()}
+    copied = {name: c for name, c in found.items() if not name.startswith("BEAM-PIPELINE")}
+    assert copied == (others | flink if with_flink else others)
+    assert "BEAM-PIPELINE/pipeline/pipeline.json" in found
