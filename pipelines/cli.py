@@ -19,6 +19,7 @@ from recordmill.pipelines.data_types import DATA_TYPES
 from recordmill.printable import printable_lines
 from recordmill.processes import standard_streams
 from recordmill.runners.beam_patches import permanent_imports
+from recordmill.storage.machine_faults import machine_fault
 
 # Command: (module, its function, help).
 _TOOLS = {
@@ -150,8 +151,6 @@ def _report_signals() -> None:
 def _machine_fault(error: Exception) -> str | None:
     if isinstance(error, SystemError | ImportError) and not isinstance(error, ModuleNotFoundError):
         error = MemoryError()  # a library that cannot be loaded is a sign of too little memory
-    from recordmill.storage.storage_errors import machine_fault
-
     return machine_fault(error)
 
 

@@ -31,7 +31,7 @@ from recordmill.runners import direct
 from recordmill.runners.failures import strip_stage
 from recordmill.runners.progress import Watcher
 from recordmill.storage.files import shown
-from recordmill.storage.storage_errors import machine_fault
+from recordmill.storage.machine_faults import machine_fault
 from recordmill.transforms.checks.violations import drift_violations
 from recordmill.transforms.model.data_type import DataType
 

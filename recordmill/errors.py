@@ -51,6 +51,10 @@ class RunError(Exception):
     """The job cannot continue. Once the cause is fixed, the same command continues it."""
 
 
+class StorageError(RunError):
+    """An operation on storage failed. No record is at fault, so it never becomes a reject."""
+
+
 class DamageError(RunError):
     """A file of a dataset or of staging is damaged; the message names it, and the line or field."""
 

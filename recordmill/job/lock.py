@@ -18,11 +18,11 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from recordmill.errors import RunError
+from recordmill.errors import RunError, StorageError
 from recordmill.format.typed_json import as_object, damage_of, parse_json, take
 from recordmill.job.claims import ClaimedError, hold_claim
 from recordmill.storage.files import Location, shown
-from recordmill.storage.storage_errors import StorageError, raise_storage_errors, short_cause
+from recordmill.storage.storage_errors import raise_storage_errors, short_cause
 
 NAME = "lock.json"
 DETACHED = "detached.json"

@@ -24,21 +24,28 @@ def main(socket: int, memory: int, imports: Sequence[str]) -> None:
     for module in imports:
         with contextlib.suppress(Exception):  # a task that needs the module reports the error
             importlib.import_module(module)
+    drop_stderr()
     channel = SharedMemoryChannel(Connection(socket), memory)
     os.close(memory)
     run_tasks(channel)
 
 
-def run_tasks(channel: SharedMemoryChannel) -> None:
-    """Run tasks and send their results until the other end of the channel is closed."""
-    gc.freeze()  # the collector does not write to pages that are shared with the parent
-    # C libraries print warnings about bad data. A crash of the process becomes a reject, and is
-    # printed only if the user asks for it.
+def drop_stderr() -> None:
+    """Write no more to the user's terminal; the parent reports how this process ends.
+
+    C libraries print warnings about bad data. A crash of the process becomes a reject, and is
+    printed only if the user asks for it.
+    """
     if os.environ.get("PYTHONFAULTHANDLER"):
         faulthandler.enable(os.fdopen(os.dup(2), "w"))
     null = open_null()
     os.dup2(null, 2)
     os.close(null)
+
+
+def run_tasks(channel: SharedMemoryChannel) -> None:
+    """Run tasks and send their results until the other end of the channel is closed."""
+    gc.freeze()  # the collector does not write to pages that are shared with the parent
     with contextlib.suppress(EOFError, ConnectionError):
         while True:
             # The previous result stays allocated until here, so that malloc keeps its memory.

@@ -9,6 +9,7 @@ outlives the parent by more than one task.
 from __future__ import annotations
 
 import contextlib
+import errno
 import importlib
 import os
 import pathlib
@@ -35,7 +36,7 @@ from recordmill.processes.row_tasks import (
     memory_fault,
     run_isolated,
 )
-from recordmill.processes.shared_memory import SharedMemoryChannel, create_shared_memory
+from recordmill.processes.shared_memory import CAPACITY, SharedMemoryChannel, create_shared_memory
 
 # Signals of a crash. Others, such as SIGKILL, come from outside of the process.
 _CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT)
@@ -253,6 +254,7 @@ class _Child:
 
 
 def _main_of_fork(socket: Connection, memory: int, siblings: Sequence[_Child]) -> None:
+    child_process.drop_stderr()
     os.setpgid(0, 0)  # Ctrl-C is handled by the parent alone
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) != signal.SIG_IGN:
@@ -277,9 +279,12 @@ def _is_single_threaded() -> bool:
 
 
 def _describe_refusal(error: OSError) -> str:
+    advice = "use fewer --workers or raise the limits (ulimit -n, -u, -v)"
+    if error.errno == errno.EFBIG:  # of the shared memory of its channel
+        advice = f"raise the limit of file sizes (ulimit -f) to {CAPACITY >> 20} MiB or more"
     return (
-        f"cannot start an encoder process: {str(error.strerror or error).lower()}; use fewer"
-        " --workers or raise the limits (ulimit -n, -u, -v), then run the same command again"
+        f"cannot start an encoder process: {str(error.strerror or error).lower()}; {advice}, then"
+        " run the same command again"
     )
 
 

@@ -23,14 +23,13 @@ from typing import TYPE_CHECKING, BinaryIO
 import pyarrow as pa
 from pyarrow import fs
 
-from recordmill.errors import ConfigError
+from recordmill.errors import ConfigError, StorageError
 from recordmill.storage.local_files import LocalFiles
 from recordmill.storage.no_links import pinned_path
 from recordmill.storage.redaction import holds_keys, shown
 from recordmill.storage.storage_errors import (
     MissingError,
     PathError,
-    StorageError,
     call_with_retries,
     raise_storage_errors,
 )

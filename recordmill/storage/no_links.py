@@ -7,8 +7,8 @@ import os
 import stat as modes
 from collections.abc import Iterator
 
+from recordmill.errors import StorageError
 from recordmill.storage.redaction import shown
-from recordmill.storage.storage_errors import StorageError
 
 _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPEN_FILES = "/proc/self/fd"

@@ -16,34 +16,12 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from recordmill.errors import RunError
+from recordmill.errors import RunError, StorageError
+from recordmill.storage.machine_faults import ADVICE, AGAIN
 from recordmill.storage.redaction import shown
 
 T = TypeVar("T")
 
-AGAIN = "then run the same command again"
-
-# errno -> (why, what to do)
-_ADVICE = {
-    errno.ENOSPC: ("no space left on device", f"free some space, {AGAIN}"),
-    errno.EDQUOT: ("the disk quota is used up", f"free some space or raise the quota, {AGAIN}"),
-    errno.EFBIG: ("the file is larger than allowed there", f"use smaller shards, {AGAIN}"),
-    errno.EROFS: ("the filesystem is read-only", f"mount it writable or use another, {AGAIN}"),
-    errno.EACCES: ("permission denied", f"check its owner, mode or access policy, {AGAIN}"),
-    errno.EPERM: ("operation not permitted", f"check its owner and mode, {AGAIN}"),
-    errno.EIO: ("input/output error", f"check the disk or the mount, {AGAIN}"),
-    errno.ENOMEM: ("out of memory", f"free some memory, {AGAIN}"),
-    errno.ENOTSUP: ("it is a pipe, a socket or a device", f"put a regular file there, {AGAIN}"),
-    errno.ESTALE: ("the mount has gone stale", f"mount it again, {AGAIN}"),
-    errno.ENOENT: ("it or its folder does not exist", f"check the path, {AGAIN}"),
-    errno.ENOTDIR: ("a file is where a folder is needed", f"move that file, {AGAIN}"),
-    errno.EISDIR: ("a folder is where a file is needed", f"move that folder, {AGAIN}"),
-    errno.ENOTEMPTY: ("the folder is not empty", f"check what else writes there, {AGAIN}"),
-    errno.ELOOP: ("its symbolic links form a loop", f"fix the links, {AGAIN}"),
-    errno.ENAMETOOLONG: ("the name is too long for that filesystem", f"shorten it, {AGAIN}"),
-    errno.EMFILE: ("too many open files", f"raise the limit (ulimit -n), {AGAIN}"),
-    errno.ENFILE: ("too many open files on this machine", f"close some programs, {AGAIN}"),
-}
 _OTHER_ADVICE = f"check that the storage is reachable, {AGAIN}"
 _CLASSES = {
     FileNotFoundError: errno.ENOENT,
@@ -75,16 +53,6 @@ _PASSING_TEXT = re.compile(
 )
 PAUSES = (0.1, 0.5, 2.0)  # seconds before each retry
 
-_CHAIN = 16  # exceptions that led to another one
-_NO_MEMORY = re.compile(
-    r"out of memory|failed to map segment|[Cc]annot allocate memory|Unable to allocate"
-    r"|[Mm]alloc of size"
-)
-_LIMITS = (
-    "free some memory, use fewer --workers, or raise the limits (ulimit -u, -v and those of the"
-    f" container), {AGAIN}"
-)
-
 _AWS_ERROR = re.compile(r"AWS Error ([A-Z_]+)")
 _AWS_CODES = {
     "ACCESS_DENIED": errno.EACCES,
@@ -92,10 +60,6 @@ _AWS_CODES = {
     "NO_SUCH_KEY": errno.ENOENT,
     "RESOURCE_NOT_FOUND": errno.ENOENT,
 }
-
-
-class StorageError(RunError):
-    """An operation on storage failed. No record is at fault, so it never becomes a reject."""
 
 
 class PathError(StorageError):
@@ -123,7 +87,7 @@ def raise_storage_errors(doing: str, place: object) -> Iterator[None]:
         yield
     except (OSError, pa.ArrowException) as error:
         code = error_code(error)
-        why, advice = _ADVICE.get(code, (short_cause(error), _OTHER_ADVICE))
+        why, advice = ADVICE.get(code, (short_cause(error), _OTHER_ADVICE))
         kind = PathError if code in _OF_PATHS else StorageError
         if code == errno.ENOENT:
             kind = MissingError
@@ -160,38 +124,11 @@ def error_code(error: BaseException) -> int:
     return _AWS_CODES.get(aws[1], 0) if aws else 0
 
 
-def machine_fault(error: BaseException) -> str | None:
-    """Return a sentence on the fault of the machine that caused an exception, or None.
-
-    It is for faults that no code closer to them has reported: threads and processes that cannot be
-    started, memory, temporary files.
-    """
-    found: BaseException | None = error
-    for _ in range(_CHAIN):
-        if found is None:
-            break
-        if isinstance(found, StorageError):
-            return str(found)
-        if isinstance(found, OSError) and found.errno in _ADVICE:
-            at = "" if found.filename is None else f" at {shown(os.fsdecode(found.filename))}"
-            why, advice = _ADVICE[found.errno]
-            return f"the operating system reports{at}: {why}; {advice}"
-        text = str(found)
-        if (
-            isinstance(found, OSError) and found.errno == errno.EAGAIN
-        ) or "start new thread" in text:
-            return f"cannot start a thread or a process: {_LIMITS}"
-        if isinstance(found, MemoryError) or _NO_MEMORY.search(text):
-            return f"out of memory: {_LIMITS}"
-        found = found.__cause__ or found.__context__
-    return None
-
-
 def short_cause(error: BaseException) -> str:
     """Return a short cause of an error; pyarrow's messages have many lines."""
     code = error_code(error)
-    if code in _ADVICE:
-        return _ADVICE[code][0]
+    if code in ADVICE:
+        return ADVICE[code][0]
     if code:
         return os.strerror(code).lower()
     text = str(error)

@@ -5,12 +5,14 @@ Calls are made to fail in this process. Many more injections, encoder processes 
 """
 
 import errno
+import itertools
 import os
 import pathlib
 import re
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -199,3 +201,39 @@ def test_a_closed_or_full_terminal(
     assert said in done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     assert (tmp_path / "out" / "dataset.json").exists() == (code == 0)
+
+
+@pytest.mark.parametrize(
+    ("limit", "said"),
+    [
+        ("-v 150000", "out of memory: free some memory, use fewer --workers, or raise the limits"),
+        ("-v 300000", "raise the limits (ulimit "),
+        ("-f 100", "an encoder process: file too large; raise the limit of file sizes (ulimit -f)"),
+        ("-n 16", "too many open files; raise the limit (ulimit -n)"),
+    ],
+)
+def test_limits_of_the_process_end_in_one_sentence(
+    limit: str, said: str, photos: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    command = f"{sys.executable} -m recordmill images --input {photos} --output {tmp_path}/out"
+    done = subprocess.run(
+        ["sh", "-c", f"ulimit {limit}; exec {command} {' '.join(_ONE_SHARD)} --quiet --workers 2"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1, done.stderr
+    lines = [line for line in done.stderr.splitlines() if not line.startswith("<jemalloc>")]
+    assert len(lines) == 1, done.stderr
+    assert lines[0].startswith("recordmill images: error: ")
+    assert said in lines[0]
+    assert lines[0].endswith("then run the same command again")
+
+
+def test_a_clock_that_runs_backwards_changes_nothing(
+    photos: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hours = itertools.count(time.time() / 3600, -1)
+    monkeypatch.setattr(time, "time", lambda: next(hours) * 3600)
+    assert images("--input", photos, "--output", tmp_path / "out", *_ONE_SHARD) == 0

@@ -4,6 +4,7 @@ import io
 import os
 import pathlib
 import pickle
+import resource
 import threading
 import uuid
 from collections.abc import Callable
@@ -269,6 +270,21 @@ def test_a_full_device_is_a_storage_error_at_any_write() -> None:
     assert str(caught.value) == (
         "cannot write /dev/full: no space left on device; free some space, then run the same "
         "command again"
+    )
+
+
+def test_a_limit_of_file_sizes_is_a_storage_error(tmp_path: pathlib.Path) -> None:
+    place = Location.parse(str(tmp_path / "shard"))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+    try:
+        with pytest.raises(StorageError) as caught, place.open_output() as file:
+            file.write(b"x" * 10_000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert str(caught.value) == (
+        f"cannot write {place}: file too large; raise the limit (ulimit -f) or use more"
+        " shards, then run the same command again"
     )
 
 

@@ -19,9 +19,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from recordmill.errors import ConfigError, Reason, RecordError, install_extra
+from recordmill.errors import ConfigError, Reason, RecordError, StorageError, install_extra
 from recordmill.storage.input_files import open_file
-from recordmill.storage.storage_errors import StorageError
 
 Ints = npt.NDArray[np.int64]
 
