@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import importlib
 import io
 import json
 import os
 import pathlib
 import resource
+import signal
 import subprocess
 import sys
+import tempfile
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -53,7 +56,8 @@ def run_limited(
 ) -> list[HostileRun]:
     """Run commands that write datasets, one after another.
 
-    A crash, a hang or a traceback is an AssertionError.
+    A crash, a hang or a traceback is an AssertionError. Each command is run in a fork of a process
+    that has imported what they need.
 
     commands: arguments after `recordmill`; the last of each is the output.
     """
@@ -85,20 +89,46 @@ def run_limited(
 _BUGS = ("Traceback", "MemoryError", "encoder process died")
 
 
+def _import_modules(commands: Sequence[Sequence[str]]) -> None:
+    """Import what commands need, without starting threads, so that forks can fork encoders."""
+    from recordmill.pipelines import cli
+
+    for name in {command[0] for command in commands}:
+        importlib.import_module(cli.DATA_TYPES[name][0])
+    importlib.import_module("recordmill.pipelines.run")
+    importlib.import_module("recordmill.transforms.staged.encoder_tasks")
+
+
 def _results(commands: Sequence[Sequence[str]]) -> Iterator[tuple[int, str, int]]:
-    """Run commands in this process, and yield exit code, messages and peak of memory of each."""
+    """Run each command in a fork, and yield exit code, messages and peak of memory of each."""
+    if len(commands) > 1:
+        _import_modules(commands)
+    for command in commands:
+        with tempfile.TemporaryFile() as answer:
+            child = os.fork()
+            if not child:
+                signal.alarm(SECONDS)  # which ends the process
+                answer.write(json.dumps(_result(command)).encode())
+                answer.flush()
+                os._exit(0)
+            _, status = os.waitpid(child, 0)
+            answer.seek(0)
+            code = os.waitstatus_to_exitcode(status)
+            yield tuple(json.load(answer)) if code == 0 else (code, f"it ended with {code}", 0)
+
+
+def _result(command: Sequence[str]) -> tuple[int, str, int]:
     from recordmill.pipelines.cli import main
 
-    for command in commands:
-        errors = io.StringIO()
-        with contextlib.redirect_stderr(errors), contextlib.redirect_stdout(errors):
-            try:
-                code = main([*command, "--quiet", "--max-reject-fraction", "1"])
-            except Exception:  # noqa: BLE001  (reported to the parent)
-                code = -1
-                traceback.print_exc()
-        children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-        yield code, errors.getvalue(), max(_peak_kilobytes(), children) << 10
+    errors = io.StringIO()
+    with contextlib.redirect_stderr(errors), contextlib.redirect_stdout(errors):
+        try:
+            code = main([*command, "--quiet", "--max-reject-fraction", "1"])
+        except Exception:  # noqa: BLE001  (reported to the parent)
+            code = -1
+            traceback.print_exc()
+    children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    return code, errors.getvalue(), max(_peak_kilobytes(), children) << 10
 
 
 def _peak_kilobytes() -> int:

@@ -25,10 +25,10 @@ from tests.folders import make_picture
 from tests.hostile_runs import Command, HostileRun, run_limited
 from tests.soak.command import end
 from tests.soak.fuzz_inputs import KINDS, FuzzKind
-from tests.soak.mutations import mutate
+from tests.soak.mutations import change_json, mutate
 
-_IN_FOLDER = 100  # files of a run whose broken files are rejects
-_IN_PROCESS = 25  # runs of one file each in a process
+_IN_FOLDER = 200  # files of a run whose broken files are rejects
+_IN_PROCESS = 50  # runs of one file each in forks of a process
 _RUNS = (
     ({"MALLOC_PERTURB_": "85"}, ("--workers", 1)),
     ({"MALLOC_PERTURB_": "170"}, ("--workers", 2)),
@@ -52,7 +52,10 @@ def mutated(kind: str, seed: int, numbers: Sequence[int]) -> dict[str, bytes]:
     for number in numbers:
         random = np.random.default_rng([seed, zlib.crc32(kind.encode()), number])
         name, other = (names[random.integers(len(names))] for _ in range(2))
-        content, _ = mutate(given[name], given[other], random)
+        if name.endswith(".json") and random.integers(2):
+            content = change_json(given[name], random)
+        else:
+            content, _ = mutate(given[name], given[other], random)
         found[f"{number:05d}-{name}"] = content
     return found
 
@@ -87,11 +90,15 @@ def _write(kind: FuzzKind, files: dict[str, bytes], folder: pathlib.Path) -> Ite
     """Write the inputs into a folder, and yield the commands that read them."""
     inputs = folder / "in"
     inputs.mkdir(parents=True)
-    (folder / "photos").mkdir()
+    photos = kind.photos
+    if photos is None:
+        photos = [pathlib.Path(name).with_suffix(".jpg").name for name in files]
+    for name in photos:
+        make_picture(folder / "photos" / name, 1)
+    for name, content in kind.beside.items():
+        (folder / name).write_bytes(content)
     for name, content in files.items():
         (inputs / name).write_bytes(content)
-        if name.endswith(".xml"):
-            make_picture(folder / "photos" / f"{name[:-4]}.jpg", 1)
         if kind.whole:
             yield kind.command(inputs / name)
     if not kind.whole:

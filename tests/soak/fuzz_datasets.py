@@ -15,10 +15,8 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import copy
 import dataclasses
 import io
-import json
 import os
 import pathlib
 import resource
@@ -29,8 +27,7 @@ import sys
 import tempfile
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
@@ -43,30 +40,13 @@ from recordmill.pipelines.cli import main as recordmill_main
 from recordmill.pipelines.commands import dataset_commands
 from tests.paths import CLOTHING, ROOT
 from tests.soak.command import end, expect_success, start
+from tests.soak.mutations import change_json
 
 _BATCH = 250  # cases per process
 _MEMORY = 4 << 30  # bytes of address space, most of which libraries reserve
 _MOST_RESIDENT = 768 << 20  # bytes of one process; a limit of 512 MiB beside 250 MiB of imports
 _SECONDS = 60  # that one case may take
 _RERUN_EVERY = 10
-_VALUES: tuple[Any, ...] = (
-    *(
-        None,
-        True,
-        -1,
-        0,
-        1.5,
-        1e999,
-        2**63,
-        10**30,
-        "",
-        "a\0b",
-        "../../tmp/x",
-        "/etc/passwd",
-        "a/b",
-    ),
-    *([], {}, [[3]], {"a": {}}, "x" * 70_000, "train", "\ud800", "train.tfrecord-00000-of-00001"),
-)
 _NOISE = tuple(bytes([n]) for n in (0, 10, 34, 91, 123, 127, 128, 255))
 
 
@@ -128,36 +108,6 @@ def _bytes(content: bytes, random: np.random.Generator) -> bytes:
             case _:
                 data[at:at] = _NOISE[int(random.integers(len(_NOISE)))]
     return bytes(data)
-
-
-def change_json(content: bytes, random: np.random.Generator) -> bytes:
-    value = json.loads(content)
-    for _ in range(int(random.integers(1, 3))):
-        places = list(_places(value))
-        if not places:
-            break
-        holder, key = places[int(random.integers(len(places)))]
-        new = copy.deepcopy(_VALUES[int(random.integers(len(_VALUES)))])
-        match int(random.integers(4)):
-            case 0:
-                del holder[key]
-            case 1 if isinstance(holder, dict):
-                holder[new if isinstance(new, str) else str(new)] = holder.pop(key)
-            case _:
-                holder[key] = new
-    return json.dumps(value).encode("utf-8", "surrogatepass")
-
-
-def _places(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield (container, key) of every value inside."""
-    items: Iterable[tuple[Any, Any]] = ()
-    if isinstance(value, dict):
-        items = value.items()
-    elif isinstance(value, list):
-        items = enumerate(value)
-    for key, inner in items:
-        yield value, key
-        yield from _places(inner)
 
 
 def _lines(content: bytes, random: np.random.Generator) -> bytes:

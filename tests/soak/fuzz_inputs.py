@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gzip
 import io
 import json
 import pathlib
@@ -24,14 +25,19 @@ from tests.video_files import make_film
 class FuzzKind:
     """A kind of input.
 
-    make: returns {file name: valid content}.
-    command: the arguments after `recordmill`, given the folder of the inputs.
-    whole: whether a broken file ends the run, so that each is an input of its own.
+      make: returns {file name: valid content}.
+      command: the arguments after `recordmill`, given the folder of the inputs.
+      whole: whether a broken file ends the run, so that each is an input of its own.
+    photos: names of images of 40 x 30 pixels in the folder `photos` beside that of the inputs; None
+      is one for each input, with its name.
+    beside: {file name: content} of files in the folder above the inputs, which stay as they are.
     """
 
     make: Callable[[], Mapping[str, bytes]]
     command: Callable[[pathlib.Path], Sequence[object]]
     whole: bool = False
+    photos: Sequence[str] | None = ()
+    beside: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
 
 
 def _images() -> dict[str, bytes]:
@@ -165,11 +171,82 @@ def _arrays() -> dict[str, bytes]:
     return found
 
 
+def _series() -> dict[str, bytes]:
+    kept = ("a.csv", "a.jsonl", "a.parquet", "a.arrow", "a.avro")
+    return {name: content for name, content in _rows().items() if name in kept}
+
+
+def _zipped() -> dict[str, bytes]:
+    kept = ("a.csv", "a.tsv", "a.jsonl")
+    found = {name: content for name, content in _rows().items() if name in kept}
+    zipped = {f"{name}.gz": gzip.compress(content, mtime=0) for name, content in found.items()}
+    # Changed bytes stay readable in it, up to the checksum at the end.
+    stored = gzip.compress(found["a.csv"], compresslevel=0, mtime=0)
+    members = b"".join(
+        gzip.compress(line, mtime=0) for line in found["a.jsonl"].splitlines(keepends=True)
+    )
+    return {**zipped, "stored.csv.gz": stored, "members.jsonl.gz": members}
+
+
 def _videos() -> dict[str, bytes]:
+    kinds: Mapping[str, Mapping[str, Any]] = {
+        "a.mp4": {"b_frames": 2},
+        "front.mp4": {"front": True, "sound": True},
+        "a.mkv": {},
+        "a.avi": {"codec": "mjpeg", "pixels": "yuvj420p"},
+        "a.ts": {"codec": "mpeg2video"},
+        "a.webm": {"codec": "libvpx-vp9"},
+        "a.gif": {"codec": "gif", "pixels": "rgb8"},
+    }
     with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder) / "a.mp4"
-        make_film(path, 12, size=(48, 64))
-        return {"a.mp4": path.read_bytes()}
+        root = pathlib.Path(folder)
+        return {
+            name: make_film(root / name, 12, size=(48, 64), **how).read_bytes()
+            for name, how in kinds.items()
+        }
+
+
+def _coco() -> dict[str, bytes]:
+    sides = {"width": 40, "height": 30}
+    polygon = [[2, 3, 20, 3, 20, 25]]
+    runs = {"size": [30, 40], "counts": [90, 20, 1090]}
+    box = {"bbox": [2, 3, 18, 22], "area": 396}
+    content = {
+        "images": [{"id": n, "file_name": name, **sides} for n, name in enumerate(_PHOTOS)],
+        "categories": [{"id": 3, "name": "cat"}, {"id": 7, "name": "dog", "supercategory": "pet"}],
+        "annotations": [
+            {
+                "id": 1,
+                "image_id": 0,
+                "category_id": 3,
+                "segmentation": polygon,
+                "iscrowd": 0,
+                **box,
+            },
+            {"id": 2, "image_id": 1, "category_id": 7, "segmentation": runs, "iscrowd": 1, **box},
+            {"id": 3, "image_id": 1, "category_id": 3, **box},
+        ],
+    }
+    captions = {
+        "images": content["images"],
+        "annotations": [{"id": 1, "image_id": 2, "caption": "a cat é"}],
+    }
+    return {
+        "instances.json": json.dumps(content).encode(),
+        "lines.json": json.dumps(content, indent=1).encode(),
+        "captions.json": json.dumps(captions).encode(),
+    }
+
+
+def _yolo() -> dict[str, bytes]:
+    polygon = "0 0.1 0.1 0.5 0.1 0.5 0.6\n"
+    return {"a.txt": b"0 0.5 0.5 0.25 0.5\n1 0.25 0.25 0.1 0.1\n", "b.txt": polygon.encode()}
+
+
+def _box_table() -> dict[str, bytes]:
+    head = "filename,width,height,class,xmin,ymin,xmax,ymax\n"
+    rows = [f"{name},40,30,c{n % 2},{n},2,{n + 9},20\n" for n, name in enumerate(_PHOTOS * 3)]
+    return {"boxes.csv": (head + "".join(rows)).encode()}
 
 
 def _boxes() -> dict[str, bytes]:
@@ -180,6 +257,15 @@ def _boxes() -> dict[str, bytes]:
 
 
 _ALL = ("--splits", "train=1", "--unlabelled", "keep")
+_PHOTOS = ("a.jpg", "b.jpg", "c.jpg")
+
+
+def _annotated(at: pathlib.Path, *options: object) -> tuple[object, ...]:
+    """Return the command for images with annotations, given those."""
+    images = ("--input", (at if at.is_dir() else at.parent).parent / "photos")
+    return ("images", *images, "--annotations", at, "--size", 24, *options, *_ALL)
+
+
 KINDS: Mapping[str, FuzzKind] = {
     "images": FuzzKind(
         make=_images, command=lambda at: ("images", "--input", at, "--size", 24, *_ALL)
@@ -196,13 +282,35 @@ KINDS: Mapping[str, FuzzKind] = {
     ),
     "boxes": FuzzKind(
         make=_boxes,
-        command=lambda at: (
-            *("images", "--input", at.parent / "photos", "--annotations", at, "--size", 24, *_ALL),
-        ),
+        command=_annotated,
+        photos=None,
     ),
+    "yolo": FuzzKind(
+        make=_yolo,
+        command=lambda at: _annotated(
+            at, "--annotation-format", "yolo", "--labels-file", at.parent / "classes.txt"
+        ),
+        photos=None,
+        beside={"classes.txt": b"cat\ndog\n"},
+    ),
+    "coco": FuzzKind(make=_coco, command=_annotated, whole=True, photos=_PHOTOS),
+    "box-table": FuzzKind(make=_box_table, command=_annotated, whole=True, photos=_PHOTOS),
     "table": FuzzKind(
         make=_rows,
         command=lambda at: ("table", "--input", at, "--splits", "train=1"),
+        whole=True,
+    ),
+    "gzip": FuzzKind(
+        make=_zipped,
+        command=lambda at: ("table", "--input", at, "--splits", "train=1"),
+        whole=True,
+    ),
+    "sensor": FuzzKind(
+        make=_series,
+        command=lambda at: (
+            *("sensor", "--input", at, "--time-column", "n", "--time-unit", "s", "--window", 4),
+            *("--splits", "train=1"),
+        ),
         whole=True,
     ),
     "text": FuzzKind(

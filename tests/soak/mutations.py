@@ -1,13 +1,37 @@
-"""Mutations of files: flipped bits, cut ends, repeated and omitted parts, absurd numbers."""
+"""Mutations of files: flipped bits, cut ends, repeated and omitted parts, absurd numbers.
+
+Of JSON also other values, names and depths.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import copy
+import json
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import numpy as np
 
 _HEAD = 512  # bytes: where headers are
 _WORST = (0, 1, 0x7F, 0x80, 0xFF, 0x7FFF, 0xFFFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF)
+_VALUES: tuple[Any, ...] = (
+    *(
+        None,
+        True,
+        -1,
+        0,
+        1.5,
+        1e999,
+        2**63,
+        10**30,
+        "",
+        "a\0b",
+        "../../tmp/x",
+        "/etc/passwd",
+        "a/b",
+    ),
+    *([], {}, [[3]], {"a": {}}, "x" * 70_000, "train", "\ud800", "train.tfrecord-00000-of-00001"),
+)
 
 
 def mutate(data: bytes, other: bytes, random: np.random.Generator) -> tuple[bytes, tuple[str, ...]]:
@@ -21,6 +45,37 @@ def mutate(data: bytes, other: bytes, random: np.random.Generator) -> tuple[byte
         data = mutation(data, other, random)
         steps.append(mutation.__name__)
     return data, tuple(steps)
+
+
+def change_json(content: bytes, random: np.random.Generator) -> bytes:
+    """Return JSON with one or two other values or names."""
+    value = json.loads(content)
+    for _ in range(int(random.integers(1, 3))):
+        places = list(_places(value))
+        if not places:
+            break
+        holder, key = places[int(random.integers(len(places)))]
+        new = copy.deepcopy(_VALUES[int(random.integers(len(_VALUES)))])
+        match int(random.integers(4)):
+            case 0:
+                del holder[key]
+            case 1 if isinstance(holder, dict):
+                holder[new if isinstance(new, str) else str(new)] = holder.pop(key)
+            case _:
+                holder[key] = new
+    return json.dumps(value).encode("utf-8", "surrogatepass")
+
+
+def _places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield (container, key) of every value inside."""
+    items: Iterable[tuple[Any, Any]] = ()
+    if isinstance(value, dict):
+        items = value.items()
+    elif isinstance(value, list):
+        items = enumerate(value)
+    for key, inner in items:
+        yield value, key
+        yield from _places(inner)
 
 
 def flip_bits(data: bytes, other: bytes, random: np.random.Generator) -> bytes:
