@@ -220,6 +220,7 @@ def data_type(config: ArraysConfig) -> DataType:
             ),
             dtype=config.dtype,
             cast=config.cast,
+            worker_memory=config.max_worker_memory,
         ),
         encoder=encoder,
         duplicates=same_content(config),

@@ -201,6 +201,7 @@ def data_type(config: VideoConfig) -> DataType:
             end=config.end_column,
             max_clip_bytes=config.max_clip_bytes,
             root=root,
+            worker_memory=config.max_worker_memory,
         ),
         encoder=ClipEncoder(
             frame_options=frames,

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from recordmill.errors import ConfigError
 from recordmill.job.staging import Listing, StagedPart
+from recordmill.processes.pool import shared_pool
 from recordmill.transforms.checks.equal_rows import NumberEqualRows
 from recordmill.transforms.checks.key_conflicts import DecideRepeatedRows
 from recordmill.transforms.checks.prepare_parts import PrepareParts, read_rows_of
@@ -79,6 +80,8 @@ class Read(beam.PTransform):
         """
         prepare_output(run.staging, overwrite=run.overwrite)
         rules = LabelRules(allowed=run.labels)
+        if isinstance(source, RowSource):
+            shared_pool(run.workers)  # which lists and reads
         listing = stage_listing(
             source, run.staging, rules=LabelRules() if isinstance(source, RowSource) else rules
         )

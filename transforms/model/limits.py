@@ -14,7 +14,7 @@ VIDEO_PART_BYTES = 2 << 20  # of the videos in a part: decoding takes much longe
 VIDEO_PART_ROWS = 256
 VIDEO_STAGED_BYTES = 16 << 20  # of the frames in a staged file
 PROBED_FILES = 4096  # array files probed at a time
-PROBED_VIDEOS = 64  # videos probed at a time; the times of all frames of long ones are in memory
+PROBED_VIDEOS = 16  # videos whose headers one task reads
 REQUESTS = 32  # concurrent requests to an object store
 
 # Tasks of encoder processes.

@@ -12,7 +12,6 @@ import dataclasses
 import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError, Reason, RecordError, Reject
 from recordmill.notes import Note, count_of
+from recordmill.processes.row_tasks import MAX_MEMORY
 from recordmill.storage.files import Location, is_uri
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.casts import Cast, cast_problem
@@ -38,6 +38,7 @@ from recordmill.transforms.sources.arrays.array_spec import ARRAY, ArraySpec
 from recordmill.transforms.sources.arrays.chunking import ArraySlicing, Shape, merge_shapes
 from recordmill.transforms.sources.arrays.npy import StoredArray, format_shape
 from recordmill.transforms.sources.files.file_stat import RejectCause
+from recordmill.transforms.sources.files.header_tasks import read_headers
 from recordmill.transforms.sources.files.references import COLUMNS, label_problem, no_label
 
 FIRST, LAST = "__first__", "__last__"  # int64: range of records of a file, LAST exclusive
@@ -78,12 +79,14 @@ class ArraySource:
     probe: reads the headers.
     dtype: that arrays are cast to; None for the most frequent dtype.
     cast: rule for casts.
+    worker_memory: bytes that an encoder process may have; 0 is no limit.
     """
 
     files: Source
     probe: ArrayProbe = dataclasses.field(default_factory=ArrayProbe)
     dtype: str | None = None
     cast: Cast = "safe"
+    worker_memory: int = MAX_MEMORY
     scan_counts: _ScanCounts = dataclasses.field(
         default_factory=_ScanCounts, compare=False, repr=False
     )
@@ -259,14 +262,16 @@ class ArraySource:
             yield ListingPart(rows=_with_arrays(rows, at, more) if at else None, rejects=rejects)
 
     def _probe_all(self, rows: pa.RecordBatch) -> Iterator[ProbedFile | RejectCause]:
-        """Read the headers of files, concurrently if they are in an object store."""
-        names = (batch.PATH, batch.SIZE, batch.MTIME, batch.LABEL)
-        files = list(_zip_columns(rows, *names))
-        if not any(is_uri(file[0]) for file in files):
-            yield from map(self.probe.inspect, files)
-            return
-        with ThreadPoolExecutor(limits.REQUESTS) as pool:
-            yield from pool.map(self.probe.inspect, files)
+        """Read the headers of files."""
+        files = list(_zip_columns(rows, batch.PATH, batch.SIZE, batch.MTIME, batch.LABEL))
+        remote = any(is_uri(file[0]) for file in files)
+        starts = range(0, len(files), limits.CHECK_ROWS)
+        tasks = [(files[start : start + limits.CHECK_ROWS], remote) for start in starts]
+        for found in read_headers(self.probe.inspect, tasks, memory=self.worker_memory):
+            if isinstance(found, RecordError):
+                yield RejectCause(found.reason, found.detail)
+            else:
+                yield found
 
     def _output_dtype(self, stored: StoredArray) -> str:
         """Return the dtype of an array in records, its own dtype if it cannot be cast."""

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -19,6 +17,7 @@ import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError, Reason, RecordError, Reject
 from recordmill.notes import Note
+from recordmill.processes.row_tasks import MAX_MEMORY
 from recordmill.storage.files import Location, is_uri
 from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.model import batch, limits
@@ -29,6 +28,7 @@ from recordmill.transforms.model.source import (
     notes_of_source,
     split_source_of,
 )
+from recordmill.transforms.sources.files.header_tasks import read_headers
 from recordmill.transforms.sources.video.clip_plan import (
     Clip,
     ClipSampling,
@@ -36,20 +36,16 @@ from recordmill.transforms.sources.video.clip_plan import (
     plan_sections,
 )
 from recordmill.transforms.sources.video.clip_rows import VIDEO, ClipCollector, clip_schema
-from recordmill.transforms.sources.video.frame_encoder import (
-    EncodedFrame,
-    FrameEncoder,
-    too_many_pixels,
-)
+from recordmill.transforms.sources.video.frame_encoder import EncodedFrame, FrameEncoder
 from recordmill.transforms.sources.video.frames import decode_section
 from recordmill.transforms.sources.video.segments import Segment, read_seconds, seconds_text
 from recordmill.transforms.sources.video.video_decoder import Packets, VideoFile, jpeg_codec, pyav
+from recordmill.transforms.sources.video.video_headers import ProbedVideo, VideoProbe
 
 SECTION = "__section__"  # string: a `ClipSection`, null for a whole video
 FROM, TO = "__from__", "__to__"  # float64, nullable: start and end of a segment in seconds
 COUNTS = "__counts__"  # int64: number of inputs that a row of the listing counts as
 
-_THREADS = 4  # threads that probe local files
 _NEAR = Fraction(1, 50)  # tolerance for the frame rate of a header
 
 
@@ -60,14 +56,6 @@ class _File(NamedTuple):
     size: int
     mtime: int
     segments: list[tuple[int, Segment]]
-
-
-class _ProbedVideo(NamedTuple):
-    """Header of a video; of a long one also its packets."""
-
-    has_sound: bool
-    unit: Fraction
-    packets: Packets | None
 
 
 class _Place(NamedTuple):
@@ -106,6 +94,7 @@ class VideoSource:
     section_above: bytes above which a video is split at key frames into sections, so that several
       workers read it.
     section_bytes: minimum size of a section.
+    worker_memory: bytes that an encoder process may have; 0 is no limit.
     """
 
     files: Source
@@ -117,6 +106,7 @@ class VideoSource:
     root: str | None = None
     section_above: int = 32 << 20
     section_bytes: int = 8 << 20
+    worker_memory: int = MAX_MEMORY
     scan_counts: _ScanCounts = dataclasses.field(
         default_factory=_ScanCounts, compare=False, repr=False
     )
@@ -285,50 +275,28 @@ class VideoSource:
         if at or rejects:
             yield ListingPart(rows=_with_sections(rows, at, more) if at else None, rejects=rejects)
 
-    def _probe_all(
-        self, rows: pa.RecordBatch
-    ) -> Iterator[tuple[_File, _ProbedVideo | RecordError]]:
-        """Read the headers of the videos of rows, several at a time."""
+    def _probe_all(self, rows: pa.RecordBatch) -> Iterator[tuple[_File, ProbedVideo | RecordError]]:
+        """Read the headers of the videos of rows."""
         files: dict[str, _File] = {}
         names = (batch.PATH, batch.SIZE, batch.MTIME, FROM, TO)
         for row, (path, size, mtime, *segment) in enumerate(_values(rows, *names)):
             file = files.setdefault(path, _File(path, size, mtime, []))
             file.segments.append((row, (segment[0], segment[1])))
-        threads = limits.REQUESTS if any(map(is_uri, files)) else _THREADS
-        with ThreadPoolExecutor(threads) as pool:
-            for first in range(0, len(files), limits.PROBED_VIDEOS):
-                some = [*itertools.islice(files.values(), first, first + limits.PROBED_VIDEOS)]
-                for file, probed in zip(some, pool.map(self._probe, some), strict=True):
-                    if isinstance(probed, _ProbedVideo) and probed.has_sound:
-                        self.scan_counts.with_sound += 1
-                    yield file, probed
-
-    def _probe(self, file: _File) -> _ProbedVideo | RecordError:
-        try:
-            with VideoFile(file.path, size=file.size, mtime=file.mtime) as video:
-                height, width = video.pixels
-                if height * width > self.images.max_pixels:
-                    raise too_many_pixels(height, width, self.images)
-                self._check_bytes(height * width)
-                packets = video.packets() if file.size > self.section_above else None
-                return _ProbedVideo(video.has_sound, video.unit, packets)
-        except RecordError as error:
-            return error
-
-    def _check_bytes(self, pixels: int) -> None:
-        """Raise RecordError if the size of a clip is known and too large."""
-        if not self.images.is_raw or self.images.size is not None:
-            return
-        size = self.cut.frames * pixels * self.images.channels
-        if size > self.max_clip_bytes:
-            raise RecordError(
-                Reason.TOO_LARGE,
-                f"a clip takes {size} bytes, more than --max-clip-bytes {self.max_clip_bytes}:"
-                " use fewer frames, a --size, or jpeg",
-            )
+        probe = VideoProbe(
+            images=self.images,
+            cut=self.cut,
+            max_clip_bytes=self.max_clip_bytes,
+            section_above=self.section_above,
+        )
+        tasks = _probe_tasks(files.values(), self.section_above)
+        headers = read_headers(probe.inspect, tasks, memory=self.worker_memory)
+        for file, probed in zip(files.values(), headers, strict=True):
+            if isinstance(probed, ProbedVideo) and probed.has_sound:
+                self.scan_counts.with_sound += 1
+            yield file, probed
 
     def _sections(
-        self, probed: _ProbedVideo | RecordError, segment: Segment
+        self, probed: ProbedVideo | RecordError, segment: Segment
     ) -> Sequence[str | None]:
         """Return the sections of a video or a segment. Raises RecordError if it has no clip."""
         if isinstance(probed, RecordError):
@@ -363,6 +331,25 @@ class VideoSource:
         found = section.rate(video.unit)
         rate = video.rate if abs(video.rate - found) <= found * _NEAR else found
         return (self.cut.rate or rate) / self.cut.step
+
+
+def _probe_tasks(
+    files: Iterable[_File], most: int
+) -> Iterator[tuple[list[tuple[str, int, int]], bool]]:
+    """Yield the (path, size, mtime) of the files of each task, and whether they are remote.
+
+    most: bytes of the files of a task, unless it has one file.
+    """
+    task: list[tuple[str, int, int]] = []
+    held = 0
+    for file in files:
+        if task and (held + file.size > most or len(task) >= limits.PROBED_VIDEOS):
+            yield task, is_uri(task[0][0])
+            task, held = [], 0
+        task.append((file.path, file.size, file.mtime))
+        held += file.size
+    if task:
+        yield task, is_uri(task[0][0])
 
 
 def _encode(encoder: FrameEncoder, frame: Any) -> EncodedFrame | RecordError:

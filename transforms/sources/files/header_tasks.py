@@ -1,0 +1,69 @@
+"""Reading of the headers of listed files in encoder processes, because some crash their library."""
+
+from __future__ import annotations
+
+import collections
+import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+from recordmill.errors import RecordError
+from recordmill.processes.pool import shared_pool
+from recordmill.processes.row_tasks import Faults, RowTask
+from recordmill.transforms.model import limits
+
+F = TypeVar("F")
+H = TypeVar("H")
+
+
+def read_headers(
+    read: Callable[[F], H], tasks: Iterable[tuple[Sequence[F], bool]], *, memory: int
+) -> Iterator[H | RecordError]:
+    """Yield the headers of files in order, read in encoder processes.
+
+    A file that crashes the process, or exceeds its memory, yields a RecordError.
+
+    read: returns the headers of a file; picklable.
+    tasks: (the files of a task, whether they are in an object store, where they are read
+      concurrently).
+    memory: bytes that an encoder process may have; 0 is no limit.
+    """
+    pool = shared_pool()
+    waiting: collections.deque[Future[list[H | RecordError]]] = collections.deque()
+    for files, remote in tasks:
+        call = functools.partial(_read, read, files, remote)
+        waiting.append(pool.submit_rows(_task(call, len(files), memory)))
+        if len(waiting) > 2 * pool.workers:
+            yield from waiting.popleft().result()
+    while waiting:
+        yield from waiting.popleft().result()
+
+
+def _task(
+    read: Callable[[range, Faults], list[H | RecordError]], count: int, memory: int
+) -> RowTask[list[H | RecordError]]:
+    return RowTask(
+        count=count,
+        call=lambda faults: functools.partial(read, range(count), dict(faults)),
+        trial=functools.partial(_try, read),
+        memory=memory,
+    )
+
+
+def _try(read: Callable[[range, Faults], object], some: range) -> None:
+    read(some, {})
+
+
+def _read(
+    read: Callable[[F], H], files: Sequence[F], remote: bool, some: range, faults: Faults
+) -> list[H | RecordError]:
+    """Read the headers of some of the files of a task, without those of faults."""
+
+    def one(number: int) -> H | RecordError:
+        return faults[number] if number in faults else read(files[number])
+
+    if not remote:
+        return [one(number) for number in some]
+    with ThreadPoolExecutor(limits.REQUESTS) as pool:
+        return [*pool.map(one, some)]

@@ -1,0 +1,60 @@
+"""Reading of video headers: time base, sound, and the packets of long videos."""
+
+from __future__ import annotations
+
+import dataclasses
+from fractions import Fraction
+from typing import NamedTuple
+
+from recordmill.errors import Reason, RecordError
+from recordmill.transforms.imaging.image_options import ImageOptions
+from recordmill.transforms.sources.video.clip_plan import ClipSampling
+from recordmill.transforms.sources.video.frame_encoder import too_many_pixels
+from recordmill.transforms.sources.video.video_decoder import Packets, VideoFile
+
+
+class ProbedVideo(NamedTuple):
+    """Header of a video; of a long one also its packets."""
+
+    has_sound: bool
+    unit: Fraction
+    packets: Packets | None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class VideoProbe:
+    """Reads the headers of videos.
+
+    images, cut, max_clip_bytes, section_above: as in `VideoSource`.
+    """
+
+    images: ImageOptions
+    cut: ClipSampling
+    max_clip_bytes: int
+    section_above: int
+
+    def inspect(self, file: tuple[str, int, int]) -> ProbedVideo | RecordError:
+        """Read the header of a video, given (path, size, mtime)."""
+        path, size, mtime = file
+        try:
+            with VideoFile(path, size=size, mtime=mtime) as video:
+                height, width = video.pixels
+                if height * width > self.images.max_pixels:
+                    raise too_many_pixels(height, width, self.images)
+                self._check_bytes(height * width)
+                packets = video.packets() if size > self.section_above else None
+                return ProbedVideo(video.has_sound, video.unit, packets)
+        except RecordError as error:
+            return error
+
+    def _check_bytes(self, pixels: int) -> None:
+        """Raise RecordError if the size of a clip is known and too large."""
+        if not self.images.is_raw or self.images.size is not None:
+            return
+        size = self.cut.frames * pixels * self.images.channels
+        if size > self.max_clip_bytes:
+            raise RecordError(
+                Reason.TOO_LARGE,
+                f"a clip takes {size} bytes, more than --max-clip-bytes {self.max_clip_bytes}:"
+                " use fewer frames, a --size, or jpeg",
+            )
