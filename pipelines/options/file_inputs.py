@@ -79,6 +79,11 @@ def files_of(
       ConfigError: an option for listings is given without a listing, or the input is not a file
         or folder.
     """
+    if not config.confine and config.input_root is None:
+        raise ConfigError(
+            "--no-confine: has no effect without --input-root, because only that confines paths:"
+            " leave it out, or add --input-root"
+        )
     inputs = config.inputs
     row_format = config.row_format()
     places = [Location.parse(one.path) for one in inputs.paths]

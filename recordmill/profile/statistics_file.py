@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from recordmill.errors import ConfigError
+from recordmill.format.file_info import file_info
 from recordmill.format.manifest import Manifest, ManifestError, load
 from recordmill.storage.files import Location, PathError
 
@@ -78,9 +79,20 @@ def read(
     if STATISTICS not in manifest.files:
         return None
     try:
-        return parse((dataset / STATISTICS).read_bytes(), whole=whole)
+        return parse(_content(dataset, manifest), whole=whole)
     except ValueError as error:
         raise ManifestError(f"{STATISTICS} is damaged: {error}") from error
+
+
+def _content(dataset: Location, manifest: Manifest) -> bytes:
+    """Return the content of the file, of which many damaged versions can be parsed."""
+    content = (dataset / STATISTICS).read_bytes()
+    if file_info(content) != manifest.files[STATISTICS]:
+        raise ManifestError(
+            f"{STATISTICS} is damaged: its sha256 is not that in the manifest: write the dataset"
+            " again with --verify"
+        )
+    return content
 
 
 def load_compared(path: str) -> bytes:
@@ -91,8 +103,9 @@ def load_compared(path: str) -> bytes:
     """
     place = Location.parse(path)
     try:
-        if STATISTICS in load(place).files:
-            content = (place / STATISTICS).read_bytes()
+        manifest = load(place)
+        if STATISTICS in manifest.files:
+            content = _content(place, manifest)
             parse(content)
             return content
     except (ManifestError, PathError, ValueError) as error:

@@ -221,7 +221,7 @@ class Location:
 
     def _open_new(self, *, scratch: bool) -> BinaryIO:
         guard = functools.partial(raise_storage_errors, "write", self)
-        with guard(), self._pinned(itself=True) as path:
+        with guard(), self.pinned(itself=True) as path:
             store = self.store
             raw = store.open_scratch(path) if scratch else store.open_output(path)
         return io.BufferedWriter(GuardedStream(raw, guard, reads=False), _BUFFER)
@@ -246,7 +246,7 @@ class Location:
 
         The content is on disk before it gets the name; the name is after `sync_folder`.
         """
-        with raise_storage_errors("write", self), self._pinned() as path:
+        with raise_storage_errors("write", self), self.pinned() as path:
             self.store.write_bytes(path, data)
 
     def create_exclusive(self, data: bytes) -> bool:
@@ -255,7 +255,7 @@ class Location:
         On a local filesystem exactly one of several creators succeeds, and the content appears
         atomically. On object stores two creators at the same moment may both return True.
         """
-        with raise_storage_errors("create", self), self._pinned() as path:
+        with raise_storage_errors("create", self), self.pinned() as path:
             return self.store.create_exclusive(path, data)
 
     def rename_to(self, target: Location) -> None:
@@ -269,8 +269,8 @@ class Location:
             )
         with (
             raise_storage_errors(f"move to {shown(target)} the file", self),
-            self._pinned() as path,
-            target._pinned() as new,
+            self.pinned() as path,
+            target.pinned() as new,
         ):
             self.store.rename(path, new)
 
@@ -278,7 +278,7 @@ class Location:
         """Delete the file."""
         with raise_storage_errors("delete", self):
             try:
-                with self._pinned() as path:
+                with self.pinned() as path:
                     self.store.delete(path)
             except FileNotFoundError:
                 if not missing_ok:
@@ -289,7 +289,7 @@ class Location:
         with (
             raise_storage_errors("delete", self),
             contextlib.suppress(FileNotFoundError),
-            self._pinned(itself=True) as path,
+            self.pinned(itself=True) as path,
         ):
             self.store.delete_tree(path)
 
@@ -297,7 +297,7 @@ class Location:
         """Create this folder and its parents; nothing happens on object stores."""
         with raise_storage_errors("create the folder", self):
             for place in self._folders_without_links():
-                with place._pinned(itself=True) as path:
+                with place.pinned(itself=True) as path:
                     self.store.make_dirs(path)
 
     def _folders_without_links(self) -> list[Location]:
@@ -307,7 +307,7 @@ class Location:
             folders.insert(0, folders[0].parent)
         return folders
 
-    def _pinned(self, *, itself: bool = False) -> contextlib.AbstractContextManager[str]:
+    def pinned(self, *, itself: bool = False) -> contextlib.AbstractContextManager[str]:
         """Return a context with the path to use, which follows no link; see `pinned_path`."""
         if not 0 < self.top < len(self.path):
             return contextlib.nullcontext(self.path)
@@ -315,12 +315,12 @@ class Location:
 
     def sync_file(self) -> None:
         """Wait until the content of a file that another program wrote is on disk."""
-        with raise_storage_errors("sync", self), self._pinned(itself=True) as path:
+        with raise_storage_errors("sync", self), self.pinned(itself=True) as path:
             self.store.sync_file(path)
 
     def sync_folder(self) -> None:
         """Wait until the names in this folder are on disk: of new, moved and deleted files."""
-        with raise_storage_errors("sync the folder", self), self._pinned(itself=True) as path:
+        with raise_storage_errors("sync the folder", self), self.pinned(itself=True) as path:
             self.store.sync_folder(path)
 
 

@@ -32,6 +32,8 @@ CASES = [
      "--time-format reads text"),
     ("images", "photos", ("--label-offset", 1), "--label-offset", "needs classes"),
     ("images", "photos", ("--fold-labels",), "--fold-labels", "needs classes"),
+    ("images", "photos", ("--no-confine",), "--no-confine", "without --input-root"),
+    ("images", "list.csv", ("--no-confine",), "--no-confine", "without --input-root"),
     ("arrays", "arrays", ("--limit-per-class", 1), "--limit-per-class", "needs classes"),
 ]  # fmt: skip
 

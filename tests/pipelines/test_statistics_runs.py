@@ -548,3 +548,17 @@ def test_the_schema_of_the_field_reads_what_is_written(sound):
     _, schema = sound
     message = text_format.Parse(schema.read_text(), schema_pb2.Schema())
     assert [feature.name for feature in message.feature] == ["Time", *SENSORS]
+
+
+@pytest.mark.parametrize("content", [b"", None])
+def test_statistics_that_are_not_those_of_the_dataset_are_damage(content, tmp_path, capsys):
+    rows = tmp_path / "rows.csv"
+    rows.write_text("x,label\n1,a\n2,b\n3,a\n")
+    made = table(tmp_path / "out", "--input", rows, "--splits", "train=1")
+    file = made.folder / "statistics.pb"
+    file.write_bytes(file.read_bytes()[:-1] + b"\0" if content is None else content)
+    assert main(["inspect", "--dataset", str(made.folder)]) == 1
+    assert "statistics.pb is damaged" in capsys.readouterr().err
+    out = str(tmp_path / "report.html")
+    assert main(["report", "--dataset", str(made.folder), "--output", out]) == 1
+    assert "statistics.pb is damaged" in capsys.readouterr().err

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import importlib
-import json
 import os
 import sys
 from collections.abc import Mapping
@@ -16,7 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError, RunError, did_you_mean
-from recordmill.storage.files import Location
+from recordmill.format.typed_json import as_object, damage_of, parse_json
+from recordmill.storage.files import Location, shown
 from recordmill.tfrecord.features import Feature, Features
 from recordmill.tfrecord.flat_arrays import Ints, offsets_of
 from recordmill.transforms.encoders.labels import label_feature, label_numbers
@@ -128,11 +128,14 @@ def as_lists(column: pa.Array) -> tuple[pa.Array, Ints]:
 
 def _stored(artifact: Artifact) -> dict[str, dict[str, Feature]]:
     """Return the features of the function: {"inputs" or "features": {name: feature}}."""
-    stored = json.loads(Location.parse(artifact.path).read_bytes())
-    return {
-        role: {name: Feature.from_json(one) for name, one in features.items()}
-        for role, features in stored.items()
-    }
+    place = Location.parse(artifact.path)
+    advice = "delete the folder .recordmill of the output, then run the same command again"
+    with damage_of(shown(place), advice=advice):
+        stored = as_object(parse_json(place.read_bytes()))
+        return {
+            role: {name: Feature.from_json(one) for name, one in as_object(features).items()}
+            for role, features in stored.items()
+        }
 
 
 @functools.lru_cache(maxsize=1)

@@ -26,8 +26,8 @@ def read_range(place: Location, offset: int, length: int) -> pa.Buffer:
 
 
 def _map(place: Location) -> Any:
-    with raise_storage_errors("read", place):
-        return call_with_retries(pa.memory_map, place.local_path)
+    with raise_storage_errors("read", place), place.pinned(itself=True) as path:
+        return call_with_retries(pa.memory_map, path)
 
 
 def _can_be_mapped(place: Location) -> bool:

@@ -16,7 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recordmill.errors import ConfigError
-from recordmill.storage.files import Location
+from recordmill.format.typed_json import as_object, damage_of, parse_json, take_count
+from recordmill.storage.files import Location, shown
 from recordmill.tfrecord.flat_arrays import Ints
 from recordmill.transforms.encoders.text.embedding_files import EmbeddingFile, Floats
 from recordmill.transforms.model import batch
@@ -138,12 +139,14 @@ def load_embeddings(artifacts: Mapping[str, Artifact]) -> Embeddings:
 @functools.lru_cache(maxsize=1)
 def _open(artifact: Artifact) -> Embeddings:
     folder = Location.parse(artifact.path)
-    width = json.loads((folder / _DONE).read_bytes())["width"]
-    return Embeddings(
-        vectors=_map(folder / _VECTORS, np.float32).reshape(-1, width),
-        hashes=_map(folder / _HASHES, np.uint64),
-        rows=_map(folder / _ROWS, np.int64),
-    )
+    advice = "delete the folder .recordmill of the output, then run the same command again"
+    with damage_of(shown(folder), advice=advice):
+        stored = as_object(parse_json((folder / _DONE).read_bytes()))
+        return Embeddings(
+            vectors=_map(folder / _VECTORS, np.float32).reshape(-1, take_count(stored, "width")),
+            hashes=_map(folder / _HASHES, np.uint64),
+            rows=_map(folder / _ROWS, np.int64),
+        )
 
 
 def _map(place: Location, dtype: type[_Number]) -> npt.NDArray[_Number]:

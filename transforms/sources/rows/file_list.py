@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError, Reason, Reject
 from recordmill.notes import Note
-from recordmill.storage.files import Location
+from recordmill.storage.files import Location, shown
 from recordmill.storage.redaction import redact_uri
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.source import ListingPart
@@ -224,6 +224,8 @@ class FileList:
             raise ConfigError(f"expected a listing, but {place} is a folder")
         refuse_special(place)
         root = self.root
+        if self.input_root is not None and root.is_local and not root.is_dir():
+            raise ConfigError(f"--input-root {shown(root)} is not a folder: check the path")
         file = open_listing(place, self.row_format)
         header = file.header()
         column_types = infer_types(file, file.sections()) if header is None else {**header}
