@@ -12,9 +12,19 @@ def printable(value: object) -> str:
 
     Names come from users' files and may contain any characters, those that drive a terminal too.
     """
+    return escaped(shown(value), keep=_JOINERS)
+
+
+def escaped(text: str, *, keep: str) -> str:
+    """Return text with escapes for characters that are not printable, such as marks of direction.
+
+    keep: such characters that stay as they are.
+    """
+    if text.isprintable():
+        return text
     return "".join(
-        char if char.isprintable() or char in _JOINERS else char.encode("unicode_escape").decode()
-        for char in shown(value)
+        char if char.isprintable() or char in keep else char.encode("unicode_escape").decode()
+        for char in text
     )
 
 

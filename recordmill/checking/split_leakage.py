@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import xxhash
 
 from recordmill.checking.repeated_content import content_halves
+from recordmill.format.xxh3 import hash_strings
 
 UInt64Array = npt.NDArray[np.uint64]
 
@@ -42,9 +42,9 @@ class ShardHashes:
         is_copy = pc.greater(index["copy"], 0)
         groups = index["group"] if "group" in index.column_names else pa.array([], pa.string())
         return cls(
-            keys=_hashes(index["key"].filter(pc.invert(is_copy))),
-            copied=_hashes(pc.unique(index["key"].filter(is_copy))),
-            groups=_hashes(pc.unique(pc.drop_null(groups))),
+            keys=hash_strings(index["key"].filter(pc.invert(is_copy))),
+            copied=hash_strings(pc.unique(index["key"].filter(is_copy))),
+            groups=hash_strings(pc.unique(pc.drop_null(groups))),
             contents=content_halves(index),
         )
 
@@ -120,10 +120,12 @@ def suspect_records(
     index: pa.Table, hashes: UInt64Array, *, split: str, file: str
 ) -> Iterator[IndexedRecord]:
     """Yield the records of an index whose key or group has one of these hashes."""
-    suspect = np.isin(_hashes(index["key"]), hashes)
+    suspect = np.isin(hash_strings(index["key"]), hashes)
     if "group" in index.column_names:
         groups = index["group"]
-        suspect |= np.isin(_hashes(groups.fill_null("")), hashes) & groups.is_valid().to_numpy()
+        suspect |= (
+            np.isin(hash_strings(groups.fill_null("")), hashes) & groups.is_valid().to_numpy()
+        )
     for number in np.flatnonzero(suspect).tolist():
         row = index.slice(number, 1).to_pylist()[0]
         yield IndexedRecord(
@@ -134,11 +136,6 @@ def suspect_records(
             copy=row["copy"],
             group=row.get("group"),
         )
-
-
-def _hashes(texts: pa.ChunkedArray) -> UInt64Array:
-    values = texts.cast(pa.binary()).to_pylist()
-    return np.fromiter(map(xxhash.xxh3_64_intdigest, values), np.uint64, len(values))
 
 
 def _concatenate(arrays: Sequence[UInt64Array]) -> UInt64Array:

@@ -13,6 +13,9 @@ import numpy as np
 import numpy.typing as npt
 from markupsafe import Markup, escape
 
+from recordmill.printable import escaped
+from recordmill.storage.redaction import redact_uri
+
 _WIDTH, _HEIGHT = 300, 96  # of a histogram, in SVG units
 _AXIS = 14  # height of the line of numbers below a histogram
 _SPARK_WIDTH, _SPARK_HEIGHT = 120, 32
@@ -139,10 +142,8 @@ def _svg(width: int, height: int, title: str, content: Markup, *, css: str) -> M
 
 
 def visible(text: str) -> Markup:
-    """Return text for a page: HTML escaped, and control and direction marks as escapes."""
-    shown = "".join(one if one.isprintable() or one == "\n" else _escaped(one) for one in text)
-    return escape(shown)
+    """Return text for a page: HTML escaped, without secrets, control characters as escapes.
 
-
-def _escaped(character: str) -> str:
-    return character.encode("unicode_escape", "surrogatepass").decode("ascii")
+    Joiners and marks of direction are escaped too: a page shows what a name really consists of.
+    """
+    return escape(escaped(redact_uri(text), keep="\n"))

@@ -15,7 +15,7 @@ from recordmill.format.image_files import UNREADABLE_IMAGE, open_image
 from recordmill.format.manifest import Manifest, load
 from recordmill.format.split_names import in_order
 from recordmill.report import sampling
-from recordmill.report.thumbnails import strip_of
+from recordmill.report.thumbnails import as_rgb, strip_of
 from recordmill.storage.files import Location
 
 NAME_WIDTH = 96  # pixels for the names of the classes
@@ -196,10 +196,7 @@ def _draw_tile(tile: Tile, size: int) -> Image.Image:
 
 def _draw_image(tile: Tile, content: bytes, size: int) -> Image.Image:
     try:
-        image = open_image(content)
-        if image.mode.startswith("I"):  # gray of 16 bits, which convert() would clip at 255
-            image = image.convert("I").point(lambda level: level * (1 / 256)).convert("L")
-        image = image.convert("RGB")
+        image = as_rgb(open_image(content))
     except UNREADABLE_IMAGE:
         return _draw_undecodable(size)
     inner = (size - 2, size - 2)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -183,20 +182,22 @@ class Distributions:
 
     def _specific(self, name: str, names: Mapping[int, str]) -> dict[str, list[str]]:
         """Return the tokens with the largest part in the divergence of a class from all records."""
-        groups = self._of_classes(name)
+        known = np.array(sorted(names))
         counts = {
-            label: Counter(number for number in values.astype(int).tolist() if number in names)
-            for label, values in groups.items()
+            label: np.bincount(
+                np.searchsorted(known, values[np.isin(values, known)]), minlength=len(known)
+            )
+            for label, values in self._of_classes(name).items()
         }
-        whole = sum(counts.values(), Counter[int]())
+        whole = sum(counts.values(), np.zeros(len(known)))
+        shares = whole / max(whole.sum(), 1)
         found = {}
         for label, own in list(counts.items())[:_CLASSES]:
-            scores = {
-                number: count * math.log(count / own.total() / (whole[number] / whole.total()))
-                for number, count in own.items()
-            }
-            best = sorted(scores, key=lambda number: (-scores[number], number))[:_TOP]
-            found[label] = [names[number] for number in best if scores[number] > 0]
+            used = np.flatnonzero(own)
+            scores = own[used] * np.log(own[used] / own.sum() / shares[used])
+            best = used[np.lexsort((used, -scores))[:_TOP]]
+            positive = int((scores > 0).sum())
+            found[label] = [names[number] for number in known[best[:positive]].tolist()]
         return found
 
     def _between_classes(self, name: str) -> float | None:

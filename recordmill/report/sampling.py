@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import xxhash
 
 from recordmill.format.manifest import Manifest, SplitInfo
 from recordmill.format.split_indexes import split_indexes
+from recordmill.format.xxh3 import hash_strings
 from recordmill.reading.reader import Records
 from recordmill.storage.files import Location
 from recordmill.tfrecord.typed_records import TypedRecord
@@ -84,16 +84,15 @@ def choose(
     for first, index in split_indexes(dataset, split, info, columns=_COLUMNS):
         originals = np.flatnonzero(np.asarray(index["copy"]) == 0)
         has_copies |= len(originals) < len(index)
-        ranks = np.zeros(len(index), np.uint64)
-        for row, key in zip(originals, index["key"].take(originals).to_pylist(), strict=True):
-            ranks[row] = xxhash.xxh3_64_intdigest(key.encode())
-        order = originals[np.argsort(ranks[originals], kind="stable")]
-        all_records = _least(
-            [*all_records, *_places(index, order[:plotted], ranks, split, first)], plotted
-        )
-        labels = np.asarray(index["label"].to_pylist(), object)[order]
+        ranks = hash_strings(index["key"])
+        rows = _smallest(originals, ranks, plotted)
+        all_records = _least([*all_records, *_places(index, rows, ranks, split, first)], plotted)
+        labels = index["label"].combine_chunks().dictionary_encode()
+        codes = np.asarray(labels.indices.fill_null(-1))[originals]
+        numbers = {name: number for number, name in enumerate(labels.dictionary.to_pylist())}
         for label, count in shown.items():
-            rows = order[labels == np.asarray(label, object)][:count]
+            number = -1 if label is None else numbers.get(label, len(numbers))
+            rows = _smallest(originals[codes == number], ranks, count)
             places = _places(index, rows, ranks, split, first)
             per_class[label] = _least([*per_class[label], *places], count)
     chosen = {place.key for places in per_class.values() for place in places}
@@ -157,6 +156,17 @@ def _places(
         )
         for row, key, label, copy in zip(rows, *columns, strict=True)
     ]
+
+
+def _smallest(
+    rows: npt.NDArray[np.int64], ranks: npt.NDArray[np.uint64], count: int
+) -> npt.NDArray[np.int64]:
+    """Return the rows with the `count` smallest ranks, more if the last rank is repeated."""
+    if not 0 < count < len(rows):
+        return rows[: count and len(rows)]
+    of_rows = ranks[rows]
+    is_small: npt.NDArray[np.bool_] = of_rows <= np.partition(of_rows, count - 1)[count - 1]
+    return rows[is_small]
 
 
 def _least(places: Sequence[SampledRecord], count: int) -> list[SampledRecord]:

@@ -37,7 +37,7 @@ def of_encoded(content: bytes) -> Thumbnail | None:
     """Return the thumbnail of an encoded image; None if it cannot be decoded."""
     try:
         with open_image(content) as image:
-            image.draft("RGB", (2 * SIDE, 2 * SIDE))
+            image.draft("RGB", (SIDE, SIDE))  # JPEGs are decoded at a fraction of their size
             return of_image(image)
     except UNREADABLE_IMAGE:
         return None
@@ -75,18 +75,11 @@ def of_array(array: npt.NDArray[Any]) -> Thumbnail | None:
 
 
 def of_image(image: Image.Image) -> Thumbnail:
-    """Reduce an image; transparent pixels become white, 16 bits are scaled by their range."""
-    if image.mode.startswith("I;16") or image.mode in ("I", "F"):
-        levels = np.asarray(image).astype(np.float64)
-        low, high = float(levels.min()), float(levels.max())
-        image = Image.fromarray(((levels - low) * (255 / ((high - low) or 1))).astype(np.uint8))
-    elif image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
-        whole = image.convert("RGBA")
-        image = Image.alpha_composite(Image.new("RGBA", whole.size, "white"), whole)
-    image = image.convert("RGB")
+    """Return the thumbnail of an image."""
+    image = as_rgb(image)
     image.thumbnail((SIDE, SIDE), Image.Resampling.LANCZOS)
     content = io.BytesIO()
-    image.save(content, "JPEG", quality=_QUALITY, optimize=True)
+    image.save(content, "JPEG", quality=_QUALITY)
     encoded = base64.b64encode(content.getvalue()).decode("ascii")
     return Thumbnail(
         uri=f"data:image/jpeg;base64,{encoded}",
@@ -94,6 +87,18 @@ def of_image(image: Image.Image) -> Thumbnail:
         height=image.height,
         brightness=float(np.asarray(image.convert("L")).mean()),
     )
+
+
+def as_rgb(image: Image.Image) -> Image.Image:
+    """Convert an image to RGB: transparent pixels are white, 16-bit gray is scaled by its range."""
+    if image.mode.startswith(("I", "F")):
+        levels = np.asarray(image).astype(np.float64)
+        low, high = float(levels.min()), float(levels.max())
+        image = Image.fromarray(((levels - low) * (255 / ((high - low) or 1))).astype(np.uint8))
+    elif image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
+        whole = image.convert("RGBA")
+        image = Image.alpha_composite(Image.new("RGBA", whole.size, "white"), whole)
+    return image.convert("RGB")
 
 
 def strip_of(count: int) -> list[int]:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
-from recordmill.transforms.model.xxh3 import hash_texts
+from recordmill.format.xxh3 import hash_strings as hash_strings
 
 KEY = "__key__"  # string: unique and stable name of the record; null: see `with_keys`
 LABEL = "__label__"  # string, nullable: name of the class
@@ -39,22 +39,6 @@ SIZE = "__size__"  # int64: bytes
 MTIME = "__mtime__"  # int64: nanoseconds since the epoch
 
 UInt64Array = npt.NDArray[np.uint64]
-
-
-def hash_strings(values: pa.Array | pa.ChunkedArray) -> UInt64Array:
-    """Return xxh3_64 of the UTF-8 bytes of each string: uint64[n]; 0 for null."""
-    column = values.cast(pa.large_binary())
-    if isinstance(column, pa.ChunkedArray):
-        column = column.combine_chunks()
-    if not len(column):
-        return np.zeros(0, np.uint64)
-    _, offsets, data = column.buffers()
-    edges = np.frombuffer(offsets, np.int64, len(column) + 1, column.offset * 8)
-    text = memoryview(data or b"")[edges[0] : edges[-1]]
-    found = hash_texts(text, edges - edges[0])
-    if column.null_count:
-        found[np.asarray(column.is_null())] = 0
-    return found
 
 
 def salt(seed: int, purpose: str) -> int:

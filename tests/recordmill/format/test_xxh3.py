@@ -7,8 +7,9 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordmill.transforms.model import batch, xxh3
-from recordmill.transforms.model.xxh3 import hash_texts
+from recordmill.format import xxh3
+from recordmill.format.xxh3 import hash_texts
+from recordmill.transforms.model import batch
 
 
 def hashed(texts):

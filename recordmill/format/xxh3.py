@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 import xxhash
 
 UInt64Array = npt.NDArray[np.uint64]
@@ -34,6 +35,22 @@ _SECRET = np.frombuffer(
     "<u8",
 )
 _LOW = np.uint64(0xFFFFFFFF)
+
+
+def hash_strings(values: pa.Array | pa.ChunkedArray) -> UInt64Array:
+    """Return xxh3_64 of the UTF-8 bytes of each string: uint64[n]; 0 for null."""
+    column = values.cast(pa.large_binary())
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    if not len(column):
+        return np.zeros(0, np.uint64)
+    _, offsets, data = column.buffers()
+    edges = np.frombuffer(offsets, np.int64, len(column) + 1, column.offset * 8)
+    text = memoryview(data or b"")[edges[0] : edges[-1]]
+    found = hash_texts(text, edges - edges[0])
+    if column.null_count:
+        found[np.asarray(column.is_null())] = 0
+    return found
 
 
 def hash_texts(data: bytes | memoryview, edges: Ints) -> UInt64Array:
