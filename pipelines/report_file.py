@@ -9,11 +9,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from recordmill.errors import ConfigError
-from recordmill.format.manifest import JOB, load
+from recordmill.format.manifest import JOB
 from recordmill.format.typed_json import as_object, damage_of, parse_json
 from recordmill.pipelines.data_types import DATA_TYPES
 from recordmill.pipelines.options.declaration import Option, options_of
 from recordmill.profile.statistics_file import SliceView
+from recordmill.reading.reader import Records
 from recordmill.storage.files import Location, shown
 
 
@@ -37,14 +38,17 @@ def write_report(
 
     place = Location.parse(output or f"{str(dataset).rstrip('/')}.report.html")
     _check_target(place, dataset)
-    manifest = load(dataset)
-    job = dataset / JOB
-    command = None
-    if job.exists() and manifest.options.get("kind") in DATA_TYPES:
+    records = Records(dataset)
+    data_type, job = records.manifest.options.get("kind"), dataset / JOB
+    command, inputs = None, list[str]()
+    if job.exists() and data_type in DATA_TYPES:
         with damage_of(JOB):
             data = as_object(parse_json(job.read_bytes()))
-            command = command_of(str(manifest.options["kind"]), data)
-    html = page.render(dataset, compared=compared, other=other, command=command)
+            command = command_of(str(data_type), data)
+            inputs = [*map(str, data.get("input", []))]
+    html = page.render(
+        dataset, records, compared=compared, other=other, command=command, inputs=inputs
+    )
     place.write_bytes(html.encode())
     return place
 

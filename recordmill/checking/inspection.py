@@ -105,16 +105,22 @@ class Summary:
         }
 
 
-def inspect(dataset: Location, *, compared: Mapping[str, SliceView] | None = None) -> Summary:
+def inspect(
+    dataset: Location,
+    *,
+    manifest: Manifest | None = None,
+    compared: Mapping[str, SliceView] | None = None,
+) -> Summary:
     """Summarize a dataset from its manifest, rejects, statistics and indexes, without its shards.
 
+    manifest: that of the dataset, if it has been read already.
     compared: the statistics of another dataset, for drift.
 
     Raises:
       ManifestError: the folder is not a dataset, or its statistics are invalid.
       IndexDamagedError, StorageError: an index or the rejects cannot be read.
     """
-    manifest = load(dataset)
+    manifest = load(dataset) if manifest is None else manifest
     splits = {
         name: _split(dataset, name, split, manifest.labels)
         for name, split in manifest.splits.items()

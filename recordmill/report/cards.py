@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -19,9 +20,13 @@ _LINES = 6  # series of one record that are drawn
 _VALUES = 8  # numbers of one feature that are listed
 _CHARACTERS = 280  # characters of a text that are shown
 _TOKENS = 48  # tokens that are shown
+_POLYGONS, _POINTS = 64, 256  # masks of one image, and points of one, that are drawn
 _SERIES = 8  # from this many numbers on, they are drawn as a line
 _BOX = "image/object/bbox/"
 _NAMES = "image/object/class/text"
+_CAPTION = "image/caption"
+_MASKS = "image/object/segmentation"
+_TRANSFORM = "image/object/segmentation/transform"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -37,11 +42,16 @@ class Box:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Card:
-    """A record as it is shown."""
+    """A record as it is shown.
+
+    polygons: outlines of its masks, as points of an SVG of the size of its thumbnail.
+    """
 
     place: SampledRecord
     images: Sequence[Thumbnail]
     boxes: Sequence[Box]
+    polygons: Sequence[str]
+    caption: str
     lines: Sequence[tuple[str, Markup]]
     tokens: Sequence[tuple[str, bool]]  # and whether each is known to the vocabulary
     values: Sequence[tuple[str, str]]
@@ -102,21 +112,44 @@ class CardMaker:
                     lines.append((name, charts.sparkline(series.reshape(-1), title=title)))
             else:
                 values.append((name, _text(value)))
+        drawn = [one for some in images.values() for one in some]
         return Card(
             place=place,
-            images=[one for some in images.values() for one in some],
+            images=drawn,
             boxes=self._boxes(record),
+            polygons=self._polygons(record, drawn[0].scale) if len(drawn) == 1 else (),
+            caption=_text(self._of(record, _CAPTION, b"")),
             lines=lines,
             tokens=tokens,
             values=[(name, text) for name, text in values if text],
         )
 
+    def _of(self, record: Mapping[str, Any], name: str, default: Any) -> Any:
+        return record.get(self._renamed.get(name, name), default)
+
+    def _polygons(self, record: Mapping[str, Any], scale: float) -> list[str]:
+        """Return the outlines of masks that are polygons (docs/images.md).
+
+        scale: thumbnail pixels per pixel of the image.
+        """
+        matrix = np.ravel(self._of(record, _TRANSFORM, ()))
+        if len(matrix) != len("abcdef"):
+            return []
+        a, b, c, d, e, f = (matrix * scale).tolist()
+        found: list[str] = []
+        for text in self._of(record, _MASKS, ())[:_POLYGONS]:
+            found += [
+                " ".join(f"{a * x + b * y + c:.1f},{d * x + e * y + f:.1f}" for x, y in points)
+                for points in _outlines(text)
+            ]
+        return found
+
     def _boxes(self, record: Mapping[str, Any]) -> list[Box]:
         names = (_BOX + side for side in ("xmin", "ymin", "xmax", "ymax"))
-        sides = [record[name] for one in names if (name := self._renamed.get(one, one)) in record]
+        sides = [some for name in names if (some := self._of(record, name, None)) is not None]
         if len(sides) < 4:
             return []
-        texts = record.get(self._renamed.get(_NAMES, _NAMES), ())
+        texts = self._of(record, _NAMES, ())
         labels = [*(one.decode(errors="replace") for one in texts)] or [""] * len(sides[0])
         return [
             Box(left=x, top=y, width=max(right - x, 0), height=max(low - y, 0), label=label)
@@ -133,6 +166,18 @@ class CardMaker:
         return [
             (vocabulary[one], True) if one in vocabulary else (f"#{one}", False) for one in some
         ]
+
+
+def _outlines(segmentation: bytes) -> list[list[list[float]]]:
+    """Return the points of polygons as COCO has them; empty for run lengths and other content."""
+    try:
+        found = json.loads(segmentation)
+        if not isinstance(found, list):
+            return []
+        arrays = [np.asarray(one, np.float64).reshape(-1, 2) for one in found]
+    except (ValueError, TypeError, RecursionError):
+        return []
+    return [one[:_POINTS].tolist() for one in arrays if np.isfinite(one).all()]
 
 
 def _is_series(feature: Feature, value: Any) -> bool:

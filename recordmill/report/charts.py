@@ -21,6 +21,7 @@ _AXIS = 14  # height of the line of numbers below a histogram
 _SPARK_WIDTH, _SPARK_HEIGHT = 120, 32
 _SPARK_POINTS = 240  # longer lines are drawn by the extremes of each piece
 BINS = 24
+COLOURS = 6  # of series
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -74,7 +75,7 @@ def histogram(data: BinnedCounts, *, title: str) -> Markup:
             points.append(f"L{number * step:.1f} {y:.1f}L{(number + 1) * step:.1f} {y:.1f}")
         paths.append(
             Markup('<path class="series s{}" d="{}L{} {}Z"><title>{}</title></path>').format(
-                place % 6, "".join(points), _WIDTH, _HEIGHT, name
+                place % COLOURS, "".join(points), _WIDTH, _HEIGHT, name
             )
         )
     height = _HEIGHT + _AXIS

@@ -12,8 +12,9 @@ from PIL import Image, ImageDraw, ImageFont, ImageOps
 
 from recordmill.errors import did_you_mean
 from recordmill.format.image_files import UNREADABLE_IMAGE, open_image
-from recordmill.format.manifest import Manifest, load
+from recordmill.format.manifest import Manifest
 from recordmill.format.split_names import in_order
+from recordmill.reading.reader import Records
 from recordmill.report import sampling
 from recordmill.report.thumbnails import as_rgb, strip_of
 from recordmill.storage.files import Location
@@ -64,7 +65,8 @@ def contact_sheet(
       ManifestError: the folder is not a dataset.
       ValueError: a split or a class does not exist, or there are no encoded images.
     """
-    manifest = load(dataset)
+    opened = Records(dataset)
+    manifest = opened.manifest
     for flag, given, known in (
         ("--split", splits, in_order(manifest.splits)),
         ("--label", labels, manifest.labels),
@@ -79,7 +81,7 @@ def contact_sheet(
     feature = _image_feature(manifest)
     wanted: list[str | None] = [*manifest.labels, None] if labels is None else [*labels]
     rows = {
-        split: _read_tiles(dataset, split, manifest, feature, dict.fromkeys(wanted, per_class))
+        split: _read_tiles(dataset, split, opened, feature, dict.fromkeys(wanted, per_class))
         for split in (in_order(manifest.splits) if splits is None else in_order(splits))
     }
     return draw(rows, manifest, labels=labels, size=size)
@@ -99,7 +101,7 @@ def _image_feature(manifest: Manifest) -> str:
 def _read_tiles(
     dataset: Location,
     split: str,
-    manifest: Manifest,
+    opened: Records,
     encoded: str,
     shown: Mapping[str | None, int],
 ) -> dict[str, list[Tile]]:
@@ -107,6 +109,7 @@ def _read_tiles(
 
     encoded: name of the feature to draw.
     """
+    manifest = opened.manifest
     renamed = manifest.options.get("rename", {})
     of_boxes = [renamed.get(name, name) for name in BOX_FEATURES]
     has_boxes = all(name in manifest.features for name in of_boxes)
@@ -115,7 +118,7 @@ def _read_tiles(
     )
     chosen = {label: places[: shown[label]] for label, places in sample.shown.items()}
     numbers = sorted(place.number for places in chosen.values() for place in places)
-    records = dict(sampling.read(dataset, manifest, split, numbers))
+    records = dict(sampling.read(opened, split, numbers))
     return {
         label or "": [
             Tile(

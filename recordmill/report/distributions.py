@@ -25,11 +25,15 @@ _TEXT = 80  # characters of a text that are shown
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Plot:
-    """A chart and its heading, such as `values` or `values per record`."""
+    """A chart and its heading, such as `values` or `values per record`.
+
+    series: names of its series, in the order of their colours.
+    """
 
     heading: str
     chart: Markup
     facts: str
+    series: Sequence[str]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -121,7 +125,8 @@ class Distributions:
     def brightness(self) -> Plot | None:
         """Return the distribution of the mean grey level of images; None without images."""
         values = {name: np.asarray(self._brightness[name]) for name in in_order(self._brightness)}
-        return _plot("brightness", "mean grey level of an image", values) if values else None
+        what = "mean grey level of an image"
+        return _plot("brightness", what, values, by="split") if values else None
 
     def _summary(self, name: str, names: Mapping[int, str]) -> FeatureFigure:
         feature = self._features[name]
@@ -137,7 +142,9 @@ class Distributions:
             numbers = np.concatenate([*values.values()]).astype(np.int64)
             texts = Counter(names.get(int(one), f"#{one}").encode() for one in numbers)
         elif values:
-            plots.append(_plot("values", f"values of {name}", values))
+            plots.append(_plot("values", f"values of {name}", values, by="split"))
+            if (by_class := self._largest_classes(name)) and feature.kind == "value":
+                plots.append(_plot("by class", f"values of {name}", by_class, by="class"))
         lengths = {
             split: np.asarray(counts, np.float64)
             for split in splits
@@ -145,7 +152,7 @@ class Distributions:
         }
         if lengths:
             what = "characters" if feature.shape == () else "values per record"
-            plots.append(_plot(what, f"{what} of {name}", lengths))
+            plots.append(_plot(what, f"{what} of {name}", lengths, by="split"))
         total = max(texts.total(), 1)
         repeated = len(texts) < total  # texts of which each is there once say nothing
         return FeatureFigure(
@@ -179,6 +186,11 @@ class Distributions:
             if label is not None:
                 groups[label].append(values)
         return {k: np.concatenate(v) for k, v in groups.items()} if len(groups) > 1 else {}
+
+    def _largest_classes(self, name: str) -> dict[str, npt.NDArray[np.float64]]:
+        groups = self._of_classes(name)
+        names = sorted(groups, key=lambda label: (-len(groups[label]), label))[: charts.COLOURS]
+        return {label: groups[label] for label in sorted(names)}
 
     def _specific(self, name: str, names: Mapping[int, str]) -> dict[str, list[str]]:
         """Return the tokens with the largest part in the divergence of a class from all records."""
@@ -223,7 +235,9 @@ def shortened(text: bytes) -> str:
     return shown if len(shown) <= _TEXT else f"{shown[:_TEXT]}..."
 
 
-def _plot(heading: str, title: str, values: Mapping[str, npt.NDArray[np.float64]]) -> Plot:
+def _plot(
+    heading: str, title: str, values: Mapping[str, npt.NDArray[np.float64]], *, by: str
+) -> Plot:
     together = np.concatenate([*values.values()])
     finite = together[np.isfinite(together)]
     odd = len(together) - len(finite)
@@ -236,6 +250,6 @@ def _plot(heading: str, title: str, values: Mapping[str, npt.NDArray[np.float64]
     if odd:
         facts += f", {odd:,} NaN or infinite"
     chart = charts.histogram(
-        charts.histogram_of(values), title=f"{title} per split: {', '.join(values)}; {facts}"
+        charts.histogram_of(values), title=f"{title} per {by}: {', '.join(values)}; {facts}"
     )
-    return Plot(heading=heading, chart=chart, facts=facts)
+    return Plot(heading=heading, chart=chart, facts=facts, series=[*values])

@@ -1,8 +1,9 @@
-"""Sizes of all records, from the indexes: bytes, width and height."""
+"""Sizes of all records, from the indexes: bytes, and width, height and aspect of images."""
 
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,43 +16,49 @@ from recordmill.storage.files import Location
 
 _PER_OCTAVE = 4  # bins between a size and its double
 _OCTAVES = 48
+_FINER = 32  # bins between an aspect ratio and its double
+_LEAST = 2.0**-8  # smaller aspect ratios are in the first bin
+ASPECT = "aspect"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SizeFigure:
     """The distribution of one size over all records, copies included.
 
-    name: `length`, `width` or `height`. smallest, largest: (value, split, record number).
+    name: `length`, `width`, `height`, or `aspect` (width / height).
+    smallest, largest: (value, split, record number).
     histogram: bins of equal width on a logarithmic axis; None if all values are equal.
     """
 
     name: str
-    smallest: tuple[int, str, int]
-    largest: tuple[int, str, int]
+    smallest: tuple[float, str, int]
+    largest: tuple[float, str, int]
     mean: float
     histogram: BinnedCounts | None
 
 
 class _Collected:
-    def __init__(self) -> None:
+    def __init__(self, *, per_octave: int = _PER_OCTAVE, least: float = 1.0) -> None:
         self.counts: dict[str, npt.NDArray[np.int64]] = {}
-        self.total = self.records = 0
-        self.smallest = self.largest = (0, "", 0)
+        self.total, self.records = 0.0, 0
+        self.smallest: tuple[float, str, int] = (0, "", 0)
+        self.largest = self.smallest
+        self._per_octave, self._least = per_octave, least
 
-    def add(self, split: str, first: int, values: npt.NDArray[np.int64]) -> None:
-        octaves = np.log2(np.maximum(values, 1)) * _PER_OCTAVE
-        size = _OCTAVES * _PER_OCTAVE
+    def add(self, split: str, first: int, values: npt.NDArray[Any]) -> None:
+        octaves = np.log2(np.maximum(values / self._least, 1)) * self._per_octave
+        size = _OCTAVES * self._per_octave
         bins = np.bincount(np.minimum(octaves.astype(np.int64), size - 1), minlength=size)
         self.counts[split] = self.counts.get(split, 0) + bins
         low, high = (
-            (int(values[at]), split, first + at)
+            (values[at].item(), split, first + at)
             for at in (int(values.argmin()), int(values.argmax()))
         )
         if not self.records or low[0] < self.smallest[0]:
             self.smallest = low
         if not self.records or high[0] > self.largest[0]:
             self.largest = high
-        self.total += int(values.sum())
+        self.total += values.sum().item()
         self.records += len(values)
 
     def figure(self, name: str) -> SizeFigure:
@@ -60,8 +67,8 @@ class _Collected:
             used = np.flatnonzero(sum(self.counts.values()))
             low, high = int(used[0]), int(used[-1]) + 1
             histogram = BinnedCounts(
-                low=2 ** (low / _PER_OCTAVE),
-                high=2 ** (high / _PER_OCTAVE),
+                low=self._least * 2 ** (low / self._per_octave),
+                high=self._least * 2 ** (high / self._per_octave),
                 counts={split: counts[low:high] for split, counts in self.counts.items()},
             )
         return SizeFigure(
@@ -80,11 +87,18 @@ def sizes(dataset: Location, manifest: Manifest) -> list[SizeFigure]:
       IndexDamagedError, StorageError: an index cannot be read.
     """
     collected = {name: _Collected() for name in ("length", "width", "height")}
+    collected[ASPECT] = _Collected(per_octave=_FINER, least=_LEAST)
     for split in in_order(manifest.splits):
         info = manifest.splits[split]
-        for first, index in split_indexes(dataset, split, info, columns=list(collected)):
-            for name in index.column_names:
-                column = index[name].drop_null()
-                if len(column) == len(index) > 0:
-                    collected[name].add(split, first, column.to_numpy().astype(np.int64))
+        columns = ["length", "width", "height"]
+        for first, index in split_indexes(dataset, split, info, columns=columns):
+            values: dict[str, npt.NDArray[Any]] = {
+                name: index[name].to_numpy().astype(np.int64)
+                for name in index.column_names
+                if len(index) and not index[name].null_count
+            }
+            if {"width", "height"} <= values.keys():
+                values[ASPECT] = values["width"] / np.maximum(values["height"], 1)
+            for name, some in values.items():
+                collected[name].add(split, first, some)
     return [one.figure(name) for name, one in collected.items() if one.records]

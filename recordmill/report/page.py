@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import jinja2
@@ -11,16 +12,17 @@ from markupsafe import Markup
 
 from recordmill.checking import inspection
 from recordmill.checking.inspection import Summary
-from recordmill.format.ledger import Ledger
-from recordmill.format.manifest import Manifest
 from recordmill.format.split_names import in_order
 from recordmill.profile.statistics_file import SliceView
-from recordmill.report import charts, index_figures, sampling
+from recordmill.reading.reader import Records
+from recordmill.report import charts, commands, index_figures, notable, sampling
 from recordmill.report.cards import Card, CardMaker
+from recordmill.report.counts import ClassRow, class_rows, stages
 from recordmill.report.distributions import Distributions, FeatureFigure, Plot
 from recordmill.report.index_figures import SizeFigure
-from recordmill.report.pairs import Pair, similar_pairs
-from recordmill.report.sampling import SampledRecord
+from recordmill.report.pairs import similar_pairs
+from recordmill.report.rejected import rejected_inputs
+from recordmill.report.timeline import timeline
 from recordmill.report.vocabularies import vocabularies
 from recordmill.storage.files import Location
 
@@ -28,39 +30,12 @@ PLOTTED = 1_000  # records per split for distributions
 _DRAWN = 160  # records to draw, copies not counted
 _PER_CLASS = 8  # of them, per class and split
 _CLASSES = 40  # classes of which records are drawn
-_TITLES = {"length": "bytes of a record", "width": "image width", "height": "image height"}
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ClassRow:
-    """Counts of one class: {split: (records, of which copies)}. number: of the class."""
-
-    name: str
-    number: int | None
-    counts: Mapping[str, tuple[int, int]]
-    weight: float | None
-
-    @property
-    def total(self) -> int:
-        """Records of all splits."""
-        return sum(records for records, _ in self.counts.values())
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class LedgerStage:
-    """A stage of the ledger: its number, and the numbers that left there, by reason."""
-
-    name: str
-    count: int
-    left: Sequence[tuple[str, int]]
-
-    @property
-    def text(self) -> str:
-        """The name for this number: `1 record`, `2 records`."""
-        first, _, rest = self.name.partition(" ")
-        if self.count == 1:
-            first = "copy" if first == "copies" else first.removesuffix("s")
-        return f"{first} {rest}".rstrip()
+_TITLES = {
+    "length": "bytes of a record",
+    "width": "image width",
+    "height": "image height",
+    index_figures.ASPECT: "width / height",
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -72,32 +47,46 @@ class SampleReport:
     brightness: Plot | None
     plotted: Mapping[str, int]
 
+    def images(self) -> list[Card]:
+        """Return the cards with images, without copies."""
+        return [
+            card
+            for group in self.cards.values()
+            for some in group.values()
+            for card in some
+            if card.images and not card.place.copy
+        ]
+
 
 def render(
     dataset: Location,
+    records: Records,
     *,
     compared: Mapping[str, SliceView] | None = None,
     other: str | None = None,
     command: str | None = None,
+    inputs: Sequence[str] = (),
 ) -> str:
     """Return the report of a dataset as HTML.
 
+    records: those of all splits.
     compared, other: the statistics of another dataset, and its name, for drift.
-    command: the command that rebuilds the dataset.
+    command: the command that rebuilds the dataset. inputs: the paths that it reads.
 
     Raises:
       ManifestError, IndexDamagedError, DatasetDamagedError, StorageError: the dataset cannot be
         read.
     """
-    summary = inspection.inspect(dataset, compared=compared)
-    manifest = summary.manifest
+    manifest = records.manifest
+    summary = inspection.inspect(dataset, manifest=manifest, compared=compared)
     splits = in_order(manifest.splits)
     rows = class_rows(summary)
     drawn = _drawn(rows)
     tokens = vocabularies(dataset, manifest)
     maker = CardMaker(manifest, tokens)
-    shown = _shown(dataset, manifest, drawn, maker, tokens)
+    shown = _shown(dataset, records, drawn, maker, tokens)
     sizes = index_figures.sizes(dataset, manifest)
+    images = shown.images()
     return _template().render(
         name=str(dataset).rstrip("/").rpartition("/")[2],
         dataset=str(dataset),
@@ -106,84 +95,28 @@ def render(
         splits=splits,
         rows=rows,
         top={split: max((row.counts[split][0] for row in rows), default=0) for split in splits},
+        largest=max((one.records for one in summary.splits.values()), default=0),
         stages=stages(manifest.ledger, shards=sum(len(s.shards) for s in manifest.splits.values())),
         sizes=[(_TITLES[one.name], one, _size_chart(one)) for one in sizes],
         shown=shown,
-        extremes=extremes(shown),
         drawn=drawn,
-        pairs=pairs_of(dataset, manifest, maker),
+        has_images=any(feature.kind == "image" for feature in manifest.features.values()),
+        modes=Counter(image.mode for card in images for image in card.images).most_common(),
+        notable=[
+            *notable.by_size(records, sizes, _TITLES, maker),
+            *notable.by_brightness(images),
+        ],
+        alike=notable.most_alike(images),
+        pairs=notable.cards_of_pairs(records, similar_pairs(dataset, manifest), maker),
+        timeline=timeline(dataset, manifest),
         distances=[*_largest(summary)],
+        rejected=rejected_inputs(dataset, summary.rejects, inputs),
         other=other,
         command=command,
+        inspect=functools.partial(commands.inspect, dataset),
+        inspect_record=functools.partial(commands.inspect_record, dataset),
+        draw_class=functools.partial(commands.draw_class, dataset),
     )
-
-
-def class_rows(summary: Summary) -> list[ClassRow]:
-    """Return the classes in the order of their numbers, then the unlabelled records."""
-    manifest = summary.manifest
-    rows = [
-        ClassRow(
-            name=label,
-            number=number,
-            counts={
-                name: (split.classes[label].records, split.classes[label].copies)
-                for name, split in summary.splits.items()
-            },
-            weight=manifest.class_weights.get(label),
-        )
-        for number, label in enumerate(manifest.labels, start=manifest.label_offset)
-    ]
-    unlabelled = ClassRow(
-        name="(no class)",
-        number=None,
-        counts={
-            name: (split.unlabelled.records, split.unlabelled.copies)
-            for name, split in summary.splits.items()
-        },
-        weight=None,
-    )
-    if not any(row.total for row in rows):  # the classes are those of boxes, if any
-        return [unlabelled]
-    return [*rows, unlabelled] if unlabelled.total else rows
-
-
-def stages(ledger: Ledger, *, shards: int) -> list[LedgerStage]:
-    """Return the stages from inputs to shards; the numbers of each add up to that before it."""
-    inputs, records, copies = ledger.inputs, ledger.records, ledger.copies
-    unit = "records" if ledger.unit == "input" else f"{ledger.unit}s"
-
-    def left(**counts: int) -> list[tuple[str, int]]:
-        return [(reason, count) for reason, count in counts.items() if count]
-
-    found = [
-        LedgerStage(
-            name="inputs",
-            count=inputs.read + inputs.rejected + inputs.filtered,
-            left=left(rejected=inputs.rejected, filtered=inputs.filtered),
-        ),
-        LedgerStage(
-            name=unit,
-            count=records.made,
-            left=left(
-                rejected=records.rejected, filtered=records.filtered, dropped=records.dropped
-            ),
-        ),
-    ]
-    if copies.planned:
-        found.append(
-            LedgerStage(
-                name="copies added", count=copies.planned, left=left(rejected=copies.rejected)
-            )
-        )
-    written = records.written + copies.written
-    if ledger.packs is not None:
-        found.append(LedgerStage(name="texts packed", count=written, left=()))
-        written = ledger.packs
-    return [
-        *found,
-        LedgerStage(name="records written", count=written, left=()),
-        LedgerStage(name="shards", count=shards, left=()),
-    ]
 
 
 def _drawn(rows: Sequence[ClassRow]) -> dict[str | None, int]:
@@ -210,11 +143,12 @@ def _size_chart(figure: SizeFigure) -> str:
 
 def _shown(
     dataset: Location,
-    manifest: Manifest,
+    records: Records,
     drawn: Mapping[str | None, int],
     maker: CardMaker,
     tokens: Mapping[str, Mapping[int, str]],
 ) -> SampleReport:
+    manifest = records.manifest
     distributions = Distributions(manifest.features)
     cards: dict[str, dict[str, list[Card]]] = {}
     for split in in_order(manifest.splits):
@@ -224,7 +158,7 @@ def _shown(
         plotted = {place.number: place for place in sample.plotted}
         places = {place.number: place for some in sample.shown.values() for place in some}
         made: dict[int, Card] = {}
-        for number, record in sampling.read(dataset, manifest, split, sample.numbers()):
+        for number, record in sampling.read(records, split, sample.numbers()):
             images = maker.thumbnails(record) if number in places else {}
             if number in plotted:
                 first = {name: some[0] for name, some in images.items()}
@@ -242,38 +176,6 @@ def _shown(
         brightness=distributions.brightness(),
         plotted=distributions.records,
     )
-
-
-def extremes(shown: SampleReport) -> list[tuple[str, Card]]:
-    """Return the darkest and the brightest of the images that are drawn; empty without images."""
-    cards = [
-        card
-        for group in shown.cards.values()
-        for some in group.values()
-        for card in some
-        if card.images and not card.place.copy
-    ]
-    if len(cards) < 2:
-        return []
-    by_brightness = sorted(cards, key=lambda card: (card.images[0].brightness, card.place.key))
-    return [("darkest", by_brightness[0]), ("brightest", by_brightness[-1])]
-
-
-def pairs_of(
-    dataset: Location, manifest: Manifest, maker: CardMaker
-) -> list[tuple[Pair, list[Card]]]:
-    """Return pairs of similar records, with the cards of those that are in the dataset."""
-    pairs = similar_pairs(dataset, manifest)
-    places = {key: place for pair in pairs for key, place in pair.places.items()}
-    cards: dict[str, Card] = {}
-    for split in manifest.splits:
-        keys = {number: key for key, (of, number) in places.items() if of == split}
-        for number, record in sampling.read(dataset, manifest, split, sorted(keys)):
-            place = SampledRecord(
-                split=split, number=number, key=keys[number], label=None, copy=0, rank=0
-            )
-            cards[place.key] = maker.card(place, record, maker.thumbnails(record))
-    return [(pair, [cards[key] for key in pair.keys if key in cards]) for pair in pairs]
 
 
 def _largest(summary: Summary) -> list[tuple[str, object]]:

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from recordmill.format.manifest import Manifest, SplitInfo
 from recordmill.format.split_indexes import split_indexes
+from recordmill.format.split_names import in_order
 from recordmill.format.xxh3 import hash_strings
 from recordmill.reading.reader import Records
 from recordmill.storage.files import Location
@@ -107,33 +108,41 @@ def choose(
     )
 
 
-def read(
-    dataset: Location, manifest: Manifest, split: str, numbers: Sequence[int]
-) -> Iterator[tuple[int, TypedRecord]]:
-    """Yield the records of a split with these ascending numbers.
+def first_record(manifest: Manifest, split: str) -> int:
+    """Return the number of the first record of a split among the records of all splits."""
+    names = in_order(manifest.splits)
+    return sum(manifest.splits[name].records for name in names[: names.index(split)])
+
+
+def read(records: Records, split: str, numbers: Sequence[int]) -> Iterator[tuple[int, TypedRecord]]:
+    """Yield the records of a split with these ascending numbers within the split.
 
     In gzip shards, which can only be read from their start, a shard is read once.
+
+    records: those of all splits.
 
     Raises:
       DatasetDamagedError: a record is damaged.
     """
-    records = Records(dataset, split)
-    if manifest.compression == "none":
-        for number in numbers:
-            yield number, records[number]
+    first = first_record(records.manifest, split)
+    places = [first + number for number in numbers]
+    if records.manifest.compression == "none":
+        for place in places:
+            yield place - first, records[place]
         return
-    wanted = np.asarray(numbers, np.int64)
-    for block in records.blocks(range(len(records)), size=_READ_ALONE):
+    wanted = np.asarray(places, np.int64)
+    part = range(first, first + records.manifest.splits[split].records)
+    for block in records.blocks(part, size=_READ_ALONE):
         inside = wanted[(wanted >= block.start) & (wanted < block.stop)].tolist()
         if inside:
             remaining = iter(inside)
-            number = next(remaining)
+            place = next(remaining)
             for at, payload in enumerate(
                 records.payloads(block.start, inside[-1] + 1), start=block.start
             ):
-                if at == number:
-                    yield number, records.decode(payload, number)
-                    number = next(remaining, -1)
+                if at == place:
+                    yield place - first, records.decode(payload, place)
+                    place = next(remaining, -1)
 
 
 def _places(

@@ -16,7 +16,16 @@ from recordmill.format.image_files import UNREADABLE_IMAGE, open_image
 SIDE = 112  # pixels of the longer side
 _QUALITY = 72
 _STRIP = 4  # frames of a clip that are drawn
-_TAILS = (0.5, 99.5)  # percentiles of an array that are drawn black and white
+_LEVELS = 12  # a side of the grey levels by which thumbnails are compared
+_TAILS = (0.5, 99.5)  # percentiles of an array that have the lowest and the highest colour
+# Seven colours of Matplotlib's viridis, evenly spaced.
+_STOPS = np.array(
+    [(68, 1, 84), (68, 58, 131), (49, 104, 142), (33, 145, 140), (53, 183, 121), (144, 215, 67),
+     (253, 231, 37)], np.float64,
+)  # fmt: skip
+_COLOURS = np.stack(
+    [np.interp(np.arange(256), np.linspace(0, 255, len(_STOPS)), one) for one in _STOPS.T], axis=1
+).astype(np.uint8)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -24,21 +33,35 @@ class Thumbnail:
     """A small image.
 
     uri: a data URI. width, height: of the thumbnail, in pixels.
+    mode: Pillow's name of the colour mode of the image; `array` for an array.
+    scale: thumbnail pixels per pixel of the image.
     brightness: mean of the grey levels, 0 to 255.
+    levels: grey levels of the image reduced to 12 x 12: float32[12, 12].
+    colours: values of an array that have the lowest and the highest colour; None for an image.
     """
 
     uri: str
     width: int
     height: int
+    mode: str
+    scale: float
     brightness: float
+    levels: npt.NDArray[np.float32]
+    colours: tuple[float, float] | None = None
 
 
-def of_encoded(content: bytes) -> Thumbnail | None:
-    """Return the thumbnail of an encoded image; None if it cannot be decoded."""
+def of_encoded(content: bytes, *, pixels: int | None = None) -> Thumbnail | None:
+    """Return the thumbnail of an encoded image; None if it cannot be decoded.
+
+    pixels: images with more are not decoded.
+    """
     try:
         with open_image(content) as image:
+            mode, width = image.mode, image.width
+            if pixels is not None and width * image.height > pixels:
+                return None
             image.draft("RGB", (SIDE, SIDE))  # JPEGs are decoded at a fraction of their size
-            return of_image(image)
+            return _reduced(image, mode=mode, width=width)
     except UNREADABLE_IMAGE:
         return None
 
@@ -47,8 +70,8 @@ def of_array(array: npt.NDArray[Any]) -> Thumbnail | None:
     """Return an array of 2 dimensions, or of 3 with 1, 3 or 4 channels last, as a thumbnail.
 
     Of an array of more dimensions the middle slice of each leading one is drawn. Numbers but uint8
-    are scaled so that the percentiles 0.5 and 99.5 are black and white. None if it has no pixels,
-    or numbers that cannot be drawn.
+    are scaled so that the percentiles 0.5 and 99.5 have the lowest and the highest colour. None if
+    it has no pixels, or numbers that cannot be drawn.
     """
     if array.dtype.kind not in "buif" or not array.size:
         return None
@@ -59,33 +82,42 @@ def of_array(array: npt.NDArray[Any]) -> Thumbnail | None:
         return None
     if has_channels:
         array = array[..., 0] if array.shape[-1] == 1 else array[..., :3]
+    colours = None
     if array.dtype != np.uint8:
         values = array.astype(np.float64)
         finite = values[np.isfinite(values)]
         low, high = np.percentile(finite, _TAILS) if finite.size else (0.0, 1.0)
         scaled = (values - low) * (255 / ((high - low) or 1.0))
         array = np.clip(np.nan_to_num(scaled), 0, 255).astype(np.uint8)
+        colours = (float(low), float(high))
+        if array.ndim == 2:
+            array = _COLOURS[array]
     image = Image.fromarray(np.ascontiguousarray(array))
+    width = image.width
     factor = SIDE // max(image.size)
     if factor > 1:  # each number stays a square
         image = image.resize(
             (image.width * factor, image.height * factor), Image.Resampling.NEAREST
         )
-    return of_image(image)
+    return dataclasses.replace(_reduced(image, mode="array", width=width), colours=colours)
 
 
-def of_image(image: Image.Image) -> Thumbnail:
-    """Return the thumbnail of an image."""
+def _reduced(image: Image.Image, *, mode: str, width: int) -> Thumbnail:
+    """Return the thumbnail of an image. mode, width: those that it had before it was reduced."""
     image = as_rgb(image)
     image.thumbnail((SIDE, SIDE), Image.Resampling.LANCZOS)
     content = io.BytesIO()
     image.save(content, "JPEG", quality=_QUALITY)
     encoded = base64.b64encode(content.getvalue()).decode("ascii")
+    grey = image.convert("L")
     return Thumbnail(
         uri=f"data:image/jpeg;base64,{encoded}",
         width=image.width,
         height=image.height,
-        brightness=float(np.asarray(image.convert("L")).mean()),
+        mode=mode,
+        scale=image.width / width,
+        brightness=float(np.asarray(grey).mean()),
+        levels=np.asarray(grey.resize((_LEVELS, _LEVELS), Image.Resampling.BOX), np.float32),
     )
 
 

@@ -54,3 +54,17 @@ for (const button of document.querySelectorAll(".open")) {
     dialog.showModal();
   });
 }
+const command = document.getElementById("command");
+for (const button of document.querySelectorAll("[data-command]")) {
+  button.addEventListener("click", () => {
+    document.getElementById("command-title").textContent = button.ariaLabel.replace(/: show the command$/, "");
+    command.querySelector("code").textContent = button.dataset.command;
+    document.getElementById("copied").textContent = "";
+    command.showModal();
+  });
+}
+document.getElementById("copy").addEventListener("click", () => {
+  getSelection().selectAllChildren(command.querySelector("code"));
+  const done = document.execCommand("copy"); // the newer API is for pages of servers only
+  document.getElementById("copied").textContent = done ? "copied" : "selected";
+});

@@ -12,8 +12,9 @@ import recordmill
 from recordmill.checking.inspection import inspect
 from recordmill.format.file_info import file_info
 from recordmill.format.ledger import CopyCounts, InputCounts, Ledger, RecordCounts
+from recordmill.reading.reader import Records
 from recordmill.report import page
-from recordmill.report.page import LedgerStage
+from recordmill.report.counts import LedgerStage, stages
 from recordmill.storage.files import Location
 from recordmill.tfrecord.features import Feature
 from tests.make_dataset import Row, flower, make_dataset, rewrite
@@ -47,7 +48,7 @@ class Page(html.parser.HTMLParser):
 
 
 def render(folder: pathlib.Path) -> str:
-    return page.render(Location.parse(str(folder)))
+    return page.render(Location.parse(str(folder)), Records(folder))
 
 
 def test_numbers_are_those_of_the_manifest_of_inspect_and_of_a_count(
@@ -82,8 +83,9 @@ def test_a_page_is_the_same_each_time_and_refers_to_nothing_outside(
     assert links
     assert {re.split("[:,]", link)[0] for link in links if not link.startswith("#")} == {"data"}
     assert "url(" not in text
-    # An image and an array of every record and the copy; the darkest and the brightest again.
-    assert found.tags["image"] == 2 * 8 + 2 * 2
+    # An image and an array of every record and the copy; the darkest and brightest, and the smallest
+    # and largest again.
+    assert found.tags["image"] == 2 * 8 + 2 * 2 + 2 * 2
 
 
 def test_hostile_names_and_texts_are_shown_as_text(tmp_path: pathlib.Path) -> None:
@@ -113,7 +115,7 @@ def test_the_ledger_as_a_flow() -> None:
         records=RecordCounts(made=8, written=5, rejected=1, filtered=1, dropped=1),
         copies=CopyCounts(planned=4, written=3, rejected=1),
     )
-    assert page.stages(ledger, shards=2) == [
+    assert stages(ledger, shards=2) == [
         LedgerStage(name="inputs", count=11, left=[("rejected", 1), ("filtered", 2)]),
         LedgerStage(
             name="records", count=8, left=[("rejected", 1), ("filtered", 1), ("dropped", 1)]
@@ -176,7 +178,7 @@ def test_a_page_stays_small_however_many_classes(tmp_path: pathlib.Path, classes
     make_dataset(tmp_path / "out", {"train": [rows], "validation": [], "test": []}, labels=labels)
     found = Page(render(tmp_path / "out"))
     assert sum(label in found.counts for label in labels) == classes
-    assert found.tags["image"] <= 2 * 160 + 2 * 2
+    assert found.tags["image"] <= 2 * 160 + 2 * 2 + 2 * 2
 
 
 def test_variance_between_classes(tmp_path: pathlib.Path) -> None:

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from recordmill.format.manifest import Manifest
+import recordmill
+from recordmill.reading.reader import Records
 from recordmill.report import sampling
 from recordmill.storage.files import Location
 from tests.make_dataset import Row, flower, flowers, make_dataset
@@ -61,14 +62,21 @@ def test_copies_stand_behind_the_record_that_they_repeat(tmp_path: pathlib.Path)
 
 @pytest.mark.parametrize("compression", ["none", "gzip"])
 def test_chosen_records_are_read_by_their_numbers(tmp_path: pathlib.Path, compression: str) -> None:
-    manifest: Manifest = make_dataset(tmp_path / "out", flowers(), compression=compression)
-    dataset = Location.parse(str(tmp_path / "out"))
+    make_dataset(tmp_path / "out", flowers(), compression=compression)
+    records = Records(tmp_path / "out")
     labels = [b"rose", b"tulip", b"tulip", b"rose", b"tulip", b"rose"]
     for numbers in itertools.chain.from_iterable(
         itertools.combinations(range(6), count) for count in (0, 1, 3, 6)
     ):
-        found = list(sampling.read(dataset, manifest, "train", numbers))
+        found = list(sampling.read(records, "train", numbers))
         assert [number for number, _ in found] == list(numbers)
         assert [record["image/class/text"] for _, record in found] == [
             labels[number] for number in numbers
+        ]
+    for split in ("validation", "test"):
+        kept = [*recordmill.read(tmp_path / "out", split)]
+        found = list(sampling.read(records, split, range(len(kept))))
+        assert [number for number, _ in found] == [*range(len(kept))]
+        assert [record["image/class/text"] for _, record in found] == [
+            one["image/class/text"] for one in kept
         ]

@@ -1,0 +1,109 @@
+"""The counts of a report: of classes, and of the stages from inputs to shards."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from recordmill.checking.inspection import Summary
+from recordmill.format.ledger import Ledger
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ClassRow:
+    """Counts of one class: {split: (records, of which copies)}. number: of the class."""
+
+    name: str
+    number: int | None
+    counts: Mapping[str, tuple[int, int]]
+    weight: float | None
+
+    @property
+    def total(self) -> int:
+        """Records of all splits."""
+        return sum(records for records, _ in self.counts.values())
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LedgerStage:
+    """A stage of the ledger: its number, and the numbers that left there, by reason."""
+
+    name: str
+    count: int
+    left: Sequence[tuple[str, int]]
+
+    @property
+    def text(self) -> str:
+        """The name for this number: `1 record`, `2 records`."""
+        first, _, rest = self.name.partition(" ")
+        if self.count == 1:
+            first = "copy" if first == "copies" else first.removesuffix("s")
+        return f"{first} {rest}".rstrip()
+
+
+def class_rows(summary: Summary) -> list[ClassRow]:
+    """Return the classes in the order of their numbers, then the unlabelled records."""
+    manifest = summary.manifest
+    rows = [
+        ClassRow(
+            name=label,
+            number=number,
+            counts={
+                name: (split.classes[label].records, split.classes[label].copies)
+                for name, split in summary.splits.items()
+            },
+            weight=manifest.class_weights.get(label),
+        )
+        for number, label in enumerate(manifest.labels, start=manifest.label_offset)
+    ]
+    unlabelled = ClassRow(
+        name="(no class)",
+        number=None,
+        counts={
+            name: (split.unlabelled.records, split.unlabelled.copies)
+            for name, split in summary.splits.items()
+        },
+        weight=None,
+    )
+    if not any(row.total for row in rows):  # the classes are those of boxes, if any
+        return [unlabelled]
+    return [*rows, unlabelled] if unlabelled.total else rows
+
+
+def stages(ledger: Ledger, *, shards: int) -> list[LedgerStage]:
+    """Return the stages from inputs to shards; the numbers of each add up to that before it."""
+    inputs, records, copies = ledger.inputs, ledger.records, ledger.copies
+    unit = "records" if ledger.unit == "input" else f"{ledger.unit}s"
+
+    def left(**counts: int) -> list[tuple[str, int]]:
+        return [(reason, count) for reason, count in counts.items() if count]
+
+    found = [
+        LedgerStage(
+            name="inputs",
+            count=inputs.read + inputs.rejected + inputs.filtered,
+            left=left(rejected=inputs.rejected, filtered=inputs.filtered),
+        ),
+        LedgerStage(
+            name=unit,
+            count=records.made,
+            left=left(
+                rejected=records.rejected, filtered=records.filtered, dropped=records.dropped
+            ),
+        ),
+    ]
+    if copies.planned:
+        found.append(
+            LedgerStage(
+                name="copies added", count=copies.planned, left=left(rejected=copies.rejected)
+            )
+        )
+    written = records.written + copies.written
+    if ledger.packs is not None:
+        found.append(LedgerStage(name="texts packed", count=written, left=()))
+        written = ledger.packs
+    return [
+        *found,
+        LedgerStage(name="records written", count=written, left=()),
+        LedgerStage(name="shards", count=shards, left=()),
+    ]

@@ -1,0 +1,119 @@
+"""Notable records: the largest and smallest, darkest and brightest, and the most alike."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from recordmill.reading.reader import Records
+from recordmill.report import charts, sampling
+from recordmill.report.cards import Card, CardMaker
+from recordmill.report.index_figures import SizeFigure
+from recordmill.report.pairs import Pair
+from recordmill.report.sampling import SampledRecord
+
+_ALIKE = 3  # pairs of images that are shown
+_COMPARED = 256  # images that are compared with each other
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Notable:
+    """A record and what it is notable for, such as `the largest: 12,345 bytes`."""
+
+    reason: str
+    card: Card
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AlikePair:
+    """Two images and the mean difference of their grey levels, 0 to 255."""
+
+    difference: float
+    cards: tuple[Card, Card]
+
+
+def by_brightness(cards: Sequence[Card]) -> list[Notable]:
+    """Return the darkest and the brightest of drawn images; empty without images."""
+    if len(cards) < 2:
+        return []
+    ordered = sorted(cards, key=lambda card: (card.images[0].brightness, card.place.key))
+    return [
+        Notable(reason=f"{name}: mean grey level {card.images[0].brightness:.0f}", card=card)
+        for name, card in (("darkest", ordered[0]), ("brightest", ordered[-1]))
+    ]
+
+
+def most_alike(cards: Sequence[Card]) -> list[AlikePair]:
+    """Return the pairs of drawn images whose reduced grey levels differ least."""
+    cards = [card for card in cards if len(card.images) == 1][:_COMPARED]
+    if len(cards) < 3:
+        return []
+    levels = np.stack([card.images[0].levels.reshape(-1) for card in cards])
+    differences = np.stack([np.abs(levels - one).mean(axis=1) for one in levels])
+    differences[np.tril_indices(len(cards))] = np.inf
+    found = []
+    for _ in range(_ALIKE):
+        one, other = np.unravel_index(int(differences.argmin()), differences.shape)
+        difference = float(differences[one, other])
+        if not np.isfinite(difference):
+            break
+        found.append(AlikePair(difference=difference, cards=(cards[one], cards[other])))
+        differences[[one, other], :] = differences[:, [one, other]] = np.inf
+    return found
+
+
+def by_size(
+    records: Records, sizes: Iterable[SizeFigure], titles: Mapping[str, str], maker: CardMaker
+) -> list[Notable]:
+    """Return the smallest and the largest records of all, by each size that differs."""
+    reasons: dict[tuple[str, int], list[str]] = {}
+    for size in sizes:
+        if size.histogram is not None:
+            for name, one in (("smallest", size.smallest), ("largest", size.largest)):
+                value, split, number = one
+                text = f"{name} {titles[size.name]}: {charts.number_text(value)}"
+                reasons.setdefault((split, number), []).append(text)
+    cards = read_cards(records, [(split, number, None) for split, number in reasons], maker)
+    return [Notable(reason="; ".join(texts), card=cards[place]) for place, texts in reasons.items()]
+
+
+def cards_of_pairs(
+    records: Records, pairs: Sequence[Pair], maker: CardMaker
+) -> list[tuple[Pair, list[Card]]]:
+    """Return pairs of similar records, with the cards of those that are in the dataset."""
+    places = {key: place for pair in pairs for key, place in pair.places.items()}
+    cards = read_cards(records, [(*place, key) for key, place in places.items()], maker)
+    return [
+        (pair, [cards[pair.places[key]] for key in pair.keys if key in pair.places])
+        for pair in pairs
+    ]
+
+
+def read_cards(
+    records: Records, places: Iterable[tuple[str, int, str | None]], maker: CardMaker
+) -> dict[tuple[str, int], Card]:
+    """Return the cards of some records, by split and number.
+
+    places: split, number and key; a key that is None is read from the index.
+    """
+    keys: dict[str, dict[int, str | None]] = {}
+    for split, number, key in places:
+        keys.setdefault(split, {})[number] = key
+    cards = {}
+    for split, numbers in keys.items():
+        first = sampling.first_record(records.manifest, split)
+        for number, record in sampling.read(records, split, sorted(numbers)):
+            key = numbers[number]
+            found = None if key is not None else records.place(first + number)
+            place = SampledRecord(
+                split=split,
+                number=number,
+                key=key or (found.key if found else ""),
+                label=found.label if found else None,
+                copy=found.copy if found else 0,
+                rank=0,
+            )
+            cards[split, number] = maker.card(place, record, maker.thumbnails(record))
+    return cards
