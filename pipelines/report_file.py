@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import shlex
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from recordmill.errors import ConfigError
-from recordmill.format.manifest import JOB
+from recordmill.format.manifest import JOB, load
 from recordmill.format.typed_json import as_object, damage_of, parse_json
 from recordmill.pipelines.data_types import DATA_TYPES
 from recordmill.pipelines.options.declaration import Option, options_of
 from recordmill.profile.statistics_file import SliceView
 from recordmill.reading.reader import Records
 from recordmill.storage.files import Location, shown
+
+_HEAD = 4096  # bytes of a report, its digest among them
+_DIGEST = re.compile(rb'<meta name="recordmill-digest" content="([0-9a-f]*)">')
 
 
 def write_report(
@@ -36,7 +40,7 @@ def write_report(
     """
     from recordmill.report import page  # imported here: it takes 0.1 s
 
-    place = Location.parse(output or f"{str(dataset).rstrip('/')}.report.html")
+    place = Location.parse(output) if output else _default_place(dataset)
     _check_target(place, dataset)
     records = Records(dataset)
     data_type, job = records.manifest.options.get("kind"), dataset / JOB
@@ -51,6 +55,26 @@ def write_report(
     )
     place.write_bytes(html.encode())
     return place
+
+
+def stale_report(dataset: Location) -> Location | None:
+    """Return the report beside a dataset if it shows another one, such as one since replaced.
+
+    Only local folders are looked at.
+    """
+    place = _default_place(dataset)
+    if not place.is_local:
+        return None
+    try:
+        with open(place.local_path, "rb") as file:
+            found = _DIGEST.search(file.read(_HEAD))
+    except OSError:  # there is no report, or none that can be read
+        return None
+    return place if found and found[1].decode() != load(dataset).digest else None
+
+
+def _default_place(dataset: Location) -> Location:
+    return Location.parse(f"{str(dataset).rstrip('/')}.report.html")
 
 
 def _check_target(place: Location, dataset: Location) -> None:

@@ -101,8 +101,11 @@ def run(
                 print(f"{prog}: note: {printable(note)}", file=sys.stderr)
         if not config.json:
             _print_outcome_if_readable(outcome, job, seconds=time.monotonic() - started, prog=prog)
-    if config.report and outcome.status in ("published", "unchanged", "repaired"):
-        _write_report(job, prog=prog, quiet=config.quiet)
+    if outcome.status in ("published", "unchanged", "repaired"):
+        if config.report:
+            _write_report(job, prog=prog, quiet=config.quiet)
+        else:
+            _warn_of_stale_report(job, prog=prog)
     if config.json:
         print(json.dumps(plan_json(outcome), indent=2, ensure_ascii=False))
     if outcome.status == "detached" and on_flink is not None:
@@ -130,6 +133,18 @@ def _write_report(job: Job, *, prog: str, quiet: bool) -> None:
         return
     if not quiet:
         print(f"The report is in {shown(place)}")
+
+
+def _warn_of_stale_report(job: Job, *, prog: str) -> None:
+    from recordmill.pipelines.report_file import stale_report
+
+    place = stale_report(job.output)
+    if place is not None:
+        _warn(
+            prog,
+            f"{shown(place)} shows an earlier dataset; `recordmill report --dataset"
+            f" {shown(job.output)}` replaces it",
+        )
 
 
 def _on_flink(config: CommonConfig, job: Job, beam_options: Sequence[str], prog: str) -> FlinkJob:

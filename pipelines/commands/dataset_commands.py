@@ -21,6 +21,11 @@ from recordmill.format import manifest
 from recordmill.format.manifest import ManifestError
 from recordmill.format.shard_index import IndexDamagedError
 from recordmill.format.split_names import TRAIN
+from recordmill.pipelines.commands.dataset_options import (
+    DATASET,
+    ComparedDatasetConfig,
+    DatasetConfig,
+)
 from recordmill.pipelines.commands.in_processes import in_processes
 from recordmill.pipelines.options import values
 from recordmill.pipelines.options.declaration import Group, option, parse_command
@@ -32,7 +37,6 @@ from recordmill.storage.files import Location
 from recordmill.tfrecord.decode import Value, decoder
 from recordmill.tfrecord.framing import MAX_RECORD_BYTES
 
-_DATASET = Group(10, "Dataset")
 _RECORD = Group(20, "One record")
 _SHEET = Group(25, "Contact sheet")
 _OUTPUT = Group(30, "Output")
@@ -40,29 +44,26 @@ _LARGEST = 1_000  # pixels of a tile, and records of a class, on a contact sheet
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class VerifyConfig:
+class VerifyConfig(DatasetConfig):
     """Options of `recordmill verify`."""
 
-    dataset: str = option(
-        group=_DATASET, metavar="FOLDER", help="Folder of the dataset: a path, or s3://, gs://."
-    )
-    deep: bool = option(False, group=_DATASET, help="Also decode every image and frame.")
+    deep: bool = option(False, group=DATASET, help="Also decode every image and frame.")
     manifest_sha256: str | None = option(
         None,
-        group=_DATASET,
+        group=DATASET,
         metavar="HEX",
         help="Check that dataset.json has this sha256, from a trusted source. dataset.json holds"
         " the sha256 of all other files but job.json.",
     )
     max_record_bytes: int = option(
         MAX_RECORD_BYTES,
-        group=_DATASET,
+        group=DATASET,
         parse=values.byte_size,
         show=values.show_bytes,
         metavar="BYTES",
         help="Report larger records of gzip shards as damage, before they are decompressed.",
     )
-    workers: int = option(0, group=_DATASET, help="Number of processes; 0 is one per core.")
+    workers: int = option(0, group=DATASET, help="Number of processes; 0 is one per core.")
     json: bool = option(
         False, group=_OUTPUT, help="Print everything that is missing or damaged as JSON."
     )
@@ -79,12 +80,9 @@ class VerifyConfig:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class InspectConfig:
+class InspectConfig(ComparedDatasetConfig):
     """Options of `recordmill inspect`."""
 
-    dataset: str = option(
-        group=_DATASET, metavar="FOLDER", help="Folder of the dataset: a path, or s3://, gs://."
-    )
     split: str | None = option(
         None,
         group=_RECORD,
@@ -100,12 +98,6 @@ class InspectConfig:
         metavar="FILE",
         help="Write the record's image to this file; its extension is set to that of the image"
         " format. In an existing folder the file is named after the record's key.",
-    )
-    compare_with: str | None = option(
-        None,
-        group=_DATASET,
-        metavar="FOLDER",
-        help="Report the drift from another dataset; both datasets need statistics.",
     )
     sheet: str | None = option(
         None,

@@ -10,28 +10,19 @@ import pathlib
 from collections.abc import Sequence
 
 from recordmill.errors import RunError
+from recordmill.pipelines.commands.dataset_options import ComparedDatasetConfig
 from recordmill.pipelines.options.declaration import Group, option, parse_command
 from recordmill.pipelines.report_file import write_report
 from recordmill.profile.statistics_file import parse_compared
 from recordmill.storage.files import Location, shown
 
-_DATASET = Group(10, "Dataset")
 _OUTPUT = Group(20, "Output")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ReportPageConfig:
+class ReportPageConfig(ComparedDatasetConfig):
     """Options of `recordmill report`."""
 
-    dataset: str = option(
-        group=_DATASET, metavar="FOLDER", help="Folder of the dataset: a path, or s3://, gs://."
-    )
-    compare_with: str | None = option(
-        None,
-        group=_DATASET,
-        metavar="FOLDER",
-        help="Show the drift from another dataset; both datasets need statistics.",
-    )
     output: str | None = option(
         None,
         group=_OUTPUT,

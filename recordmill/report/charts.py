@@ -93,7 +93,8 @@ def bar(value: float, top: float, *, part: float = 0.0) -> Markup:
     width = 160 * value / top if top else 0.0
     first = 160 * (value - part) / top if top else 0.0
     return Markup(
-        '<svg class="bar" aria-hidden="true" viewBox="0 0 160 10" width="160" height="10">'
+        '<svg class="bar" aria-hidden="true" viewBox="0 0 160 10" width="160" height="10"'
+        ' preserveAspectRatio="none">'
         '<rect class="s0" width="{:.1f}" height="10"/>'
         '<rect class="copy" x="{:.1f}" width="{:.1f}" height="10"/></svg>'
     ).format(first, first, max(width - first, 0.0))
@@ -121,11 +122,11 @@ def sparkline(values: npt.NDArray[np.float64], *, title: str) -> Markup:
 
 
 def number_text(value: float) -> str:
-    """Return a number in at most about six characters: 1.25, 1,234, 1.2e+09."""
+    """Return a number in at most about nine characters: 1.25, 1,234, 1.2e+09."""
     if not math.isfinite(value):
         return str(value)
-    if value == int(value) and abs(value) < 1e7:
-        return f"{int(value):,}"
+    if value == int(value) or abs(value) >= 1000:
+        return f"{value:,.0f}" if abs(value) < 1e7 else f"{value:.4g}"
     return f"{value:.4g}"
 
 

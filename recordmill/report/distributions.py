@@ -27,6 +27,7 @@ _TEXT = 80  # characters of a text that are shown
 class Plot:
     """A chart and its heading, such as `values` or `values per record`.
 
+    chart: empty if all values are equal.
     series: names of its series, in the order of their colours.
     """
 
@@ -143,7 +144,8 @@ class Distributions:
             texts = Counter(names.get(int(one), f"#{one}").encode() for one in numbers)
         elif values:
             plots.append(_plot("values", f"values of {name}", values, by="split"))
-            if (by_class := self._largest_classes(name)) and feature.kind == "value":
+            by_class = self._largest_classes(name) if feature.kind == "value" else {}
+            if by_class and plots[-1].chart:
                 plots.append(_plot("by class", f"values of {name}", by_class, by="class"))
         lengths = {
             split: np.asarray(counts, np.float64)
@@ -241,15 +243,17 @@ def _plot(
     together = np.concatenate([*values.values()])
     finite = together[np.isfinite(together)]
     odd = len(together) - len(finite)
-    facts = "no finite values"
-    if len(finite):
+    facts, chart = "no finite values", Markup("")
+    if len(finite) and finite.min() == finite.max():
+        facts = f"{charts.number_text(float(finite[0]))} each"
+    elif len(finite):
         least, mean, greatest = (
             charts.number_text(float(one)) for one in (finite.min(), finite.mean(), finite.max())
         )
         facts = f"min {least}, mean {mean}, max {greatest}"
     if odd:
         facts += f", {odd:,} NaN or infinite"
-    chart = charts.histogram(
-        charts.histogram_of(values), title=f"{title} per {by}: {', '.join(values)}; {facts}"
-    )
+    if len(finite) and finite.min() < finite.max():
+        title = f"{title} per {by}: {', '.join(values)}; {facts}"
+        chart = charts.histogram(charts.histogram_of(values), title=title)
     return Plot(heading=heading, chart=chart, facts=facts, series=[*values])

@@ -20,7 +20,7 @@ _COMPARED = 256  # images that are compared with each other
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Notable:
-    """A record and what it is notable for, such as `the largest: 12,345 bytes`."""
+    """A record and what it is notable for, such as `image width: 640, the largest`."""
 
     reason: str
     card: Card
@@ -73,7 +73,7 @@ def by_size(
         if size.histogram is not None:
             for name, one in (("smallest", size.smallest), ("largest", size.largest)):
                 value, split, number = one
-                text = f"{name} {titles[size.name]}: {charts.number_text(value)}"
+                text = f"{titles[size.name]}: {charts.number_text(value)}, the {name}"
                 reasons.setdefault((split, number), []).append(text)
     cards = read_cards(records, [(split, number, None) for split, number in reasons], maker)
     return [Notable(reason="; ".join(texts), card=cards[place]) for place, texts in reasons.items()]

@@ -83,8 +83,8 @@ def test_a_page_is_the_same_each_time_and_refers_to_nothing_outside(
     assert links
     assert {re.split("[:,]", link)[0] for link in links if not link.startswith("#")} == {"data"}
     assert "url(" not in text
-    # An image and an array of every record and the copy; the darkest and brightest, and the smallest
-    # and largest again.
+    # An image and an array of every record and the copy; again the darkest, brightest, smallest and
+    # largest.
     assert found.tags["image"] == 2 * 8 + 2 * 2 + 2 * 2
 
 
