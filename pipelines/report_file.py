@@ -15,7 +15,6 @@ from recordmill.format.typed_json import as_object, damage_of, parse_json
 from recordmill.pipelines.data_types import DATA_TYPES
 from recordmill.pipelines.options.declaration import Option, options_of
 from recordmill.profile.statistics_file import SliceView
-from recordmill.reading.reader import Records
 from recordmill.storage.files import Location, shown
 
 _HEAD = 4096  # bytes of a report, its digest among them
@@ -38,7 +37,8 @@ def write_report(
       DamageError: the dataset is missing or damaged.
       StorageError: a file cannot be read or written.
     """
-    from recordmill.report import page  # imported here: it takes 0.1 s
+    from recordmill.reading.reader import Records  # imported here: they take 0.1 s
+    from recordmill.report import page
 
     place = Location.parse(output) if output else _default_place(dataset)
     _check_target(place, dataset)

@@ -69,7 +69,8 @@ def _rejected(
 
 def _find(name: str, inputs: Sequence[str]) -> str | None:
     """Return the local file that a key names: an input, or a file in a folder that is an input."""
-    for one in inputs:
+    # An input may be SPLIT=PATH.
+    for one in (text for given in inputs for text in (given, given.partition("=")[2]) if text):
         place = Location.parse(one)
         if not place.is_local:
             continue

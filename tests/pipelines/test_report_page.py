@@ -1,4 +1,5 @@
 import dataclasses
+import html
 import importlib
 import json
 import pathlib
@@ -8,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from recordmill.checking import inspection
 from recordmill.errors import ConfigError, RunError
 from recordmill.format.file_info import file_info
 from recordmill.format.manifest import load
@@ -17,9 +19,10 @@ from recordmill.pipelines.commands.report_command import report_main
 from recordmill.pipelines.options import declaration
 from recordmill.pipelines.options.config import CommonConfig
 from recordmill.pipelines.report_file import command_of
+from recordmill.reading import reader
 from recordmill.storage.files import Location
 from recordmill.storage.redaction import redact_uris
-from tests.make_dataset import make_dataset, rewrite
+from tests.make_dataset import flower, make_dataset, rewrite
 
 
 def test_the_report_is_written_beside_the_dataset(
@@ -118,6 +121,51 @@ def test_a_run_writes_the_report_of_its_dataset(
     path.mkdir()  # the dataset stays complete if its report cannot be written
     assert main([*argv, "--splits", "train=1"]) == 0
     assert "the dataset is complete, but no report was written" in capsys.readouterr().err
+
+
+def test_a_run_warns_of_the_report_of_an_earlier_dataset(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    argv = ["table", "--input", f"{tmp_path}/a.csv", "--output", f"{tmp_path}/out", "--quiet"]
+    (tmp_path / "a.csv").write_text("x,label\n1,a\n2,b\n3,a\n4,b\n")
+    assert main([*argv, "--report", "--splits", "train=1"]) == 0
+    assert main([*argv, "--splits", "train=1"]) == 0
+    assert capsys.readouterr().err == ""
+    page = (tmp_path / "out.report.html").read_bytes()
+    assert main([*argv, "--splits", "train=1", "--seed", "3", "--overwrite"]) == 0
+    assert f"{tmp_path}/out.report.html shows an earlier dataset; `recordmill report" in (
+        capsys.readouterr().err
+    )
+    assert (tmp_path / "out.report.html").read_bytes() == page
+
+
+def test_every_command_of_a_page_prints_what_it_stands_for(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    label = '--it\'s "a" <class>'
+    rows = [dataclasses.replace(flower(str(n), "rose"), label=label) for n in range(3)]
+    rows[0] = rows[0].having(caption=[b"longer than the others"])
+    splits = {"train": [rows], "validation": [], "test": []}
+    make_dataset(tmp_path / "an out", splits, labels=(label, "tulip"))
+    monkeypatch.chdir(tmp_path)
+    assert report_main(["--dataset", "an out"]) == 0
+    text = (tmp_path / "an out.report.html").read_text()
+    commands = {html.unescape(one) for one in re.findall('data-command="([^"]*)"', text)}
+    assert {shlex.split(one)[4] for one in commands if len(shlex.split(one)) > 4} == {
+        "--json", "--split", "--sheet",
+    }  # fmt: skip
+    for one in commands:
+        assert main(shlex.split(one)[1:]) == 0, one
+    assert (tmp_path / "sheet.png").exists()
+
+
+def test_the_manifest_is_read_once(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_dataset(tmp_path / "out")
+    loads = []
+    for module in (reader, inspection):
+        monkeypatch.setattr(module, "load", lambda place: loads.append(place) or load(place))
+    assert report_main(["--dataset", f"{tmp_path}/out"]) == 0
+    assert len(loads) == 1
 
 
 def test_a_report_needs_a_dataset_of_this_run() -> None:

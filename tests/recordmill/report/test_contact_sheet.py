@@ -1,9 +1,11 @@
+import io
 import pathlib
 
+import numpy as np
 import pytest
 from PIL import Image
 
-from recordmill.report import contact_sheet
+from recordmill.report import contact_sheet, thumbnails
 from recordmill.storage.files import Location
 from tests.make_dataset import flower, make_dataset
 
@@ -45,3 +47,19 @@ def test_an_image_that_cannot_be_decoded_is_a_crossed_tile(tmp_path: pathlib.Pat
     sheet = sheet_of(tmp_path / "out").convert("RGB")
     left, top = contact_sheet.NAME_WIDTH, contact_sheet.HEAD
     assert sheet.getpixel((left + 2, top + 10)) == (0xEA, 0xEE, 0xF2)
+
+
+def test_gray_of_16_bits_is_scaled_by_its_range_as_in_a_report(tmp_path: pathlib.Path) -> None:
+    levels = np.linspace(0, 4095, 64).astype(np.uint16).reshape(8, 8)
+    content = io.BytesIO()
+    Image.fromarray(levels).save(content, "PNG")
+    rows = [flower("a", "rose").having(image__encoded=[content.getvalue()])]
+    make_dataset(tmp_path / "out", {"train": [rows], "validation": [], "test": []})
+    sheet = np.asarray(sheet_of(tmp_path / "out", labels=["rose"]).convert("L"))
+    left, top = contact_sheet.NAME_WIDTH, contact_sheet.HEAD
+    tile = sheet[top + 2 : top + 18, left + 2 : left + 18]
+    thumbnail = thumbnails.of_encoded(content.getvalue())
+    assert thumbnail is not None
+    assert tile.min() < 16
+    assert tile.max() > 239
+    assert abs(thumbnail.brightness - tile.mean()) < 8

@@ -1,24 +1,30 @@
 import dataclasses
 import html.parser
+import io
 import json
+import os
 import pathlib
 import re
 from collections import Counter
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 
 import recordmill
 from recordmill.checking.inspection import inspect
 from recordmill.format.file_info import file_info
 from recordmill.format.ledger import CopyCounts, InputCounts, Ledger, RecordCounts
 from recordmill.reading.reader import Records
-from recordmill.report import page
+from recordmill.report import charts, page
 from recordmill.report.counts import LedgerStage, stages
+from recordmill.report.timeline import Gap, timeline
 from recordmill.storage.files import Location
 from recordmill.tfrecord.features import Feature
 from tests.make_dataset import Row, flower, make_dataset, rewrite
 
+IMAGE_ONLY = {"image/encoded": Feature(dtype="string", kind="image")}
 NASTY = "<script>alert(1)</script>\"'&\x1b[31m\u202egnp"
 
 
@@ -201,3 +207,116 @@ def test_variance_between_classes(tmp_path: pathlib.Path) -> None:
     text = render(tmp_path / "out")
     assert "100 % of its variance lies between the classes" in text
     assert "0 % of its variance lies between the classes" in text
+
+
+EMPTY: dict[str, list[list[Row]]] = {"validation": [], "test": []}
+
+
+def test_coverage_of_time_shows_the_purge(tmp_path: pathlib.Path) -> None:
+    def windows(days: range) -> list[Row]:
+        return [Row(key=f"a@b@2026-01-{day:02d}T12:00:00", label=None, values={}) for day in days]
+
+    splits = {"train": [windows(range(1, 11))[::-1]], "validation": [windows(range(16, 21))]}
+    manifest = make_dataset(tmp_path / "out", {**splits, "test": []}, features={}, labels=())
+    manifest = dataclasses.replace(manifest, options={**manifest.options, "kind": "sensor"})
+    rewrite(tmp_path / "out", manifest)
+    found = timeline(Location.parse(f"{tmp_path}/out"), manifest)
+    assert found is not None
+    assert found.spans == {
+        "train": ("2026-01-01 12:00", "2026-01-10 12:00"),
+        "validation": ("2026-01-16 12:00", "2026-01-20 12:00"),
+    }
+    assert found.parts == {"train": [(0.0, 0.5)], "validation": [(0.75, 0.25)]}
+    assert found.gaps == [
+        Gap(first="2026-01-11 12:00", end="2026-01-16 12:00", duration="5.0 days")
+    ]
+    assert "<td>5.0 days</td>" in render(tmp_path / "out")
+
+
+def test_extreme_sizes_are_those_of_the_indexes(tmp_path: pathlib.Path) -> None:
+    rows = [flower(letter, "rose").having(caption=[b"x" * n]) for n, letter in enumerate("abc")]
+    make_dataset(tmp_path / "out", {"train": [rows], **EMPTY})
+    text = render(tmp_path / "out")
+    [index] = [*(tmp_path / "out/index").glob("train-*")]
+    lengths = pq.read_table(index)["length"].to_pylist()
+    for name, value in (("smallest", min(lengths)), ("largest", max(lengths))):
+        place = text.index(f"bytes of a record: {value:,}, the {name}")
+        assert f'data-text="{"abc"[lengths.index(value)]}"' in text[place : place + 200]
+
+
+def test_the_most_alike_images_and_the_extremes_of_brightness(tmp_path: pathlib.Path) -> None:
+    def row(key: str, level: int) -> Row:
+        content = io.BytesIO()
+        Image.new("L", (16, 16), level).save(content, "PNG")
+        return Row(key=key, label="rose", values={"image/encoded": [content.getvalue()]})
+
+    rows = [row("a", 10), row("b", 90), row("c", 97), row("d", 250)]
+    make_dataset(tmp_path / "out", {"train": [rows], **EMPTY}, features=IMAGE_ONLY)
+    text = render(tmp_path / "out")
+    alike = text[text.index("<h3>Most alike") :]
+    assert "difference 7 of 255" in alike
+    assert re.findall('data-text="(.)"', alike)[:2] == ["b", "c"]
+    for name, key in (
+        ("darkest: mean grey level 10", "a"),
+        ("brightest: mean grey level 250", "d"),
+    ):
+        place = text.index(name)
+        assert f'data-text="{key}"' in text[place : place + 200]
+
+
+def test_masks_and_captions_are_drawn(tmp_path: pathlib.Path) -> None:
+    masks = [json.dumps([[0, 0, 4, 0, 4, 2]]), '{"counts": [3], "size": [1, 3]}', '[["a"]]', "["]
+    values = {
+        "image/caption": [b"a <b>rose</b>"],
+        "image/object/segmentation": [one.encode() for one in masks],
+        "image/object/segmentation/transform": [2.0, 0.0, 1.0, 0.0, 2.0, 0.0],
+    }
+    features = {
+        **IMAGE_ONLY,
+        "image/caption": Feature(dtype="string", shape=(None,), kind="text"),
+        "image/object/segmentation": Feature(dtype="string", shape=(None,), kind="text"),
+        "image/object/segmentation/transform": Feature(dtype="float32", shape=(None,)),
+    }
+    image = flower("a", "rose").values["image/encoded"]
+    row = Row(key="a", label="rose", values={"image/encoded": image, **values})
+    make_dataset(tmp_path / "out", {"train": [[row]], **EMPTY}, features=features)
+    text = render(tmp_path / "out")
+    assert '<polygon class="mask" points="1.0,0.0 9.0,0.0 9.0,4.0"/>' in text
+    assert "<bdi>a &lt;b&gt;rose&lt;/b&gt;</bdi></span>" in text
+
+
+def test_rejects_name_their_file_and_row_and_show_unchanged_images(tmp_path: pathlib.Path) -> None:
+    photos, rows = tmp_path / "photos", tmp_path / "rows.csv"
+    photos.mkdir()
+    Image.new("RGB", (8, 8)).save(photos / "a.png")
+    Image.new("RGB", (8, 8)).save(photos / "b.png")
+    rows.write_text("x\n1\n")
+    manifest = make_dataset(tmp_path / "out")
+    keys = [("a.png", "unlabelled"), ("b.png", "corrupt"), ("rows.csv#7", "bad_value"),
+            ("../rows.csv", "empty")]  # fmt: skip
+    content = b"".join(
+        json.dumps({"key": key, "stage": "check", "reason": reason, "detail": ""}).encode() + b"\n"
+        for key, reason in keys
+    )
+    (tmp_path / "out/rejects.jsonl").write_bytes(content)
+    files = {**manifest.files, "rejects.jsonl": file_info(content)}
+    rewrite(tmp_path / "out", dataclasses.replace(manifest, files=files))
+    dataset, inputs = Location.parse(f"{tmp_path}/out"), [f"train={photos}", str(rows)]
+    os.utime(photos / "a.png", ns=(0, 0))
+    text = page.render(dataset, Records(dataset), inputs=inputs)
+    shown = rejects_of(text)
+    assert f"<code>{photos}/a.png</code>" in shown
+    assert f"row 7 of <code>{rows}</code>" in shown
+    assert f"<code>{tmp_path}/rows.csv</code>" not in shown[shown.index("../rows.csv") :][:200]
+    assert shown.count("<image ") == 1  # damaged files are not opened
+    os.utime(photos / "a.png", ns=(2**62, 2**62))
+    assert "<image " not in rejects_of(page.render(dataset, Records(dataset), inputs=inputs))
+
+
+def rejects_of(text: str) -> str:
+    return text[text.index("rejects-title") :]
+
+
+def test_secrets_are_hidden() -> None:
+    shown = charts.visible("s3://key:hunter2@box/a\u200db")
+    assert shown == "s3://***@box/a\\u200db"
