@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from recordmill.errors import RunError
-from recordmill.job.staging import ShardInfo, Staging
+from recordmill.job.staging import DRAFTS, ShardInfo, Staging
 from recordmill.runners.progress import Snapshot
 
 
@@ -61,11 +61,13 @@ class JobProgress:
                 found = self._staging.shard_info(name)
                 if found is not None:
                     self._infos[name] = found
-        shards = self._staging.place("shards")
-        begun = 0
-        for entry in shards.list_dir() if shards.exists() else ():
-            if entry.name.endswith(".tmp"):
-                begun += entry.size
+        drafts = self._staging.place(DRAFTS)
+        sizes: dict[str, int] = {}
+        for entry in drafts.list_dir() if drafts.exists() else ():
+            if entry.name.endswith(".tmp"):  # a shard may have one of an earlier attempt, too
+                shard = entry.name.partition("-")[0]
+                sizes[shard] = max(sizes.get(shard, 0), entry.size)
+        begun = sum(sizes.values())
         records = sum(found.shard.records for found in self._infos.values())
         if size:
             records += int(begun / size)

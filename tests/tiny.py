@@ -218,7 +218,8 @@ class TinyPacker(TinyEncoder):
         values = made.columns["value"].to_pylist()
         keys = rows["__key__"].take(pa.array(made.rows.kept)).to_pylist()
         starts = range(0, len(values), 3)
-        columns = {"values": pa.array([values[at : at + 3] for at in starts])}
+        lists = [values[at : at + 3] for at in starts]
+        columns = {"values": pa.array(lists, pa.list_(pa.binary()))}
         names = pa.array([keys[at] for at in starts], pa.string())
         return Encoded(columns=pa.RecordBatch.from_pydict(columns), rows=made.rows, names=names)
 

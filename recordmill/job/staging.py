@@ -13,6 +13,7 @@ batches/ANYNAME.arrow                            rows that a custom pipeline pas
 plan.json                                        the plan of shards
 profiles/                                        statistics of groups of columns, by part
 spill/                                           spilled pieces of the shuffle
+drafts/SHARD-PLAN-ANYNAME.tmp  .journal          shards that are being written
 shards/FILE  info/FILE.json  index/FILE          finished shards
 similar/00000.jsonl  groups.json                 pairs of near duplicates; counts of their groups
 known/SUM  SUM.arrow                             contents and hashes of other datasets
@@ -37,6 +38,7 @@ from recordmill.storage.files import Location, shown
 
 FOLDER = ".recordmill"
 INTENT = "intent.json"
+DRAFTS = "drafts"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -243,15 +245,11 @@ class Staging:
         return tuple(rejects)
 
     def begin(self) -> None:
-        """Delete the files that a new run cannot reuse; finished shards and the listing stay."""
+        """Delete the files that a new run cannot reuse; shards and the listing stay."""
         for name in ("verdict.json", "plan.json", "rejects.jsonl"):
             self.place(name).delete(missing_ok=True)
         for folder in ("spill", "profiles", "leaks", "similar"):
             self.place(folder).delete_tree()
-        shards = self.place("shards")
-        for entry in shards.list_dir() if shards.exists() else ():
-            if entry.name.endswith(".tmp"):
-                (shards / entry.name).delete()
 
     def sweep(self) -> None:
         """Delete the staging folders of all jobs of the output; the lock beside them stays."""

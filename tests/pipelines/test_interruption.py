@@ -26,6 +26,7 @@ from recordmill.storage.files import Location
 from recordmill.storage.local_files import LocalFiles
 from recordmill.transforms.staged.encoder_tasks import row_task
 from recordmill.transforms.writing import shard_writer
+from recordmill.transforms.writing.shard_draft import ShardDraft
 from tests.folders import make_folder
 from tests.image_runs import Made, encoders_kept, images, make
 from tests.paths import CLOTHING
@@ -155,6 +156,32 @@ def test_a_job_goes_on_after_every_signal(long_job, undisturbed, tmp_path):
     assert not (out / FOLDER).exists()
 
 
+def test_a_shard_goes_on_where_it_was(long_job, tmp_path, monkeypatch):
+    """All records are in one shard, and those that were written are not encoded again."""
+    argv = [*long_job, "--size", "480", "--num-shards", "1"]
+    whole = make(tmp_path / "whole", *argv).manifest
+    appended = []
+    firsts = []
+    append, encode = ShardDraft.append, shard_writer.encode_in_order
+
+    def append_one(draft, chunk):
+        if appended:
+            raise RunError("stopped")
+        append(draft, chunk)
+        appended.append(chunk)
+
+    def encode_from(*args, first, **options):
+        firsts.append(first)
+        return encode(*args, first=first, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ShardDraft, "append", append_one)
+        assert images("--output", tmp_path / "out", *argv) == 1
+    monkeypatch.setattr(shard_writer, "encode_in_order", encode_from)
+    assert make(tmp_path / "out", *argv).manifest == whole
+    assert firsts == [len(appended[0].kept)]
+
+
 # --- What goes wrong on the way ----------------------------------------------------------------
 
 
@@ -274,7 +301,7 @@ class FullFile(io.FileIO):
 def test_a_full_disk(argv, tmp_path, complaint, monkeypatch):
     """At one step after the other; each run goes on where the one before had to stop."""
     argv += ["--probe", "header"]
-    for folder in ("listing", "checked", "shards", "side"):
+    for folder in ("listing", "checked", "drafts", "side"):
         with monkeypatch.context() as patch:
             patch.setattr(files, "_LOCAL", FullDisk(folder))
             said = complaint(argv)

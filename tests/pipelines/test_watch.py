@@ -36,8 +36,9 @@ def test_planning_comes_after_listing(tmp_path):
 
 def test_a_shard_that_is_being_written_counts_by_its_size(tmp_path):
     place = staging(tmp_path, PLAN)
-    place.place("shards").make_dirs()
-    place.place("shards/x.tmp").write_bytes(bytes(1000))
+    place.place("drafts").make_dirs()
+    place.place("drafts/x-1-a.tmp").write_bytes(bytes(1000))
+    place.place("drafts/x-1-b.tmp").write_bytes(bytes(300))  # of an earlier attempt
     snapshot = JobProgress(place).poll()
     assert (snapshot.phase, snapshot.done, snapshot.total) == ("writing", 20, 100)
     assert (snapshot.bytes, snapshot.rejects) == (1000, 2)

@@ -9,11 +9,9 @@ import collections
 import dataclasses
 import hashlib
 import threading
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from typing import BinaryIO
 
 import apache_beam as beam
 import pyarrow as pa
@@ -40,6 +38,7 @@ from recordmill.transforms.staged.encoder_tasks import (
 )
 from recordmill.transforms.staged.listing import with_staged_paths
 from recordmill.transforms.staged.spill import Piece
+from recordmill.transforms.writing.shard_draft import ShardDraft
 from recordmill.transforms.writing.shard_outcome import ShardOutcome
 from recordmill.transforms.writing.shuffle import ShardId, sort_pieces
 
@@ -111,8 +110,12 @@ def encode_in_order(
     compression: str,
     pool: ProcessPool,
     memory: int = MAX_MEMORY,
+    first: int = 0,
 ) -> Iterator[tuple[int, EncodedChunk]]:
-    """Yield (index of its first row, encoded chunk) in order, encoding ahead within the budget."""
+    """Yield (index of its first row, encoded chunk) in order, encoding ahead within the budget.
+
+    first: index of the first row to encode, a multiple of the rows of a task.
+    """
     step = split.task_rows
     size = step * split.estimate.record_bytes
     waiting: collections.deque[tuple[int, Future[EncodedChunk]]] = collections.deque()
@@ -125,7 +128,7 @@ def encode_in_order(
             _budget.give_back(size)
 
     try:
-        for start in range(0, len(rows), step):
+        for start in range(first, len(rows), step):
             chunk = rows.slice(start, step)
             task = row_task(encode_chunk, packed, compression, rows=chunk, memory=memory)
             while not _budget.take(size, tasks=pool.workers, must=not waiting):
@@ -192,25 +195,24 @@ class ShardWriter:
         done = self.staging.shard_info(name)
         if done is not None and done.plan == digest and self._is_complete(done, count):
             return done
-        place = self.staging.place(f"shards/{name}")
-        place.parent.make_dirs()
         info_place = self.staging.place(f"info/{name}.json")
         if done is not None:
             # It describes other rows. Until the new one is written, the shard is unfinished.
             info_place.delete(missing_ok=True)
             info_place.parent.sync_folder()
-        temporary = self.staging.place(f"shards/{uuid.uuid4().hex}.tmp")
         if rows is None:
             rows = _no_rows()
         rows = batch.set_column(rows, batch.SPLIT, batch.constant(split, len(rows)))
         outcome = ShardOutcome(rows)
-        with temporary.open_output() as sink:
-            size, sha256 = self._write_rows(rows, sink, outcome, plan, split)
+        with ShardDraft(self.staging, name, digest) as draft:
+            size, sha256 = self._write_rows(rows, draft, outcome, plan, split)
         index = self.staging.place(index_name(split, number, count))
         index.parent.make_dirs()
         indexed = shard_index.index_bytes(outcome.index(groups=self.groups))
         index.write_bytes(indexed)
-        temporary.rename_to(place)
+        place = self.staging.place(f"shards/{name}")
+        place.parent.make_dirs()
+        draft.finish(place)
         written = Shard(
             file=name,
             records=len(outcome.kept) if outcome.names is None else len(outcome.names),
@@ -248,26 +250,37 @@ class ShardWriter:
         return place.exists() and place.size() == done.shard.bytes and index.exists()
 
     def _write_rows(
-        self, rows: pa.RecordBatch, sink: BinaryIO, outcome: ShardOutcome, plan: Plan, split: str
+        self, rows: pa.RecordBatch, draft: ShardDraft, outcome: ShardOutcome, plan: Plan, split: str
     ) -> tuple[int, str]:
         """Write the Examples of rows, and return the size in bytes and the sha256 of the file."""
         sha256 = hashlib.sha256()
         size = 0
+        for start, chunk in self._chunks(rows, draft, plan, split):
+            draft.append(chunk)
+            sha256.update(chunk.data)
+            size += len(chunk.data)
+            outcome.add(start, chunk)
+        return size, sha256.hexdigest()
+
+    def _chunks(
+        self, rows: pa.RecordBatch, draft: ShardDraft, plan: Plan, split: str
+    ) -> Iterator[tuple[int, EncodedChunk]]:
+        """Yield (index of its first row, chunk): those of an earlier attempt, then the others."""
+        first = 0
+        for chunk in draft.earlier_chunks():
+            yield first, chunk
+            first += plan.splits[split].task_rows
         lineage = [n for n in (batch.SOURCE, batch.PLACE) if n in rows.schema.names]
         rows = rows.drop_columns(lineage)  # only the index has it
-        for start, chunk in encode_in_order(
+        yield from encode_in_order(
             with_staged_paths(rows, self.staging),
             packed=pack_encoder(self.encoder, plan.context),
             split=plan.splits[split],
             compression=self.compression,
             pool=shared_pool(self.workers),
             memory=self.worker_memory,
-        ):
-            sink.write(chunk.data)
-            sha256.update(chunk.data)
-            size += len(chunk.data)
-            outcome.add(start, chunk)
-        return size, sha256.hexdigest()
+            first=first,
+        )
 
     def _info(
         self, shard: ShardId, written: Shard, digest: str, outcome: ShardOutcome
