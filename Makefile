@@ -34,7 +34,7 @@ help:
 	@echo 'make test-flink    run the tests on a Flink cluster that is started for them'
 	@echo 'make test-tft    run the tests of --preprocessing-fn, with tensorflow-transform'
 	@echo 'make test-torch    run the tests of what is for PyTorch'
-	@echo 'make test-browser    run the tests of the report in Chromium'
+	@echo 'make test-browser    run the tests of the report and of notebooks in Chromium'
 	@echo 'make test-airflow    run the DAG of deploy/airflow in an Airflow of its own'
 	@echo 'make flink-job-server    build the jar that Beam would download'
 	@echo 'make bench   measure what the README states (long)'
@@ -165,13 +165,21 @@ test-torch: $(DEV) $(TORCH)
 # Chromium and its driver: Debian and Ubuntu: apt install chromium chromium-driver.
 BROWSER := build/browser/stamp
 
-test-browser: $(DEV) $(BROWSER)
+NOTEBOOK := build/notebook/stamp
+
+test-browser: $(DEV) $(BROWSER) $(NOTEBOOK)
 	PYTHONPATH=$(CURDIR)/build/browser $(BIN)/python -m pytest tests/browser
 
 $(BROWSER): | $(CORE)
 	rm -rf build/browser
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --target build/browser \
 	    selenium==4.51.0 axe-core-python==0.1.0
+	@touch $@
+
+$(NOTEBOOK): | $(CORE)
+	rm -rf build/notebook
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --target build/notebook \
+	    ipykernel==7.4.0 nbclient==0.11.0
 	@touch $@
 
 # On PyPI PyTorch for Linux is that for CUDA. What its libraries are linked with has to be there, GPU

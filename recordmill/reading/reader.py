@@ -8,7 +8,7 @@ import itertools
 import operator
 import os
 from collections.abc import Collection, Iterator, Sequence
-from typing import NoReturn, SupportsIndex, overload
+from typing import TYPE_CHECKING, NoReturn, SupportsIndex, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,9 @@ from recordmill.storage.files import Location, shown
 from recordmill.tfrecord.decode import ExampleError
 from recordmill.tfrecord.framing import FrameError, payload_of, read_frames
 from recordmill.tfrecord.typed_records import RecordDecoder, TypedRecord
+
+if TYPE_CHECKING:
+    from recordmill.report.notebook import RecordsView
 
 Folder = str | os.PathLike[str] | Location
 Source = Folder | Sequence[Folder]
@@ -129,6 +132,7 @@ class Records(Sequence[TypedRecord]):
     ) -> None:
         self._location = _location(dataset)
         self._split = split
+        self._features = features
         self.manifest = load(self._location)
         self._shards = _shards(self.manifest, split)
         self._ends = [*itertools.accumulate(one.info.records for one in self._shards)]
@@ -139,6 +143,27 @@ class Records(Sequence[TypedRecord]):
     def __repr__(self) -> str:
         split = "" if self._split is None else f", {self._split!r}"
         return f"<{len(self)} records of recordmill.open({str(self._location)!r}{split})>"
+
+    def _repr_html_(self) -> str:
+        from recordmill.report.notebook import overview_html  # only notebooks need it
+
+        return overview_html(self._location, self._split, features=self._features)
+
+    def show(self, split: str | None = None, n: int = 24) -> RecordsView:
+        """Return a view of the first `n` records, which a notebook shows as HTML.
+
+        split: the split to show; by default the records that were opened. Records are shuffled on
+        disk, so the first ones are a sample.
+
+        Raises:
+          ManifestError, ValueError: as `recordmill.open`; `n` is not a whole number above 0.
+        """
+        from recordmill.report.notebook import RecordsView
+
+        if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+            raise ValueError(f"n: expected a whole number above 0, got {n!r}")
+        split = self._split if split is None else split
+        return RecordsView(self._location, split, count=n, features=self._features)
 
     def __len__(self) -> int:
         return self._ends[-1] if self._ends else 0
