@@ -9,9 +9,13 @@ from recordmill.format.split_names import canonical_split
 from recordmill.job.staging import Listing
 from recordmill.notes import Note, count_of
 from recordmill.pipelines.options.config import CommonConfig
+from recordmill.pipelines.options.rows import RowsConfig
 from recordmill.storage.files import Location, shown
 from recordmill.transforms.balancing.label_bins import LabelBins
+from recordmill.transforms.balancing.quotas import Target
 from recordmill.transforms.model.data_type import DataType
+from recordmill.transforms.model.label_rules import LabelRules
+from recordmill.transforms.model.label_sets import RepeatFactors
 from recordmill.transforms.model.source import Layout, RowSource, Source
 from recordmill.transforms.model.user_columns import user_fields
 from recordmill.transforms.sources.files.path_layout import FOLDERS, splits_in
@@ -20,7 +24,8 @@ from recordmill.transforms.sources.rows.file_list import FileList, is_listing
 from recordmill.transforms.sources.rows.joined_listings import JoinedListings
 from recordmill.transforms.sources.rows.record_columns import TEXT
 from recordmill.transforms.sources.rows.record_layout import RowLayout
-from recordmill.transforms.sources.rows.record_rows import LABELS
+from recordmill.transforms.sources.rows.record_rows import LABELS, RecordRows
+from recordmill.transforms.sources.rows.repeated_rows import Conflicts
 from recordmill.transforms.sources.rows.table_rows import TYPES
 
 _SHOWN = 8  # columns in a line
@@ -117,6 +122,35 @@ def listed_roles(config: CommonConfig, source: Source, layout: Layout) -> Column
     if not isinstance(files, FileList) or getattr(config, "annotations", None):
         return None
     return files.found_roles
+
+
+def conflicts_of(config: CommonConfig, data_type: DataType) -> Conflicts | None:
+    """Return the treatment of rows that have the same key; None if none can, or for chunks."""
+    if not isinstance(data_type.source, RecordRows) or not isinstance(config, RowsConfig):
+        return None
+    decided = config.key_column is not None and data_type.chunker is None
+    return config.conflicts if decided else None
+
+
+def target_of(config: CommonConfig) -> Target:
+    """Return the target of --balance-target."""
+    target = config.balance_target
+    if not isinstance(target, str):
+        return target
+    threshold = config.repeat_threshold
+    return "median" if threshold is None else RepeatFactors(threshold)
+
+
+def rules_of(config: CommonConfig, labels: tuple[str, ...] | None) -> LabelRules:
+    """Return the rules for labels and keys. labels: the classes to allow; None allows all."""
+    return LabelRules(
+        fold=config.fold_labels,
+        mapping=tuple(sorted(config.label_mapping().items())),
+        allowed=labels,
+        included=config.include_labels,
+        excluded=config.exclude_labels,
+        excluded_keys=config.exclude_keys,
+    )
 
 
 def unread_label(config: CommonConfig, roles: ColumnRoles | None) -> str | None:

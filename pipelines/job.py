@@ -7,7 +7,7 @@ import hashlib
 import platform
 import zlib
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from recordmill.errors import ConfigError, RunError
 from recordmill.job import lock, publishing
@@ -15,47 +15,45 @@ from recordmill.job.staging import FOLDER, Listing, Staging, to_json
 from recordmill.notes import Note
 from recordmill.pipelines.interpretation import (
     bins_of,
+    conflicts_of,
     interpret,
     listed_roles,
     name_notes,
     renames_of,
+    rules_of,
+    target_of,
     unread_label,
 )
 from recordmill.pipelines.job_outcome import JobOutcome, Status
 from recordmill.pipelines.known_datasets import KnownDatasets
-from recordmill.pipelines.layout_checks import check_layout, check_not_nested, check_splits
+from recordmill.pipelines.layout_checks import (
+    check_layout,
+    check_not_nested,
+    check_splits,
+    layout_of,
+)
+from recordmill.pipelines.learned_from import LearnedDataset
 from recordmill.pipelines.options import declaration as option_machinery
 from recordmill.pipelines.options.config import CommonConfig
 from recordmill.pipelines.options.labels_file import read_labels
-from recordmill.pipelines.options.rows import RowsConfig
 from recordmill.pipelines.published import Published, finish_publishing
 from recordmill.pipelines.road import Road
 from recordmill.pipelines.schemas import SchemaRequest
 from recordmill.storage.files import Location, shown
 from recordmill.storage.redaction import redact_uris
-from recordmill.transforms.balancing.quotas import Target
 from recordmill.transforms.checks.select_records import RecordSelection
-from recordmill.transforms.model.data_type import Context, DataType, check_renames
+from recordmill.transforms.model.data_type import Artifact, Context, DataType, check_renames
 from recordmill.transforms.model.label_rules import LabelRules
-from recordmill.transforms.model.label_sets import RepeatFactors
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.model.source import (
     InformedSource,
     Layout,
     RowSource,
     notes_of_source,
-    split_source_of,
 )
 from recordmill.transforms.planning.learning import store_artifacts
 from recordmill.transforms.sources.rows.other_readings import reading_advice
-from recordmill.transforms.sources.rows.record_rows import RecordRows
-from recordmill.transforms.sources.rows.repeated_rows import Conflicts
-from recordmill.transforms.staged.listing import (
-    class_counts,
-    listed_columns,
-    row_layout,
-    stage_listing,
-)
+from recordmill.transforms.staged.listing import class_counts, stage_listing
 from recordmill.transforms.staged.row_reader import RowReader
 from recordmill.transforms.windowing.window_layout import window_layout
 from recordmill.transforms.windowing.window_tasks import Windowing
@@ -72,6 +70,9 @@ class Job:
 
     def __init__(self, config: CommonConfig, data_type: DataType) -> None:
         self.config = config
+        self.learned = LearnedDataset.of(config, data_type)
+        if self.learned is not None:
+            data_type = self.learned.applied_to(data_type)
         self.data_type = data_type
         self.output = Location.parse(config.output)
         self.shaping = {
@@ -82,6 +83,10 @@ class Job:
         if self.labels is not None:
             self.shaping["labels_file"] = list(self.labels)
         self.shaping |= config.selection_shaping()
+        if self.learned is not None:
+            self.learned.refuse_options(self.shaping)
+            self.labels = self.learned.labels(self.labels, data_type)
+            self.shaping |= self.learned.shaping
         for option, rule in (("dedup", data_type.duplicates), ("near-duplicates", data_type.near)):
             if rule is None and getattr(config, option.replace("-", "_")) != "none":
                 raise ConfigError(f"--{option}: {data_type.name} has no rule to compare records by")
@@ -89,15 +94,8 @@ class Job:
             config.exclude_like, kind=data_type.name, near=data_type.near
         )
         self.shaping |= self.known_contents.shaping
-        self.rules = LabelRules(
-            fold=config.fold_labels,
-            mapping=tuple(sorted(config.label_mapping().items())),
-            allowed=self.labels,
-            included=config.include_labels,
-            excluded=config.exclude_labels,
-            excluded_keys=config.exclude_keys,
-        )
-        self.schema_request = SchemaRequest.of(config, data_type)
+        self.rules = rules_of(config, self.labels)
+        self.schema_request = SchemaRequest.of(config, data_type, self.learned)
         if self.schema_request.rules is not None:
             # Its content counts, not its path.
             self.shaping["schema"] = self.schema_request.rules.sha256
@@ -187,11 +185,18 @@ class Job:
                 f"the input has changed since {shown(self.output)} was written: --overwrite"
                 " replaces the dataset, another --output keeps it"
             )
-        layout = self._layout(listing)
+        layout = layout_of(self.data_type, listing, self.staging)
+        required: tuple[str, ...] = ()
+        if self.learned is not None:
+            context = self._context(layout)
+            layout, required = self.learned.match(layout, self.data_type, context)
         self._listed_classes = class_counts(listing, self.staging)
         self._rejected_labels = listing.rejected_labels
         counts = {} if isinstance(source, RowSource) else self._listed_classes
         self._interpretation = interpret(self.config, self.data_type, listing, layout, counts)
+        if self.learned is not None:
+            learned = f"from {shown(self.learned.place)}"
+            self._interpretation = {**self._interpretation, "learned": learned}
         self._name_notes = name_notes(self.config, layout)
         on_interpreted(self._interpretation)
         windows = self.data_type.windows
@@ -201,7 +206,7 @@ class Job:
         check_layout(self.config, windows, records)
         self.staging.begin()
         shards = None if damage is None else damage.shards
-        run_pipeline(self._road(listing, layout, records, fingerprint, shards))
+        run_pipeline(self._road(listing, layout, records, required, fingerprint, shards))
         if self.config.detach:
             return JobOutcome(status="detached")
         if published is not None and shards is not None and self.staging.verdict() is None:
@@ -235,66 +240,54 @@ class Job:
         status: Status = "planned" if self.config.dry_run else "published"
         return dataclasses.replace(outcome, status=status, leftovers=publishing.sweep(self.staging))
 
-    def _layout(self, listing: Listing) -> Layout:
-        """Return the layout of the rows, as they were listed or as workers will read them."""
-        source, duplicates = self.data_type.source, self.data_type.duplicates
-        near = self.data_type.near
-        by_content = any(rule is not None and rule.mode == "group" for rule in (duplicates, near))
-        if not isinstance(source, RowSource):
-            return Layout(
-                columns=listed_columns(listing, self.staging),
-                labelled=listing.labelled > 0,
-                grouped=listing.grouped > 0 or by_content,
-                split_source=split_source_of(source, presplit=listing.presplit > 0),
-            )
-        layout = row_layout(source, listing, self.staging)
-        together = self.data_type.chunker is not None or by_content
-        return dataclasses.replace(layout, grouped=layout.grouped or together)
-
     def _labels(self) -> tuple[str, ...] | None:
         """Return class names in the order of their numbers; None if they follow from the rows."""
         source = self.data_type.source
         labels = source.labels if isinstance(source, InformedSource) else None
+        if labels is not None and self.learned is not None:
+            self.learned.refuse_labels(labels, "the input")
         binned = () if self.config.label_bins is not None else None  # Examples get no class
         return next((one for one in (labels, self.labels) if one is not None), binned)
 
-    def _conflicts(self) -> Conflicts | None:
-        """Return the treatment of rows that have the same key; None if none can, or for chunks."""
-        config, data_type = self.config, self.data_type
-        if not isinstance(data_type.source, RecordRows) or not isinstance(config, RowsConfig):
-            return None
-        decided = config.key_column is not None and data_type.chunker is None
-        return config.conflicts if decided else None
+    def _artifacts(self) -> dict[str, Artifact]:
+        """Return the files that are not learned in this run, for encoders to read."""
+        given = store_artifacts(self.data_type.artifacts, self.staging)
+        return given | ({} if self.learned is None else self.learned.stage(self.staging))
 
-    def _balance_target(self) -> Target:
-        target = self.config.balance_target
-        if not isinstance(target, str):
-            return target
-        threshold = self.config.repeat_threshold
-        return "median" if threshold is None else RepeatFactors(threshold)
+    def _context(self, layout: Layout) -> Context:
+        """Return a context for features before the names of the classes are known."""
+        roles = listed_roles(self.config, self.data_type.source, layout)
+        return Context(
+            seed=self.config.seed,
+            labels=("",) if layout.labelled else (),
+            rename=renames_of(self.config, roles),
+            artifacts=self._artifacts(),
+        )
 
     def _road(
         self,
         listing: Listing,
         rows: Layout,
         records: Layout,
+        required: Sequence[str],
         fingerprint: str,
         shards: frozenset[str] | None,
     ) -> Road:
         """Return the pipeline to run.
 
         rows, records: layouts of the rows and of the records, which differ if records are windows.
+        required: columns of which rows without a value are rejected.
         shards: the shards to write; None for all, and to publish them.
         """
         config, data_type = self.config, self.data_type
-        # Report a column that no feature can hold before the work. The names of the classes are not
-        # known yet, only whether there are any.
-        context = Context(seed=config.seed, labels=("",) if records.labelled else ())
+        context = self._context(rows)
+        # Report a column that no feature can hold before the work. Loading artifacts takes longer.
+        unlearned = dataclasses.replace(context, artifacts={})
+        check_renames(context.rename, data_type.encoder.features(records.columns, unlearned))
         roles = listed_roles(config, data_type.source, rows)
-        features = data_type.encoder.features(records.columns, context)
-        check_renames(renames_of(config, roles), features)
-        artifacts = store_artifacts(data_type.artifacts, self.staging)
         check = self.schema_request.check(rows)
+        if self.learned is not None:
+            check = self.learned.check(check, required)
         content = data_type.content if config.needs_content else None
         known = self.known_contents.stage(self.staging, workers=config.workers)
         reader = None
@@ -309,8 +302,8 @@ class Job:
                 chunker=data_type.chunker,
                 rules=self.rules if data_type.windows is None else self.rules.of_rows,
                 known=known,
-                artifacts=artifacts,
-                conflicts=self._conflicts(),
+                artifacts=context.artifacts,
+                conflicts=conflicts_of(config, data_type),
             )
         windowing = None
         if data_type.windows is not None:
@@ -343,10 +336,10 @@ class Job:
             stratify=config.stratify,
             analysis=data_type.analysis,
             profiling=self.schema_request.profiling(rows, self.staging),
-            artifacts=artifacts,
+            artifacts=context.artifacts,
             unique_keys=data_type.source.unique_keys,
             balance=config.balance,
-            balance_target=self._balance_target(),
+            balance_target=target_of(config),
             dry_run=config.dry_run,
             shards=shards,
         )

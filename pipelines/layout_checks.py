@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 
 from recordmill.errors import ConfigError
+from recordmill.job.staging import Listing, Staging
 from recordmill.pipelines.options.config import CommonConfig
 from recordmill.storage.files import Location, shown
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.data_type import needs_classes
-from recordmill.transforms.model.source import Layout
+from recordmill.transforms.model.data_type import DataType, needs_classes
+from recordmill.transforms.model.source import Layout, RowSource, split_source_of
 from recordmill.transforms.model.user_columns import user_fields
 from recordmill.transforms.model.window_options import WindowOptions
 from recordmill.transforms.planning.refusals import unknown_splits
+from recordmill.transforms.staged.listing import listed_columns, row_layout
+
+
+def layout_of(data_type: DataType, listing: Listing, staging: Staging) -> Layout:
+    """Return the layout of the rows, as they were listed or as workers will read them."""
+    source, duplicates, near = data_type.source, data_type.duplicates, data_type.near
+    by_content = any(rule is not None and rule.mode == "group" for rule in (duplicates, near))
+    if not isinstance(source, RowSource):
+        return Layout(
+            columns=listed_columns(listing, staging),
+            labelled=listing.labelled > 0,
+            grouped=listing.grouped > 0 or by_content,
+            split_source=split_source_of(source, presplit=listing.presplit > 0),
+        )
+    layout = row_layout(source, listing, staging)
+    together = data_type.chunker is not None or by_content
+    return dataclasses.replace(layout, grouped=layout.grouped or together)
 
 
 def check_splits(config: CommonConfig, windows: WindowOptions | None, rows: Layout) -> None:

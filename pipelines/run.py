@@ -271,7 +271,8 @@ def _distances(job: Job) -> list[RenderableType]:
     drifted = None
     if request.compared is not None:
         drifted = drift.drift(statistics_file.parse(request.compared), slices)
-    tables = distances.tables(drift.skew(slices), drifted, other=job.config.compare_with)
+    other = job.config.compare_with or job.config.learned_from
+    tables = distances.tables(drift.skew(slices), drifted, other=other)
     if drifted is not None and request.rules is not None:
         tables += [Text(f"Warning: {one}") for one in drift_violations(drifted, request.rules)]
     return tables

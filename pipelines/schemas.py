@@ -7,10 +7,11 @@ import dataclasses
 from recordmill.errors import ConfigError
 from recordmill.job.staging import Staging
 from recordmill.notes import Note
+from recordmill.pipelines.learned_from import LearnedDataset
 from recordmill.pipelines.options.config import CommonConfig
 from recordmill.profile import schema_rules
 from recordmill.profile.schema_rules import DistanceLimit, SchemaRules
-from recordmill.profile.statistics_file import load_compared
+from recordmill.profile.statistics_file import STATISTICS, load_compared
 from recordmill.storage.files import Location
 from recordmill.transforms.checks.schema_check import SchemaCheck
 from recordmill.transforms.checks.schema_columns import check_columns, profiled_fields
@@ -25,7 +26,7 @@ from recordmill.transforms.windowing.window_layout import fields_of_rows
 class SchemaRequest:
     """The statistics and schema options of a job.
 
-    rules: the content of --schema. compared: the statistics file of the --compare-with dataset.
+    rules: the content of --schema. compared: the statistics file of the dataset to compare with.
     """
 
     config: CommonConfig
@@ -34,8 +35,12 @@ class SchemaRequest:
     compared: bytes | None
 
     @classmethod
-    def of(cls, config: CommonConfig, data_type: DataType) -> SchemaRequest:
+    def of(
+        cls, config: CommonConfig, data_type: DataType, learned: LearnedDataset | None = None
+    ) -> SchemaRequest:
         """Read the files that the options name.
+
+        learned: the dataset of --learned-from, which is compared with unless another one is.
 
         Raises:
           ConfigError: a file cannot be read, or --infer-schema exists.
@@ -45,11 +50,22 @@ class SchemaRequest:
                 f"--infer-schema {config.infer_schema}: the file exists: name another one, or"
                 " remove it"
             )
+        compared = None
+        if config.compare_with is not None:
+            compared = load_compared(config.compare_with)
+        elif learned is not None and config.statistics:
+            compared = learned.statistics
+        if config.max_drift and compared is None:
+            raise ConfigError(
+                f"--max-drift: the dataset of --learned-from {config.learned_from} has no"
+                f" {STATISTICS} to compare with: write it again with --statistics, or name another"
+                " one with --compare-with"
+            )
         return cls(
             config=config,
             data_type=data_type,
             rules=None if config.schema is None else schema_rules.load(config.schema),
-            compared=None if config.compare_with is None else load_compared(config.compare_with),
+            compared=compared,
         )
 
     @property
@@ -118,7 +134,8 @@ class SchemaRequest:
             windows=windows,
             on_violation=config.on_violation,
             published=config.statistics,
-            compared=self.compared if config.on_violation == "fail" else None,
+            compared=self.compared,
+            max_drift=config.max_drift,
             infer=self.infers,
         )
 

@@ -125,6 +125,10 @@ class TinyAnalysis:
     def columns(self) -> tuple[str, ...]:
         return ("value",)
 
+    @property
+    def files(self) -> tuple[str, ...]:
+        return ("learned/bytes.txt",)
+
     def count(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         counts = Counter(chr(value[0]) for value in rows["value"].to_pylist())
         columns = {"item": pa.array(list(counts), pa.string())}

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Literal
 
 from recordmill.errors import ConfigError
+from recordmill.pipelines.options import values
 from recordmill.pipelines.options.declaration import Group, option
 
 STATISTICS = Group(45, "Statistics and schema")
@@ -45,7 +47,25 @@ class StatisticsConfig:
         None,
         group=STATISTICS,
         metavar="FOLDER",
-        help="Report the drift from this earlier dataset; both datasets need statistics.",
+        help="Report the drift from this earlier dataset; both datasets need statistics. Default:"
+        " the dataset of --learned-from.",
+    )
+    max_drift: Mapping[str, float] = option(
+        {},
+        group=STATISTICS,
+        parse=values.drift_limits,
+        show=values.show_drift_limits,
+        repeat=True,
+        metavar="[COLUMN=]X,...",
+        help="Fail, and publish nothing, if the drift of any column from that dataset, or of this"
+        " column, is larger than X, 0 to 1. 1 allows any drift.",
+    )
+    learned_from: str | None = option(
+        None,
+        group=STATISTICS,
+        metavar="FOLDER",
+        help="Learn nothing: take vocabularies, means, buckets, classes and types of columns from"
+        " this earlier dataset, which was made with the same options for features.",
     )
 
     def _check_statistics(self) -> None:
@@ -56,3 +76,17 @@ class StatisticsConfig:
             raise ConfigError("--infer-schema writes what --schema reads: leave one of them out")
         if self.compare_with is not None and not self.statistics:
             raise ConfigError("--compare-with compares statistics: add --statistics")
+        if self.learned_from is not None and self.infer_schema is not None:
+            raise ConfigError(
+                "--infer-schema writes no dataset, and --learned-from would have no effect: leave"
+                " one of them out"
+            )
+        if not self.max_drift:
+            return
+        if self.compare_with is None and self.learned_from is None:
+            raise ConfigError(
+                "--max-drift: has no effect without --compare-with or --learned-from, which name"
+                " the dataset to compare with"
+            )
+        if not self.statistics:
+            raise ConfigError("--max-drift compares statistics: add --statistics")

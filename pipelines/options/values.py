@@ -294,6 +294,24 @@ def by_column(texts: Sequence[str]) -> dict[str, str]:
     return dict(sorted(out.items()))
 
 
+def drift_limits(texts: Sequence[str]) -> dict[str, float]:
+    """Parse `0.2`, `age=0.3` or both, possibly repeated, into {column: limit}; "" is all others."""
+    expected = "expected a limit from 0 to 1, for all columns (0.2) or for one (age=0.2)"
+    out: dict[str, float] = {}
+    for part in (part.strip() for text in texts for part in text.split(",")):
+        column, _, value = part.rpartition("=")
+        limit = _number(value, expected)
+        if not 0 <= limit <= 1 or column in out:
+            raise ValueError(f"{expected}, each once; got {', '.join(texts)!r}")
+        out[column] = limit
+    return dict(sorted(out.items()))
+
+
+def show_drift_limits(value: Mapping[str, float]) -> list[str]:
+    """Return text that `drift_limits` parses to the same value."""
+    return [f"{column}={limit:g}" if column else f"{limit:g}" for column, limit in value.items()]
+
+
 def runner(text: str) -> Literal["direct", "flink"]:
     """Parse `direct` or `flink`; also Beam's spellings of them, which schedulers pass."""
     if text.lower() not in _RUNNERS:

@@ -50,21 +50,34 @@ def parse(content: bytes, *, whole: bool = True) -> dict[str, SliceView]:
     Raises:
       ValueError: the content is not a DatasetFeatureStatisticsList.
     """
-    from google.protobuf.message import DecodeError
-    from tensorflow_metadata.proto.v0 import statistics_pb2
-
-    message = statistics_pb2.DatasetFeatureStatisticsList()
-    try:
-        message.ParseFromString(content)
-    except DecodeError as error:
-        raise ValueError("expected a DatasetFeatureStatisticsList") from error
     return {
         dataset.name: SliceView(
             records=dataset.num_examples,
             columns={_name(feature): _column(feature) for feature in dataset.features},
         )
-        for dataset in message.datasets
+        for dataset in _parsed(content).datasets
         if "/" not in dataset.name and (whole or dataset.name != ALL_EXAMPLES)
+    }
+
+
+def column_types(content: bytes) -> dict[str, str]:
+    """Return the types of all columns: "int" (also dates and booleans), "float" or "string".
+
+    Columns without statistics and those of bytes are left out.
+
+    Raises:
+      ValueError: the content is not a DatasetFeatureStatisticsList.
+    """
+    from tensorflow_metadata.proto.v0 import statistics_pb2
+
+    kinds = statistics_pb2.FeatureNameStatistics
+    names = {kinds.INT: "int", kinds.FLOAT: "float", kinds.STRING: "string"}
+    return {
+        _name(feature): names[feature.type]
+        for dataset in _parsed(content).datasets
+        if dataset.name == ALL_EXAMPLES
+        for feature in dataset.features
+        if feature.WhichOneof("stats") is not None and feature.type in names
     }
 
 
@@ -113,6 +126,18 @@ def load_compared(path: str) -> bytes:
     raise ConfigError(
         f"--compare-with {path}: the dataset has no {STATISTICS}: write it again with --statistics"
     )
+
+
+def _parsed(content: bytes) -> Any:
+    from google.protobuf.message import DecodeError
+    from tensorflow_metadata.proto.v0 import statistics_pb2
+
+    message = statistics_pb2.DatasetFeatureStatisticsList()
+    try:
+        message.ParseFromString(content)
+    except DecodeError as error:
+        raise ValueError("expected a DatasetFeatureStatisticsList") from error
+    return message
 
 
 def _name(feature: Any) -> str:

@@ -188,3 +188,20 @@ def test_names_that_tensorflow_would_not_take():
     assert list(argument_names(columns).values()) == [
         *("CO_GT_", "co_gt__2", "T", "column_1x", "column__", "column___2", "text_length")
     ]
+
+
+def test_a_dataset_gives_the_model_of_the_one_it_learned_from(tmp_path):
+    for name, step in (("old", 1), ("new", 3)):
+        lines = [f"{n * step % 31},{'abcd'[n * step % 3]}" for n in range(40)]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["x,word", *lines]) + "\n")
+    options = ("--zscore", "x", "--vocabulary", "word")
+    old = make_any(tmp_path / "a", "--input", tmp_path / "old.csv", *options, command="table")
+    options = (*options, "--learned-from", old.folder)
+    new = make_any(tmp_path / "b", "--input", tmp_path / "new.csv", *options, command="table")
+    inputs = {"x": tf.constant([3.0, 77.0], tf.float64), "word": tf.constant(["a", "unseen"])}
+    results = []
+    for made in (old, new):
+        model = export(made, tmp_path / f"model of {made.folder.name}")
+        found = model.signatures["serving_default"](**inputs)
+        results.append({name: value.numpy().tolist() for name, value in found.items()})
+    assert results[0] == results[1]

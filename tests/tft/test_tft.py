@@ -133,3 +133,22 @@ def test_columns_of_tables_go_through_a_function_too(tmp_path):
         for at, example in found.items():
             for name in columns:
                 np.testing.assert_allclose(example[name], expected[at][name], atol=1e-5)
+
+
+def test_a_learned_function_is_applied_to_other_texts(made, messages, tmp_path):
+    lines = messages.read_bytes().split(b"\n")
+    other = tmp_path / "other.tsv"
+    other.write_bytes(b"\n".join([lines[0], *lines[1:120:2], b"ham\tzyzzyva unseen", b""]))
+    options = (*OPTIONS, "--learned-from", str(made.folder))
+    job = Job(tmp_path / "out", *options, "--workers", "1", source=other, kind="text")
+    job.finish()
+    applied = Made(tmp_path / "out")
+    names = [name for name in made.manifest.files if name.startswith("transform_fn/")]
+    assert names
+    for name in names:  # the exported function is the same
+        assert (applied.folder / name).read_bytes() == (made.folder / name).read_bytes()
+    before = {one["text"][0]: one["tokens"] for one in made.examples("train").values()}
+    found = {one["text"][0]: one["tokens"] for one in applied.examples("train").values()}
+    common = before.keys() & found.keys()
+    assert len(common) > 20
+    assert all(before[text] == found[text] for text in common)

@@ -247,6 +247,34 @@ class SchemaCheck:
         return collector.result()
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RequiredColumns:
+    """Rejects records without a value in a column of --learned-from that always has one.
+
+    first: another check that runs before this one.
+    """
+
+    columns: tuple[str, ...]
+    first: RowCheck | None = None
+
+    def check(self, rows: pa.RecordBatch) -> RowOutcome:
+        """Check rows, in an encoder process."""
+        before = (
+            RowOutcome(kept=np.arange(len(rows))) if self.first is None else self.first.check(rows)
+        )
+        left = rows.take(pa.array(before.kept))
+        collector = OutcomeCollector("check")
+        missing = {name: np.asarray(left[name].is_null()) for name in self.columns}
+        for row, key in enumerate(left[batch.KEY].to_pylist()):
+            name = next((name for name, nulls in missing.items() if nulls[row]), None)
+            if name is None:
+                collector.keep(row)
+                continue
+            why = f"column {name!r}: no value, but the dataset of --learned-from always has one"
+            collector.leave_out(key, RecordError(Reason.BAD_VALUE, why))
+        return _chained(before, collector.result())
+
+
 def _chained(before: RowOutcome, after: RowOutcome) -> RowOutcome:
     """Return the outcome of two checks, where the second got the rows that the first kept."""
     return RowOutcome(

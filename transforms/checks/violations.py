@@ -16,6 +16,8 @@ from recordmill.transforms.checks.schema_check import schema_violations
 from recordmill.transforms.statistics.column_statistics import ColumnStatistics
 from recordmill.transforms.statistics.dataset_statistics import SliceStatistics
 
+# Reasons why columns cannot be compared that are no drift.
+_INCOMPARABLE = ("has no values", "holds bytes")
 _EXAMPLES = 3  # records that are quoted for a column
 
 _Found = tuple[int, tuple[tuple[str, str], ...]]  # number of records; (key, reason) of examples
@@ -140,6 +142,30 @@ def drift_violations(comparison: Comparison, rules: SchemaRules) -> Iterator[str
             column = rules.columns[one.column]
             limit = column.skew if one.kind == "skew" else column.drift
             yield from _over_limit(one, limit)
+
+
+def drift_above(comparison: Comparison, limits: Mapping[str, float]) -> Iterator[str]:
+    """Yield a sentence, without full stop, for each column with more drift than --max-drift.
+
+    limits: {column: limit}; "" is for all other columns.
+    """
+    for one in comparison.distances:
+        limit = limits.get(one.column, limits.get("", 1.0))
+        if one.distance > limit:
+            values = one.infinity_norm >= one.missing_difference
+            where = f"{one.where!r}" if values else "a missing value"
+            before, now = one.shares if values else one.missing
+            yield (
+                f"column {one.column!r} has a drift of {one.distance:.3g}, but --max-drift allows"
+                f" {limit:g}: {where} had a share of {before:.3g}, and has {now:.3g}"
+            )
+    for column, why in comparison.other:
+        limit = limits.get(column, limits.get("", 1.0))
+        if limit < 1 and why not in _INCOMPARABLE:
+            yield f"column {column!r} {why}, so its drift cannot be compared with --max-drift"
+    known = {one.column for one in comparison.distances} | {one for one, _ in comparison.other}
+    for column in sorted({*limits} - known - {""}):
+        yield f"--max-drift {column}: neither dataset has statistics of such a column"
 
 
 def _over_limit(one: Distance, limit: DistanceLimit) -> Iterator[str]:

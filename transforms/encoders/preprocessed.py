@@ -73,7 +73,7 @@ class PreprocessedEncoder:
         """
         declared: dict[str, Feature] = {}
         if FEATURES_FILE in context.artifacts:
-            declared = _stored(context.artifacts[FEATURES_FILE])["features"]
+            declared = stored_features(context.artifacts[FEATURES_FILE])["features"]
         if context.labels:
             if "label" in declared:
                 raise RunError(
@@ -126,7 +126,7 @@ def as_lists(column: pa.Array) -> tuple[pa.Array, Ints]:
     return values, offsets_of(counts)
 
 
-def _stored(artifact: Artifact) -> dict[str, dict[str, Feature]]:
+def stored_features(artifact: Artifact) -> dict[str, dict[str, Feature]]:
     """Return the features of the function: {"inputs" or "features": {name: feature}}."""
     place = Location.parse(artifact.path)
     advice = "delete the folder .recordmill of the output, then run the same command again"
@@ -150,7 +150,7 @@ def _load(artifact: Artifact) -> Any:
     output = tft.TFTransformOutput(os.path.dirname(artifact.path))
     layer = output.transform_features_layer()
 
-    inputs = _stored(artifact)["inputs"]
+    inputs = stored_features(artifact)["inputs"]
 
     def tensor(column: pa.Array, feature: Feature) -> Any:
         values, edges = as_lists(column)

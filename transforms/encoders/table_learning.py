@@ -90,6 +90,15 @@ class TableAnalysis:
         return tuple(transform.column for transform in self._transforms)
 
     @property
+    def files(self) -> tuple[str, ...]:
+        """Names of the files of statistics and vocabularies."""
+        found = {
+            vocabulary_file(one.column) if one.last in LEARNED_VALUES else NUMBERS_FILE
+            for one in self._transforms
+        }
+        return tuple(sorted(found))
+
+    @property
     def _transforms(self) -> list[ColumnTransform]:
         return [
             transform for transform in self.options.column_transforms().values() if transform.learns

@@ -262,6 +262,10 @@ class Analysis(Protocol):
     def columns(self) -> tuple[str, ...]:
         """Names of the user's columns that it reads."""
 
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Names, in the dataset, of the artifacts that `learn` returns."""
+
     def count(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Return the counts of rows; runs in an encoder process."""
 

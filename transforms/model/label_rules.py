@@ -36,7 +36,8 @@ class LabelRules:
 
     fold: labels become lower case, without spaces around them and in Unicode's form NFC.
     mapping: (label, new label) pairs; rows whose new label is empty are left out.
-    allowed: labels of --labels-file; rows of others are rejected. None allows all.
+    allowed: labels of --labels-file or --learned-from; rows of others are rejected. None allows
+      all.
     included: labels to keep; empty keeps all. excluded: labels to leave out. All labels are those
       after folding and mapping.
     excluded_keys: file of keys to leave out, one per line; its content must not change.
@@ -144,7 +145,9 @@ class LabelRules:
         known = pc.is_in(rows[batch.LABEL], value_set=pa.array([*self.allowed, None], pa.string()))
         others = rows.filter(pc.invert(known))
         rejects = [
-            Reject(key, "read", Reason.BAD_VALUE, f"label {label!r} is not in the labels file")
+            Reject(
+                key, "read", Reason.BAD_VALUE, f"label {label!r} is not one of the expected classes"
+            )
             for key, label in zip(
                 others[batch.KEY].to_pylist(), others[batch.LABEL].to_pylist(), strict=True
             )

@@ -183,7 +183,7 @@ def make_plan(
         verdict = nothing_left(seen, rejected=rejected + unread, filtered=by, runs=runs)
     elif verdict is None and profiled.problems:
         found = "; ".join(profiled.problems)
-        verdict = Verdict(f"{found}: correct the input, or edit the schema")
+        verdict = Verdict(f"{found}: {profiled.advice}")
     context = Context(
         seed=run.seed,
         labels=tuple(labels) if run.labels is None else run.labels,

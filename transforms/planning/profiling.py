@@ -12,7 +12,11 @@ from recordmill.notes import Note, notes_of
 from recordmill.profile import drift, statistics_file
 from recordmill.profile.schema_rules import SchemaRules
 from recordmill.profile.statistics_file import STATISTICS
-from recordmill.transforms.checks.violations import dataset_violations, drift_violations
+from recordmill.transforms.checks.violations import (
+    dataset_violations,
+    drift_above,
+    drift_violations,
+)
 from recordmill.transforms.model.data_type import Artifact
 from recordmill.transforms.planning.learning import store_artifacts
 from recordmill.transforms.planning.part_task import DataProfiler
@@ -32,12 +36,14 @@ class ProfileOutcome:
     """Conclusions from the profile of a dataset.
 
     files: files to publish with the dataset, such as statistics. problems: violations of the schema
-    that refuse the input, as sentences without full stop. notes: other remarks for the manifest.
+    and drift that refuse the input, as sentences without full stop. advice: what to do about them.
+    notes: other remarks for the manifest.
     """
 
     files: Mapping[str, Artifact] = dataclasses.field(default_factory=dict)
     problems: tuple[str, ...] = ()
     notes: tuple[Note, ...] = ()
+    advice: str = "correct the input, or edit the schema"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -49,7 +55,9 @@ class Profiling:
     on_violation: `reject` rejects records, `fail` refuses the input, `keep` adds notes.
     workers: encoder processes; 0 is one per core.
     published: whether the statistics become part of the dataset.
-    compared: the statistics file of another dataset, if too much drift from it refuses the input.
+    compared: the statistics file of another dataset, from which drift may be limited.
+    max_drift: {column: the largest drift from it that does not refuse the input}; "" is for all
+      other columns.
     infer: whether the run only infers a schema.
     """
 
@@ -60,6 +68,7 @@ class Profiling:
     on_violation: OnViolation = "reject"
     published: bool = True
     compared: bytes | None = None
+    max_drift: Mapping[str, float] = dataclasses.field(default_factory=dict)
     infer: bool = False
 
     @property
@@ -87,9 +96,15 @@ class Profiling:
         content = join_messages(counted.messages)
         files = store_artifacts({STATISTICS: content}, self.staging) if self.published else {}
         rules = self.profiler.rules
-        if rules is None:
-            return ProfileOutcome(files=files)
-        problems, notes = self._judge(rules, profile, content)
+        problems: list[str] = []
+        notes: list[str] = []
+        if rules is not None:
+            problems, notes = self._judge(rules, profile, content)
+        if self.max_drift and self.compared is not None:
+            slices = map(statistics_file.parse, (self.compared, content))
+            if drifted := [*drift_above(drift.drift(*slices), self.max_drift)]:
+                advice = "check the input, or raise --max-drift"
+                return ProfileOutcome(problems=(*problems, *drifted), advice=advice)
         return ProfileOutcome(
             files=files, problems=tuple(problems), notes=notes_of("schema", notes)
         )

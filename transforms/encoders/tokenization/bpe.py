@@ -41,6 +41,11 @@ class BpeAnalysis:
         """Names of the columns that are analyzed."""
         return (TEXT,)
 
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Name of the model."""
+        return (MODEL_FILE,)
+
     def count(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Count words between spaces: columns `item` and `count`."""
         words = split_whitespace(normalize(rows[TEXT], self.options.unicode))

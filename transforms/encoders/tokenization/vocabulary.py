@@ -100,6 +100,12 @@ class VocabularyAnalysis:
         """Names of the columns that are analyzed."""
         return (TEXT,)
 
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Names of the files of the vocabulary."""
+        idf = (IDF_FILE,) if "tfidf" in self.options.output_features else ()
+        return (TOKENS_FILE, *idf)
+
     def count(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Count tokens and n-grams: columns `item`, `count` and, for tfidf, `documents`."""
         options = self.options

@@ -1,0 +1,331 @@
+"""The dataset of --learned-from: what it learned is applied, and nothing is learned again.
+
+The files that it learned, its classes and the types of its columns are taken as they are. Its
+options for features, and the features themselves, have to be those of the run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from recordmill.errors import ConfigError
+from recordmill.format.file_info import file_info
+from recordmill.format.manifest import MANIFEST, Manifest, ManifestError, load
+from recordmill.format.typed_json import damage_of
+from recordmill.job.staging import Staging, to_json
+from recordmill.pipelines.options.config import CommonConfig
+from recordmill.profile import statistics_file
+from recordmill.profile.statistics_file import STATISTICS
+from recordmill.storage.files import Location, PathError, shown
+from recordmill.tfrecord.features import Feature, Features
+from recordmill.transforms.checks.schema_check import RequiredColumns
+from recordmill.transforms.encoders.preprocessed import FEATURES_FILE, FOLDER, stored_features
+from recordmill.transforms.model.data_type import (
+    Artifact,
+    Context,
+    DataType,
+    Preprocessing,
+    RowCheck,
+)
+from recordmill.transforms.model.source import InformedSource, Layout
+from recordmill.transforms.model.user_columns import user_feature, user_fields
+from recordmill.transforms.sources.rows.record_layout import RowLayout
+from recordmill.transforms.sources.rows.table_rows import TableRows
+from recordmill.transforms.windowing.window_layout import window_layout
+
+_FLAG = "--learned-from"
+_SHOWN = 8  # columns or classes in a message
+
+# Options that shaped what was learned, or that say how it is applied.
+_OF_ALL = ("label_offset", "rename")
+_OF_COLUMNS = (
+    *("indicator", "impute", "clip", "log", "zscore", "minmax", "bucketize", "one_hot"),
+    *("vocabulary", "hash", "date_parts", "time_zone", "vocab_size", "min_frequency"),
+    *("oov_buckets", "preprocessing_fn"),
+)
+_OF_TEXTS = (
+    *("tokenizer", "features", "max_length", "vocab_size", "min_frequency", "oov_buckets"),
+    *("special_tokens", "ngrams", "tfidf", "tfidf_norm", "embeddings", "pooling", "unicode"),
+    *("edge_tokens", "pack", "end_token", "preprocessing_fn"),
+)
+_FIXED: Mapping[str, Sequence[str]] = {
+    "table": (*_OF_ALL, *_OF_COLUMNS),
+    "sensor": (*_OF_ALL, *_OF_COLUMNS, "window", "sequence_example"),
+    "text": (*_OF_ALL, *_OF_TEXTS),
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LearnedDataset:
+    """The dataset of --learned-from.
+
+    sha256: of its manifest. files: names of the files that it learned and that this run needs.
+    """
+
+    place: Location
+    manifest: Manifest
+    sha256: str
+    files: tuple[str, ...]
+
+    @classmethod
+    def of(cls, config: CommonConfig, data_type: DataType) -> LearnedDataset | None:
+        """Open the dataset of --learned-from; None without the option.
+
+        Raises:
+          ConfigError: it is no dataset of this data type, lacks a file, or is the output.
+        """
+        if config.learned_from is None:
+            return None
+        place = Location.parse(config.learned_from)
+        try:
+            manifest = load(place)
+            content = (place / MANIFEST).read_bytes()
+        except (ManifestError, PathError) as error:
+            raise ConfigError(f"{_FLAG} {config.learned_from}: {error}") from error
+        kind = manifest.options.get("kind")
+        if kind != data_type.name:
+            raise ConfigError(
+                f"{_FLAG} {config.learned_from}: expected a dataset that recordmill"
+                f" {data_type.name} wrote, got {'one that was adopted' if kind is None else kind}"
+            )
+        if place.without_links() == Location.parse(config.output).without_links():
+            raise ConfigError(
+                f"{_FLAG} {config.learned_from}: is the --output, whose files would be replaced:"
+                " write to another folder"
+            )
+        files = _files(data_type, manifest)
+        if missing := [name for name in files if name not in manifest.files]:
+            raise ConfigError(
+                f"{_FLAG} {config.learned_from}: the dataset has no {missing[0]}, which these"
+                " options need: check that it was written with the same options for features"
+            )
+        return cls(
+            place=place,
+            manifest=manifest,
+            sha256=hashlib.sha256(content).hexdigest(),
+            files=tuple(files),
+        )
+
+    def __str__(self) -> str:
+        return f"{_FLAG} {shown(self.place)}"
+
+    @property
+    def shaping(self) -> dict[str, Any]:
+        """The identity of the dataset, for the manifest."""
+        return {"learned_from": {"digest": self.manifest.digest, "manifest_sha256": self.sha256}}
+
+    @property
+    def statistics(self) -> bytes | None:
+        """The content of statistics.pb, to report drift from; None without one."""
+        return self._read(STATISTICS) if STATISTICS in self.manifest.files else None
+
+    def applied_to(self, data_type: DataType) -> DataType:
+        """Return the data type without its analysis, with the column types of the dataset."""
+        source = data_type.source
+        if isinstance(source, TableRows):
+            expected = {**self._column_types(), **dict(source.expected)}
+            source = dataclasses.replace(source, expected=tuple(expected.items()))
+        return dataclasses.replace(data_type, source=source, analysis=None)
+
+    def refuse_options(self, shaping: Mapping[str, Any]) -> None:
+        """Raise ConfigError for options that contradict those that the dataset was made with.
+
+        shaping: the options of the run, as a manifest has them.
+        """
+        now = json.loads(to_json(dict(shaping)))  # tuples become lists
+        before = self.manifest.options
+        differ = [
+            f"--{name.replace('_', '-')} is {_option_text(now.get(name))}, and was"
+            f" {_option_text(before.get(name))}"
+            for name in _FIXED.get(str(before.get("kind")), _OF_ALL)
+            if (now.get(name) or None) != (before.get(name) or None)
+        ]
+        if differ:
+            raise ConfigError(
+                f"{self} was made with other options: {'; '.join(differ)}. Pass the same values, or"
+                f" learn again without {_FLAG}"
+            )
+
+    def labels(self, given: Sequence[str] | None, data_type: DataType) -> tuple[str, ...] | None:
+        """Return the classes, in the order of their numbers; None if nothing names them.
+
+        given: the classes of --labels-file.
+
+        Raises:
+          ConfigError: these are others.
+        """
+        if given is not None:
+            self.refuse_labels(given, "--labels-file")
+        elif isinstance(data_type.source, InformedSource):
+            return None  # the annotations name them
+        return self.manifest.labels or None
+
+    def refuse_labels(self, labels: Sequence[str], where: str) -> None:
+        """Raise ConfigError if classes differ from those of the dataset.
+
+        where: the source of the classes.
+        """
+        known = self.manifest.labels
+        if tuple(labels) != known:
+            place = next(
+                (n for n, (a, b) in enumerate(zip(labels, known, strict=False)) if a != b),
+                min(len(labels), len(known)),
+            )
+            names = [repr(some[place]) if place < len(some) else "none" for some in (labels, known)]
+            raise ConfigError(
+                f"{self} has other classes than {where}: class {place} is {names[0]} in {where},"
+                f" and {names[1]} in the dataset. The numbers of classes have to be the same"
+            )
+
+    def match(
+        self, layout: Layout, data_type: DataType, context: Context
+    ) -> tuple[Layout, tuple[str, ...]]:
+        """Return the layout with columns that may be null where those of the dataset may.
+
+        layout: of the rows. context: with the learned artifacts.
+
+        Returns:
+          The layout, and the columns that have missing values but must not; their rows are to be
+          rejected.
+
+        Raises:
+          ConfigError: the columns are not those of the dataset.
+        """
+        expected = self._expected(context)
+        differ = _differing(expected, self._made(layout, data_type, context))
+        changed = [
+            field
+            for field in user_fields(layout.columns)
+            if isinstance(layout, RowLayout)
+            and any(name == field.name or name.startswith(f"{field.name}/") for name in differ)
+        ]
+        if changed:
+            columns = layout.columns
+            for field in changed:
+                other = field.with_nullable(not field.nullable)
+                columns = columns.set(columns.get_field_index(field.name), other)
+            layout = dataclasses.replace(layout, columns=columns)
+            differ = _differing(expected, self._made(layout, data_type, context))
+        if differ:
+            raise ConfigError(
+                f"{self} has other features than this input gives: {_some(differ.values())}. The"
+                f" columns and their types have to be the same; learn again without {_FLAG} if the"
+                " data has changed"
+            )
+        return layout, tuple(field.name for field in changed if field.nullable)
+
+    def check(self, first: RowCheck | None, required: Sequence[str]) -> RowCheck | None:
+        """Return a check that also rejects rows without a value in the required columns."""
+        if not required:
+            return first
+        return RequiredColumns(columns=tuple(required), first=first)
+
+    def stage(self, staging: Staging) -> dict[str, Artifact]:
+        """Copy the learned files into staging, and return them as artifacts.
+
+        Raises:
+          ConfigError: TensorFlow cannot read them there.
+          DamageError: a file is damaged.
+        """
+        if FEATURES_FILE in self.files and not staging.root.is_local:
+            raise ConfigError(
+                "--preprocessing-fn: TensorFlow can only read from a local folder, or one that all"
+                f" workers share, and --output is {staging.root.root}: write to a folder, and copy"
+                " the dataset afterwards"
+            )
+        artifacts = {}
+        for name in self.files:
+            place = staging.place(f"artifacts/learned/{name}")
+            if not place.exists():
+                content = self._read(name)
+                place.parent.make_dirs()
+                place.write_bytes(content)
+            artifacts[name] = Artifact(path=str(place), sha256=self.manifest.files[name].sha256)
+        return artifacts
+
+    def _read(self, name: str) -> bytes:
+        content = (self.place / name).read_bytes()
+        with damage_of(f"{_FLAG} {shown(self.place / name)}", advice="run recordmill verify"):
+            if file_info(content) != self.manifest.files[name]:
+                raise ValueError("its content is not that of the manifest")
+        return content
+
+    def _column_types(self) -> dict[str, str]:
+        """Return {column: name in TYPES} of the columns, from statistics or from features."""
+        if (content := self.statistics) is not None:
+            return statistics_file.column_types(content)
+        names = {"int64": "int", "float32": "float", "string": "string"}
+        options = self.manifest.options
+        made = {name for option in _OF_COLUMNS for name in options.get(option) or ()}
+        return {
+            name: names[feature.dtype]
+            for name, feature in self.manifest.features.items()
+            if name not in made and feature.kind in ("value", "text")
+            if feature.shape in ((), (None,))
+        }
+
+    def _expected(self, context: Context) -> Features:
+        """Return the features of the dataset, or with --preprocessing-fn those of its inputs."""
+        if FEATURES_FILE in self.files:
+            return stored_features(context.artifacts[FEATURES_FILE])["inputs"]
+        return self.manifest.features
+
+    def _made(self, layout: Layout, data_type: DataType, context: Context) -> Features:
+        """Return the features that the run would write, to compare with `_expected`."""
+        records = layout
+        if data_type.windows is not None:
+            records = window_layout(layout, data_type.windows)
+        if FEATURES_FILE in self.files:
+            return {field.name: user_feature(field) for field in user_fields(records.columns)}
+        made = data_type.encoder.features(records.columns, context)
+        return {context.name(name): feature for name, feature in made.items()}
+
+
+def _files(data_type: DataType, manifest: Manifest) -> list[str]:
+    analysis = data_type.analysis
+    if analysis is None:
+        return []
+    if isinstance(analysis, Preprocessing):
+        found = [name for name in manifest.files if name.startswith(f"{FOLDER}/")]
+        return sorted({FEATURES_FILE, *found})
+    return list(analysis.files)
+
+
+def _differing(before: Features, now: Features) -> dict[str, str]:
+    """Return {feature: its difference, in words}."""
+    found = {}
+    for name in sorted({*before, *now}):
+        if name not in now:
+            found[name] = f"{name!r} is missing"
+        elif name not in before:
+            found[name] = f"{name!r} is new"
+        elif before[name] != now[name]:
+            is_, was = _feature_text(now[name]), _feature_text(before[name])
+            found[name] = f"{name!r} is {is_}, and was {was}"
+    return found
+
+
+def _feature_text(feature: Feature) -> str:
+    shape = ", ".join("any" if size is None else str(size) for size in feature.shape)
+    size = "" if feature.size is None else f" below {feature.size}"
+    return f"{feature.dtype} [{shape}]{size}"
+
+
+def _option_text(value: Any) -> str:
+    if isinstance(value, Mapping):
+        value = [f"{name}={one}" for name, one in sorted(value.items())]
+    if isinstance(value, list):
+        value = ",".join(map(str, value))
+    if value is True:
+        return "given"
+    return "not given" if value in (None, "") or value is False else str(value)
+
+
+def _some(texts: Any) -> str:
+    listed = list(texts)
+    more = f"; and {len(listed) - _SHOWN} more" if len(listed) > _SHOWN else ""
+    return "; ".join(listed[:_SHOWN]) + more
