@@ -20,7 +20,7 @@ TFT := build/tft/stamp
 TORCH := build/torch/stamp
 
 .PHONY: help setup setup-fast demo test test-fast test-flink test-tft test-torch test-airflow \
-    test-browser flink flink-job-server peers \
+    test-browser test-croissant flink flink-job-server peers \
     coverage lint bench soak clean
 .DELETE_ON_ERROR:
 
@@ -35,6 +35,7 @@ help:
 	@echo 'make test-tft    run the tests of --preprocessing-fn, with tensorflow-transform'
 	@echo 'make test-torch    run the tests of what is for PyTorch'
 	@echo 'make test-browser    run the tests of the report and of notebooks in Chromium'
+	@echo 'make test-croissant    run the tests of croissant.json with mlcroissant'
 	@echo 'make test-airflow    run the DAG of deploy/airflow in an Airflow of its own'
 	@echo 'make flink-job-server    build the jar that Beam would download'
 	@echo 'make bench   measure what the README states (long)'
@@ -180,6 +181,18 @@ $(NOTEBOOK): | $(CORE)
 	rm -rf build/notebook
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --target build/notebook \
 	    ipykernel==7.4.0 nbclient==0.11.0
+	@touch $@
+
+CROISSANT := build/croissant/stamp
+
+test-croissant: $(DEV) $(CROISSANT)
+	PYTHONPATH=$(CURDIR)/build/croissant $(BIN)/python -m pytest tests/croissant
+
+# Of what mlcroissant needs only what .venv lacks.
+$(CROISSANT): | $(CORE)
+	rm -rf build/croissant
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target build/croissant \
+	    mlcroissant==1.1.1 decorator==5.3.1 jsonpath-rw==1.4.0 pandas==3.1.1 ply==3.11 rdflib==7.6.0
 	@touch $@
 
 # On PyPI PyTorch for Linux is that for CUDA. What its libraries are linked with has to be there, GPU

@@ -34,6 +34,7 @@ from recordmill.pipelines.layout_checks import (
 )
 from recordmill.pipelines.learned_from import LearnedDataset
 from recordmill.pipelines.options import declaration as option_machinery
+from recordmill.pipelines.options.card import read_card
 from recordmill.pipelines.options.config import CommonConfig
 from recordmill.pipelines.options.labels_file import read_labels
 from recordmill.pipelines.published import Published, finish_publishing
@@ -79,6 +80,7 @@ class Job:
             key: value for key, value in option_machinery.shaping(config).items() if key != "seed"
         }
         self.shaping |= {"kind": data_type.name, **data_type.shaping}
+        self.card = read_card(config.card)
         self.labels = read_labels(config.labels_file)
         if self.labels is not None:
             self.shaping["labels_file"] = list(self.labels)
@@ -177,8 +179,9 @@ class Job:
                 self.staging.sweep()
                 raise
             if damage is None:
+                status = published.describe(self.staging, self.card, config=self.config)
                 left = publishing.sweep(self.staging)
-                return JobOutcome(status="unchanged", resumed=resumed, leftovers=left)
+                return JobOutcome(status=status, resumed=resumed, leftovers=left)
         elif published is not None and not self.config.overwrite:
             self.staging.sweep()
             raise ConfigError(
@@ -379,6 +382,7 @@ class Job:
                 Counter(self._listed_classes) + Counter(self._rejected_labels)
             ),
             rules=self.rules,
+            card=self.card,
             job_id=self.id,
             options=self.shaping,
             versions=self.encoders,

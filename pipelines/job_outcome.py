@@ -10,15 +10,24 @@ from recordmill.errors import Reject
 from recordmill.job.staging import Verdict
 from recordmill.notes import Note
 
-Status = Literal["published", "unchanged", "repaired", "planned", "inferred", "refused", "detached"]
+Status = Literal[
+    "published",
+    "unchanged",
+    "described",
+    "repaired",
+    "planned",
+    "inferred",
+    "refused",
+    "detached",
+]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class JobOutcome:
     """The outcome of a job.
 
-    status: `published`; `unchanged`, the output was up to date; `repaired`, damaged shards were
-      written again; `planned`, a dry run; `inferred`,
+    status: `published`; `unchanged`, the output was up to date; `described`, only its card was
+      replaced; `repaired`, damaged shards were written again; `planned`, a dry run; `inferred`,
       only a schema was inferred; `refused`, with a verdict; or `detached`, the job continues on a
       cluster.
     resumed: whether this run finished the publishing of an interrupted one.

@@ -9,17 +9,21 @@ import dataclasses
 import json
 from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, Literal
 
 from recordmill.errors import ConfigError, RunError
+from recordmill.format.dataset_card import DatasetCard
 from recordmill.format.file_info import FileInfo, stream_info
 from recordmill.format.manifest import JOB, MANIFEST, Manifest, index_name, load
+from recordmill.format.metadata_files import add_metadata
 from recordmill.format.typed_json import as_object
 from recordmill.job import publishing
 from recordmill.job.staging import Staging, to_json
+from recordmill.pipelines.commands.adopt_config import AdoptConfig
 from recordmill.pipelines.options.config import CommonConfig
 from recordmill.processes.pool import process_count
 from recordmill.storage.files import Location, MissingError, shown, sync_folders
+from recordmill.storage.redaction import redact_uri
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,6 +150,23 @@ class Published:
             staging.place(staged).rename_to(self.output / target)
         sync_folders([self.output / target for _, target in moved], top=self.output)
         return tuple(sorted(shards))
+
+    def describe(
+        self, staging: Staging, card: DatasetCard | None, *, config: CommonConfig | AdoptConfig
+    ) -> Literal["unchanged", "described"]:
+        """Replace the card, and the files that follow from it, if it is another one.
+
+        No shard is read or written, and nothing with --dry-run.
+        """
+        if card == self.manifest.card or config.dry_run:
+            return "unchanged"
+        manifest, files = add_metadata(self.manifest, card, folders=(self.output,))
+        if "options" in self.job:
+            path = None if config.card is None else redact_uri(config.card)
+            job = {**self.job, "options": {**self.job["options"], "card": path}}
+            files[JOB] = to_json(job) + b"\n"
+        publishing.replace_files(staging, manifest, files)
+        return "described"
 
     def missing(self) -> str | None:
         """Return a sentence about the first file that is missing or has another size, or None.

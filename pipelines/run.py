@@ -90,7 +90,7 @@ def run(
             is_running=functools.partial(_is_running, on_flink),
             private=on_flink is None or on_flink.is_private,
         )
-    if outcome.status in ("published", "unchanged"):
+    if outcome.status in ("published", "unchanged", "described"):
         standard_streams.make_stdout_optional()
     if outcome.leftovers:
         _warn(prog, outcome.leftovers)
@@ -101,7 +101,7 @@ def run(
                 print(f"{prog}: note: {printable(note)}", file=sys.stderr)
         if not config.json:
             _print_outcome_if_readable(outcome, job, seconds=time.monotonic() - started, prog=prog)
-    if outcome.status in ("published", "unchanged", "repaired"):
+    if outcome.status in ("published", "unchanged", "described", "repaired"):
         if config.report:
             _write_report(job, prog=prog, quiet=config.quiet)
         else:
@@ -241,6 +241,8 @@ def _print_outcome(outcome: JobOutcome, job: Job, *, seconds: float) -> None:
                 else "sizes agree; run recordmill verify, or add --verify, to check contents"
             )
             print(f"nothing has changed since {shown(job.output)} was written: {checked}")
+        case "described":
+            print(f"the card of {shown(job.output)} was replaced; its shards are as before")
         case "repaired":
             names = ", ".join(outcome.repaired)
             print(f"damaged shards of {shown(job.output)} were written again: {names}")

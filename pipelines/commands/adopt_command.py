@@ -89,6 +89,9 @@ def _print_outcome(outcome: AdoptOutcome, config: AdoptConfig, *, seconds: float
     from recordmill.pipelines.terminal import report
     from recordmill.pipelines.terminal.tables import stack
 
+    if outcome.status == "described":
+        print(f"the card of {config.output} was replaced; its shards are as before")
+        return
     if outcome.status == "unchanged":
         if outcome.resumed:
             print("Publishing of an interrupted run was completed; there is nothing else to do")

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from recordmill.errors import ConfigError
 from recordmill.pipelines.commands.adopt_input import check_split
 from recordmill.pipelines.options import values
+from recordmill.pipelines.options.card import CardConfig
 from recordmill.pipelines.options.declaration import Group, option
 from recordmill.reading.raw_arrays import RawArray
 from recordmill.tfrecord.framing import MAX_RECORD_BYTES
@@ -30,7 +31,7 @@ def _show_raw(raw: Mapping[str, RawArray]) -> dict[str, str]:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class AdoptConfig:
+class AdoptConfig(CardConfig):
     """Options of `recordmill adopt`.
 
     Raises:

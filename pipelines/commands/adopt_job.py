@@ -25,6 +25,7 @@ from recordmill.pipelines.commands.adopt_config import AdoptConfig
 from recordmill.pipelines.commands.adopt_input import AdoptListing, check_output, list_input
 from recordmill.pipelines.commands.in_processes import in_processes
 from recordmill.pipelines.options import declaration as option_machinery
+from recordmill.pipelines.options.card import read_card
 from recordmill.pipelines.options.labels_file import read_labels
 from recordmill.pipelines.published import Published, finish_publishing
 from recordmill.storage.files import Location, shown
@@ -34,7 +35,7 @@ _DAMAGES = 20  # damaged files named in a message
 _CHANGED = 3  # changed files named in a message
 _IN_THIS_PROCESS = 500_000  # records whose index is written faster than processes start
 
-Status = Literal["published", "unchanged", "planned"]
+Status = Literal["published", "unchanged", "described", "planned"]
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
@@ -61,6 +62,7 @@ class AdoptJob:
     def __init__(self, config: AdoptConfig) -> None:
         self.config = config
         self.output = Location.parse(config.output)
+        self.card = read_card(config.card)
         self.labels = read_labels(config.labels_file)
         self.shaping = {**option_machinery.shaping(config), "kind": adoption.KIND}
         if self.labels is not None:
@@ -103,9 +105,10 @@ class AdoptJob:
         job = self._job(adopted)
         there = Published.find(self.output)
         if there is not None and self._is_same(there, job):
+            status = there.describe(self.staging, self.card, config=self.config)
             self.staging.sweep()
             return AdoptOutcome(
-                status="unchanged",
+                status=status,
                 manifest=there.manifest,
                 adopted=tuple(adopted),
                 resumed=resumed,
@@ -143,6 +146,7 @@ class AdoptJob:
             left_out=listed.left_out,
             notes=listed.notes,
             job=job,
+            card=self.card,
         )
         if staging is not None:
             problems = manifest.open_items()

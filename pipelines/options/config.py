@@ -11,6 +11,7 @@ from recordmill.errors import ConfigError
 from recordmill.format.split_names import TRAIN, in_order, is_split_name
 from recordmill.notes import FAILABLE
 from recordmill.pipelines.options import values
+from recordmill.pipelines.options.card import CardConfig
 from recordmill.pipelines.options.declaration import Group, option
 from recordmill.pipelines.options.duplicates import DuplicateConfig
 from recordmill.pipelines.options.flink import FlinkConfig
@@ -41,7 +42,13 @@ def _show_fractions(splits: Mapping[str, float] | None) -> dict[str, float]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CommonConfig(
-    SelectionConfig, DuplicateConfig, StatisticsConfig, ReportConfig, ResourceConfig, FlinkConfig
+    CardConfig,
+    SelectionConfig,
+    DuplicateConfig,
+    StatisticsConfig,
+    ReportConfig,
+    ResourceConfig,
+    FlinkConfig,
 ):
     """Input, splits, balance, output and runner of a job.
 
@@ -277,13 +284,13 @@ class CommonConfig(
         self._check_selection()
         self._check_duplicates(self.group_column)
         self._check_report(dry_run=self.dry_run, detach=self.detach)
-        _in_range("--seed", self.seed, least=0, below=2**63)
-        _in_range("--label-offset", self.label_offset, least=0)
+        values.check_range("--seed", self.seed, least=0, below=2**63)
+        values.check_range("--label-offset", self.label_offset, least=0)
         self._check_resources()
-        _in_range("--shard-size", self.shard_size, least=1)
-        _in_range("--stall-timeout", self.stall_timeout, least=1)
+        values.check_range("--shard-size", self.shard_size, least=1)
+        values.check_range("--stall-timeout", self.stall_timeout, least=1)
         if self.parallelism is not None:
-            _in_range("--parallelism", self.parallelism, least=1)
+            values.check_range("--parallelism", self.parallelism, least=1)
         if not 0 <= (most := self.max_reject_fraction) <= 1:
             raise ConfigError(f"--max-reject-fraction: expected 0 to 1, got {most:g}")
         self._check_balance()
@@ -329,7 +336,7 @@ class CommonConfig(
                         " --balance oversample, got --balance undersample"
                     )
             elif isinstance(self.balance_target, int):
-                _in_range("--balance-target", self.balance_target, least=1)
+                values.check_range("--balance-target", self.balance_target, least=1)
         if self.balance != "none" and self.split_column is None and TRAIN not in self.fractions:
             raise ConfigError(
                 f"--balance {self.balance} applies to the split {TRAIN}; "
@@ -340,9 +347,9 @@ class CommonConfig(
         if isinstance(self.num_shards, Mapping):
             for name, number in self.num_shards.items():
                 _check_split_name("--num-shards", name)
-                _in_range(f"--num-shards {name}", number, least=1)
+                values.check_range(f"--num-shards {name}", number, least=1)
         elif self.num_shards is not None:
-            _in_range("--num-shards", self.num_shards, least=1)
+            values.check_range("--num-shards", self.num_shards, least=1)
             if self.shard_size != _SHARD_SIZE:
                 raise ConfigError(
                     f"expected one of --num-shards and --shard-size, got {self.num_shards} and "
@@ -386,9 +393,3 @@ def _check_renames(rename: Mapping[str, str]) -> None:
         if new in olds:
             raise ConfigError(f"--rename: both {olds[new]!r} and {old!r} would become {new!r}")
         olds[new] = old
-
-
-def _in_range(flag: str, value: int, *, least: int, below: int | None = None) -> None:
-    if value < least or (below is not None and value >= below):
-        expected = f"{least} or more" if below is None else f"{least} to {below - 1}"
-        raise ConfigError(f"{flag}: expected {expected}, got {value}")

@@ -60,25 +60,19 @@ def read(path: pathlib.Path) -> Iterator[Given]:
         value.
     """
     try:
-        root = yaml.compose(path.read_bytes(), Loader=yaml.SafeLoader)
+        content = path.read_bytes()
     except OSError as error:
         raise ConfigError(f"--config: cannot read {path}: {error.strerror}") from error
-    except yaml.MarkedYAMLError as error:
-        line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
-        raise ConfigError(f"{path}{line}: not YAML: {error.problem}") from error
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
-    except RecursionError as error:
-        raise ConfigError(f"{path}: expected lines of `option: value`, got deeper lists") from error
+    root = compose(content, path)
     if root is None:  # empty, or comments only
         return
     if not isinstance(root, yaml.MappingNode):
         raise ConfigError(f"{path}:1: expected lines of `option: value`")
-    for key, node, line in _pairs(root, path):
+    for key, node, line in pairs(root, path):
         if node.tag == _NULL:
             continue
         if isinstance(node, yaml.MappingNode):
-            texts = [f"{name}={_text(one, at)}" for name, one, at in _pairs(node, path)]
+            texts = [f"{name}={_text(one, at)}" for name, one, at in pairs(node, path)]
         elif isinstance(node, yaml.SequenceNode):
             texts = [_text(one, line) for one in node.value]
         else:
@@ -90,6 +84,24 @@ def read(path: pathlib.Path) -> Iterator[Given]:
             bare=node.tag == _BOOL and texts == ["true"],
             line=line,
         )
+
+
+def compose(content: bytes | str, path: object) -> yaml.Node | None:
+    """Return the root of a YAML document; None if it is empty or has only comments.
+
+    Raises:
+      ConfigError: it is not YAML; the message names the path and the line.
+    """
+    try:
+        root: yaml.Node | None = yaml.compose(content, Loader=yaml.SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
+        raise ConfigError(f"{path}{line}: not YAML: {error.problem}") from error
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
+    except RecursionError as error:
+        raise ConfigError(f"{path}: expected lines of `option: value`, got deeper lists") from error
+    return root
 
 
 def show(entries: Iterable[PrintedOption], *, heading: str) -> str:
@@ -134,7 +146,12 @@ def _text_node(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 _Dumper.add_representer(str, _text_node)
 
 
-def _pairs(node: yaml.MappingNode, path: pathlib.Path) -> Iterator[tuple[str, yaml.Node, str]]:
+def pairs(node: yaml.MappingNode, path: object) -> Iterator[tuple[str, yaml.Node, str]]:
+    """Yield key, value and position, such as `job.yaml:3`, of the entries of a mapping.
+
+    Raises:
+      ConfigError: a key is not a name, or is given twice.
+    """
     seen = set()
     for key, value in node.value:
         line = f"{path}:{key.start_mark.line + 1}"

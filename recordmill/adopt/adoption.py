@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from recordmill.adopt import class_numbers, feature_inference
 from recordmill.adopt.class_numbers import AdoptedClasses
 from recordmill.adopt.file_scan import Scan, SourceFile, read_columns
+from recordmill.format.dataset_card import DatasetCard
 from recordmill.format.file_info import FileInfo, file_info
 from recordmill.format.ledger import CopyCounts, InputCounts, Ledger, RecordCounts
 from recordmill.format.manifest import (
@@ -34,6 +35,7 @@ from recordmill.format.manifest import (
     index_name,
     shard_name,
 )
+from recordmill.format.metadata_files import add_metadata
 from recordmill.format.schema import schema_text
 from recordmill.format.shard_index import index_bytes, schema
 from recordmill.format.split_names import TRAIN
@@ -196,13 +198,14 @@ def make_manifest(
     left_out: int,
     notes: Sequence[str],
     job: Mapping[str, Any],
+    card: DatasetCard | None = None,
 ) -> tuple[Manifest, dict[str, bytes]]:
     """Return the manifest, and the files beside the shards by name.
 
     scans, indexes: the scan of each file, and the result of `write_index`.
     left_out: number of files of the input that are not TFRecord files.
     notes: sentences about the listing.
-    job: the content of job.json.
+    job: the content of job.json. card: what the author says about the dataset.
     """
     shards: dict[str, list[Shard]] = defaultdict(list)
     for one, scan, (classes, index) in zip(adopted, scans, indexes, strict=True):
@@ -253,7 +256,10 @@ def make_manifest(
             *tfds.notes,
         ),
     )
-    return manifest, files | {JOB: to_json(job) + b"\n"}
+    manifest, described = add_metadata(
+        manifest, card, folders=()
+    )  # its indexes have no more columns
+    return manifest, {**files, **described, JOB: to_json(job) + b"\n"}
 
 
 def _duplicate_files(scans: Sequence[Scan]) -> Iterator[str]:

@@ -16,6 +16,7 @@ from typing import Any, Self, get_args
 
 from recordmill.errors import DamageError
 from recordmill.format.content_report import ContentReport
+from recordmill.format.dataset_card import DatasetCard
 from recordmill.format.file_info import FileInfo, take_sha256
 from recordmill.format.ledger import Ledger
 from recordmill.format.split_names import is_split_name
@@ -60,6 +61,15 @@ def shard_name(split: str, index: int, count: int, compression: str) -> str:
 def index_name(split: str, index: int, count: int) -> str:
     """Return the name of a shard's index within the dataset; it does not depend on compression."""
     return f"{INDEX}/{split}-{index:05d}-of-{count:05d}.parquet"
+
+
+def number_globs(count: int) -> list[str]:
+    """Return glob patterns of the numbers in the names of all files of a split, of `count` shards.
+
+    They match no file of another split. Numbers have five digits, or more.
+    """
+    widths = range(5, max(5, len(str(count - 1))) + 1)
+    return [f"{'[0-9]' * width}-of-{count:05d}" for width in widths]
 
 
 def index_of(shard: str) -> str:
@@ -175,6 +185,7 @@ class Manifest:
     content: report on records of equal content; None if their contents were not hashed.
     fill_rates: per split with packed records, the fraction of values that are not padding.
     notes: remarks for the reader, such as why there are no TFDS files.
+    card: what the author says about the dataset; None without --card.
     """
 
     digest: str
@@ -191,6 +202,7 @@ class Manifest:
     content: ContentReport | None = None
     fill_rates: Mapping[str, float] = dataclasses.field(default_factory=dict)
     notes: tuple[Note, ...] = ()
+    card: DatasetCard | None = None
 
     @property
     def compression(self) -> Compression:
@@ -245,6 +257,7 @@ class Manifest:
             "content": None if self.content is None else self.content.to_json(),
             "fill_rates": dict(self.fill_rates),
             "notes": [note.to_json() for note in self.notes],
+            "card": None if self.card is None else self.card.to_json(),
         }
         text = json.dumps(data, sort_keys=True, ensure_ascii=False, indent=2, allow_nan=False)
         return f"{text}\n".encode()
@@ -292,6 +305,9 @@ class Manifest:
                 else ContentReport.from_json(take(data, "content", dict)),
                 fill_rates=take_mapping(data, "fill_rates", float),
                 notes=tuple(Note.from_json(as_object(one)) for one in take(data, "notes", list)),
+                card=None
+                if data.get("card") is None
+                else DatasetCard.from_json(take(data, "card", dict)),
             )
         except KeyError as error:
             raise ManifestError(f"{MANIFEST} lacks {error}") from error

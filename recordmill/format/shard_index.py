@@ -44,14 +44,14 @@ _FIELDS = (
     pa.field("offset", pa.int64()),
     pa.field("length", pa.int64()),
 )
-_REQUIRED = ("key", "label", "copy", "offset", "length")
+REQUIRED = ("key", "label", "copy", "offset", "length")
 _WITHOUT_NULLS = ("key", "copy", "offset", "length")
 _DISTINCT = ("key", "source", "content", "offset")
 
 
 def schema(optional: Collection[str] = ()) -> pa.Schema:
     """Return the columns of an index, in order. optional: names of those that not all have."""
-    names = {*_REQUIRED, *optional}
+    names = {*REQUIRED, *optional}
     return pa.schema([field for field in _FIELDS if field.name in names])
 
 
@@ -70,6 +70,23 @@ def index_bytes(table: pa.Table) -> pa.Buffer:
         write_statistics=False,
     )
     return sink.getvalue()
+
+
+def column_names(location: Location) -> tuple[str, ...]:
+    """Return the names of the known columns of an index.
+
+    Raises:
+      IndexDamagedError: the file is not Parquet.
+      StorageError: the file cannot be read.
+    """
+    with location.open_input() as stream:
+        try:
+            found = pq.read_schema(stream).names
+        except (pa.ArrowException, OSError) as error:
+            raise IndexDamagedError(
+                f"{location}: it cannot be read as Parquet ({type(error).__name__})"
+            ) from error
+    return tuple(schema(found).names)
 
 
 def read_index(

@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from recordmill.format.dataset_card import DatasetCard
 from recordmill.format.manifest import SplitInfo
 from recordmill.format.schema import fixed_shape
 from recordmill.notes import Note, notes_of
 from recordmill.tfrecord.features import Feature, Features
+
+DATASET_INFO = "dataset_info.json"
 
 _CLASSES = "tensorflow_datasets.core.features"
 # The dtypes of tf.io.decode_raw; TFDS reads uint64 as int64 and casts the bits.
@@ -86,17 +90,29 @@ def tfds_files(
         "featuresDict": {"features": connectors},
     }
     files = {
-        "dataset_info.json": _json(_dataset_info(features, splits)),
+        DATASET_INFO: dataset_info(features, splits),
         "features.json": _json(top),
         **name_files,
     }
     return TfdsFiles(files=files, notes=notes_of("tfds", notes))
 
 
-def _dataset_info(features: Features, splits: Mapping[str, SplitInfo]) -> Json:
+def dataset_info(
+    features: Features, splits: Mapping[str, SplitInfo], card: DatasetCard | None = None
+) -> bytes:
+    """Return dataset_info.json. TFDS takes only versions of three numbers."""
+    card = card or DatasetCard()
+    is_version = re.fullmatch(r"(0|[1-9]\d*)(\.(0|[1-9]\d*)){2}", card.version or "", re.ASCII)
+    given = {
+        "description": card.description,
+        "citation": card.citation,
+        "location": {"urls": [card.url]} if card.url else None,
+        "redistributionInfo": {"license": card.license} if card.license else None,
+    }
     info: Json = {
         "name": "recordmill",
-        "version": "1.0.0",
+        "version": card.version if is_version else "1.0.0",
+        **{name: value for name, value in given.items() if value},
         "fileFormat": "tfrecord",
         "splits": [
             {
@@ -113,7 +129,7 @@ def _dataset_info(features: Features, splits: Mapping[str, SplitInfo]) -> Json:
     if supervised:
         items = [{"featureKey": name} for name in supervised]
         info["supervisedKeys"] = {"tuple": {"items": items}}
-    return info
+    return _json(info)
 
 
 def _supervised(features: Features) -> tuple[str, str] | None:

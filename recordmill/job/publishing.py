@@ -96,6 +96,23 @@ def publish(staging: Staging) -> None:
     finish(staging)
 
 
+def replace_files(staging: Staging, manifest: Manifest, files: Mapping[str, bytes]) -> None:
+    """Replace files beside the shards, and the manifest, of the published dataset.
+
+    files: those that change. The others that the manifest names are in the output already; those
+    that it does not name are deleted.
+    """
+    gone = set(load(staging.output).paths()) - set(manifest.paths())
+    for folder in ("shards", "index"):  # of an interrupted run: the published ones stay
+        staging.place(folder).delete_tree()
+    stage_files(staging, manifest, files)
+    staged = [staging.place(f"side/{name}") for name in (*files, MANIFEST)]
+    sync_folders(staged, top=staging.output.parent)
+    staging.place(INTENT).write_bytes(to_json(sorted(gone)))
+    staging.root.sync_folder()
+    finish(staging)
+
+
 def _old_files(staging: Staging) -> set[str]:
     """Return the files of an earlier dataset, or of an interrupted publishing of another job."""
     old: set[str] = set()

@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args
 import pyarrow as pa
 
 from recordmill.errors import ConfigError
+from recordmill.format.dataset_card import DatasetCard
 from recordmill.format.ledger import INPUT
 from recordmill.format.split_names import is_split_name
 from recordmill.job.staging import Staging, to_json
@@ -66,6 +67,7 @@ class RunSpec:
       for the manifest. fail_on: codes of the notes that refuse the run.
     listed_classes: {class: number of files} of the listing, if it has classes.
     rules: rules for labels and keys. The plan checks that the classes that they name exist.
+    card: licence, citation, description and the like of the dataset.
     job_id: name of the staging folder. options, versions: content of the manifest. job: content of
       job.json. All four are derived from the rest unless given.
     watched: whether the submitter waits for the job and reports the verdict; otherwise a refused
@@ -100,6 +102,7 @@ class RunSpec:
     fail_on: tuple[str, ...] = ()
     listed_classes: Mapping[str, int] = dataclasses.field(default_factory=dict)
     rules: LabelRules = LabelRules()  # noqa: RUF009, it is frozen
+    card: DatasetCard | None = None
     job_id: str | None = None
     options: Mapping[str, Any] | None = None
     versions: Mapping[str, str] | None = None

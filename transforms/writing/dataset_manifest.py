@@ -27,6 +27,7 @@ from recordmill.format.manifest import (
     class_weights,
     digest_of,
 )
+from recordmill.format.metadata_files import add_metadata
 from recordmill.format.schema import schema_text
 from recordmill.format.split_names import TRAIN
 from recordmill.format.tfds import tfds_files
@@ -39,12 +40,7 @@ from recordmill.transforms.checks.near_matches import read_lines
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.planning.plan import Plan
 from recordmill.transforms.planning.refusals import nothing_left, refusal, refusal_of
-from recordmill.transforms.staged.listing import (
-    NO_LISTING,
-    read_excluded,
-    read_left_out,
-    read_part,
-)
+from recordmill.transforms.staged.listing import NO_LISTING, read_excluded, read_left_out, read_part
 from recordmill.transforms.writing.depth_notes import depth_notes
 
 
@@ -276,7 +272,11 @@ def build_manifest(
         fill_rates=_fill_rates(infos),
         notes=(*plan.notes, *written_notes(plan, infos, report), *tfds.notes),
     )
-    return manifest, files | {JOB: to_json(run.job or {"options": run.manifest_options}) + b"\n"}
+    # If an earlier attempt began to publish, indexes may be in the output.
+    folders = (run.staging.root, run.staging.output)
+    manifest, described = add_metadata(manifest, run.card, folders=folders)
+    job = to_json(run.job or {"options": run.manifest_options}) + b"\n"
+    return manifest, {**files, **described, JOB: job}
 
 
 def _before_balancing(
