@@ -73,7 +73,7 @@ class Creator:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DatasetCard:
-    """What the author of a dataset says about it; every field may be missing.
+    """Facts about a dataset that its author gives; every field may be missing.
 
     description: Markdown. citation: of the dataset, preferably BibTeX.
     license: an SPDX identifier, or the URL of a licence. languages: BCP 47 codes.
@@ -142,8 +142,8 @@ class DatasetCard:
           ValueError: a field is unknown, or its value is invalid.
         """
         _refuse_unknown(data, _fields(cls))
-        given = {name: _as_tuple(value) for name, value in data.items()}
-        if "creators" in data:
+        given = {name: _as_tuple(value) for name, value in data.items() if value is not None}
+        if "creators" in given:
             given["creators"] = tuple(_creator(one) for one in _sequence(data["creators"]))
         if isinstance(data.get("rai"), Mapping):
             given["rai"] = {name: _as_tuple(value) for name, value in data["rai"].items()}

@@ -1,5 +1,6 @@
 """--card: what is said about a dataset, in all the places where others look for it."""
 
+import dataclasses
 import json
 import pathlib
 import shutil
@@ -8,10 +9,14 @@ import pytest
 import tensorflow_datasets as tfds
 import yaml
 
+from recordmill.errors import RunError
+from recordmill.format.dataset_card import DatasetCard
+from recordmill.job import publishing
 from recordmill.pipelines.cli import main
 from recordmill.report.page import render
 from recordmill.storage.files import Location
 from tests.image_runs import Made, encoders_kept, images
+from tests.make_dataset import rewrite
 from tests.paths import DEMO, ROOT
 
 CARD = ROOT / "examples" / "card.yaml"
@@ -121,6 +126,42 @@ def test_another_card_replaces_the_description_only(folder, tmp_path, capsys):
     assert ours == {**before, "job.json": b""}
     assert main([*argv, "--card", str(CARD)]) == 0
     assert "nothing has changed" in capsys.readouterr().out
+
+
+def test_a_rerun_completes_an_interrupted_replacement(folder, tmp_path, monkeypatch, capsys):
+    out = pathlib.Path(shutil.copytree(folder, tmp_path / "out"))
+    card = tmp_path / "card.yaml"
+    card.write_text("license: MIT\n")
+    argv = ["images", *map(str, OPTIONS), "--output", str(out), "--workers", "1"]
+    with monkeypatch.context() as patch:
+
+        def killed(*_: object, **__: object) -> None:
+            raise RunError("killed")
+
+        patch.setattr(publishing, "sync_folders", killed)  # before and after files are moved
+        assert main([*argv, "--card", str(card)]) == 1
+        assert Made(out).manifest.card.license == "CC0-1.0"
+        done = publishing.finish
+        patch.undo()
+        patch.setattr(publishing, "finish", killed)
+        assert main([*argv, "--card", str(card)]) == 1
+        patch.setattr(publishing, "finish", done)
+        (out / "dataset.json").unlink()  # as its first step does
+    capsys.readouterr()
+    assert main([*argv, "--card", str(card)]) == 0
+    assert "Publishing of an interrupted run was completed" in capsys.readouterr().out
+    assert Made(out).manifest.card.license == "MIT"
+    assert main(["verify", "--dataset", str(out), "--quiet"]) == 0
+
+
+def test_the_report_shows_hostile_texts_as_texts(folder, tmp_path):
+    out = pathlib.Path(shutil.copytree(folder, tmp_path / "out"))
+    text = "<script>alert(1)</script>\u202e"
+    card = DatasetCard(name=text, description=text, citation=text, rai={"dataBiases": (text,)})
+    rewrite(out, dataclasses.replace(Made(out).manifest, card=card))
+    page = render(Location.parse(str(out)))
+    assert "<script>alert" not in page
+    assert page.count("&lt;script&gt;alert(1)&lt;/script&gt;\\u202e") == 4
 
 
 def test_adopted_files_have_a_card(folder, tmp_path, capsys):

@@ -10,7 +10,7 @@ import yaml
 from recordmill.format.croissant import croissant_json
 from recordmill.format.dataset_card import Creator, DatasetCard
 from recordmill.format.dataset_readme import readme, size_category
-from recordmill.format.manifest import Manifest, number_globs
+from recordmill.format.manifest import Manifest, ManifestError, number_globs
 from tests.make_dataset import make_dataset
 
 HOSTILE = "<script>alert(1)</script> --- 'q' \"d\" [x](y) ``` : # & \u202eabc"
@@ -62,6 +62,11 @@ def test_a_card_survives_the_manifest(manifest):
         ({"creators": [{"name": "a", "type": "dog"}]}, "type: expected person or organization"),
         ({"creators": [{"name": "a", "email": "b"}]}, "email: expected an e-mail address"),
         ({"rai": {"dataBias": "x"}}, r"rai: unknown key 'dataBias' \(did you mean 'dataBiases'"),
+        ({"name": 5}, "name: expected text, got 5"),
+        ({"creators": [5]}, "creators: expected a name, or name, type, url and email; got 5"),
+        ({"creators": {"a": 1}}, "expected a list, got"),
+        ({"rai": ["x"]}, "rai: expected fields of the RAI vocabulary"),
+        ({"rai": {"dataBiases": 5}}, "rai: expected a list, got 5"),
         ({"rai": {"dataCollection": ["x"]}}, "rai: dataCollection: expected one text"),
         (
             {"rai": {"dataCollectionTimeframe": ["2026"]}},
@@ -72,6 +77,16 @@ def test_a_card_survives_the_manifest(manifest):
 def test_invalid_cards_are_refused(data, message):
     with pytest.raises(ValueError, match=message):
         DatasetCard.from_json(data)
+
+
+def test_a_manifest_with_a_damaged_card_is_damaged(manifest):
+    content = manifest.to_bytes().replace(b'"card": null', b'"card": {"name": "\\u0007"}')
+    with pytest.raises(
+        ManifestError, match=r"dataset\.json is invalid: name: expected text without"
+    ):
+        Manifest.from_bytes(content)
+    empty = manifest.to_bytes().replace(b'"card": null', b'"card": {"keywords": null}')
+    assert Manifest.from_bytes(empty).card == DatasetCard()
 
 
 def test_hostile_texts_stay_texts(manifest):
