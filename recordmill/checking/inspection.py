@@ -98,6 +98,7 @@ class Summary:
             "ledger": manifest.ledger.to_json(),
             "rejects": {name: dataclasses.asdict(some) for name, some in self.rejects.items()},
             "encoders": dict(manifest.encoders),
+            "card": None if manifest.card is None else manifest.card.to_json(),
             "fill_rates": dict(manifest.fill_rates),
             "notes": list(manifest.notes),
             "skew": None if self.skew is None else self.skew.to_json(),

@@ -122,6 +122,15 @@ def test_mlcroissant_reads_the_card(tmp_path):
     assert metadata.personal_sensitive_information == ["Photos show no people."]
 
 
+def test_the_code_of_the_page_reads_the_index(tmp_path, monkeypatch, capsys):
+    out = make("pictures", place=tmp_path)
+    monkeypatch.chdir(tmp_path)
+    code = (ROOT / "docs" / "metadata.md").read_text().split("```python\n")[1].split("```")[0]
+    exec(code, {})
+    rows = [f"{row['key'].encode()} {row['label'].encode()}" for row in out.index("test")]
+    assert capsys.readouterr().out.splitlines() == rows
+
+
 def test_mlcroissant_reads_names_of_any_characters(tmp_path):
     names = ["a b", "</script>", "..", ".", "a//b", "x/../y", 'q"\\', "é:#?", "%41", "A", "split"]
     (tmp_path / "rows.csv").write_text(
