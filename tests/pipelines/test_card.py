@@ -13,7 +13,7 @@ from recordmill.errors import RunError
 from recordmill.format.dataset_card import DatasetCard
 from recordmill.job import publishing
 from recordmill.pipelines.cli import main
-from recordmill.report.page import render
+from recordmill.pipelines.report_file import write_report
 from recordmill.storage.files import Location
 from tests.image_runs import Made, encoders_kept, images
 from tests.make_dataset import rewrite
@@ -41,6 +41,10 @@ def files_of(folder: pathlib.Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in names}
 
 
+def report_of(folder: pathlib.Path) -> str:
+    return pathlib.Path(str(write_report(Location.parse(str(folder))))).read_text()
+
+
 def test_the_card_is_where_others_look_for_it(folder):
     manifest = Made(folder).manifest
     assert {"README.md", "croissant.json"} <= set(manifest.files)
@@ -54,7 +58,7 @@ def test_the_card_is_where_others_look_for_it(folder):
     assert info.citation.startswith("@misc{clothing,")
     assert info.homepage == "https://example.com/clothing"
     assert str(info.version) == "1.0.0"
-    page = render(Location.parse(str(folder)))
+    page = report_of(folder)
     for text in ("Photos of clothes in ten classes", "@misc{clothing,", "CC0-1.0", "Ada Example"):
         assert text in page
 
@@ -159,7 +163,7 @@ def test_the_report_shows_hostile_texts_as_texts(folder, tmp_path):
     text = "<script>alert(1)</script>\u202e"
     card = DatasetCard(name=text, description=text, citation=text, rai={"dataBiases": (text,)})
     rewrite(out, dataclasses.replace(Made(out).manifest, card=card))
-    page = render(Location.parse(str(out)))
+    page = report_of(out)
     assert "<script>alert" not in page
     assert page.count("&lt;script&gt;alert(1)&lt;/script&gt;\\u202e") == 4
 
