@@ -93,6 +93,7 @@ bench: $(DEV) $(FLINK) $(JOB_SERVER) $(PEERS)
 	$(BIN)/python -m benchmarks.flink
 
 soak: $(DEV) $(FLINK) $(JOB_SERVER)
+	$(BIN)/python -m pytest -n auto -m hypothesis --hypothesis-profile thorough
 	$(BIN)/python -m tests.soak.sameness
 	$(BIN)/python -m tests.soak.kills
 	$(BIN)/python -m tests.soak.power

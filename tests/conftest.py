@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import hypothesis
 import pytest
 
+from tests.beam_reuse import reused_inspections
 from tests.encoder_reuse import reused_encoders
 
 # Hundreds of processes that tests start, such as encoder processes, would compile all that they
@@ -13,13 +14,13 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
 # How long an example may take says nothing on a machine with other work.
-hypothesis.settings.register_profile(
-    "unhurried", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
-)
-hypothesis.settings.load_profile("unhurried")
+_UNHURRIED = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}
+hypothesis.settings.register_profile("quick", max_examples=50, **_UNHURRIED)
+hypothesis.settings.register_profile("thorough", max_examples=1000, **_UNHURRIED)
+hypothesis.settings.load_profile("quick")
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _reused_encoders() -> Iterator[None]:
-    with reused_encoders():
+def _reused() -> Iterator[None]:
+    with reused_encoders(), reused_inspections():
         yield

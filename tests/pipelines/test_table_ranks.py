@@ -133,10 +133,10 @@ def test_medians_and_quantiles_of_statistics_have_their_ranks(made):
     message = statistics_pb2.DatasetFeatureStatisticsList()
     message.ParseFromString((made.folder / "statistics.pb").read_bytes())
     train = next(one for one in message.datasets if one.name == "train")
+    rows = [int(example["row"][0]) for example in made.examples("train").values()]
     for feature in train.features:
         if feature.name not in COLUMNS:
             continue
-        rows = [int(example["row"][0]) for example in made.examples("train").values()]
         values = COLUMNS[feature.name][rows]
         values = np.sort(values[np.isfinite(values)])
         stats = feature.num_stats

@@ -1,4 +1,7 @@
-"""The examples that train learn nothing from shuffled labels: python -m tests.soak.examples."""
+"""The examples that train learn from true labels, and nothing from shuffled ones.
+
+python -m tests.soak.examples
+"""
 
 from __future__ import annotations
 
@@ -7,18 +10,24 @@ import random
 import tempfile
 
 from tests.soak.command import DifferenceError
-from tests.test_examples import EXAMPLES, accuracy
+from tests.test_examples import EXAMPLES, Example, Order, accuracy, as_they_are
 
 
 def main() -> None:
     for example in EXAMPLES:
-        with tempfile.TemporaryDirectory(prefix="recordmill-soak-") as name:
-            folder = pathlib.Path(name)
-            example.make(folder, _shuffle)
-            found = accuracy(example.train(folder))
-        print(f"{example.name}: accuracy {found:.2f} on shuffled labels", flush=True)
-        if found >= example.most:
+        if _measure(example, as_they_are, "true") < example.least:
+            raise DifferenceError(f"{example.name}: expected at least {example.least}")
+        if _measure(example, _shuffle, "shuffled") >= example.most:
             raise DifferenceError(f"{example.name}: expected less than {example.most}")
+
+
+def _measure(example: Example, order: Order, labels: str) -> float:
+    with tempfile.TemporaryDirectory(prefix="recordmill-soak-") as name:
+        folder = pathlib.Path(name)
+        example.make(folder, order)
+        found = accuracy(example.train(folder))
+    print(f"{example.name}: accuracy {found:.2f} on {labels} labels", flush=True)
+    return found
 
 
 def _shuffle(labels: list[str]) -> list[str]:

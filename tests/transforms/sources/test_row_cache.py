@@ -56,9 +56,7 @@ def small_parts(monkeypatch):
 
 
 @given(st.lists(st.lists(ROWS, min_size=1, max_size=30), min_size=1, max_size=3), st.booleans())
-@settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_cached_rows_equal_parsed_rows(tmp_path_factory, small_parts, files, missing):
     options = {"format": RowFormat(missing=("?",))} if missing else {}
     texts = [HEADER + "".join(f"{row}\n" for row in rows) for rows in files]

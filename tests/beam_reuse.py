@@ -1,0 +1,73 @@
+"""Reuse of Beam's work on functions and options between the pipelines of one test session.
+
+Beam inspects the same functions, and lists its options, again for each pipeline. That is a seventh
+of the CPU of a run on a small dataset in a process that has made one before; the first one gains
+nothing, so it is no part of `runners/beam_patches.py`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+import weakref
+from collections.abc import Callable, Iterator
+from types import FunctionType
+from typing import Any
+
+import pytest
+
+
+@contextlib.contextmanager
+def reused_inspections() -> Iterator[None]:
+    """Inspect each function once inside the block, if Beam has been imported."""
+    with pytest.MonkeyPatch.context() as patch:
+        if "apache_beam" in sys.modules:
+            _patch(patch)
+        yield
+
+
+def _patch(patch: pytest.MonkeyPatch) -> None:
+    from apache_beam.options import pipeline_options
+    from apache_beam.transforms import core
+    from apache_beam.typehints.decorators import IOTypeHints
+
+    def no_origin(cls: type[IOTypeHints], *_: Any, **__: Any) -> list[str]:
+        """Say nothing about where type hints come from: stack traces for messages of errors."""
+        return []
+
+    def get_option(self: Any, name: str) -> Any:
+        """Find an option without sorting the names of all."""
+        is_option = not name.startswith("_") and hasattr(self._visible_options, name)
+        return self._all_options[name] if is_option else get_other(self, name)
+
+    def formatter(self: argparse.ArgumentParser) -> argparse.HelpFormatter:
+        """Check the help of an option without asking for the size of the terminal."""
+        return argparse.HelpFormatter(self.prog, width=80)
+
+    options: Any = pipeline_options.PipelineOptions
+    get_other = options.__getattr__
+    hints = _once_per_function(IOTypeHints.from_callable)
+    patch.setattr(IOTypeHints, "from_callable", staticmethod(hints))
+    patch.setattr(IOTypeHints, "_make_origin", classmethod(no_origin))
+    name = "_check_fn_use_yield_and_return"
+    patch.setattr(core, name, _once_per_function(getattr(core, name)))
+    patch.setattr(options, "__getattr__", get_option)
+    patch.setattr(pipeline_options._BeamArgumentParser, "_get_formatter", formatter)
+
+
+def _once_per_function(inspect: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Keep the results for functions and bound methods; other callables are inspected each time."""
+    results: weakref.WeakKeyDictionary[Any, dict[bool, Any]] = weakref.WeakKeyDictionary()
+
+    def inspect_once(method: Any) -> Any:
+        function = getattr(method, "__func__", method)
+        if not isinstance(function, FunctionType):
+            return inspect(method)
+        found = results.setdefault(function, {})
+        is_bound = function is not method
+        if is_bound not in found:
+            found[is_bound] = inspect(method)
+        return found[is_bound]
+
+    return inspect_once
