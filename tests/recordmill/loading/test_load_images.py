@@ -109,10 +109,9 @@ def test_every_augmentation_changes_pictures_and_repeats_under_the_seed(
     changed = [(one != smooth()).any() for one in found]
     assert sum(changed) > (1 if name == "flip" else COPIES - 2)
     assert len({one.tobytes() for one in found}) == (2 if name == "flip" else COPIES)
-    np.testing.assert_array_equal(loaded(folder, **options), found)
     assert (loaded(folder, **options, seed=1) != found).any()
-    data = recordmill.load(folder, **options)
-    first, second = (np.concatenate([x.numpy() for x, _ in data]) for _ in range(2))
+    again = recordmill.load(folder, **options)
+    first, second = (np.concatenate([x.numpy() for x, _ in again]) for _ in range(2))
     np.testing.assert_array_equal(first, found)
     assert (second != found).any(), "another epoch, another change"
 
