@@ -55,8 +55,11 @@ def schema(optional: Collection[str] = ()) -> pa.Schema:
     return pa.schema([field for field in _FIELDS if field.name in names])
 
 
-def index_bytes(table: pa.Table) -> pa.Buffer:
-    """Return an index as Parquet, with a checksum per page, which readers verify."""
+def index_bytes(table: pa.Table, *, hashed_keys: bool = False) -> pa.Buffer:
+    """Return an index as Parquet, with a checksum per page, which readers verify.
+
+    hashed_keys: whether keys are hashes, which snappy cannot compress (ADR 43).
+    """
     sink = pa.BufferOutputStream()
     # Where values hardly repeat, building a dictionary would take longer than writing them.
     repeated = [name for name in table.column_names if name not in _DISTINCT]
@@ -65,6 +68,10 @@ def index_bytes(table: pa.Table) -> pa.Buffer:
         table,
         sink,
         write_page_checksum=True,
+        compression={
+            name: "NONE" if hashed_keys and name == "key" else "SNAPPY"
+            for name in table.column_names
+        },
         use_dictionary=repeated,
         column_encoding={"offset": "DELTA_BINARY_PACKED"},  # halves the file
         write_statistics=False,

@@ -12,7 +12,10 @@ import threading
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
-_SECONDS = 0.05  # between two checks: a process can write to about 100 MB in that time
+# Seconds between two checks. The shortest passes while a process writes to about 100 MB, and a
+# process far below its limit is checked less often.
+_SHORTEST, _LONGEST = 0.05, 0.5
+_BYTES_PER_SECOND = 2 << 30
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -65,11 +68,17 @@ class MemoryWatch:
             with self._changed:
                 self._changed.wait_for(lambda: self._limits)
                 # The lock is held, so that a process is never killed after its task.
-                for process, limit, exceeded in self._limits:
-                    if not exceeded.is_set() and _resident_bytes(process.pid) > limit:
-                        exceeded.set()
-                        process.kill()
-            pause.wait(_SECONDS)
+                left = [_kill_beyond(watched) for watched in self._limits]
+            pause.wait(min(max(min(left) / _BYTES_PER_SECOND, _SHORTEST), _LONGEST))
+
+
+def _kill_beyond(watched: _Limit) -> int:
+    """Kill a process that exceeds its limit, and return the bytes that it has left."""
+    left = watched.limit - _resident_bytes(watched.process.pid)
+    if left < 0 and not watched.exceeded.is_set():
+        watched.exceeded.set()
+        watched.process.kill()
+    return left
 
 
 def _resident_bytes(pid: int | None) -> int:

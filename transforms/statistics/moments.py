@@ -9,6 +9,7 @@ digits are combined into a Python int of any size.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Iterable, Iterator
 
@@ -158,19 +159,29 @@ def _sums_of_digits(digits: Floats, starts: Ints) -> tuple[list[int], list[int]]
     """
     totals = np.add.reduceat(digits, starts, axis=1).astype(np.int64)
     squares = np.zeros((2 * _DIGITS - 1, len(starts)), np.int64)
-    for place, digit in enumerate(digits):
-        squares[2 * place] += _sums_of_products(digit, digit, starts)
-        for other in range(place + 1, _DIGITS):
-            squares[place + other] += 2 * _sums_of_products(digit, digits[other], starts)
+    products = _sums_of_products(digits, starts)
+    for place in range(_DIGITS):
+        for other in range(_DIGITS):
+            squares[place + other] += products[:, place, other]
     return _from_digits(totals), _from_digits(squares)
 
 
-def _sums_of_products(ones: Floats, others: Floats, starts: Ints) -> Ints:
-    """Return the sum of the products of each range; these integers are exact in any order."""
-    if len(ones) < _LONG * len(starts):
-        return np.add.reduceat(ones * others, starts).astype(np.int64)
-    pairs = zip(np.split(ones, starts[1:]), np.split(others, starts[1:]), strict=True)
-    return np.array([int(one @ other) for one, other in pairs])
+def _sums_of_products(digits: Floats, starts: Ints) -> Ints:
+    """Return the sums of the products of any two digits, by range: int64[r, _DIGITS, _DIGITS].
+
+    The sums are integers that are exact in any order.
+    """
+    count = digits.shape[1]
+    if count >= _LONG * len(starts):
+        edges = np.append(starts, count)
+        ranges = [digits[:, start:end] for start, end in itertools.pairwise(edges.tolist())]
+        return np.array([some @ some.T for some in ranges]).astype(np.int64)
+    sums = np.empty((len(starts), _DIGITS, _DIGITS), np.int64)
+    for place, digit in enumerate(digits):
+        for other in range(place, _DIGITS):
+            sums[:, place, other] = np.add.reduceat(digit * digits[other], starts)
+            sums[:, other, place] = sums[:, place, other]
+    return sums
 
 
 def _from_digits(digits: npt.NDArray[np.int64]) -> list[int]:

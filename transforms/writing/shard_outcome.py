@@ -57,6 +57,11 @@ class ShardOutcome:
         self.filtered.update(o for key, o in dict(chunk.filtered).items() if key in originals)
 
     @property
+    def hashed_keys(self) -> bool:
+        """True if keys are by content."""
+        return self.names is None and batch.SOURCE in self._rows.schema.names
+
+    @property
     def kept(self) -> np.ndarray:
         return np.concatenate(self._kept) if self._kept else np.zeros(0, np.int64)
 

@@ -208,7 +208,9 @@ class ShardWriter:
             size, sha256 = self._write_rows(rows, draft, outcome, plan, split)
         index = self.staging.place(index_name(split, number, count))
         index.parent.make_dirs()
-        indexed = shard_index.index_bytes(outcome.index(groups=self.groups))
+        indexed = shard_index.index_bytes(
+            outcome.index(groups=self.groups), hashed_keys=outcome.hashed_keys
+        )
         index.write_bytes(indexed)
         place = self.staging.place(f"shards/{name}")
         place.parent.make_dirs()
