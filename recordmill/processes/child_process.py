@@ -49,16 +49,20 @@ def run_tasks(channel: SharedMemoryChannel) -> None:
     with contextlib.suppress(EOFError, ConnectionError):
         while True:
             # The previous result stays allocated until here, so that malloc keeps its memory.
-            result = _run_task(channel.receive())
-            channel.send(result)
+            message, result = _run_task(channel, channel.receive())
+            channel.send(message)
 
 
-def _run_task(task: bytes | memoryview) -> bytes:
+def _run_task(
+    channel: SharedMemoryChannel, task: bytes | memoryview
+) -> tuple[bytes | int, object]:
+    """Run a task, and return the message with its result, and the result."""
     try:
         function, args, kwargs = pickle.loads(task)
-        return pickle.dumps((True, function(*args, **kwargs)), protocol=pickle.HIGHEST_PROTOCOL)
+        result = function(*args, **kwargs)
+        return channel.pack((True, result)), result
     except Exception as error:  # noqa: BLE001 (the pool raises it in the parent)
-        return _dump_error(error)
+        return _dump_error(error), None
 
 
 def _dump_error(error: Exception) -> bytes:

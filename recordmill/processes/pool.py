@@ -98,8 +98,7 @@ class ProcessPool:
         child = self._idle.get()
 
         def run(call: Callable[[], Any]) -> Any:
-            packed = pickle.dumps((call, (), {}), protocol=pickle.HIGHEST_PROTOCOL)
-            return child.run(packed, memory=task.memory, watch=self._watch)
+            return child.run((call, (), {}), memory=task.memory, watch=self._watch)
 
         try:
             return run_isolated(task, run)
@@ -154,9 +153,16 @@ class _Child:
             process.start()
         self._process = process
 
-    def run(self, task: bytes, *, memory: int = 0, watch: MemoryWatch | None = None) -> Any:
+    def run(
+        self,
+        task: bytes | tuple[Callable[..., Any], tuple[()], dict[str, Any]],
+        *,
+        memory: int = 0,
+        watch: MemoryWatch | None = None,
+    ) -> Any:
         """Run a task, and return its result or raise its exception.
 
+        task: (function, arguments, keyword arguments), or their pickle.
         memory: bytes of memory that the process may have, which `watch` checks; 0 is no limit.
         """
         exceeded = threading.Event()
@@ -177,7 +183,7 @@ class _Child:
             with contextlib.ExitStack() as stack:
                 if memory and watch is not None:
                     stack.enter_context(watch.limit(process, memory, exceeded))
-                channel.send(task)
+                channel.send(task if isinstance(task, bytes) else channel.pack(task))
                 done, result = pickle.loads(channel.receive())
             if exceeded.is_set():  # killed after it had sent its result
                 with self._lock:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import pickle
 import struct
 from multiprocessing.connection import Connection
 
@@ -35,8 +36,24 @@ class SharedMemoryChannel:
         self._socket = socket
         self._memory = mmap.mmap(memory, CAPACITY)
 
-    def send(self, message: bytes) -> None:
-        """Send a message. Raises OSError if the other end is closed."""
+    def pack(self, thing: object) -> bytes | int:
+        """Pickle an object into the shared memory, and return what `send` takes.
+
+        Large values are copied straight there. If the pickle is too long, it is returned. Messages
+        that were received are invalid afterwards.
+        """
+        file = _MemoryFile(self._memory)
+        try:
+            pickle.dump(thing, file, protocol=pickle.HIGHEST_PROTOCOL)
+        except _TooLongError:
+            return pickle.dumps(thing, protocol=pickle.HIGHEST_PROTOCOL)
+        return file.size
+
+    def send(self, message: bytes | int) -> None:
+        """Send a message, or the result of `pack`. Raises OSError if the other end is closed."""
+        if isinstance(message, int):
+            self._socket.send_bytes(_SIZE.pack(message))
+            return
         size = len(message)
         if size <= CAPACITY:
             self._memory[:size] = message
@@ -58,3 +75,22 @@ class SharedMemoryChannel:
     def close(self) -> None:
         """Close the socket; the memory is freed with the last reference to a message."""
         self._socket.close()
+
+
+class _TooLongError(Exception):
+    """More was written than the memory holds."""
+
+
+class _MemoryFile:
+    """The memory of a channel as a file to write to. size: bytes that were written."""
+
+    def __init__(self, memory: mmap.mmap) -> None:
+        self._memory = memory
+        self.size = 0
+
+    def write(self, data: bytes | memoryview) -> None:
+        end = self.size + memoryview(data).nbytes
+        if end > CAPACITY:
+            raise _TooLongError
+        self._memory[self.size : end] = data
+        self.size = end

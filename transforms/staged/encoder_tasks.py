@@ -81,7 +81,7 @@ def row_task(
     function: one of the functions below that take `faults`. rows: passed as an Arrow IPC stream.
     memory: bytes that the process may have; 0 is no limit.
     """
-    packed = batch.to_bytes(rows)
+    packed = pickle.PickleBuffer(memoryview(batch.to_buffer(rows)).toreadonly())  # without a copy
     return RowTask(
         count=len(rows),
         call=lambda faults: functools.partial(function, *args, packed, faults=dict(faults)),

@@ -71,6 +71,9 @@ def _hash_distinct(
     if pa.types.is_large_string(kind):
         column, kind = column.cast(pa.string()), pa.string()
     if pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        if (pc.sum(pc.binary_length(column)).as_py() or 0) > _LONGEST * len(column):
+            # Long texts rarely repeat, and a dictionary of them takes longer than their hashes.
+            return _hash_texts(column, parser) if pa.types.is_string(kind) else _hash_bytes(column), None
         codes, values = batch.encode(column)
         hashes = _hash_texts(values, parser) if pa.types.is_string(kind) else _hash_bytes(values)
         return np.append(hashes, _ABSENT), codes
@@ -111,14 +114,20 @@ def _hash_times(column: pa.Array) -> Hashes:
 
 
 def _hash_bytes(values: pa.Array) -> Hashes:
-    hashes = batch.hash_strings(values)
-    return np.where(np.asarray(pc.equal(pc.binary_length(values), 0)), _ABSENT, hashes)
+    hashes = batch.hash_strings(values)  # 0, which is _ABSENT, for null
+    hashes[_sizes(values) == 0] = _ABSENT
+    return hashes
+
+
+def _sizes(values: pa.Array) -> npt.NDArray[np.int64]:
+    """Return the number of bytes of each value, 0 for null: int64[n]."""
+    return np.asarray(pc.binary_length(values).fill_null(0)).astype(np.int64)
 
 
 def _hash_texts(texts: pa.Array, parser: ValueParser) -> Hashes:
     """Return a hash of each text, of the value that it spells if it spells one. string[n]."""
     hashes = _hash_bytes(texts)
-    sizes = np.asarray(pc.binary_length(texts))
+    sizes = _sizes(texts)
     for pattern, shortest, longest, hash_parsed in (
         (_NUMBER, 1, _LONGEST, functools.partial(_hash_spelled_numbers, parser=parser)),
         (_TRUTH, len("true"), len("false"), _hash_truths),
