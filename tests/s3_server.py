@@ -3,7 +3,14 @@
     python -m tests.s3_server --fail 0.02 --seed 1
 
 prints the port it listens at. Of all requests that fraction is answered with 503 or 500, before
-anything was done about them.
+anything was done about them. Answers about keys below `once-KIND/` are damaged the first time, and
+those below `always-KIND/` every time:
+
+short    half of an object's bytes are sent, and the headers say that this is all
+changed  an object's first byte is another one
+bare     the answer to HEAD has neither size nor time
+unsized  the answer to HEAD has no size
+cut      half of a listing is sent
 """
 
 from __future__ import annotations
@@ -12,6 +19,7 @@ import argparse
 import contextlib
 import os
 import random
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -68,6 +76,45 @@ class Failing:
         return [] if environ["REQUEST_METHOD"] == "HEAD" else [body.encode()]
 
 
+class Damaging:
+    """A WSGI application that damages answers, as the names of keys tell it."""
+
+    def __init__(self, app: Callable[..., Any]) -> None:
+        self._app = app
+        self._done: set[tuple[str, str]] = set()
+
+    def __call__(
+        self, environ: dict[str, Any], start_response: Callable[..., Any]
+    ) -> Iterable[bytes]:
+        method, query = environ["REQUEST_METHOD"], environ["QUERY_STRING"]
+        where = f"{environ['PATH_INFO']}?{query}"
+        found = re.search(r"(once|always)-(short|changed|bare|unsized|cut)(/|%2F)", where)
+        if found is None or method not in ("GET", "HEAD"):
+            answer: Iterable[bytes] = self._app(environ, start_response)
+            return answer
+        started: list[Any] = []
+        body = b"".join(self._app(environ, lambda *args: started.extend(args[:2])))
+        status, headers = started
+        kind = found[2]
+        method = "LIST" if "list-type" in query else method
+        if (found[1] == "always" or (method, where) not in self._done) and status < "300":
+            drop: tuple[str, ...] = ()
+            if method == "HEAD" and kind in ("bare", "unsized"):
+                drop = ("content-length", "last-modified")[: 2 if kind == "bare" else 1]
+            elif (method, kind) in (("GET", "short"), ("LIST", "cut")):
+                body = body[: len(body) // 2]
+            elif (method, kind) == ("GET", "changed"):
+                body = bytes([body[0] ^ 1]) + body[1:]
+            headers = [
+                (name, str(len(body)) if name.lower() == "content-length" and body else value)
+                for name, value in headers
+                if name.lower() not in drop
+            ]
+        self._done.add((method, where))
+        start_response(status, headers)
+        return [body]
+
+
 def main() -> None:
     import logging
 
@@ -82,7 +129,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     logging.getLogger("werkzeug").setLevel(logging.CRITICAL)
-    app = Failing(DomainDispatcherApplication(create_backend_app), 0.0, arguments.seed)
+    app = Failing(Damaging(DomainDispatcherApplication(create_backend_app)), 0.0, arguments.seed)
     server = make_server("127.0.0.1", 0, app, threaded=True)
     import threading
 

@@ -53,6 +53,8 @@ _PASSING_TEXT = re.compile(
 )
 PAUSES = (0.1, 0.5, 2.0)  # seconds before each retry
 
+# An answer of success that cannot be parsed, such as a listing that was cut.
+_UNREADABLE = re.compile(r"AWS Error UNKNOWN \(HTTP status (-1|200)\)")
 _AWS_ERROR = re.compile(r"AWS Error ([A-Z_]+)")
 _AWS_CODES = {
     "ACCESS_DENIED": errno.EACCES,
@@ -98,7 +100,7 @@ def may_pass(error: BaseException) -> bool:
     """Return whether an error of `os` or pyarrow may pass, so that a retry can succeed."""
     if isinstance(error, OSError) and error.errno:
         return error.errno in _PASSING
-    return _PASSING_TEXT.search(str(error)) is not None
+    return _PASSING_TEXT.search(str(error)) is not None or error_code(error) in _PASSING
 
 
 def call_with_retries(call: Callable[..., T], *arguments: Any) -> T:
@@ -120,6 +122,8 @@ def error_code(error: BaseException) -> int:
             return code
     if isinstance(error, OSError) and error.errno:
         return error.errno
+    if _UNREADABLE.search(str(error)):
+        return errno.EREMOTEIO
     aws = _AWS_ERROR.search(str(error))
     return _AWS_CODES.get(aws[1], 0) if aws else 0
 

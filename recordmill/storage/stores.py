@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import hashlib
 import io
 import os
+import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Protocol, cast
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 Kind = Literal["file", "dir"]
 Guard = AbstractContextManager[None]
+_MD5 = re.compile(rb'"([0-9a-f]{32})"')
+_MARKS = (0xA5, 0x5A)  # a byte that was read cannot be both
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -64,6 +68,8 @@ class ArrowFiles:
         self.filesystem = filesystem
         self.base = base.rstrip("/")
         self._has_folders = has_folders
+        self._is_s3 = getattr(filesystem, "type_name", None) == "s3"
+        self._etags_are_sums = self._is_s3
 
     def path(self, path: str) -> str:
         """Return the path for the pyarrow filesystem."""
@@ -71,15 +77,30 @@ class ArrowFiles:
 
     def stat(self, path: str) -> DirectoryEntry | None:
         info = self.filesystem.get_file_info(self.path(path))
-        return None if info.type == fs.FileType.NotFound else directory_entry(info)
+        if info.type == fs.FileType.NotFound:
+            return None
+        entry = directory_entry(info)
+        # pyarrow takes a length that is missing in the answer for 0.
+        if entry.kind == "file" and not entry.size:
+            again = self.filesystem.get_file_info(self.path(path))
+            if again.size or (self._is_s3 and not entry.mtime_ns):
+                raise _no_size()
+        return entry
 
     def list_dir(self, path: str) -> list[DirectoryEntry]:
         found = self.filesystem.get_file_info(fs.FileSelector(self.path(path)))
         return sorted((directory_entry(info) for info in found), key=lambda item: item.name)
 
     def open_input(self, path: str) -> BinaryIO:
-        raw = self.filesystem.open_input_file(self.path(path))
-        return cast(BinaryIO, _WholeInput(raw))
+        return cast(BinaryIO, _WholeInput(self._open(path)))
+
+    def _open(self, path: str) -> Any:
+        file = self.filesystem.open_input_file(self.path(path))
+        if self._is_s3 and not file.size():  # see `stat`
+            again = self.filesystem.open_input_file(self.path(path))
+            if again.size():
+                raise _no_size()
+        return file
 
     def open_output(self, path: str) -> BinaryIO:
         # By default pyarrow would compress a file with .gz in its name.
@@ -90,11 +111,24 @@ class ArrowFiles:
         return self.open_output(path)
 
     def read_range(self, path: str, offset: int, length: int) -> bytes:
-        with self.filesystem.open_input_file(self.path(path)) as file:
-            data: bytes = call_with_retries(file.read_at, length, offset)
-            if len(data) < min(length, file.size() - offset):
-                raise _shortened(offset + len(data), file.size())
+        with self._open(path) as file:
+            size = int(file.size())
+            wanted = max(0, min(length, size - offset))
+            data: bytes = call_with_retries(_read_at, file, offset, wanted)
+            if len(data) == size and self._etags_are_sums and not _matches_etag(file, data):
+                self._check_again(path, data)
             return data
+
+    def _check_again(self, path: str, data: bytes) -> None:
+        """Read a file again whose MD5 is not its ETag, which encrypted objects have as well.
+
+        Raises:
+          OSError: the bytes are others now, so the store sent wrong ones.
+        """
+        with self.filesystem.open_input_file(self.path(path)) as file:
+            if _read_at(file, 0, len(data)) != data:
+                raise OSError(errno.EREMOTEIO, "the store sent other bytes than it stores")
+        self._etags_are_sums = False
 
     def write_bytes(self, path: str, data: ReadableBuffer) -> None:
         with self.open_output(path) as file:
@@ -139,7 +173,7 @@ class ArrowFiles:
 def directory_entry(info: Any) -> DirectoryEntry:
     """Convert a pyarrow FileInfo. Raises OSError if the store's answer was incomplete."""
     if info.type == fs.FileType.Unknown or (info.type == fs.FileType.File and info.size is None):
-        raise OSError(errno.EIO, "the store's answer has no type or size of the file")
+        raise _no_size()
     return DirectoryEntry(
         name=info.base_name,
         kind="dir" if info.type == fs.FileType.Directory else "file",
@@ -148,8 +182,50 @@ def directory_entry(info: Any) -> DirectoryEntry:
     )
 
 
+def _no_size() -> OSError:
+    return OSError(errno.EREMOTEIO, "the store's answer has no type or size of the file")
+
+
 def _shortened(got: int, size: int) -> OSError:
-    return OSError(errno.EIO, f"the store sent {got} of {size} bytes")
+    return OSError(errno.EREMOTEIO, f"the store sent {got} of {size} bytes")
+
+
+def _read_at(file: Any, offset: int, length: int) -> bytes:
+    """Return exactly `length` bytes. Raises OSError if the store sent fewer."""
+    buffer = bytearray(length)
+    if length:
+        file.seek(offset)
+    done = 0
+    while done < length:
+        count = _read_into(file, memoryview(buffer)[done:])
+        if not count:
+            raise _shortened(offset + done, offset + length)
+        done += count
+    return bytes(buffer)
+
+
+def _read_into(file: Any, buffer: memoryview) -> int:
+    """Read into a buffer, whose last byte must be filled if pyarrow says that it is.
+
+    For S3 pyarrow returns the requested size whatever the store has sent, and leaves the rest of
+    the buffer as it was.
+    """
+    if not buffer:
+        return 0
+    start = file.tell()
+    for mark in _MARKS:
+        buffer[-1] = mark
+        file.seek(start)
+        count = int(file.readinto(buffer))
+        if count < len(buffer) or buffer[-1] != mark:
+            return count
+    raise OSError(errno.EREMOTEIO, f"the store sent less than the {count} requested bytes")
+
+
+def _matches_etag(file: Any, data: bytes) -> bool:
+    """Return whether data has the MD5 that is the object's ETag; True if that is no MD5."""
+    etag = _MD5.fullmatch(file.metadata().get("ETag", b""))
+    return etag is None or hashlib.md5(data, usedforsecurity=False).hexdigest() == etag[1].decode()
 
 
 class _WholeInput(io.RawIOBase):
@@ -160,18 +236,20 @@ class _WholeInput(io.RawIOBase):
         self._size = int(raw.size())
 
     def readinto(self, buffer: WriteableBuffer) -> int:
-        count = int(self._raw.readinto(buffer))
-        if not count and memoryview(buffer).nbytes:
-            self._check_end()
+        start = int(self._raw.tell())
+        view = memoryview(buffer).cast("B")[: max(0, self._size - start)]
+        try:
+            count = _read_into(self._raw, view)
+            if not count and len(view):
+                raise _shortened(start, self._size)
+        except (OSError, pa.ArrowException):
+            self._raw.seek(start)  # so that the read can be repeated
+            raise
         return count
 
     def readall(self) -> bytes:
-        start = self._raw.tell()
-        data: bytes = self._raw.read()
-        if start + len(data) < self._size:
-            self._raw.seek(start)
-            raise _shortened(start + len(data), self._size)
-        return data
+        start = int(self._raw.tell())
+        return _read_at(self._raw, start, max(0, self._size - start))
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
         return int(self._raw.seek(offset, whence))
@@ -183,10 +261,6 @@ class _WholeInput(io.RawIOBase):
         if not self.closed:
             self._raw.close()
             super().close()
-
-    def _check_end(self) -> None:
-        if self._raw.tell() < self._size:
-            raise _shortened(self._raw.tell(), self._size)
 
 
 class GuardedStream(io.RawIOBase):

@@ -7,9 +7,7 @@ import errno
 import os
 import stat as modes
 from collections.abc import Sequence
-from typing import Any, NamedTuple
-
-from pyarrow import fs
+from typing import NamedTuple
 
 from recordmill.errors import ConfigError, Reason, RecordError
 from recordmill.storage.files import Location
@@ -19,7 +17,6 @@ from recordmill.storage.storage_errors import (
     raise_storage_errors,
     short_cause,
 )
-from recordmill.storage.stores import ArrowFiles
 from recordmill.transforms.model import limits
 from recordmill.transforms.sources.files.path_rules import PathRules
 
@@ -160,11 +157,9 @@ def _stat_remote(places: dict[str, Location]) -> dict[str, FileStat | RejectCaus
 
 def _stat_object(place: Location) -> FileStat | RejectCause:
     with raise_storage_errors("access", place):
-        store = place.store
-        assert isinstance(store, ArrowFiles)
-        info: Any = call_with_retries(store.filesystem.get_file_info, store.path(place.path))
-    if info.type == fs.FileType.NotFound:
+        found = call_with_retries(place.store.stat, place.path)
+    if found is None:
         return RejectCause(Reason.MISSING, "no such file")
-    if info.type == fs.FileType.Directory:
+    if found.kind == "dir":
         return RejectCause(Reason.BAD_VALUE, "a folder: expected a file")
-    return FileStat(str(place), info.size, info.mtime_ns or 0) if info.size else EMPTY
+    return FileStat(str(place), found.size, found.mtime_ns) if found.size else EMPTY
