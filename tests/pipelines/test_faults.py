@@ -1,7 +1,7 @@
 """Faults of the machine and of the terminal: one sentence, and the right exit code.
 
-Calls are made to fail in this process. Many more injections, encoder processes included:
-`tests/soak/faults.py`.
+Calls are made to fail in this process; reads and writes of whole runs are cut short. Many more
+injections, encoder processes included: `tests/soak/faults.py`.
 """
 
 import errno
@@ -23,6 +23,7 @@ from recordmill.storage import storage_errors
 from recordmill.storage.local_files import LocalFiles
 from tests.image_runs import encoders_kept, images
 from tests.paths import ROOT, SMALL_CLOTHING
+from tests.soak import faults
 
 _ONE_SHARD = ("--num-shards", "1", "--size", "16", "--splits", "train=1")
 
@@ -229,6 +230,21 @@ def test_limits_of_the_process_end_in_one_sentence(
     assert lines[0].startswith("recordmill images: error: ")
     assert said in lines[0]
     assert lines[0].endswith("then run the same command again")
+
+
+def test_short_reads_and_writes_change_nothing(tmp_path: pathlib.Path) -> None:
+    every = faults.Injection(call="read", mode="short", at=0)
+    with faults.Runs(tmp_path) as runs:
+        commands = faults.make_inputs(runs.work)
+        for name in ("images", "table", "arrays"):
+            contents = []
+            for injection in (None, every):
+                output = runs.work / f"{name}-{injection}"
+                result = runs.run([*commands[name], "--output", str(output)], injection)
+                assert result.code == 0, result.stderr
+                contents.append(faults.dataset(output))
+            assert result.injected > 100
+            assert contents[0] == contents[1]
 
 
 def test_a_clock_that_runs_backwards_changes_nothing(

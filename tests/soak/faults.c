@@ -63,6 +63,11 @@ static int hit(int call, const char *path) {
     if (!state || atomic_load(&state->mode) == OFF || !path || !below(path)) return 0;
     int number = atomic_fetch_add(&state->count[call], 1) + 1;
     int mode = atomic_load(&state->mode), at = atomic_load(&state->at);
+    if (mode == SHORT && !at) { /* every read and write */
+        if (call != READ && call != WRITE) return 0;
+        atomic_fetch_add(&state->injected, 1);
+        return 2;
+    }
     if (call != atomic_load(&state->call)) return 0;
     if (number != at && !(mode == LASTING && number > at)) return 0;
     atomic_fetch_add(&state->injected, 1);

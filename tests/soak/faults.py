@@ -21,6 +21,7 @@ import collections
 import contextlib
 import dataclasses
 import errno
+import gc
 import json
 import os
 import pathlib
@@ -53,7 +54,10 @@ _DATA = ROOT / "tests" / "data"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Injection:
-    """The `at`-th call fails with `code`, as `mode` says."""
+    """The `at`-th call fails with `code`, as `mode` says.
+
+    With the mode `short` and `at` 0, every read and every write does less than was asked.
+    """
 
     call: str
     mode: str
@@ -161,6 +165,7 @@ def serve() -> None:
     from recordmill.transforms.staged import encoder_tasks  # noqa: F401
 
     storage_errors.PAUSES = (0, 0, 0)
+    gc.freeze()  # the collector of a fork would copy the pages of all that was imported
     for line in sys.stdin:
         request = json.loads(line)
         child = os.fork()
