@@ -18,7 +18,7 @@ AGAIN = "then run the same command again"
 ADVICE = {
     errno.ENOSPC: ("no space left on device", f"free some space, {AGAIN}"),
     errno.EDQUOT: ("the disk quota is used up", f"free some space or raise the quota, {AGAIN}"),
-    errno.EFBIG: ("file too large", f"raise the limit (ulimit -f) or use more shards, {AGAIN}"),
+    errno.EFBIG: ("file too large", f"raise the limit (ulimit -f), {AGAIN}, or use more shards"),
     errno.EROFS: ("the filesystem is read-only", f"mount it writable or use another, {AGAIN}"),
     errno.EACCES: ("permission denied", f"check its owner, mode or access policy, {AGAIN}"),
     errno.EPERM: ("operation not permitted", f"check its owner and mode, {AGAIN}"),

@@ -283,8 +283,8 @@ def test_a_limit_of_file_sizes_is_a_storage_error(tmp_path: pathlib.Path) -> Non
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert str(caught.value) == (
-        f"cannot write {place}: file too large; raise the limit (ulimit -f) or use more"
-        " shards, then run the same command again"
+        f"cannot write {place}: file too large; raise the limit (ulimit -f), then run the"
+        " same command again, or use more shards"
     )
 
 
