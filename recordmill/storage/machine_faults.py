@@ -22,7 +22,7 @@ ADVICE = {
     errno.EROFS: ("the filesystem is read-only", f"mount it writable or use another, {AGAIN}"),
     errno.EACCES: ("permission denied", f"check its owner, mode or access policy, {AGAIN}"),
     errno.EPERM: ("operation not permitted", f"check its owner and mode, {AGAIN}"),
-    errno.EREMOTEIO: ("the store's answer is incomplete or damaged", f"check the network, {AGAIN}"),
+    errno.EPROTO: ("the store's answer is incomplete or damaged", f"check the network, {AGAIN}"),
     errno.EIO: ("input/output error", f"check the disk or the mount, {AGAIN}"),
     errno.ENOMEM: ("out of memory", f"free some memory, {AGAIN}"),
     errno.ENOTSUP: ("it is a pipe, a socket or a device", f"put a regular file there, {AGAIN}"),

@@ -38,7 +38,8 @@ _OF_PATHS = frozenset(
 # Errors that may pass by themselves; permission is not among them.
 _PASSING = frozenset(
     {
-        *(errno.EIO, errno.ETIMEDOUT, errno.ESTALE, errno.EAGAIN, errno.EBUSY, errno.EREMOTEIO),
+        *(errno.EIO, errno.ETIMEDOUT, errno.ESTALE, errno.EAGAIN, errno.EBUSY),
+        *(errno.EREMOTEIO, errno.EPROTO),
         *(errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.ENOSPC, errno.EDQUOT),
         *(errno.ECONNRESET, errno.ECONNABORTED, errno.ECONNREFUSED, errno.ENOTCONN),
         *(errno.EHOSTUNREACH, errno.EHOSTDOWN, errno.ENETUNREACH, errno.ENETDOWN, errno.ENETRESET),
@@ -123,7 +124,7 @@ def error_code(error: BaseException) -> int:
     if isinstance(error, OSError) and error.errno:
         return error.errno
     if _UNREADABLE.search(str(error)):
-        return errno.EREMOTEIO
+        return errno.EPROTO
     aws = _AWS_ERROR.search(str(error))
     return _AWS_CODES.get(aws[1], 0) if aws else 0
 

@@ -127,7 +127,7 @@ class ArrowFiles:
         """
         with self.filesystem.open_input_file(self.path(path)) as file:
             if _read_at(file, 0, len(data)) != data:
-                raise OSError(errno.EREMOTEIO, "the store sent other bytes than it stores")
+                raise OSError(errno.EPROTO, "the store sent other bytes than it stores")
         self._etags_are_sums = False
 
     def write_bytes(self, path: str, data: ReadableBuffer) -> None:
@@ -183,11 +183,11 @@ def directory_entry(info: Any) -> DirectoryEntry:
 
 
 def _no_size() -> OSError:
-    return OSError(errno.EREMOTEIO, "the store's answer has no type or size of the file")
+    return OSError(errno.EPROTO, "the store's answer has no type or size of the file")
 
 
 def _shortened(got: int, size: int) -> OSError:
-    return OSError(errno.EREMOTEIO, f"the store sent {got} of {size} bytes")
+    return OSError(errno.EPROTO, f"the store sent {got} of {size} bytes")
 
 
 def _read_at(file: Any, offset: int, length: int) -> bytes:
@@ -219,7 +219,7 @@ def _read_into(file: Any, buffer: memoryview) -> int:
         count = int(file.readinto(buffer))
         if count < len(buffer) or buffer[-1] != mark:
             return count
-    raise OSError(errno.EREMOTEIO, f"the store sent less than the {count} requested bytes")
+    raise OSError(errno.EPROTO, f"the store sent less than the {count} requested bytes")
 
 
 def _matches_etag(file: Any, data: bytes) -> bool:

@@ -1,5 +1,6 @@
 import contextlib
 import errno
+import hashlib
 import io
 import os
 import pathlib
@@ -470,6 +471,7 @@ def test_a_file_replaced_by_a_pipe_or_a_folder_has_changed(
         ("AWS Error UNKNOWN (HTTP status 503) during HeadObject operation: No response body", True),
         ("AWS Error NETWORK_CONNECTION during GetObject operation: curlCode: 56", True),
         ("google::cloud::Status(UNAVAILABLE: try again)", True),
+        ("AWS Error UNKNOWN (HTTP status -1) during ListObjectsV2: XML_ERROR_PARSING", True),
         ("AWS Error ACCESS_DENIED during GetObject operation", False),
         ("AWS Error UNKNOWN (HTTP status 403) during HeadObject operation", False),
         ("AWS Error NO_SUCH_KEY during GetObject operation", False),
@@ -517,6 +519,33 @@ def test_a_stream_that_ends_before_its_size_is_read_again(monkeypatch: pytest.Mo
                 stream.readinto(buffer)
         else:
             assert (stream.readinto(buffer), bytes(buffer)) == (5, read)
+
+
+@pytest.mark.parametrize(
+    ("contents", "expected", "opened"),
+    [
+        ([b"good", b"good"], [b"good", b"good"], 2),  # the ETag is the MD5
+        ([b"evil", b"good", b"good"], [None, b"good"], 3),
+        ([b"else", b"else", b"else"], [b"else", b"else"], 3),  # encrypted: it is no MD5
+    ],
+)
+def test_an_object_is_compared_with_its_etag(
+    contents: list[bytes], expected: list[bytes | None], opened: int
+) -> None:
+    etag = f'"{hashlib.md5(b"good").hexdigest()}"'.encode()
+    files = [io.BytesIO(content) for content in contents]
+    for file in files:
+        file.size = lambda: 4  # type: ignore[attr-defined]
+        file.metadata = lambda: {"ETag": etag}  # type: ignore[attr-defined]
+    system = mock.Mock(type_name="s3", open_input_file=mock.Mock(side_effect=files))
+    store = ArrowFiles(system, "", has_folders=False)
+    for data in expected:
+        if data is None:
+            with pytest.raises(OSError, match="other bytes than it stores"):
+                store.read_range("x", 0, 9)
+        else:
+            assert store.read_range("x", 0, 9) == data
+    assert system.open_input_file.call_count == opened
 
 
 def test_a_network_that_fails_is_not_the_files_fault(monkeypatch: pytest.MonkeyPatch) -> None:
