@@ -167,6 +167,7 @@ def reading(config: ColumnsConfig) -> dict[str, Any]:
         "types": tuple(config.types.items()),
         "expected": expected,
         "label_type": config.label_type,
+        "worker_memory": config.max_worker_memory,
         "used": tuple(config.table_options().column_transforms()),
         **{name: getattr(config, name) for name in COLUMNS},
     }

@@ -29,6 +29,7 @@ def texts_of(config: RowsConfig, *, documents: Documents, text_column: str | Non
                 f"--documents {documents}: applies to folders of text files, and --input {inputs}"
                 " holds rows, of which each is a record: leave it out"
             )
+        columns["worker_memory"] = config.max_worker_memory
         return TextRows(input=inputs, format=rows, unlabelled=config.unlabelled, **columns)
     refuse_given(
         config,

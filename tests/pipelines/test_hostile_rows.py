@@ -5,6 +5,7 @@ Each is an error that names the file, or a reject, in little memory.
 
 import json
 import shutil
+import zlib
 
 import fastavro
 import pyarrow as pa
@@ -50,6 +51,8 @@ def long_number(path) -> None:
     path.write_text('{"a": 1}\n{"a": ' + "7" * 5000 + "}\n")
 
 
+INFLATED = 400 << 20  # bytes
+
 MADE = {
     "zeros.avro": (zeros, "claims 1099511627776 rows in 0 bytes"),
     "many_keys.jsonl": (many_keys, "20000 different keys in 20000 rows"),
@@ -81,6 +84,57 @@ def test_hostile_files_of_rows_are_errors_by_name(tmp_path) -> None:
         assert result.code == 2, (path, result.errors)
         assert message in result.errors, (path, result.errors)
         assert path.name in result.errors
+
+
+def number(value: int, width: int = 1) -> bytes:
+    """Return a number as Avro and Thrift write it, in at least `width` bytes."""
+    left, found = value << 1, b""
+    while left > 127 or len(found) + 1 < width:
+        found += bytes([left & 127 | 128])
+        left >>= 7
+    return found + bytes([left])
+
+
+def inflating_avro(path) -> None:
+    """Write an Avro file whose only block inflates to INFLATED bytes."""
+    packed = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+    block = packed.compress(number(INFLATED))
+    block += b"".join(packed.compress(b" " * (1 << 20)) for _ in range(INFLATED >> 20))
+    block += packed.flush()
+    fields = [{"name": "a", "type": "string"}]
+    with path.open("wb") as file:
+        fastavro.writer(file, {"type": "record", "name": "r", "fields": fields}, [], "deflate")
+        file.flush()
+        sync = path.read_bytes()[-16:]
+        file.write(number(1) + number(len(block)) + block + sync)
+
+
+def inflating_parquet(path) -> None:
+    """Write a Parquet file whose footer claims 100 bytes, and whose page has INFLATED bytes."""
+    table = pa.table({"a": [" " * INFLATED]})
+    pq.write_table(table, path, compression="gzip", use_dictionary=False, write_statistics=False)
+    claimed = number(pq.read_metadata(path).row_group(0).total_byte_size)
+    content = path.read_bytes()
+    assert content.count(claimed) == 2  # of the column and of the row group
+    path.write_bytes(content.replace(claimed, number(100, len(claimed))))
+
+
+def test_files_that_inflate_without_saying_so_are_errors_by_name(tmp_path) -> None:
+    """The command itself does not inflate them; its encoder processes have a limit on memory."""
+    files = {"x.avro": inflating_avro, "x.parquet": inflating_parquet}
+    for name, make in files.items():
+        make(tmp_path / name)
+    options = ("--max-worker-memory", 300 << 20, "--workers", 1)
+    runs = run_limited(
+        *(
+            ("table", "--input", tmp_path / name, *options, tmp_path / f"{name}-out")
+            for name in files
+        )
+    )
+    for name, result in zip(files, runs, strict=True):
+        assert result.code == 2, (name, result.errors)
+        assert f"{name}: an encoder process needs more than --max-worker-memory" in result.errors
+        assert result.peak < INFLATED + (100 << 20)
 
 
 def test_large_rows_of_columnar_files_are_rejected(tmp_path) -> None:

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from recordmill.errors import ConfigError, did_you_mean
 from recordmill.notes import Note
+from recordmill.processes.row_tasks import MAX_MEMORY
 from recordmill.storage.files import Location
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.source import Layout, ListingPart
@@ -87,6 +88,7 @@ class RecordRows:
     drop_columns: columns to ignore.
     label_type: reading of the label column: classes (also None), numbers, or a column as any other.
     unlabelled: whether to reject or keep rows without label if there is a label column.
+    worker_memory: bytes that an encoder process may have; 0 is no limit.
     """
 
     input: str | Inputs
@@ -98,6 +100,7 @@ class RecordRows:
     drop_columns: tuple[str, ...] = ()
     label_type: LabelType | None = None
     unlabelled: Unlabelled = "reject"
+    worker_memory: int = MAX_MEMORY
     # Columns of the records before the user columns.
     _leading_fields: ClassVar[tuple[pa.Field, ...]] = SYSTEM_FIELDS
     # Whether to read all rows to find the columns that are never null.
@@ -205,7 +208,7 @@ class RecordRows:
 
     @functools.cached_property
     def _rows(self) -> RowInput:
-        return RowInput(input=self.input, format=self.format)
+        return RowInput(input=self.input, format=self.format, worker_memory=self.worker_memory)
 
     def _find_roles(
         self, names: Sequence[str], requested: ColumnRoles, main_names: Sequence[str]

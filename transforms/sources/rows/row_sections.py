@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import functools
 import itertools
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import Future
 
 import numpy as np
@@ -16,13 +17,14 @@ import pyarrow.compute as pc
 from recordmill.errors import ConfigError, RecordError, Reject, RunError
 from recordmill.notes import Note
 from recordmill.processes.pool import shared_pool
+from recordmill.processes.row_tasks import Faults, RowTask
 from recordmill.storage.files import shown
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.source import ListingPart
 from recordmill.transforms.sources.files.references import END, ROW, START, SectionCollector
 from recordmill.transforms.sources.files.walks import File, SkippedPath
 from recordmill.transforms.sources.row_formats.column_types import ColumnTypes, unify, zones_of
-from recordmill.transforms.sources.row_formats.columnar import split_rows
+from recordmill.transforms.sources.row_formats.columnar import ColumnarFile, split_rows
 from recordmill.transforms.sources.row_formats.row_file import (
     FileSection,
     QuoteAnomalies,
@@ -111,6 +113,8 @@ def infer_columns(
 ) -> ColumnTypes:
     """Infer column types from all rows, in encoder processes with a task per part.
 
+    A single part of text is read in this process.
+
     Args:
       parts: the listing.
       rows: the input.
@@ -121,16 +125,21 @@ def infer_columns(
     """
     batches = iter(parts)
     first = list(itertools.islice(batches, 2))
-    if len(first) < 2:
+    if len(first) < 2 and not any(_is_columnar(part, rows) for part in first):
         return unify(_infer_part(part, rows, names, keep, times) for part in first)
     pool = shared_pool()
     waiting: collections.deque[Future[ColumnTypes]] = collections.deque()
     column_types: ColumnTypes = {}
     for part in itertools.chain(first, batches):
-        waiting.append(pool.submit(_task, batch.to_bytes(part), rows, names, keep, times))
+        waiting.append(pool.submit_rows(_task(part, rows, names, keep, times)))
         if len(waiting) > 2 * pool.workers:
             column_types = unify([column_types, waiting.popleft().result()])
     return unify([column_types, *(task.result() for task in waiting)])
+
+
+def _is_columnar(part: pa.RecordBatch, rows: RowInput) -> bool:
+    """Return whether the blocks of files can become much larger than the files when read."""
+    return any(isinstance(rows.open(file), ColumnarFile) for file, *_ in iter_sections(part[:1]))
 
 
 def iter_sections(
@@ -180,13 +189,45 @@ def regroup(parts: Iterable[ListingPart]) -> Iterator[ListingPart]:
 
 
 def _task(
+    part: pa.RecordBatch,
+    rows: RowInput,
+    names: Collection[str] | None,
+    keep: RowCache | None,
+    times: str | None,
+) -> RowTask[ColumnTypes]:
+    packed = batch.to_bytes(part)
+
+    def call(faults: Faults) -> Callable[[], ColumnTypes]:
+        for number, (file, *_) in enumerate(iter_sections(part) if faults else ()):
+            if number in faults:
+                with _as_config_error(file):
+                    raise faults[number]
+        return functools.partial(_infer, packed, range(len(part)), rows, names, keep, times)
+
+    return RowTask(
+        count=len(part),
+        call=call,
+        trial=functools.partial(_try, packed, rows, names, times),
+        memory=rows.worker_memory,
+    )
+
+
+def _try(
+    part: bytes, rows: RowInput, names: Collection[str] | None, times: str | None, some: range
+) -> None:
+    _infer(part, some, rows, names, None, times)
+
+
+def _infer(
     part: bytes,
+    some: range,
     rows: RowInput,
     names: Collection[str] | None,
     keep: RowCache | None,
     times: str | None,
 ) -> ColumnTypes:
-    return _infer_part(batch.from_bytes(part), rows, names, keep, times)
+    sections = batch.from_bytes(part).slice(some.start, len(some))
+    return _infer_part(sections, rows, names, keep, times)
 
 
 def _infer_part(
