@@ -82,7 +82,7 @@ class Published:
         """
         missing = None if "fingerprint" in self.job else f"{JOB} is missing or has no fingerprint"
         if missing is None and config.verify:
-            return self._changed(config.workers)
+            return self._damaged_shards(self.changed(config.workers))
         missing = missing or self.missing()
         if missing is None:
             return None
@@ -94,23 +94,28 @@ class Published:
             )
         return Damaged(shards=None)
 
-    def _changed(self, workers: int) -> Damaged | None:
-        """Return the files that are missing or have other contents than the manifest says."""
-        of_shard: dict[str, str] = {}
+    def changed(self, workers: int) -> list[str]:
+        """Return the files that are missing or have other contents than the manifest says.
+
+        workers: number of threads; 0 is one per core.
+        """
         stated: dict[str, FileInfo] = dict(self.manifest.files)
+        for name, split in self.manifest.splits.items():
+            for number, shard in enumerate(split.shards):
+                stated[shard.file] = FileInfo(bytes=shard.bytes, sha256=shard.sha256)
+                stated[index_name(name, number, len(split.shards))] = shard.index
+        with ThreadPoolExecutor(process_count(workers)) as threads:  # hashing needs no GIL
+            found = threads.map(self._info, stated)
+            return [name for name, info in zip(stated, found, strict=True) if info != stated[name]]
+
+    def _damaged_shards(self, changed: Collection[str]) -> Damaged | None:
+        if not changed:
+            return None
+        of_shard: dict[str, str] = {}
         for name, split in self.manifest.splits.items():
             for number, shard in enumerate(split.shards):
                 index = index_name(name, number, len(split.shards))
                 of_shard |= {shard.file: shard.file, index: shard.file}
-                stated[shard.file] = FileInfo(bytes=shard.bytes, sha256=shard.sha256)
-                stated[index] = shard.index
-        with ThreadPoolExecutor(process_count(workers)) as threads:  # hashing needs no GIL
-            found = threads.map(self._info, stated)
-            changed = [
-                name for name, info in zip(stated, found, strict=True) if info != stated[name]
-            ]
-        if not changed:
-            return None
         if all(name in of_shard for name in changed):
             return Damaged(shards=frozenset(of_shard[name] for name in changed))
         return Damaged(shards=None)

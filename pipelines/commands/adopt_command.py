@@ -96,10 +96,12 @@ def _print_outcome(outcome: AdoptOutcome, config: AdoptConfig, *, seconds: float
         if outcome.resumed:
             print("Publishing of an interrupted run was completed; there is nothing else to do")
         else:
-            print(
-                f"nothing has changed since {config.output} was written: sizes agree; run"
-                " recordmill verify to check contents"
+            checked = (
+                "the contents of its files are those of its manifest"
+                if config.verify
+                else "sizes agree; run recordmill verify, or add --verify, to check contents"
             )
+            print(f"nothing has changed since {config.output} was written: {checked}")
         return
     tables = stack(files_table(outcome.adopted), features_table(outcome.manifest))
     if outcome.status == "planned":

@@ -95,6 +95,12 @@ class AdoptConfig(CardConfig):
     dry_run: bool = option(
         False, group=_RUN, help="Read all files, print what they hold, and write no dataset."
     )
+    verify: bool = option(
+        False,
+        group=_RUN,
+        help="If the output already holds this dataset, compare the contents of its files with the"
+        " manifest, not just their sizes.",
+    )
     quiet: bool = option(False, group=_RUN, help="Print errors only.")
     max_record_bytes: int = option(
         MAX_RECORD_BYTES,
@@ -111,3 +117,5 @@ class AdoptConfig(CardConfig):
             if value < 0:
                 raise ConfigError(f"{flag}: expected 0 or more, got {value}")
         check_split(self.split)
+        if self.verify and self.dry_run:
+            raise ConfigError("--verify: cannot be combined with --dry-run; leave one of them out")

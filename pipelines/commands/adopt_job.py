@@ -188,6 +188,9 @@ class AdoptJob:
         """
         if there.job.get("fingerprint") == job["fingerprint"]:
             missing = there.missing()
+            if missing is None and self.config.verify:
+                changed = there.changed(self.config.workers)
+                missing = f"{changed[0]} has other contents" if changed else None
             if missing is None:
                 return True
             if not self.config.overwrite:

@@ -640,6 +640,25 @@ def test_a_damaged_output(source, tmp_path, capsys):
     adopt(out, source, options=["--overwrite"])
 
 
+def test_verify_compares_contents(source, tmp_path, capsys):
+    out = tmp_path / "out"
+    argv = ("--input", source, "--output", out)
+    adopt(out, source)
+    assert loud(*argv, "--verify") == 0
+    assert "the contents of its files are those of its manifest" in " ".join(told(capsys).split())
+    index = next((out / "index").iterdir())
+    content = bytearray(index.read_bytes())
+    content[9] ^= 1
+    index.write_bytes(content)
+    assert loud(*argv) == 0
+    assert "sizes agree" in told(capsys)
+    assert loud(*argv, "--verify") == 1
+    assert f"index/{index.name} has other contents; --overwrite adopts" in told(capsys)
+    adopt(out, source, options=["--overwrite", "--verify"])
+    assert index.read_bytes() != content
+    assert run(*argv, "--verify", "--dry-run") == 2
+
+
 def test_a_dry_run_makes_nothing(source, tmp_path, capsys):
     assert loud("--input", source, "--output", tmp_path / "out", "--dry-run") == 0
     said = told(capsys)
