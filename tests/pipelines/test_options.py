@@ -178,6 +178,12 @@ def test_bad_command_lines(argv: list[str], message: str) -> None:
         ("splits: {train: 0.5, train: 0.5}", "job.yaml:1: train is given a second time"),
         ("splits: {train: {a: 1}}", "job.yaml:1: expected a value or a flat list"),
         ("augment: &a [*a]", "job.yaml:1: expected a value or a flat list"),
+        (
+            "input: " + "[" * 100_000,
+            "job.yaml: expected lines of `option: value`, got deeper lists",
+        ),
+        ("{a: " * 20_000, "job.yaml: expected lines of `option: value`, got deeper lists"),
+        ("seed: " + "9" * 5_000, "job.yaml:1: seed: expected a whole number"),
         ("- seed", "job.yaml:1: expected lines of `option: value`"),
         ("seed", "job.yaml:1: expected lines of `option: value`"),
         ("? [seed]\n: 1", "job.yaml:1: expected a name before the colon"),

@@ -237,6 +237,16 @@ def test_the_digest_depends_on_every_shard_and_their_order() -> None:
     assert digests[0] == digest_of({"test": two, "train": one})
 
 
+def test_the_digest_depends_on_where_a_split_ends() -> None:
+    one, two, three = (shard("x" * size) for size in (1, 2, 3))
+    splits = [([one], [two, three]), ([one, two], [three]), ([], [one, two, three])]
+    digests = {
+        digest_of({"test": SplitInfo.of(test), "train": SplitInfo.of(train)})
+        for test, train in splits
+    }
+    assert len(digests) == 3
+
+
 def test_an_empty_dataset_has_the_digest_of_nothing() -> None:
     assert digest_of({}).startswith("e3b0c442")
 
