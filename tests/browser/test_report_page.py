@@ -3,14 +3,17 @@
 import dataclasses
 import json
 import pathlib
+from collections import Counter
 from typing import Any
 
+import numpy as np
 import pytest
 from axe_core_python.selenium import Axe
 from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
+import recordmill
 from recordmill.pipelines.cli import main
 from recordmill.pipelines.report_file import write_report
 from recordmill.storage.files import Location
@@ -36,11 +39,23 @@ COMMANDS = {
         "--input", f"{DATA}/air_quality/AirQualityUCI.csv", "--time-column", "Date,Time",
         "--time-format", "%d/%m/%Y %H.%M.%S", "--delimiter", ";", "--decimal", ",",
         "--missing=-200", "--window", "24", "--split-by", "time", "--max-reject-fraction", "0.1",
+        "--purge", "2d",
     ],
+    "arrays": ["--input", "ARRAYS", "--splits", "train=0.7,validation=0.3"],
     "video": [
         "--input", f"{DATA}/video", "--clip-frames", "8", "--size", "64", "--splits", "train=1",
     ],
 }  # fmt: skip
+
+
+def write_arrays(folder: pathlib.Path) -> None:
+    """Arrays of two classes, 24 x 32 floats each."""
+    y, x = np.mgrid[:24, :32].astype(np.float32)
+    for number in range(12):
+        for name, array in (("wave", np.sin(x / (number + 2))), ("slope", x + number * y)):
+            path = folder / name / f"{number}.npy"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            np.save(path, array)
 
 
 @pytest.fixture(scope="module", params=COMMANDS)
@@ -49,7 +64,10 @@ def page(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     folder = tmp_path_factory.mktemp(request.param)
     command = "images" if request.param == "boxes" else request.param
     output = f"{folder}/out"
-    assert main([command, *COMMANDS[request.param], "--output", output, "--quiet"]) == 0
+    given = [f"{folder}/arrays" if one == "ARRAYS" else one for one in COMMANDS[request.param]]
+    if request.param == "arrays":
+        write_arrays(folder / "arrays")
+    assert main([command, *given, "--output", output, "--quiet"]) == 0
     return pathlib.Path(str(write_report(Location.parse(output)))).as_uri()
 
 
@@ -101,6 +119,62 @@ def test_a_page_is_whole_and_accessible(
         if one["impact"] in ("serious", "critical")
     ]
     assert serious == []
+
+
+def test_numbers_are_those_of_inspect_and_of_a_count(
+    browser: webdriver.Chrome, page: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    opened(browser, page)
+    dataset = page.removeprefix("file://").removesuffix(".report.html")
+    capsys.readouterr()
+    assert main(["inspect", "--dataset", dataset, "--json"]) == 0
+    stated = json.loads(capsys.readouterr().out)
+    counted = {
+        split: Counter(place.label for place in recordmill.open(dataset, split).places())
+        for split in stated["splits"]
+    }
+
+    def table(selector: str) -> dict[str, list[str]]:
+        rows = browser.find_elements(By.CSS_SELECTOR, f"{selector} tbody tr")
+        return {
+            row.find_element(By.TAG_NAME, "th").text: [
+                cell.get_dom_attribute("data-value") or cell.text.replace(",", "")
+                for cell in row.find_elements(By.TAG_NAME, "td")
+            ]
+            for row in rows
+        }
+
+    splits = table("[aria-label=Splits]")
+    for split, one in stated["splits"].items():
+        assert splits[split][0] == str(one["records"]) == str(counted[split].total())
+        assert splits[split][-2:] == [str(one["shards"]), str(one["bytes"])]
+    classes = table("#class-table")
+    assert [name for name in classes if name != "(no class)"] == (
+        stated["labels"] if any(set(one) - {None} for one in counted.values()) else []
+    )
+    for label, cells in classes.items():
+        expected = [counted[split][None if label == "(no class)" else label] for split in splits]
+        assert cells[1 : 1 + len(splits)] == [str(number) for number in expected]
+    flow = browser.find_elements(By.CSS_SELECTOR, ".flow li")
+    shown = {one.text.split(" ", 1)[1].split("\n")[0]: one.text.split(" ")[0] for one in flow}
+    assert shown["records written"] == f"{sum(one.total() for one in counted.values()):,}"
+    ledger = stated["ledger"]
+    assert shown["inputs"] == f"{sum(ledger['inputs'].values()):,}"
+
+
+def test_a_number_shows_its_command(browser: webdriver.Chrome, page: str) -> None:
+    opened(browser, page)
+    number = browser.find_element(By.CSS_SELECTOR, "#classes .get")
+    number.send_keys(Keys.ENTER)
+    dialog = browser.find_element(By.ID, "command")
+    code = dialog.find_element(By.TAG_NAME, "code").text
+    assert code == number.get_dom_attribute("data-command")
+    assert code.startswith("recordmill inspect --dataset /")
+    dialog.find_element(By.ID, "copy").click()
+    assert browser.execute_script("return getSelection().toString()").strip() == code
+    assert dialog.find_element(By.ID, "copied").text in ("copied", "selected")
+    dialog.find_element(By.TAG_NAME, "button").click()
+    assert not dialog.is_displayed()
 
 
 def test_a_click_sorts_a_table(browser: webdriver.Chrome, page: str) -> None:
