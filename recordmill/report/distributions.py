@@ -66,7 +66,9 @@ class Distributions:
     def __init__(self, features: Features) -> None:
         self._features = features
         self._records: Counter[str] = Counter()
-        self._values: dict[tuple[str, str], list[npt.NDArray[np.float64]]] = defaultdict(list)
+        self._values: dict[tuple[str, str], list[npt.NDArray[np.float64] | float]] = defaultdict(
+            list
+        )
         self._lengths: dict[tuple[str, str], list[int]] = defaultdict(list)
         self._texts: dict[str, Counter[bytes]] = defaultdict(Counter)
         self._missing: Counter[tuple[str, str]] = Counter()
@@ -101,6 +103,10 @@ class Distributions:
             self._texts[name][value[: 4 * _TEXT]] += 1
             self._lengths[name, split].append(len(value.decode(errors="replace")))
             return
+        if isinstance(value, np.number | int | float):
+            self._values[name, split].append(float(value))
+            self._labels[name].append(place.label)
+            return
         parts = value if isinstance(value, list) else [value]
         flat = [np.asarray(part).reshape(-1) for part in parts]
         count = sum(map(len, flat))
@@ -134,7 +140,7 @@ class Distributions:
         splits = in_order(self._records)
         plots = []
         values = {
-            split: np.concatenate(some)
+            split: _joined(some)
             for split in splits
             if (some := self._values.get((name, split))) is not None
         }
@@ -182,12 +188,12 @@ class Distributions:
 
     def _of_classes(self, name: str) -> dict[str, npt.NDArray[np.float64]]:
         """Return the values of a feature per class; empty if fewer than two classes have any."""
-        groups: dict[str, list[npt.NDArray[np.float64]]] = defaultdict(list)
+        groups: dict[str, list[npt.NDArray[np.float64] | float]] = defaultdict(list)
         every = [one for split in self._records for one in self._values.get((name, split), ())]
         for values, label in zip(every, self._labels[name], strict=True):
             if label is not None:
                 groups[label].append(values)
-        return {k: np.concatenate(v) for k, v in groups.items()} if len(groups) > 1 else {}
+        return {k: _joined(v) for k, v in groups.items()} if len(groups) > 1 else {}
 
     def _largest_classes(self, name: str) -> dict[str, npt.NDArray[np.float64]]:
         groups = self._of_classes(name)
@@ -229,6 +235,13 @@ class Distributions:
             return None
         between = sum(len(one) * (one.mean() - together.mean()) ** 2 for one in groups.values())
         return float(between / len(together) / total)
+
+
+def _joined(values: Sequence[npt.NDArray[np.float64] | float]) -> npt.NDArray[np.float64]:
+    """Return the values of several records, which are one number or an array each."""
+    if isinstance(values[0], float):
+        return np.array(values, np.float64)
+    return np.concatenate(values)
 
 
 def shortened(text: bytes) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
@@ -13,6 +14,7 @@ from recordmill.report.cards import Card, CardMaker
 from recordmill.report.index_figures import SizeFigure
 from recordmill.report.pairs import Pair
 from recordmill.report.sampling import SampledRecord
+from recordmill.storage.files import Location
 
 _ALIKE = 3  # pairs of images that are shown
 _COMPARED = 256  # images that are compared with each other
@@ -65,9 +67,17 @@ def most_alike(cards: Sequence[Card]) -> list[AlikePair]:
 
 
 def by_size(
-    records: Records, sizes: Iterable[SizeFigure], titles: Mapping[str, str], maker: CardMaker
+    dataset: Location,
+    records: Records,
+    sizes: Iterable[SizeFigure],
+    titles: Mapping[str, str],
+    maker: CardMaker,
 ) -> list[Notable]:
-    """Return the smallest and the largest records of all, by each size that differs."""
+    """Return the smallest and the largest records of all, by each size that differs.
+
+    Raises:
+      IndexDamagedError, DatasetDamagedError, StorageError: they cannot be read.
+    """
     reasons: dict[tuple[str, int], list[str]] = {}
     for size in sizes:
         if size.histogram is not None:
@@ -75,16 +85,28 @@ def by_size(
                 value, split, number = one
                 text = f"{titles[size.name]}: {charts.number_text(value)}, the {name}"
                 reasons.setdefault((split, number), []).append(text)
-    cards = read_cards(records, [(split, number, None) for split, number in reasons], maker)
+    places: list[SampledRecord] = []
+    for split, info in records.manifest.splits.items():
+        numbers = [number for of, number in reasons if of == split]
+        places += sampling.find(dataset, split, info, numbers)
+    cards = read_cards(records, places, maker)
     return [Notable(reason="; ".join(texts), card=cards[place]) for place, texts in reasons.items()]
 
 
 def cards_of_pairs(
     records: Records, pairs: Sequence[Pair], maker: CardMaker
 ) -> list[tuple[Pair, list[Card]]]:
-    """Return pairs of similar records, with the cards of those that are in the dataset."""
-    places = {key: place for pair in pairs for key, place in pair.places.items()}
-    cards = read_cards(records, [(*place, key) for key, place in places.items()], maker)
+    """Return pairs of similar records, with the cards of those that are in the dataset.
+
+    Raises:
+      DatasetDamagedError, StorageError: they cannot be read.
+    """
+    found = {key: place for pair in pairs for key, place in pair.places.items()}
+    places = [
+        SampledRecord(split=split, number=number, key=key, label=None, copy=0, rank=0)
+        for key, (split, number) in found.items()
+    ]
+    cards = read_cards(records, places, maker)
     return [
         (pair, [cards[pair.places[key]] for key in pair.keys if key in pair.places])
         for pair in pairs
@@ -92,28 +114,14 @@ def cards_of_pairs(
 
 
 def read_cards(
-    records: Records, places: Iterable[tuple[str, int, str | None]], maker: CardMaker
+    records: Records, places: Sequence[SampledRecord], maker: CardMaker
 ) -> dict[tuple[str, int], Card]:
-    """Return the cards of some records, by split and number.
-
-    places: split, number and key; a key that is None is read from the index.
-    """
-    keys: dict[str, dict[int, str | None]] = {}
-    for split, number, key in places:
-        keys.setdefault(split, {})[number] = key
-    cards = {}
-    for split, numbers in keys.items():
-        first = sampling.first_record(records.manifest, split)
-        for number, record in sampling.read(records, split, sorted(numbers)):
-            key = numbers[number]
-            found = None if key is not None else records.place(first + number)
-            place = SampledRecord(
-                split=split,
-                number=number,
-                key=key or (found.key if found else ""),
-                label=found.label if found else None,
-                copy=found.copy if found else 0,
-                rank=0,
-            )
-            cards[split, number] = maker.card(place, record, maker.thumbnails(record))
-    return cards
+    """Return the cards of some records, by split and number."""
+    by_split: dict[str, dict[int, SampledRecord]] = defaultdict(dict)
+    for place in places:
+        by_split[place.split][place.number] = place
+    return {
+        (split, number): maker.card(some[number], record, maker.thumbnails(record))
+        for split, some in by_split.items()
+        for number, record in sampling.read(records, split, sorted(some))
+    }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import importlib.resources
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -26,7 +27,7 @@ from recordmill.report.timeline import timeline
 from recordmill.report.vocabularies import vocabularies
 from recordmill.storage.files import Location
 
-PLOTTED = 1_000  # records per split for distributions
+PLOTTED = 500  # records per split for distributions
 _DRAWN = 160  # records to draw, copies not counted
 _PER_CLASS = 8  # of them, per class and split
 _CLASSES = 40  # classes of which records are drawn
@@ -103,7 +104,7 @@ def render(
         has_images=any(feature.kind == "image" for feature in manifest.features.values()),
         modes=Counter(image.mode for card in images for image in card.images).most_common(),
         notable=[
-            *notable.by_size(records, sizes, _TITLES, maker),
+            *notable.by_size(dataset, records, sizes, _TITLES, maker),
             *notable.by_brightness(images),
         ],
         alike=notable.most_alike(images),
@@ -205,4 +206,7 @@ def _template() -> jinja2.Template:
     )
     environment.filters["number"] = charts.number_text
     environment.globals["bar"] = charts.bar
+    folder = importlib.resources.files(__package__) / "templates"
+    for name in ("css", "js"):  # no templates, which would take as long to compile as the page
+        environment.globals[name] = Markup((folder / f"report.{name}").read_text("utf-8"))
     return environment.get_template("report.html.j2")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -106,6 +106,21 @@ def choose(
             if places
         },
     )
+
+
+def find(
+    dataset: Location, split: str, info: SplitInfo, numbers: Collection[int]
+) -> list[SampledRecord]:
+    """Return the records of a split with these numbers, with rank 0, by reading their indexes.
+
+    Raises:
+      IndexDamagedError, StorageError: an index cannot be read.
+    """
+    found = []
+    for first, index in split_indexes(dataset, split, info, columns=_COLUMNS, holding=numbers):
+        rows = np.array([one - first for one in sorted(numbers) if 0 <= one - first < len(index)])
+        found += _places(index, rows, np.zeros(len(index), np.uint64), split, first)
+    return found
 
 
 def first_record(manifest: Manifest, split: str) -> int:
