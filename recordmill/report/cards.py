@@ -56,6 +56,11 @@ class Card:
     tokens: Sequence[tuple[str, bool]]  # and whether each is known to the vocabulary
     values: Sequence[tuple[str, str]]
 
+    @property
+    def encoded(self) -> list[Thumbnail]:
+        """The images that are no arrays."""
+        return [image for image in self.images if image.mode != thumbnails.ARRAY]
+
 
 class CardMaker:
     """Makes cards of the records of a dataset."""

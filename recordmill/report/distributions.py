@@ -14,7 +14,7 @@ from markupsafe import Markup
 from recordmill.format.split_names import in_order
 from recordmill.report import charts
 from recordmill.report.sampling import SampledRecord
-from recordmill.report.thumbnails import Thumbnail
+from recordmill.report.thumbnails import ARRAY, Thumbnail
 from recordmill.tfrecord.features import Feature, Features
 
 _VALUES = 256  # values of one record that count
@@ -90,7 +90,7 @@ class Distributions:
         split = place.split
         self._records[split] += 1
         for name, feature in self._features.items():
-            if name in images:
+            if name in images and images[name].mode != ARRAY:
                 self._brightness[split].append(images[name].brightness)
             if feature.kind == "image":
                 continue

@@ -40,9 +40,9 @@ def by_brightness(cards: Sequence[Card]) -> list[Notable]:
     """Return the darkest and the brightest of drawn images; empty without images."""
     if len(cards) < 2:
         return []
-    ordered = sorted(cards, key=lambda card: (card.images[0].brightness, card.place.key))
+    ordered = sorted(cards, key=lambda card: (card.encoded[0].brightness, card.place.key))
     return [
-        Notable(reason=f"{name}: mean grey level {card.images[0].brightness:.0f}", card=card)
+        Notable(reason=f"{name}: mean grey level {card.encoded[0].brightness:.0f}", card=card)
         for name, card in (("darkest", ordered[0]), ("brightest", ordered[-1]))
     ]
 

@@ -49,7 +49,7 @@ class SampleReport:
     plotted: Mapping[str, int]
 
     def images(self) -> list[Card]:
-        """Return the cards with images, without copies."""
+        """Return the cards with images or arrays, without copies."""
         return [
             card
             for group in self.cards.values()
@@ -88,6 +88,7 @@ def render(
     shown = _shown(dataset, records, drawn, maker, tokens)
     sizes = index_figures.sizes(dataset, manifest)
     images = shown.images()
+    encoded = [card for card in images if card.encoded]
     return _template().render(
         name=str(dataset).rstrip("/").rpartition("/")[2],
         dataset=str(dataset),
@@ -102,10 +103,10 @@ def render(
         shown=shown,
         drawn=drawn,
         has_images=any(feature.kind == "image" for feature in manifest.features.values()),
-        modes=Counter(image.mode for card in images for image in card.images).most_common(),
+        modes=Counter(image.mode for card in encoded for image in card.encoded).most_common(),
         notable=[
             *notable.by_size(dataset, records, sizes, _TITLES, maker),
-            *notable.by_brightness(images),
+            *notable.by_brightness(encoded),
         ],
         alike=notable.most_alike(images),
         pairs=notable.cards_of_pairs(records, similar_pairs(dataset, manifest), maker),

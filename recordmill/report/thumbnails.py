@@ -14,6 +14,7 @@ from PIL import Image
 from recordmill.format.image_files import UNREADABLE_IMAGE, open_image
 
 SIDE = 112  # pixels of the longer side
+ARRAY = "array"  # the mode of an array
 _QUALITY = 72
 _STRIP = 4  # frames of a clip that are drawn
 _LEVELS = 12  # a side of the grey levels by which thumbnails are compared
@@ -33,7 +34,7 @@ class Thumbnail:
     """A small image.
 
     uri: a data URI. width, height: of the thumbnail, in pixels.
-    mode: Pillow's name of the colour mode of the image; `array` for an array.
+    mode: Pillow's name of the colour mode of the image; ARRAY for an array.
     scale: thumbnail pixels per pixel of the image.
     brightness: mean of the grey levels, 0 to 255.
     levels: grey levels of the image reduced to 12 x 12: float32[12, 12].
@@ -99,7 +100,7 @@ def of_array(array: npt.NDArray[Any]) -> Thumbnail | None:
         image = image.resize(
             (image.width * factor, image.height * factor), Image.Resampling.NEAREST
         )
-    return dataclasses.replace(_reduced(image, mode="array", width=width), colours=colours)
+    return dataclasses.replace(_reduced(image, mode=ARRAY, width=width), colours=colours)
 
 
 def _reduced(image: Image.Image, *, mode: str, width: int) -> Thumbnail:
