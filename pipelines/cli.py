@@ -38,6 +38,11 @@ _TOOLS = {
         "inspect_main",
         "show the content of a dataset, or one record",
     ),
+    "diff": (
+        "recordmill.pipelines.commands.diff_command",
+        "diff_main",
+        "show the differences between two datasets",
+    ),
     "report": (
         "recordmill.pipelines.commands.report_command",
         "report_main",

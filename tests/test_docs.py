@@ -21,6 +21,7 @@ from recordmill.pipelines.arrays import ArraysConfig
 from recordmill.pipelines.cli import main
 from recordmill.pipelines.commands import (
     dataset_commands,
+    diff_command,
     export_command,
     flink_commands,
     report_command,
@@ -49,6 +50,7 @@ CONFIGS = {
     "adopt": AdoptConfig,
     "verify": dataset_commands.VerifyConfig,
     "inspect": dataset_commands.InspectConfig,
+    "diff": diff_command.DiffConfig,
     "report": report_command.ReportPageConfig,
     "export-transform": export_command.ExportConfig,
     "status": flink_commands.StatusConfig,
@@ -83,6 +85,8 @@ def test_every_command_is_one(page, words, tmp_path, monkeypatch):
     for job in blocks(page, "yaml"):
         (tmp_path / "job.yaml").write_text(job)
     command, *flags = words
+    if command == "diff":
+        flags = diff_command.with_flags(flags)
     parsed = declaration.parse(CONFIGS[command], flags, prog=command, beam=command in KINDS)
     assert isinstance(parsed.config, CONFIGS[command])
     assert parsed.passthrough == []
