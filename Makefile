@@ -105,6 +105,7 @@ soak: $(DEV) $(FLINK) $(JOB_SERVER)
 	$(BIN)/python -m tests.soak.series
 	$(BIN)/python -m tests.soak.arrays
 	$(BIN)/python -m tests.soak.diff
+	$(BIN)/python -m tests.soak.learned
 	$(BIN)/python -m tests.soak.video
 	$(BIN)/python -m tests.soak.examples
 	$(BIN)/python -m tests.flink.soak
