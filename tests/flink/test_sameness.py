@@ -216,6 +216,23 @@ def test_a_table_and_what_is_learned_from_it(flink, tmp_path):
     assert job.files == direct.files
 
 
+def test_what_an_earlier_dataset_learned(flink, tmp_path):
+    options = ("--zscore", "x", "--vocabulary", "word")
+    for name, step in (("old", 1), ("new", 3)):
+        lines = [f"{n * step % 31},{'abcd'[n * step % 3]},{'ab'[n % 2]}" for n in range(200)]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["x,word,label", *lines]) + "\n")
+    old = Job(tmp_path / "old", *options, source=tmp_path / "old.csv", kind="table")
+    old.finish()
+    options = (*options, "--learned-from", str(old.output), "--max-drift", "0.9")
+    direct = Job(tmp_path / "direct", *options, source=tmp_path / "new.csv", kind="table")
+    direct.finish()
+    job = Job(tmp_path / "flink", *options, source=tmp_path / "new.csv", kind="table")
+    job = job.on(flink, "loopback")
+    job.finish()
+    assert job.files == direct.files
+    assert job.files["learned.json"] == old.files["learned.json"]
+
+
 def test_windows_of_series(flink, tmp_path):
     options = (
         *("--delimiter", ";", "--decimal", ",", "--missing", "-200", "--time-column", "Date,Time"),
