@@ -9,8 +9,10 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
+
+import pyarrow as pa
 
 from recordmill.errors import ConfigError
 from recordmill.format.file_info import file_info
@@ -197,18 +199,15 @@ class LearnedDataset:
         """
         expected = self._expected(context)
         differ = _differing(expected, self._made(layout, data_type, context))
-        changed = [
-            field
-            for field in user_fields(layout.columns)
-            if isinstance(layout, RowLayout)
-            and any(name == field.name or name.startswith(f"{field.name}/") for name in differ)
-        ]
-        if changed:
-            columns = layout.columns
-            for field in changed:
-                other = field.with_nullable(not field.nullable)
-                columns = columns.set(columns.get_field_index(field.name), other)
-            layout = dataclasses.replace(layout, columns=columns)
+        changed: list[pa.Field] = []
+        if isinstance(layout, RowLayout) and differ:
+            tried = _of_columns(differ, layout.columns)
+            left = _differing(
+                expected, self._made(_with_other_nulls(layout, tried), data_type, context)
+            )
+            unmatched = _of_columns(left, layout.columns)
+            changed = [field for field in tried if field not in unmatched]
+            layout = _with_other_nulls(layout, changed)
             differ = _differing(expected, self._made(layout, data_type, context))
         if differ:
             raise ConfigError(
@@ -260,7 +259,8 @@ class LearnedDataset:
             return statistics_file.column_types(content)
         names = {"int64": "int", "float32": "float", "string": "string"}
         options = self.manifest.options
-        made = {name for option in _OF_COLUMNS for name in options.get(option) or ()}
+        given = [options.get(option) for option in _OF_COLUMNS]
+        made = {name for one in given if isinstance(one, list | dict) for name in one}
         return {
             name: names[feature.dtype]
             for name, feature in self.manifest.features.items()
@@ -307,6 +307,24 @@ def _differing(before: Features, now: Features) -> dict[str, str]:
             is_, was = _feature_text(now[name]), _feature_text(before[name])
             found[name] = f"{name!r} is {is_}, and was {was}"
     return found
+
+
+def _of_columns(features: Collection[str], columns: pa.Schema) -> list[pa.Field]:
+    """Return the columns that features are made of."""
+    return [
+        field
+        for field in user_fields(columns)
+        if any(name == field.name or name.startswith(f"{field.name}/") for name in features)
+    ]
+
+
+def _with_other_nulls(layout: Layout, fields: Sequence[pa.Field]) -> Layout:
+    """Return a layout in which these columns may be null if they may not, and the reverse."""
+    columns = layout.columns
+    for field in fields:
+        other = field.with_nullable(not field.nullable)
+        columns = columns.set(columns.get_field_index(field.name), other)
+    return dataclasses.replace(layout, columns=columns)
 
 
 def _feature_text(feature: Feature) -> str:

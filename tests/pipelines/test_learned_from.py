@@ -302,3 +302,28 @@ def test_a_job_file_keeps_the_limits(
         main(["table", "--config", str(tmp_path / "job.yaml"), "--print-config"])
     assert capsys.readouterr().out == text
     assert "a=0.1" in text
+
+
+def test_types_without_statistics(tmp_path: pathlib.Path) -> None:
+    options = (*FEATURES, "--no-statistics")
+    source = rows(tmp_path / "old.csv")
+    before = make(tmp_path / "old", "--input", source, *options, command="table")
+    lines = source.read_text().splitlines()
+    cells = [line.split(",") for line in lines[1:]]
+    plain = [",".join([*cell[:5], "3", cell[6]]) for cell in cells]  # integers, which were floats
+    source.write_text("\n".join([lines[0], *plain]) + "\n")
+    options = (*options, "--learned-from", before.folder)
+    made = make(tmp_path / "new", "--input", source, *options, command="table")
+    assert made.manifest.features == before.manifest.features
+
+
+def test_a_column_of_another_type_is_an_error(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, number in (("old", "1"), ("new", "1.5")):
+        lines = [f'{{"x": {number}, "y": {n}}}' for n in range(30)]
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
+    before = make(tmp_path / "old", "--input", tmp_path / "old.jsonl", command="table")
+    options = ["--input", tmp_path / "new.jsonl", "--output", tmp_path / "new"]
+    assert run("table", *options, "--learned-from", before.folder) == 2
+    assert "'x' is float32 [any], and was int64 [any]" in capsys.readouterr().err

@@ -43,7 +43,7 @@ def _table(count: int, seed: int) -> Mapping[str, np.ndarray]:
     draw = np.random.default_rng(seed)
     # The second table is another: other numbers, and words that the first does not have.
     words = draw.zipf(1.3, count) % _WORDS + 100 * seed
-    number = np.round(draw.normal(10 + seed, 3, count), 3)
+    number = np.round(draw.normal(10 + 3 * seed, 3, count), 3)
     return {
         "raw": number,
         "x": number,
