@@ -288,9 +288,10 @@ class Job:
         unlearned = dataclasses.replace(context, artifacts={})
         check_renames(context.rename, data_type.encoder.features(records.columns, unlearned))
         roles = listed_roles(config, data_type.source, rows)
-        check = self.schema_request.check(rows)
+        check, analysis = self.schema_request.check(rows), data_type.analysis
         if self.learned is not None:
             check = self.learned.check(check, required)
+            analysis = self.learned.analysis(config, context.artifacts)
         content = data_type.content if config.needs_content else None
         known = self.known_contents.stage(self.staging, workers=config.workers)
         reader = None
@@ -337,7 +338,7 @@ class Job:
             ),
             label_bins=bins_of(config, roles),
             stratify=config.stratify,
-            analysis=data_type.analysis,
+            analysis=analysis,
             profiling=self.schema_request.profiling(rows, self.staging),
             artifacts=context.artifacts,
             unique_keys=data_type.source.unique_keys,

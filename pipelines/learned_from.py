@@ -27,6 +27,7 @@ from recordmill.tfrecord.features import Feature, Features
 from recordmill.transforms.checks.schema_check import RequiredColumns
 from recordmill.transforms.encoders.preprocessed import FEATURES_FILE, FOLDER, stored_features
 from recordmill.transforms.model.data_type import (
+    Analysis,
     Artifact,
     Context,
     DataType,
@@ -66,12 +67,14 @@ class LearnedDataset:
     """The dataset of --learned-from.
 
     sha256: of its manifest. files: names of the files that it learned and that this run needs.
+    learner: the analysis that this run would learn them with.
     """
 
     place: Location
     manifest: Manifest
     sha256: str
     files: tuple[str, ...]
+    learner: Analysis | Preprocessing | None
 
     @classmethod
     def of(cls, config: CommonConfig, data_type: DataType) -> LearnedDataset | None:
@@ -110,6 +113,7 @@ class LearnedDataset:
             manifest=manifest,
             sha256=hashlib.sha256(content).hexdigest(),
             files=tuple(files),
+            learner=data_type.analysis,
         )
 
     def __str__(self) -> str:
@@ -222,6 +226,23 @@ class LearnedDataset:
         if not required:
             return first
         return RequiredColumns(columns=tuple(required), first=first)
+
+    def analysis(self, config: CommonConfig, artifacts: Mapping[str, Artifact]) -> Analysis | None:
+        """Return the analysis of --max-unknown, which learns nothing; None without the option."""
+        limit = getattr(config, "max_unknown", None)
+        if limit is None:
+            return None
+        # Only texts need these modules.
+        from recordmill.transforms.encoders.tokenization.coverage import VocabularyCoverage
+        from recordmill.transforms.encoders.tokenization.vocabulary import (
+            TOKENS_FILE,
+            VocabularyAnalysis,
+        )
+
+        assert isinstance(self.learner, VocabularyAnalysis), self.learner
+        return VocabularyCoverage(
+            options=self.learner.options, tokens=artifacts[TOKENS_FILE], limit=limit
+        )
 
     def stage(self, staging: Staging) -> dict[str, Artifact]:
         """Copy the learned files into staging, and return them as artifacts.

@@ -214,6 +214,13 @@ class TextConfig(RowsConfig):
         metavar="TOKENS",
         help="Tokens that a chunk shares with the chunk before it.",
     )
+    max_unknown: float | None = option(
+        None,
+        group=TEXT,
+        metavar="X",
+        help="With --learned-from: fail, and publish nothing, if more than this fraction of the"
+        " tokens of train is not in the vocabulary, 0 to 1.",
+    )
     min_chars: int | None = _limit("Drop texts with fewer characters.")
     max_chars: int | None = _limit("Drop texts with more characters.")
     min_tokens: int | None = _limit("Drop texts with fewer tokens.")
@@ -265,6 +272,19 @@ class TextConfig(RowsConfig):
                 "expected both --features embeddings and --embeddings FILE, or none of them: the"
                 " file holds the vectors"
             )
+        if self.max_unknown is not None:
+            if self.learned_from is None:
+                raise ConfigError(
+                    "--max-unknown: has no effect without --learned-from, which names the dataset"
+                    " with the vocabulary"
+                )
+            if self.preprocessing_fn is not None:
+                raise ConfigError(
+                    "--max-unknown: compares with the vocabulary of --tokenizer, and"
+                    " --preprocessing-fn makes all features: leave one of them out"
+                )
+            if not 0 <= self.max_unknown <= 1:
+                raise ConfigError(f"--max-unknown: expected 0 to 1, got {self.max_unknown:g}")
         if self.embeddings is None and self.embedding_words is not None:
             raise ConfigError("--embedding-words: has no effect without --embeddings; add it")
 
@@ -306,6 +326,11 @@ def data_type(config: TextConfig) -> DataType:
             encoder=PreprocessedEncoder(unlabelled=unlabelled),
             analysis=Preprocessing(function=config.preprocessing_fn),
             shaping={"preprocessing_fn": described(config.preprocessing_fn)},
+        )
+    if config.max_unknown is not None and not options.learns:
+        raise ConfigError(
+            "--max-unknown: has no effect without a vocabulary, which --tokenizer words, whitespace"
+            " and chars learn"
         )
     artifacts: dict[str, bytes | Prepared] = {}
     shaping = {} if name is None else {"tokenizer": _fingerprint(name, file)}

@@ -327,3 +327,31 @@ def test_a_column_of_another_type_is_an_error(
     options = ["--input", tmp_path / "new.jsonl", "--output", tmp_path / "new"]
     assert run("table", *options, "--learned-from", before.folder) == 2
     assert "'x' is float32 [any], and was int64 [any]" in capsys.readouterr().err
+
+
+def test_too_many_unknown_tokens_fail_a_run(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, words in (("old", "red green blue"), ("new", "red green mauve")):
+        some = words.split()
+        texts = [f"{some[n % 3]} {some[n * n % 3]} x{n % 2}" for n in range(50)]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["text", *texts]) + "\n")
+    options = ("--tokenizer", "words")
+    before = make(tmp_path / "a", "--input", tmp_path / "old.csv", *options, command="text")
+    options = ("--input", tmp_path / "new.csv", *options, "--learned-from", before.folder)
+    made = make(tmp_path / "b", *options, "--max-unknown", "0.5", command="text")
+    tokens = [token for one in made.examples("train").values() for token in one["tokens"]]
+    share = tokens.count(1) / len(tokens)
+    assert 0.1 < share < 0.5
+    assert run("text", *options, "--output", tmp_path / "c", "--max-unknown", "0.1") == 1
+    assert f"{share:.3g} of the tokens in the {len(made.examples('train'))} records of train" in (
+        capsys.readouterr().err
+    )
+    assert not (tmp_path / "c" / "dataset.json").exists()
+    assert run("text", *options, "--output", tmp_path / "c", "--max-unknown", "2") == 2
+    assert run("text", *options[:4], "--output", tmp_path / "c", "--max-unknown", "0.5") == 2
+    options = (*options[:2], "--tokenizer", "bytes", "--learned-from", before.folder)
+    assert run("text", *options, "--output", tmp_path / "c", "--max-unknown", "0.5") == 2
+    errors = capsys.readouterr().err
+    for part in ("expected 0 to 1", "without --learned-from", "without a vocabulary"):
+        assert part in errors
