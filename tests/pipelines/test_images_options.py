@@ -410,4 +410,5 @@ def test_every_option_is_shown(capsys):
     # test_card.py, test_report_page.py, test_verify_option.py, test_hostile_listings.py,
     # test_road.py
     elsewhere |= {"card", "report", "verify", "allow-store", "confine", "max-worker-memory"}
+    elsewhere |= {"learned-from", "max-drift"}  # test_learned_from.py
     assert flags == SHOWN | elsewhere
