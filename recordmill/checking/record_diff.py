@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import itertools
 import pathlib
 import tempfile
 from collections import Counter
@@ -236,15 +237,15 @@ def _write_rows(
     with contextlib.ExitStack() as stack:
         opened = [stack.enter_context((folder / f"{n}").open("wb")) for n in range(files)]
         for split in in_order(manifest.splits):
-            records = Records(place, split) if by_frames else None
+            payloads = Records(place, split).payloads() if by_frames else None
             indexes = split_indexes(place, split, manifest.splits[split], columns=columns)
             for first, index in indexes:
                 for batch in index.to_batches(max_chunksize=_BATCH):
                     rows = _rows(batch, names)
                     rows["split"] = names.number(split)
                     rows["number"] = first + np.arange(len(rows))
-                    if records is not None:
-                        _set_hashes(rows, records.payloads(first, first + len(rows)))
+                    if payloads is not None:
+                        _set_hashes(rows, itertools.islice(payloads, len(rows)))
                     first += len(rows)
                     for number, file in enumerate(opened):
                         mine = rows if files == 1 else rows[rows["key_high"] % files == number]

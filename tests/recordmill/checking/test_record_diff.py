@@ -1,6 +1,7 @@
 import dataclasses
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -68,6 +69,29 @@ def test_equal_datasets_have_no_difference(tmp_path: pathlib.Path) -> None:
     found = compared(tmp_path, rows, rows)
     assert counts(found) == {}
     assert found.same == 2
+
+
+def test_frames_of_gzip_shards_are_read_once(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [flower(key, "rose") for key in "abcdef"]
+    make_dataset(tmp_path / "before", {"train": [rows[:5], rows[5:]]}, compression="gzip")
+    rows[3] = rows[3].having(caption=[b"other"])
+    make_dataset(tmp_path / "after", {"train": [rows]}, compression="gzip")
+    monkeypatch.setattr(record_diff, "_BATCH", 2)
+    opened = []
+    read = record_diff.Records.payloads
+
+    def payloads(*arguments: Any) -> Iterator[bytes]:
+        opened.append(arguments)
+        return read(*arguments)
+
+    monkeypatch.setattr(record_diff.Records, "payloads", payloads)
+    places = [Location.parse(str(tmp_path / name)) for name in ("before", "after")]
+    found = diff_records(*((place, load(place)) for place in places))
+    assert counts(found) == {"changed": 1}
+    assert [one.key for one in found.kinds["changed"].examples] == ["d"]
+    assert len(opened) == 2
 
 
 def test_an_empty_dataset(tmp_path: pathlib.Path) -> None:
