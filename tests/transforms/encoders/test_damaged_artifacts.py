@@ -5,7 +5,7 @@ import pytest
 
 from recordmill.errors import DamageError
 from recordmill.storage.files import Location
-from recordmill.transforms.encoders.preprocessed import _stored
+from recordmill.transforms.encoders.preprocessed import stored_features
 from recordmill.transforms.encoders.text.embedding_files import EmbeddingFile
 from recordmill.transforms.encoders.text.embeddings import NAME, PreparedEmbeddings, load_embeddings
 from recordmill.transforms.model.data_type import Artifact
@@ -39,4 +39,4 @@ def test_damaged_features_of_a_preprocessing_function(content, tmp_path) -> None
     (tmp_path / "features.json").write_bytes(content)
     artifact = Artifact(path=str(tmp_path / "features.json"), sha256="")
     with pytest.raises(DamageError, match=r"features\.json is damaged: .*; delete the folder"):
-        _stored(artifact)
+        stored_features(artifact)
