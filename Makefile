@@ -87,6 +87,7 @@ bench: $(DEV) $(FLINK) $(JOB_SERVER) $(PEERS)
 	$(BIN)/python -m benchmarks.tables --encoder
 	$(BIN)/python -m benchmarks.tables --scale
 	$(BIN)/python -m benchmarks.video
+	$(BIN)/python -m benchmarks.reuse
 	$(BIN)/python -m benchmarks.loading
 	$(BIN)/python -m benchmarks.scale
 	$(BIN)/python -m benchmarks.shuffle
@@ -98,6 +99,7 @@ soak: $(DEV) $(FLINK) $(JOB_SERVER)
 	$(BIN)/python -m tests.soak.kills
 	$(BIN)/python -m tests.soak.power
 	$(BIN)/python -m tests.soak.faults
+	$(BIN)/python -m tests.soak.reuse
 	$(BIN)/python -m tests.soak.fuzz
 	$(BIN)/python -m tests.soak.fuzz_datasets
 	$(BIN)/python -m tests.soak.fuzz_commands

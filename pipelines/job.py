@@ -13,6 +13,7 @@ from recordmill.errors import ConfigError, RunError
 from recordmill.job import lock, publishing
 from recordmill.job.staging import FOLDER, Listing, Staging, to_json
 from recordmill.notes import Note
+from recordmill.pipelines.input_changes import describe_changes
 from recordmill.pipelines.interpretation import (
     bins_of,
     conflicts_of,
@@ -38,6 +39,7 @@ from recordmill.pipelines.options.card import read_card
 from recordmill.pipelines.options.config import CommonConfig
 from recordmill.pipelines.options.labels_file import read_labels
 from recordmill.pipelines.published import Published, finish_publishing
+from recordmill.pipelines.reused_datasets import fingerprint_shaping, stage_reused
 from recordmill.pipelines.road import Road
 from recordmill.pipelines.schemas import SchemaRequest
 from recordmill.storage.files import Location, shown
@@ -53,6 +55,7 @@ from recordmill.transforms.model.source import (
     notes_of_source,
 )
 from recordmill.transforms.planning.learning import store_artifacts
+from recordmill.transforms.reuse.frame_places import FramePlaces
 from recordmill.transforms.sources.rows.other_readings import reading_advice
 from recordmill.transforms.staged.listing import class_counts, stage_listing
 from recordmill.transforms.staged.row_reader import RowReader
@@ -84,6 +87,7 @@ class Job:
         self.labels = read_labels(config.labels_file)
         if self.labels is not None:
             self.shaping["labels_file"] = list(self.labels)
+        self.shaping |= fingerprint_shaping(config, data_type)
         self.shaping |= config.selection_shaping()
         if self.learned is not None:
             self.learned.refuse_options(self.shaping)
@@ -112,6 +116,7 @@ class Job:
         self._name_notes: tuple[Note, ...] = ()
         self._listed_classes: Mapping[str, int] = {}
         self._rejected_labels: Mapping[str, int] = {}
+        self._reuse: FramePlaces | None = None
 
     def check_output(self) -> None:
         """Check that a dataset can be written to the output.
@@ -183,10 +188,12 @@ class Job:
                 left = publishing.sweep(self.staging)
                 return JobOutcome(status=status, resumed=resumed, leftovers=left)
         elif published is not None and not self.config.overwrite:
+            old, encoder = published.manifest, self.data_type.encoder
+            differ = describe_changes(listing, self.staging, self.output, old, encoder)
             self.staging.sweep()
             raise ConfigError(
-                f"the input has changed since {shown(self.output)} was written: --overwrite"
-                " replaces the dataset, another --output keeps it"
+                f"the input has changed since {shown(self.output)} was written{differ}:"
+                " --overwrite replaces the dataset, another --output keeps it"
             )
         layout = layout_of(self.data_type, listing, self.staging)
         required: tuple[str, ...] = ()
@@ -196,7 +203,13 @@ class Job:
         self._listed_classes = class_counts(listing, self.staging)
         self._rejected_labels = listing.rejected_labels
         counts = {} if isinstance(source, RowSource) else self._listed_classes
-        self._interpretation = interpret(self.config, self.data_type, listing, layout, counts)
+        replaced = None if published is None else self.output
+        reused = stage_reused(
+            self.config, self.data_type, self.staging, options=self.shaping, replaced=replaced
+        )
+        self._reuse = reused.places
+        facts = interpret(self.config, self.data_type, listing, layout, counts)
+        self._interpretation = {**facts, **reused.facts}
         if self.learned is not None:
             learned = f"from {shown(self.learned.place)}"
             self._interpretation = {**self._interpretation, "learned": learned}
@@ -292,7 +305,8 @@ class Job:
         if self.learned is not None:
             check = self.learned.check(check, required)
             analysis = self.learned.analysis(config, context.artifacts)
-        content = data_type.content if config.needs_content else None
+        by_content = config.needs_content or config.fingerprint == "content"
+        content = data_type.content if by_content else None
         known = self.known_contents.stage(self.staging, workers=config.workers)
         reader = None
         if isinstance(data_type.source, RowSource):
@@ -374,6 +388,8 @@ class Job:
             workers=config.workers,
             worker_memory=config.max_worker_memory,
             spill_above=config.spill_above,
+            fingerprint=config.fingerprint,
+            reuse=self._reuse,
             layout=layout,
             windows=data_type.windows,
             unit=data_type.unit,

@@ -14,9 +14,10 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from recordmill.errors import ConfigError, RunError
-from recordmill.format.manifest import load
+from recordmill.format.manifest import JOB, load
+from recordmill.format.typed_json import as_object
 from recordmill.job import lock
-from recordmill.job.staging import FOLDER
+from recordmill.job.staging import FOLDER, Staging
 from recordmill.pipelines.job import Job
 from recordmill.pipelines.job_outcome import JobOutcome
 from recordmill.pipelines.options.config import CommonConfig
@@ -247,6 +248,7 @@ def _print_outcome(outcome: JobOutcome, job: Job, *, seconds: float) -> None:
             names = ", ".join(outcome.repaired)
             print(f"damaged shards of {shown(job.output)} were written again: {names}")
         case "published":
+            facts = Staging(job.output).read_json(JOB, as_object)
             report.show(
                 report.closing(
                     load(job.output),
@@ -255,6 +257,7 @@ def _print_outcome(outcome: JobOutcome, job: Job, *, seconds: float) -> None:
                     rejects=outcome.rejects,
                     seconds=seconds,
                     distances=_distances(job),
+                    reused=None if facts is None else facts.get("reused"),
                 )
             )
 

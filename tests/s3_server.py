@@ -3,8 +3,8 @@
     python -m tests.s3_server --fail 0.02 --seed 1
 
 prints the port it listens at. Of all requests that fraction is answered with 503 or 500, before
-anything was done about them. Answers about keys below `once-KIND/` are damaged the first time, and
-those below `always-KIND/` every time:
+anything was done about them. --log appends a line for each request: method, key and range. Answers
+about keys below `once-KIND/` are damaged the first time, and those below `always-KIND/` every time:
 
 short    half of an object's bytes are sent, and the headers say that this is all
 changed  an object's first byte is another one
@@ -18,12 +18,13 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import pathlib
 import random
 import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, TextIO
 
 from tests.soak.command import ROOT
 
@@ -36,10 +37,13 @@ BUCKET = "bucket"
 
 
 @contextlib.contextmanager
-def s3_server(*, fail: float = 0.0) -> Iterator[Callable[[str], str]]:
-    """Gives a function from a key to its URI."""
+def s3_server(
+    *, fail: float = 0.0, log: pathlib.Path | None = None
+) -> Iterator[Callable[[str], str]]:
+    """Gives a function from a key to its URI. log: the file that gets a line for each request."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.s3_server", "--fail", str(fail)],
+        [sys.executable, "-m", "tests.s3_server", "--fail", str(fail),
+         *([] if log is None else ["--log", str(log)])],
         cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
         env=os.environ | CREDENTIALS,
     )  # fmt: skip
@@ -54,16 +58,23 @@ def s3_server(*, fail: float = 0.0) -> Iterator[Callable[[str], str]]:
 
 
 class Failing:
-    """A WSGI application that fails a fraction of its requests."""
+    """A WSGI application that fails a fraction of its requests, and logs all."""
 
-    def __init__(self, app: Callable[..., Any], fraction: float, seed: int) -> None:
+    def __init__(
+        self, app: Callable[..., Any], fraction: float, seed: int, log: TextIO | None
+    ) -> None:
         self._app = app
+        self._log = log
         self._fraction = fraction
         self._random = random.Random(seed)
 
     def __call__(
         self, environ: dict[str, Any], start_response: Callable[..., Any]
     ) -> Iterable[bytes]:
+        if self._log is not None:
+            method, path = environ["REQUEST_METHOD"], environ["PATH_INFO"]
+            key = path.removeprefix(f"/{BUCKET}/")
+            print(method, key, environ.get("HTTP_RANGE", ""), file=self._log, flush=True)
         if self._random.random() >= self._fraction:
             answer: Iterable[bytes] = self._app(environ, start_response)
             return answer
@@ -127,9 +138,11 @@ def main() -> None:
     )
     parser.add_argument("--fail", type=float, default=0.0)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--log", type=argparse.FileType("a"))
     arguments = parser.parse_args()
     logging.getLogger("werkzeug").setLevel(logging.CRITICAL)
-    app = Failing(Damaging(DomainDispatcherApplication(create_backend_app)), 0.0, arguments.seed)
+    server_app = Damaging(DomainDispatcherApplication(create_backend_app))
+    app = Failing(server_app, 0.0, arguments.seed, arguments.log)
     server = make_server("127.0.0.1", 0, app, threaded=True)
     import threading
 

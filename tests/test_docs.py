@@ -113,7 +113,8 @@ def named_in(page: str) -> set[str]:
 
 
 def declared_by(command: str) -> set[str]:
-    return {field.name.replace("_", "-") for field in dataclasses.fields(CONFIGS[command])}
+    names = {field.name.replace("_", "-") for field in dataclasses.fields(CONFIGS[command])}
+    return {name.removeprefix("no-") for name in names}
 
 
 def test_every_reason_of_a_reject_is_explained():

@@ -86,6 +86,7 @@ class Check(beam.PTransform):
                 content=self.content,
                 duplicates=self.duplicates,
                 known=self.known,
+                reuse=self.run.reuse if self.run.fingerprint == "stat" else None,
             )
             parts |= "CheckRows" >> PrepareParts(check.apply)
         if drop:

@@ -51,6 +51,8 @@ class WriteToTFRecord(beam.PTransform):
             workers=run.workers,
             worker_memory=run.worker_memory,
             versions=run.encoder_versions,
+            fingerprint=run.fingerprint,
+            reuse=run.reuse,
         )
         infos = shards.pieces | "WriteShard" >> beam.ParDo(
             WriteShard(writer, only=self.only), AsSingleton(shards.plan)

@@ -17,6 +17,7 @@ from recordmill.pipelines.options.duplicates import DuplicateConfig
 from recordmill.pipelines.options.flink import FlinkConfig
 from recordmill.pipelines.options.reporting import RUN, ReportConfig
 from recordmill.pipelines.options.resources import ResourceConfig
+from recordmill.pipelines.options.reuse import ReuseConfig
 from recordmill.pipelines.options.selection import SelectionConfig
 from recordmill.pipelines.options.statistics import StatisticsConfig
 from recordmill.transforms.sources.files.input_paths import InputPath, Inputs
@@ -48,6 +49,7 @@ class CommonConfig(
     StatisticsConfig,
     ReportConfig,
     ResourceConfig,
+    ReuseConfig,
     FlinkConfig,
 ):
     """Input, splits, balance, output and runner of a job.
@@ -287,6 +289,7 @@ class CommonConfig(
         values.check_range("--seed", self.seed, least=0, below=2**63)
         values.check_range("--label-offset", self.label_offset, least=0)
         self._check_resources()
+        self._check_reuse()
         values.check_range("--shard-size", self.shard_size, least=1)
         values.check_range("--stall-timeout", self.stall_timeout, least=1)
         if self.parallelism is not None:

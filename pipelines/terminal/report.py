@@ -121,10 +121,12 @@ def closing(
     rejects: Iterable[Reject] = (),
     seconds: float | None = None,
     distances: Sequence[RenderableType | None] = (),
+    reused: int | None = None,
 ) -> RenderableType:
     """Return the tables that a job prints at its end.
 
-    plan: adds the classes before balancing. distances: tables of skew and drift.
+    plan: adds the classes before balancing. distances: tables of skew and drift. reused: number of
+    records that were taken from earlier datasets; None if none could be.
     """
     rates = manifest.fill_rates
     table = new_table("split", "records", "shards", "size", *(["filled"] if rates else []))
@@ -148,7 +150,10 @@ def closing(
         )
     took = "" if seconds is None else f" in {duration(seconds)}"
     records = sum(split.records for split in manifest.splits.values())
-    last = line(f"{count_of(records, 'record')} written to ", (printable(output), "bold"), took)
+    how = "" if reused is None else f" ({reused:,} reused, {records - reused:,} encoded)"
+    last = line(
+        f"{count_of(records, 'record')} written to ", (printable(output), "bold"), took, how
+    )
     return stack(
         table,
         None if rates else classes_table(classes, labels=manifest.labels),

@@ -35,6 +35,7 @@ from recordmill.format.manifest import (
     INDEX,
     JOB,
     MANIFEST,
+    RECIPES,
     Manifest,
     ManifestError,
     SplitInfo,
@@ -43,6 +44,7 @@ from recordmill.format.manifest import (
     index_name,
     shard_name,
 )
+from recordmill.format.recipes import Recipes, RecipesDamagedError
 from recordmill.format.split_names import TRAIN
 from recordmill.format.typed_json import as_object, parse_json
 from recordmill.storage.files import Location, MissingError
@@ -177,7 +179,7 @@ def _check_listing(dataset: Location, manifest: Manifest) -> Iterator[Damage]:
 def _check_sidecars(dataset: Location, manifest: Manifest) -> Iterator[Damage]:
     """Yield a defect for every file beside the shards that is missing or has other content.
 
-    Equal datasets can have different job.json files, so that one must only exist.
+    Equal datasets can have different job.json files and recipes, so these must only be whole.
     """
     if not (dataset / JOB).exists():
         yield Damage(file=JOB, what="the file is missing")
@@ -186,6 +188,7 @@ def _check_sidecars(dataset: Location, manifest: Manifest) -> Iterator[Damage]:
             as_object(parse_json((dataset / JOB).read_bytes()))
         except ValueError as error:
             yield Damage(file=JOB, what=f"it is not a JSON object: {error}")
+    yield from _check_recipes(dataset, manifest)
     for name, stated in manifest.files.items():
         try:
             with (dataset / name).open_input() as file:
@@ -194,6 +197,19 @@ def _check_sidecars(dataset: Location, manifest: Manifest) -> Iterator[Damage]:
             yield Damage(file=name, what="the file is missing")
         else:
             yield from compare_file(name, found=found, stated=stated)
+
+
+def _check_recipes(dataset: Location, manifest: Manifest) -> Iterator[Damage]:
+    """Yield a defect if the dataset should have recipes, and they are missing or damaged."""
+    if not manifest.has_recipes:
+        return
+    try:
+        for _ in Recipes.open(dataset, manifest).shards():
+            pass
+    except MissingError:
+        yield Damage(file=RECIPES, what="the file is missing")
+    except RecipesDamagedError as error:
+        yield Damage(file=RECIPES, what=str(error))
 
 
 def _tasks(dataset: Location, manifest: Manifest, *, deep: bool) -> list[ShardTask]:

@@ -37,6 +37,7 @@ from recordmill.tfrecord.framing import Compression
 FORMAT = "recordmill/1"
 MANIFEST = "dataset.json"
 JOB = "job.json"
+RECIPES = "recipes.parquet"
 INDEX = "index"
 LABELS = "labels.txt"
 REJECTS = "rejects.jsonl"
@@ -186,6 +187,8 @@ class Manifest:
     fill_rates: per split with packed records, the fraction of values that are not padding.
     notes: remarks for the reader, such as why there are no TFDS files.
     card: what the author says about the dataset; None without --card.
+    has_recipes: whether recipes.parquet is beside the shards. Like job.json it may differ between
+      equal datasets, so that only its name is here.
     """
 
     digest: str
@@ -203,6 +206,7 @@ class Manifest:
     fill_rates: Mapping[str, float] = dataclasses.field(default_factory=dict)
     notes: tuple[Note, ...] = ()
     card: DatasetCard | None = None
+    has_recipes: bool = False
 
     @property
     def compression(self) -> Compression:
@@ -233,7 +237,8 @@ class Manifest:
             for name, split in sorted(self.splits.items())
             for number in range(len(split.shards))
         ]
-        return [*shards, *index, *sorted(self.files), JOB, MANIFEST]
+        recipes = [RECIPES] if self.has_recipes else []
+        return [*shards, *index, *sorted(self.files), *recipes, JOB, MANIFEST]
 
     def to_bytes(self) -> bytes:
         """Return canonical JSON: UTF-8, sorted keys, indented by two spaces, a final newline.
@@ -258,6 +263,7 @@ class Manifest:
             "fill_rates": dict(self.fill_rates),
             "notes": [note.to_json() for note in self.notes],
             "card": None if self.card is None else self.card.to_json(),
+            **({"recipes": RECIPES} if self.has_recipes else {}),
         }
         text = json.dumps(data, sort_keys=True, ensure_ascii=False, indent=2, allow_nan=False)
         return f"{text}\n".encode()
@@ -308,6 +314,7 @@ class Manifest:
                 card=None
                 if data.get("card") is None
                 else DatasetCard.from_json(take(data, "card", dict)),
+                has_recipes="recipes" in data and _recipes(take(data, "recipes", str)),
             )
         except KeyError as error:
             raise ManifestError(f"{MANIFEST} lacks {error}") from error
@@ -356,9 +363,15 @@ def checked_name(name: str) -> str:
 
 def _file_name(name: str) -> str:
     checked_name(name)
-    if name in (MANIFEST, JOB) or _SHARD.fullmatch(name):
+    if name in (MANIFEST, JOB, RECIPES) or _SHARD.fullmatch(name):
         raise ValueError(f"expected a file beside the shards, got {name!r}")
     return name
+
+
+def _recipes(name: str) -> bool:
+    if name != RECIPES:
+        raise ValueError(f"expected 'recipes' to be {RECIPES}, got {name[:200]!r}")
+    return True
 
 
 def _shard_file(name: str) -> str:

@@ -23,7 +23,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from recordmill.errors import ConfigError, RunError
-from recordmill.format.manifest import JOB, MANIFEST, Manifest, ManifestError, checked_name, load
+from recordmill.format.manifest import (
+    JOB,
+    MANIFEST,
+    RECIPES,
+    Manifest,
+    ManifestError,
+    checked_name,
+    load,
+)
 from recordmill.job.staging import FOLDER, INTENT, Staging, jobs, to_json
 from recordmill.storage.files import Location, StorageError, shown, sync_folders
 
@@ -200,6 +208,6 @@ def _file_names(names: Any) -> list[str]:
 def _staged(staging: Staging, name: str, manifest: Manifest) -> Location:
     if name.startswith("index/"):
         return staging.place(name)
-    if name in manifest.files or name in (JOB, MANIFEST):
+    if name in manifest.files or name in (JOB, MANIFEST, RECIPES):
         return staging.place(f"side/{name}")
     return staging.place(f"shards/{name}")

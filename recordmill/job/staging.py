@@ -14,6 +14,8 @@ plan.json                                        the plan of shards
 profiles/                                        statistics of groups of columns, by part
 spill/                                           spilled pieces of the shuffle
 drafts/SHARD-PLAN-ANYNAME.tmp  .journal          shards that are being written
+recipes/FILE.arrow                              recipes of its records
+reuse/NAME.keys  .places  .facts  .json           places of frames in earlier datasets
 shards/FILE  info/FILE.json  index/FILE          finished shards
 similar/00000.jsonl  groups.json                 pairs of near duplicates; counts of their groups
 known/SUM  SUM.arrow                             contents and hashes of other datasets
@@ -39,6 +41,7 @@ from recordmill.storage.files import Location, shown
 FOLDER = ".recordmill"
 INTENT = "intent.json"
 DRAFTS = "drafts"
+REUSE = "reuse"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,6 +126,8 @@ class ShardInfo:
     objects: (objects of its records, written objects).
     dropped_objects: {reason: (number of dropped objects, smallest key of a record with one)}.
     reduced: records with images of which not all bits were read.
+    reused: number of records, copies included, that were taken from an earlier dataset.
+    has_recipes: whether recipes are beside it.
     """
 
     split: str
@@ -141,6 +146,8 @@ class ShardInfo:
     objects: tuple[int, int] | None = None
     dropped_objects: Mapping[str, tuple[int, str]] = dataclasses.field(default_factory=dict)
     reduced: Reduced = dataclasses.field(default_factory=Reduced)
+    reused: int = 0
+    has_recipes: bool = False
 
 
 def _listing(data: dict[str, Any]) -> Listing:

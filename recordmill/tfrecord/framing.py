@@ -101,6 +101,16 @@ def frame(payload: bytes) -> bytes:
     )
 
 
+def payload_crcs(data: bytes, lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.uint32]:
+    """Return the masked checksums of payloads as they are stored in their frames: uint32[n].
+
+    data: the frames, one after the other. lengths: int64[n], their bytes.
+    """
+    footers = np.cumsum(lengths)[:, None] + np.arange(-FOOTER_BYTES, 0)
+    crcs: npt.NDArray[np.uint32] = np.frombuffer(data, np.uint8)[footers].view("<u4").reshape(-1)
+    return crcs
+
+
 def gzip_member(data: bytes) -> bytes:
     """Compress data into one gzip member. Equal data give equal bytes (with the same zlib).
 

@@ -78,7 +78,11 @@ class Job:
     def files(self) -> Mapping[str, str]:
         """All that is in the output, but for what tells how it was called."""
         found = content(pathlib.Path(self.output))
-        return {name: what for name, what in found.items() if name != "job.json"}
+        return {
+            name: what
+            for name, what in found.items()
+            if name not in ("job.json", "recipes.parquet")
+        }
 
 
 def start(

@@ -1,5 +1,6 @@
 """The same bytes on Flink as on this machine, wherever Flink and its workers run."""
 
+import json
 import pathlib
 import re
 import shutil
@@ -288,3 +289,15 @@ def test_arrays(flink, tmp_path):
     job = Job(tmp_path / "flink", *options, source=source, kind="arrays").on(flink, "loopback")
     job.finish()
     assert job.files == direct.files
+
+
+def test_records_of_an_earlier_dataset(flink, undisturbed, tmp_path):
+    """A run on the cluster reuses what was made here; nothing is encoded but what is new."""
+    earlier = Job(tmp_path / "earlier", "--splits", "train=1", "--num-shards", "3")
+    earlier.finish()
+    job = Job(tmp_path / "out", "--reuse", str(earlier.output)).on(flink, "loopback")
+    job.finish()
+    assert job.files == undisturbed.files
+    written = json.loads((tmp_path / "out/dataset.json").read_text())["ledger"]
+    counts = written["records"]["written"] + written["copies"]["written"]
+    assert json.loads((tmp_path / "out/job.json").read_text())["reused"] == counts

@@ -100,7 +100,7 @@ def test_what_shapes_bytes() -> None:
         "input", "output", "max_reject_fraction", "overwrite", "dry_run", "quiet",
         "runner", "spill_above", "workers", "max_worker_memory", "infer_schema", "compare_with",
         "max_drift", "learned_from",  # its content counts, not its path
-        "report", "verify",
+        "report", "verify", "reuse", "reuse_required", "no_reuse", "fingerprint",
         "flink_master", "environment", "environment_config", "parallelism", "job_name", "detach",
         "stall_timeout", "flink_job_server_jar", "flink_job_server_sha256", "fail_on", "json",
         "flink_token_file", "flink_ca_file", "worker_secret_file",

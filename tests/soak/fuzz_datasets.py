@@ -154,7 +154,8 @@ def run_case(folder: pathlib.Path, seed: int, number: int) -> str:
     (damaged / case.file).write_bytes(case.content)
     place = ["--dataset", str(damaged)]
     verified = _run(["verify", *place, "--deep", "--quiet"])
-    if is_same != (verified == 0) and case.file not in ("dataset.json", "job.json"):
+    unequal = ("dataset.json", "job.json", "recipes.parquet")
+    if is_same != (verified == 0) and case.file not in unequal:
         raise AssertionError(f"verify returned {verified}, but the file is the same: {is_same}")
     _run(["inspect", *place])
     _run(["inspect", *place, "--record", "1", "--json"])

@@ -54,8 +54,9 @@ def compare(runs: Sequence[tuple[str, ImagesCommand]], digests: dict[str, str]) 
     for name, command in runs:
         try:
             command.finish()
-            # Tells how the job was called, and is outside the equality of datasets.
+            # They tell how the job was called, and are outside the equality of datasets.
             (command.output / "job.json").unlink()
+            (command.output / "recipes.parquet").unlink(missing_ok=True)
             made = content(command.output)
             first = first or made
             digests[name] = json.loads((command.output / "dataset.json").read_bytes())["digest"]

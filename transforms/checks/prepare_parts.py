@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 
 import apache_beam as beam
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from apache_beam.transforms.window import GlobalWindows
 from apache_beam.utils.windowed_value import WindowedValue
@@ -18,11 +20,13 @@ from recordmill.job.staging import StagedPart, Staging
 from recordmill.processes.pool import process_count, shared_pool
 from recordmill.processes.row_tasks import MAX_MEMORY
 from recordmill.transforms.model import batch, limits
-from recordmill.transforms.model.data_type import ContentReader, Duplicates, RowCheck
+from recordmill.transforms.model.data_type import ContentReader, Duplicates, RepeatedCheck, RowCheck
 from recordmill.transforms.model.known_content import OPTION as KNOWN
 from recordmill.transforms.model.known_content import KnownContents, without_known
 from recordmill.transforms.model.left_out import LeftOut
 from recordmill.transforms.model.run_spec import RunSpec
+from recordmill.transforms.reuse.frame_places import FramePlaces
+from recordmill.transforms.reuse.row_recipes import source_hashes
 from recordmill.transforms.staged.encoder_tasks import check_rows, row_task
 from recordmill.transforms.staged.listing import make_or_reuse, read_part, write_checked_part
 from recordmill.transforms.staged.row_reader import RowReader, read_rows_task, with_duplicate_ids
@@ -36,6 +40,7 @@ class PartCheck:
       `duplicates` finds equal rows, and rows of `known` content are left out.
     workers: encoder processes; 0 is one per core. worker_memory: bytes that each may have; 0 is no
       limit.
+    reuse: frames of earlier datasets, whose files need no check if the encoder repeats it.
     """
 
     staging: Staging
@@ -45,6 +50,7 @@ class PartCheck:
     content: ContentReader | None = None
     duplicates: Duplicates | None = None
     known: KnownContents | None = None
+    reuse: FramePlaces | None = None
 
     def apply(self, part: StagedPart) -> list[StagedPart]:
         """Write the rows of a part that pass, and the rejects.
@@ -60,25 +66,27 @@ class PartCheck:
     def _write(self, part: StagedPart, name: str) -> StagedPart:
         rows = read_part(part.name, staging=self.staging)
         pool = shared_pool(self.workers)
-        starts = range(0, len(rows), limits.CHECK_ROWS)
-        chunks = [rows.slice(start, limits.CHECK_ROWS) for start in starts]
+        unchecked = self._unchecked(rows)
+        starts = range(0, len(unchecked), limits.CHECK_ROWS)
+        to_check = batch.choose(rows, unchecked)
+        chunks = [to_check.slice(start, limits.CHECK_ROWS) for start in starts]
         options = (self.check, self.content)
         memory = self.worker_memory
         futures = [
             pool.submit_rows(row_task(check_rows, *options, rows=chunk, memory=memory))
             for chunk in chunks
         ]
-        kept: list[int] = []
+        kept = np.setdiff1d(np.arange(len(rows)), unchecked).tolist()
         rejects: list[Reject] = []
         filtered: Counter[str] = Counter()
         read: list[pa.RecordBatch] = []
         for start, future in zip(starts, futures, strict=True):
             outcome, columns = future.result()
-            kept += (outcome.kept + start).tolist()
+            kept += unchecked[outcome.kept + start].tolist()
             rejects += outcome.rejects
             filtered.update(option for _, option in outcome.filtered)
             read += [] if columns is None else [batch.from_bytes(columns)]
-        rows = rows.take(pa.array(kept, pa.int64()))
+        rows = rows.take(pa.array(sorted(kept), pa.int64()))
         left_out: list[LeftOut] = []
         if read:
             found = batch.concat(read)
@@ -90,6 +98,18 @@ class PartCheck:
         return write_checked_part(
             rows, self.staging, name, rejects=rejects, filtered=filtered, left_out=left_out
         )
+
+    def _unchecked(self, rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
+        """Return the indices of the rows to check: int64[n], ascending."""
+        if (
+            self.reuse is None
+            or self.content is not None
+            or not isinstance(self.check, RepeatedCheck)
+            or batch.DATA in rows.schema.names
+        ):
+            return np.arange(len(rows))
+        sources = source_hashes(rows, self.check.source_columns)
+        return np.flatnonzero(~self.reuse.has_sources(sources))
 
 
 def read_rows_of(part: StagedPart, *, reader: RowReader, run: RunSpec) -> list[StagedPart]:

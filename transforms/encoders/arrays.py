@@ -23,7 +23,14 @@ from recordmill.transforms.encoders.array_options import ArrayOptions
 from recordmill.transforms.encoders.labels import label_feature, label_numbers
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.casts import cast_array
-from recordmill.transforms.model.data_type import Context, Encoded, OutcomeCollector, RowOutcome
+from recordmill.transforms.model.data_type import (
+    Context,
+    Encoded,
+    ExampleInputs,
+    OutcomeCollector,
+    RowOutcome,
+)
+from recordmill.transforms.model.example_facts import ExampleFacts
 from recordmill.transforms.model.ragged import binary_array, fixed_lists, string_array
 from recordmill.transforms.model.user_columns import user_fields, with_users
 from recordmill.transforms.sources.arrays.array_file import ArrayFile
@@ -130,6 +137,24 @@ class ArrayEncoder:
         """Return no versions: the libraries that read arrays do not affect the numbers."""
         return {}
 
+    @property
+    def source_columns(self) -> tuple[str, ...]:
+        """Names of the columns that identify a file."""
+        return batch.PATH, FILE, batch.MTIME
+
+    def settings(self) -> str:
+        """Return the options that shape every Example."""
+        return repr(self)
+
+    def inputs(self, rows: pa.RecordBatch, context: Context) -> ExampleInputs:
+        """Return all that shapes the Examples of rows, beside files and settings."""
+        columns = {name: rows[name] for name in (NAME, ARRAY, AT, TO)}
+        if context.labels:
+            columns[batch.LABEL] = rows[batch.LABEL]
+            columns["number"] = label_numbers(rows[batch.LABEL], context)
+        columns |= {field.name: rows[field.name] for field in user_fields(rows.schema)}
+        return ExampleInputs(common=None, columns=columns)
+
     def encode(self, rows: pa.RecordBatch, context: Context) -> Encoded:
         """Read every array, file by file; unreadable arrays are rejected."""
         collected, arrays, hashes = self._arrays(rows, stage="encode")
@@ -140,7 +165,12 @@ class ArrayEncoder:
             columns["array/class/label"] = label_numbers(labels, context)
             columns["array/class/text"] = labels
         columns |= {field.name: kept[field.name] for field in user_fields(rows.schema)}
-        return Encoded(columns=pa.RecordBatch.from_pydict(columns), rows=collected, content=hashes)
+        return Encoded(
+            columns=pa.RecordBatch.from_pydict(columns),
+            rows=collected,
+            content=hashes,
+            facts=[ExampleFacts()] * len(kept),
+        )
 
     def read(self, rows: pa.RecordBatch) -> tuple[RowOutcome, dict[str, pa.Array]]:
         """Return the hash of the numbers of each array; unreadable arrays are rejected."""

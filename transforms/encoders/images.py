@@ -24,16 +24,20 @@ from recordmill.transforms.imaging.headers import read_header
 from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.imaging.pixels import EncodedImage, process
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.annotations import OBJECTS
+from recordmill.transforms.model.annotations import CAPTIONS, OBJECTS, SIDES
 from recordmill.transforms.model.data_type import (
     Context,
     Encoded,
+    ExampleInputs,
     OutcomeCollector,
     RowOutcome,
     needs_classes,
 )
+from recordmill.transforms.model.example_facts import ExampleFacts
 from recordmill.transforms.model.ragged import binary_array
 from recordmill.transforms.model.user_columns import user_fields, with_users
+
+SOURCE_COLUMNS = (batch.PATH, batch.SIZE, batch.MTIME)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -41,6 +45,11 @@ class HeaderCheck:
     """Check that rejects invalid images and leaves out small ones, judged by their headers."""
 
     options: ImageOptions
+
+    @property
+    def source_columns(self) -> tuple[str, ...]:
+        """Names of the columns that identify a file."""
+        return SOURCE_COLUMNS
 
     def check(self, rows: pa.RecordBatch) -> RowOutcome:
         """Read the header of every file."""
@@ -177,6 +186,43 @@ class ImageEncoder:
                 found[name] = version
         return found
 
+    @property
+    def source_columns(self) -> tuple[str, ...]:
+        """Names of the columns that identify a file."""
+        return SOURCE_COLUMNS
+
+    def settings(self) -> str:
+        """Return the options that shape every Example; augmentations are those of a row."""
+        return repr(dataclasses.replace(self, augment=(), augment_all=False))
+
+    def inputs(self, rows: pa.RecordBatch, context: Context) -> ExampleInputs:
+        """Return all that shapes the Examples of rows, beside files and settings."""
+        augmentations = [
+            f"{names} seed {context.seed} copy {copy}" if names else None
+            for names, copy in zip(self._augmentations(rows), _copies(rows), strict=True)
+        ]
+        columns = {batch.KEY: rows[batch.KEY], "": pa.array(augmentations, pa.string())}
+        common: dict[str, object] = {}
+        if context.labels and self._has_classes(rows.schema):
+            columns[batch.LABEL] = rows[batch.LABEL]
+            columns["number"] = label_numbers(rows[batch.LABEL], context)
+            if self.one_hot_label:
+                common["classes"] = [len(context.labels), context.label_offset]
+        if self.objects is not None:
+            common["labels"] = [context.labels, context.label_offset]
+            objects = [n for n in (OBJECTS, CAPTIONS, SIDES) if n in rows.schema.names]
+            columns |= {name: rows[name] for name in objects}
+        columns |= {field.name: rows[field.name] for field in user_fields(rows.schema)}
+        return ExampleInputs(common=common, columns=columns)
+
+    def _augmentations(self, rows: pa.RecordBatch) -> list[tuple[str, ...]]:
+        """Return the names of the augmentations of each row."""
+        splits = rows.column(batch.SPLIT).to_pylist()
+        return [
+            self.augment if copy > 0 or (self.augment_all and split == "train") else ()
+            for copy, split in zip(_copies(rows), splits, strict=True)
+        ]
+
     def encode(self, rows: pa.RecordBatch, context: Context) -> Encoded:
         """Encode the files that rows name, in order; unreadable images are rejected."""
         outcomes = OutcomeCollector("encode")
@@ -185,11 +231,10 @@ class ImageEncoder:
         hashes = ContentHashes() if batch.CONTENT not in rows.schema.names else None
         reduced = Reduced()
         objects = None if self.objects is None else PlacedObjects(rows, self.objects)
-        copies = rows.column(batch.COPY).to_pylist()
-        splits = rows.column(batch.SPLIT).to_pylist()
+        copies, augmentations = _copies(rows), self._augmentations(rows)
+        facts: list[ExampleFacts] = []
         for row, (key, path, size, mtime) in enumerate(references(rows)):
-            is_augmented = copies[row] > 0 or (self.augment_all and splits[row] == "train")
-            names = self.augment if is_augmented else ()
+            names = augmentations[row]
             generator = generator_for(context.seed, key=key, copy=copies[row]) if names else None
             try:
                 data = read_file(path, size=size, mtime=mtime)
@@ -203,8 +248,10 @@ class ImageEncoder:
                 if hashes is not None:
                     hashes.add(data)
                 outcomes.keep(row)
-                if image.reduced is not None and not copies[row]:
-                    reduced = reduced.plus(Reduced.one(key, image.reduced, self.options.bits))
+                fact = self._facts(image, objects)
+                facts.append(fact)
+                if not copies[row]:
+                    reduced = reduced.plus(fact.reduced_of(key))
         outcome = outcomes.result()
         kept = rows.take(pa.array(outcome.kept))
         columns = _image_columns(kept, images)
@@ -221,7 +268,15 @@ class ImageEncoder:
             objects=None if objects is None else objects.counts,
             dropped_objects={} if objects is None else objects.dropped,
             reduced=reduced,
+            facts=facts,
         )
+
+    def _facts(self, image: EncodedImage, objects: PlacedObjects | None) -> ExampleFacts:
+        """Return the facts about an image, after its objects were placed."""
+        reduced = None if image.reduced is None else (image.reduced, self.options.bits)
+        if objects is None:
+            return ExampleFacts(reduced=reduced)
+        return dataclasses.replace(objects.facts_of_last(), reduced=reduced)
 
     def _label_columns(self, labels: pa.Array, context: Context) -> dict[str, pa.Array]:
         numbers = label_numbers(labels, context)
@@ -253,6 +308,10 @@ def references(rows: pa.RecordBatch) -> Sequence[tuple[str, str, int, int]]:
     """Return (key, path, size in bytes, mtime in nanoseconds) of every row."""
     names = (batch.KEY, batch.PATH, batch.SIZE, batch.MTIME)
     return list(zip(*(rows.column(name).to_pylist() for name in names), strict=True))
+
+
+def _copies(rows: pa.RecordBatch) -> list[int]:
+    return rows.column(batch.COPY).to_pylist()  # type: ignore[no-any-return]
 
 
 def _image_columns(kept: pa.RecordBatch, images: Sequence[EncodedImage]) -> dict[str, pa.Array]:

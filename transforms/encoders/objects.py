@@ -9,6 +9,7 @@ standard_fields.py (TfExampleFields)
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -35,6 +36,7 @@ from recordmill.transforms.model.annotations import (
 )
 from recordmill.transforms.model.batch import KEY
 from recordmill.transforms.model.data_type import Context
+from recordmill.transforms.model.example_facts import ExampleFacts
 from recordmill.transforms.model.ragged import list_array
 
 BoxPolicy = Literal["clip", "drop", "reject"]
@@ -263,6 +265,17 @@ class PlacedObjects:
                 for reason in one.boxes.reasons.values():
                     found = add_dropped(found, {reason: (1, key)})
         return found
+
+    def facts_of_last(self) -> ExampleFacts:
+        """Return the counts of the objects of the row that was kept last."""
+        if self._structs is None:
+            return ExampleFacts()
+        row, boxes = self._rows[-1], self._placed[-1].boxes
+        annotated = int(self._edges[row + 1] - self._edges[row])
+        return ExampleFacts(
+            objects=(annotated, len(boxes.kept)),
+            dropped_objects=Counter(boxes.reasons.values()),
+        )
 
     def columns(self, context: Context) -> dict[str, pa.Array]:
         """Return the features of the kept rows, in their order."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
-from typing import Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ from recordmill.errors import ConfigError, Filtered, RecordError, Reject, Stage,
 from recordmill.format.ledger import INPUT, Reduced
 from recordmill.storage.files import Location
 from recordmill.tfrecord.features import Features
+from recordmill.transforms.model.example_facts import ExampleFacts
 from recordmill.transforms.model.source import RowSource, Source
 from recordmill.transforms.model.window_options import WindowOptions
 
@@ -42,6 +43,15 @@ class RowCheck(Protocol):
 
     def check(self, rows: pa.RecordBatch) -> RowOutcome:
         """Check rows; runs in an encoder process."""
+
+
+@runtime_checkable
+class RepeatedCheck(RowCheck, Protocol):
+    """A check of files that the encoder makes, too: files of encoded records need no check."""
+
+    @property
+    def source_columns(self) -> tuple[str, ...]:
+        """Names of the columns that identify a file, as those of the encoder."""
 
 
 @runtime_checkable
@@ -161,6 +171,7 @@ class Encoded:
     content: binary(16)[k], the hash of the bytes or numbers that were read for each kept record, if
       the source did not hash them.
     sizes: (width, height) of the image of each kept record: int64[k] each.
+    facts: facts about each kept record, if Examples can be reused.
     """
 
     columns: pa.RecordBatch
@@ -173,6 +184,7 @@ class Encoded:
     dropped_objects: Mapping[str, tuple[int, str]] = dataclasses.field(default_factory=dict)
     reduced: Reduced = dataclasses.field(default_factory=Reduced)
     steps: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    facts: Sequence[ExampleFacts] | None = None
 
 
 @runtime_checkable
@@ -187,6 +199,32 @@ class Encoder(Protocol):
 
     def encode(self, rows: pa.RecordBatch, context: Context) -> Encoded:
         """Encode rows in their final order; runs in an encoder process."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ExampleInputs:
+    """All that shapes the Examples of rows, beside the files that they name and the settings.
+
+    common: what is the same for all rows; JSON can hold it. columns: arrays of a value per row.
+    """
+
+    common: Any
+    columns: Mapping[str, pa.Array]
+
+
+@runtime_checkable
+class ReusableEncoder(Encoder, Protocol):
+    """An encoder whose Examples each depend on one row, so that a later run can take them over."""
+
+    @property
+    def source_columns(self) -> tuple[str, ...]:
+        """Names of the columns that identify a file: path, size and time of change."""
+
+    def settings(self) -> str:
+        """Return the options that shape every Example, known before the rows."""
+
+    def inputs(self, rows: pa.RecordBatch, context: Context) -> ExampleInputs:
+        """Return all that shapes the Examples of rows, beside files and settings."""
 
 
 @runtime_checkable

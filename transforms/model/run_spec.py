@@ -15,6 +15,7 @@ import pyarrow as pa
 from recordmill.errors import ConfigError
 from recordmill.format.dataset_card import DatasetCard
 from recordmill.format.ledger import INPUT
+from recordmill.format.recipes import Fingerprint
 from recordmill.format.split_names import is_split_name
 from recordmill.job.staging import Staging, to_json
 from recordmill.notes import Note
@@ -25,6 +26,7 @@ from recordmill.transforms.model.data_type import Context, Encoded, Encoder
 from recordmill.transforms.model.label_rules import LabelRules
 from recordmill.transforms.model.source import Layout
 from recordmill.transforms.model.window_options import WindowOptions
+from recordmill.transforms.reuse.frame_places import FramePlaces
 
 Compression = Literal["none", "gzip"]
 
@@ -62,6 +64,8 @@ class RunSpec:
     workers: encoder processes of a worker; 0 is one per core. worker_memory: bytes that each may
       have, beyond which a record is rejected; 0 is no limit. spill_above: bytes of planned rows
       above which the shuffle goes through files.
+    fingerprint: how files are recognized: `stat`, by path, size and time of change, or `content`,
+      if the rows have a hash of it. reuse: frames of earlier datasets, for records in them.
     layout: layout of the records, if it is known before the run. windows: options of a run that
       cuts series into windows. unit: name of a record in the ledger. notes: remarks on the input
       for the manifest. fail_on: codes of the notes that refuse the run.
@@ -95,6 +99,8 @@ class RunSpec:
     workers: int = 0
     worker_memory: int = MAX_MEMORY
     spill_above: int = 4 << 20
+    fingerprint: Fingerprint = "stat"
+    reuse: FramePlaces | None = None
     layout: Layout | None = None
     windows: WindowOptions | None = None
     unit: str = INPUT

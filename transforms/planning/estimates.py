@@ -18,6 +18,7 @@ from recordmill.processes.pool import shared_pool
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.data_type import Context
 from recordmill.transforms.model.run_spec import RunSpec
+from recordmill.transforms.reuse.row_recipes import row_recipes
 from recordmill.transforms.staged.encoder_tasks import (
     EncodedChunk,
     encode_chunk,
@@ -80,6 +81,12 @@ def measure(
     for name, sample in samples.items():
         rows = _fetch(sample.slice(0, sample_size(records[name])), name, staging)
         rows = with_staged_paths(rows, staging)
+        if run.reuse is not None:
+            recipes = row_recipes(
+                rows, encoder=run.encoder, context=context, fingerprint=run.fingerprint
+            )
+            if recipes is not None:
+                rows = run.reuse.add_to(rows, recipes.recipes)
         if batch.SIZE in rows.schema.names:
             sizes[name] = int(np.mean(np.asarray(rows[batch.SIZE])))
         else:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recordmill.errors import Reject, Stage
-from recordmill.format.ledger import Reduced
+from recordmill.format.ledger import Reduced, add_dropped
 from recordmill.processes.row_tasks import MAX_MEMORY, NO_FAULTS, Faults, RowTask
 from recordmill.tfrecord.example import encode_frames
 from recordmill.tfrecord.framing import gzip_member
@@ -26,6 +26,8 @@ from recordmill.transforms.model.data_type import (
     RowCheck,
     RowOutcome,
 )
+from recordmill.transforms.model.example_facts import ExampleFacts
+from recordmill.transforms.reuse.stored_frames import StoredFrame, take_stored
 
 T = TypeVar("T")
 
@@ -46,6 +48,8 @@ class EncodedChunk:
     names: names of the Examples, if an Example is not made of exactly one row. Then `lengths` has
       an entry per name, and `kept` lists all rows that went into them.
     content, sizes, filled, objects, dropped_objects, reduced: as in `Encoded`.
+    facts: facts about each Example as text, if Examples can be reused.
+    reused: number of Examples that were taken from an earlier dataset.
     """
 
     data: bytes
@@ -60,6 +64,8 @@ class EncodedChunk:
     objects: tuple[int, int] | None = None
     dropped_objects: Mapping[str, tuple[int, str]] = dataclasses.field(default_factory=dict)
     reduced: Reduced = dataclasses.field(default_factory=Reduced)
+    facts: Sequence[str | None] | None = None
+    reused: int = 0
 
 
 def pack_encoder(encoder: Encoder, context: Context) -> bytes:
@@ -114,26 +120,44 @@ def leave_out(
 def encode_chunk(
     packed: bytes, compression: str, rows: bytes, *, faults: Faults = NO_FAULTS
 ) -> EncodedChunk:
-    """Load, encode, frame and compress rows.
+    """Load, encode, frame and compress rows, or take their frames from earlier datasets.
 
-    packed: result of `pack_encoder`. compression: `none` or `gzip`. rows: an Arrow IPC stream.
-    faults: rows to reject without encoding them.
+    packed: result of `pack_encoder`. compression: `none` or `gzip`. rows: an Arrow IPC stream, with
+    the places of stored frames, if there are any. faults: rows to reject without encoding them.
     """
     encoder, context = _unpack_encoder(packed)
     table, before = leave_out(batch.with_keys(batch.from_bytes(rows)), faults, "encode")
-    with rows_in_tracebacks(table):
-        encoded = encoder.encode(table, context)
+    table, stored = take_stored(table)
+    if stored:
+        others = np.setdiff1d(np.arange(len(table)), [*stored])
+        made = _encode(encoder, context, table.take(pa.array(others))) if len(others) else _NOTHING
+        chunk = _with_stored(made, others, stored, table)
+    else:
+        chunk = _encode(encoder, context, table)
+    data = chunk.data
+    if compression == "gzip" and len(chunk.lengths):
+        data = gzip_member(data)
+    return dataclasses.replace(
+        chunk,
+        data=data,
+        kept=before.kept[chunk.kept],
+        rejects=[*before.rejects, *chunk.rejects],
+    )
+
+
+def _encode(encoder: Encoder, context: Context, rows: pa.RecordBatch) -> EncodedChunk:
+    """Encode and frame rows."""
+    with rows_in_tracebacks(rows):
+        encoded = encoder.encode(rows, context)
         names = [context.name(feature) for feature in encoded.columns.schema.names]
         steps = {context.name(feature): count for feature, count in encoded.steps.items()}
         frames = encode_frames(encoded.columns.rename_columns(names), steps)
-    data = frames.data
-    if compression == "gzip" and len(frames.lengths):
-        data = gzip_member(data)
+    facts = encoded.facts
     return EncodedChunk(
-        data=data,
+        data=frames.data,
         lengths=frames.lengths,
-        kept=before.kept[encoded.rows.kept],
-        rejects=[*before.rejects, *encoded.rows.rejects],
+        kept=encoded.rows.kept,
+        rejects=encoded.rows.rejects,
         filtered=encoded.rows.filtered,
         names=None if encoded.names is None else encoded.names.to_pylist(),
         content=encoded.content,
@@ -142,7 +166,87 @@ def encode_chunk(
         objects=encoded.objects,
         dropped_objects=encoded.dropped_objects,
         reduced=encoded.reduced,
+        facts=None if facts is None else [one.to_text() for one in facts],
     )
+
+
+_NOTHING = EncodedChunk(
+    data=b"",
+    lengths=np.zeros(0, np.int64),
+    kept=np.zeros(0, np.int64),
+    rejects=(),
+    filtered=(),
+    facts=(),
+)
+
+
+def _with_stored(
+    made: EncodedChunk,
+    others: npt.NDArray[np.int64],
+    stored: Mapping[int, StoredFrame],
+    rows: pa.RecordBatch,
+) -> EncodedChunk:
+    """Return a chunk with the frames of earlier datasets in their places.
+
+    made: the other rows, encoded. others: int64[n], their indices in `rows`. stored: {index of a
+    row: its frame}.
+    """
+    assert made.facts is not None
+    ends = np.cumsum(made.lengths)
+    frames = {
+        row: made.data[end - length : end]
+        for row, end, length in zip(
+            others[made.kept].tolist(), ends.tolist(), made.lengths.tolist(), strict=True
+        )
+    } | {row: one.data for row, one in stored.items()}
+    kept = np.array(sorted(frames), np.int64)
+    order = np.argsort(np.concatenate([others[made.kept], np.array([*stored], np.int64)]))
+    sizes = [one.size for one in stored.values() if one.size is not None]
+    facts = [ExampleFacts.from_text(one.facts) for one in stored.values()]
+    objects, dropped, reduced = made.objects, made.dropped_objects, made.reduced
+    keys, copies = rows[batch.KEY], batch.copies(rows)
+    for row, fact in zip(stored, facts, strict=True):
+        objects = add_pairs(objects, fact.objects)
+        if fact.dropped_objects or fact.reduced:
+            key = keys[row].as_py()
+            counts = {reason: (n, key) for reason, n in fact.dropped_objects.items()}
+            dropped = add_dropped(dropped, counts)
+            if not copies[row]:
+                reduced = reduced.plus(fact.reduced_of(key))
+    content = None
+    if batch.CONTENT not in rows.schema.names:
+        hashes = pa.array([one.content for one in stored.values()], pa.binary(16))
+        content = hashes if made.content is None else pa.concat_arrays([made.content, hashes])
+        content = content.take(pa.array(order))
+    return dataclasses.replace(
+        made,
+        data=b"".join([frames[row] for row in kept.tolist()]),
+        lengths=np.array([len(frames[row]) for row in kept.tolist()], np.int64),
+        kept=kept,
+        content=content,
+        sizes=_joined_sizes(made.sizes, sizes, order) if sizes else None,
+        objects=objects,
+        dropped_objects=dropped,
+        reduced=reduced,
+        facts=[[*made.facts, *(one.facts for one in stored.values())][at] for at in order],
+        reused=len(stored),
+    )
+
+
+def _joined_sizes(
+    made: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None,
+    stored: Sequence[tuple[int, int]],
+    order: npt.NDArray[np.int64],
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    found = np.array(stored, np.int64).T
+    if made is not None:
+        found = np.concatenate([np.stack(made), found], axis=1)
+    return found[0][order], found[1][order]
+
+
+def add_pairs(one: tuple[int, int] | None, other: tuple[int, int] | None) -> tuple[int, int] | None:
+    """Return the sum of two pairs, of which either may be missing."""
+    return (one[0] + other[0], one[1] + other[1]) if one and other else one or other
 
 
 def check_rows(

@@ -42,6 +42,7 @@ from recordmill.transforms.planning.plan import Plan
 from recordmill.transforms.planning.refusals import nothing_left, refusal, refusal_of
 from recordmill.transforms.staged.listing import NO_LISTING, read_excluded, read_left_out, read_part
 from recordmill.transforms.writing.depth_notes import depth_notes
+from recordmill.transforms.writing.shard_recipes import all_have_recipes, assemble_recipes
 
 
 def close_ledger(
@@ -206,6 +207,7 @@ def publish_dataset(
         staging.write_verdict(verdict)
         return None
     manifest, files = build_manifest(plan, infos, ledger, rejects, content, run=run)
+    assemble_recipes(manifest, run)
     publishing.stage_files(staging, manifest, files)
     publishing.publish(staging)
     return manifest
@@ -271,12 +273,14 @@ def build_manifest(
         content=report,
         fill_rates=_fill_rates(infos),
         notes=(*plan.notes, *written_notes(plan, infos, report), *tfds.notes),
+        has_recipes=all_have_recipes(infos),
     )
     # If an earlier attempt began to publish, indexes may be in the output.
     folders = (run.staging.root, run.staging.output)
     manifest, described = add_metadata(manifest, run.card, folders=folders)
-    job = to_json(run.job or {"options": run.manifest_options}) + b"\n"
-    return manifest, {**files, **described, JOB: job}
+    reused = {} if run.reuse is None else {"reused": sum(info.reused for info in infos)}
+    job = {**(run.job or {"options": run.manifest_options}), **reused}
+    return manifest, {**files, **described, JOB: to_json(job) + b"\n"}
 
 
 def _before_balancing(

@@ -39,6 +39,7 @@ _FIELDS = pa.schema(
         "content": pa.list_(pa.binary(16)),
         "width": _INTEGERS,
         "height": _INTEGERS,
+        "facts": pa.list_(pa.string()),
         "others": pa.string(),
     }
 )
@@ -133,10 +134,11 @@ def _entry(chunk: EncodedChunk) -> bytes:
     values: dict[str, Any] = {
         "lengths": chunk.lengths,
         "kept": None if in_order else chunk.kept,
-        "names": None if chunk.names is None else pa.array(chunk.names, pa.string()),
+        "names": chunk.names,
         "content": chunk.content,
         "width": sizes[0],
         "height": sizes[1],
+        "facts": chunk.facts,
         "others": to_json(others).decode(),
     }
     columns = [_one(values[field.name], field.type) for field in _FIELDS]
@@ -146,7 +148,7 @@ def _entry(chunk: EncodedChunk) -> bytes:
     return entry + xxhash.xxh3_64_digest(entry)
 
 
-_OTHERS = ("rejects", "filtered", "filled", "objects", "dropped_objects", "reduced")
+_OTHERS = ("rejects", "filtered", "filled", "objects", "dropped_objects", "reduced", "reused")
 
 
 def _one(values: Any, kind: pa.DataType) -> pa.Array:
@@ -199,6 +201,8 @@ def _chunk(data: bytes, fields: pa.RecordBatch) -> EncodedChunk:
             reason: (count, key) for reason, (count, key) in others["dropped_objects"].items()
         },
         reduced=Reduced(**others["reduced"]),
+        facts=fields["facts"][0].as_py(),
+        reused=others["reused"],
     )
 
 

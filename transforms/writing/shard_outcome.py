@@ -9,15 +9,20 @@ import pyarrow as pa
 from recordmill.errors import Reject
 from recordmill.format import shard_index
 from recordmill.format.ledger import Reduced, add_dropped
+from recordmill.format.recipes import SCHEMA as RECIPES_SCHEMA
+from recordmill.tfrecord.framing import payload_crcs
 from recordmill.transforms.model import batch
-from recordmill.transforms.staged.encoder_tasks import EncodedChunk
+from recordmill.transforms.reuse.row_recipes import RowRecipes, as_binary
+from recordmill.transforms.staged.encoder_tasks import EncodedChunk, add_pairs
 
 
 class ShardOutcome:
     """Collects the outcome of the rows of a shard, chunk by chunk."""
 
-    def __init__(self, rows: pa.RecordBatch) -> None:
+    def __init__(self, rows: pa.RecordBatch, recipes: RowRecipes | None = None) -> None:
+        """recipes: those of the rows, if the shard has recipes."""
         self._rows = rows
+        self._recipes = recipes
         self.copies = batch.copies(rows)
         self._kept: list[np.ndarray] = []
         self._lengths: list[np.ndarray] = []
@@ -31,17 +36,25 @@ class ShardOutcome:
         self.objects: tuple[int, int] | None = None
         self.dropped_objects: dict[str, tuple[int, str]] = {}
         self.reduced = Reduced()
+        self.reused = 0
+        self._facts: list[str | None] = []
+        self._crcs: list[np.ndarray] = []
 
     def add(self, start: int, chunk: EncodedChunk) -> None:
         if chunk.names is not None:
             self.names = self.names or []
             self.names += chunk.names
-        self.filled = _added(self.filled, chunk.filled)
-        self.objects = _added(self.objects, chunk.objects)
+        self.filled = add_pairs(self.filled, chunk.filled)
+        self.objects = add_pairs(self.objects, chunk.objects)
         self.dropped_objects = add_dropped(self.dropped_objects, chunk.dropped_objects)
         self.reduced = self.reduced.plus(chunk.reduced)
+        self.reused += chunk.reused
         self._kept.append(chunk.kept + start)
         self._lengths.append(chunk.lengths)
+        if chunk.facts is not None:
+            self._facts += chunk.facts
+        if self._recipes is not None:
+            self._crcs.append(payload_crcs(chunk.data, chunk.lengths))
         if chunk.content is not None:
             self._content.append(chunk.content)
         if chunk.sizes is not None:
@@ -102,6 +115,24 @@ class ShardOutcome:
         schema = shard_index.schema(columns)
         return pa.table({name: columns[name] for name in schema.names}, schema=schema)
 
+    @property
+    def has_recipes(self) -> bool:
+        return self._recipes is not None
+
+    def recipes(self) -> pa.RecordBatch | None:
+        """Return the recipes of the records, in their order; None if the shard has none."""
+        if self._recipes is None:
+            return None
+        kept = self.kept
+        crcs = np.concatenate(self._crcs) if self._crcs else np.zeros(0, np.uint32)
+        columns = [
+            as_binary(self._recipes.recipes[kept]),
+            as_binary(self._recipes.sources[kept]),
+            pa.array(crcs),
+            pa.array(self._facts, pa.string()),
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=RECIPES_SCHEMA)
+
     def _columns_of_rows(self) -> dict[str, pa.Array]:
         """Return the columns of the index whose values are those of the rows."""
         indexed = _INDEXED
@@ -127,7 +158,3 @@ _INDEXED = {
     "source": batch.SOURCE,
     "content": batch.CONTENT,
 }
-
-
-def _added(one: tuple[int, int] | None, other: tuple[int, int] | None) -> tuple[int, int] | None:
-    return (one[0] + other[0], one[1] + other[1]) if one and other else one or other

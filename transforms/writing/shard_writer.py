@@ -23,6 +23,7 @@ from recordmill.errors import RunError, unlike_submitter
 from recordmill.format import shard_index
 from recordmill.format.file_info import file_info
 from recordmill.format.manifest import Shard, index_name, shard_name
+from recordmill.format.recipes import Fingerprint
 from recordmill.job.staging import ShardInfo, Staging, to_json
 from recordmill.processes.pool import ProcessPool, shared_pool
 from recordmill.processes.row_tasks import MAX_MEMORY
@@ -30,6 +31,8 @@ from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.counters import RecordCounters
 from recordmill.transforms.model.data_type import Encoder
 from recordmill.transforms.planning.plan import Plan, SplitPlan
+from recordmill.transforms.reuse.frame_places import FramePlaces
+from recordmill.transforms.reuse.row_recipes import row_recipes
 from recordmill.transforms.staged.encoder_tasks import (
     EncodedChunk,
     encode_chunk,
@@ -40,6 +43,11 @@ from recordmill.transforms.staged.listing import with_staged_paths
 from recordmill.transforms.staged.spill import Piece
 from recordmill.transforms.writing.shard_draft import ShardDraft
 from recordmill.transforms.writing.shard_outcome import ShardOutcome
+from recordmill.transforms.writing.shard_recipes import (
+    can_have_recipes,
+    stage_recipes,
+    staged_recipes,
+)
 from recordmill.transforms.writing.shuffle import ShardId, sort_pieces
 
 
@@ -156,6 +164,8 @@ class ShardWriter:
       limit.
     versions: {library: version} of the submitter, for libraries that shape bytes; a worker must
       have the same.
+    fingerprint: how the recipes of records recognize their sources. reuse: the frames of earlier
+      datasets.
     """
 
     encoder: Encoder
@@ -165,6 +175,8 @@ class ShardWriter:
     workers: int = 0
     worker_memory: int = MAX_MEMORY
     versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    fingerprint: Fingerprint = "stat"
+    reuse: FramePlaces | None = None
 
     def check_versions(self) -> None:
         """Check that this machine writes the same bytes as the submitter.
@@ -203,9 +215,22 @@ class ShardWriter:
         if rows is None:
             rows = _no_rows()
         rows = batch.set_column(rows, batch.SPLIT, batch.constant(split, len(rows)))
-        outcome = ShardOutcome(rows)
+        lineage = [n for n in (batch.SOURCE, batch.PLACE) if n in rows.schema.names]
+        inputs = with_staged_paths(
+            rows.drop_columns(lineage), self.staging
+        )  # only the index has it
+        recipes = None
+        if self._has_recipes or self.reuse is not None:
+            recipes = row_recipes(
+                inputs, encoder=self.encoder, context=plan.context, fingerprint=self.fingerprint
+            )
+        outcome = ShardOutcome(rows, recipes if self._has_recipes else None)
+        if self.reuse is not None and recipes is not None:
+            inputs = self.reuse.add_to(inputs, recipes.recipes)
         with ShardDraft(self.staging, name, digest) as draft:
-            size, sha256 = self._write_rows(rows, draft, outcome, plan, split)
+            size, sha256 = self._write_rows(inputs, draft, outcome, plan, split)
+        if (found := outcome.recipes()) is not None:
+            stage_recipes(found, self.staging, name)
         index = self.staging.place(index_name(split, number, count))
         index.parent.make_dirs()
         indexed = shard_index.index_bytes(
@@ -237,7 +262,10 @@ class ShardWriter:
             name: dataclasses.replace(a, path="") for name, a in plan.context.artifacts.items()
         }
         context = dataclasses.replace(plan.context, artifacts=artifacts)
-        digest = xxhash.xxh3_128(to_json([context, plan.splits[split].task_rows, self.groups]))
+        shared = [context, plan.splits[split].task_rows, self.groups]
+        if self._has_recipes:
+            shared.append(self.fingerprint)
+        digest = xxhash.xxh3_128(to_json(shared))
         if rows is not None:
             # In slices, because serializing all rows at once would double their memory.
             fitting = limits.DIGEST_BYTES * len(rows) // max(rows.nbytes, 1)
@@ -249,7 +277,13 @@ class ShardWriter:
     def _is_complete(self, done: ShardInfo, count: int) -> bool:
         place = self.staging.place(f"shards/{done.shard.file}")
         index = self.staging.place(index_name(done.split, done.number, count))
+        if done.has_recipes and not staged_recipes(self.staging, done.shard.file).exists():
+            return False
         return place.exists() and place.size() == done.shard.bytes and index.exists()
+
+    @property
+    def _has_recipes(self) -> bool:
+        return can_have_recipes(self.encoder, self.compression)
 
     def _write_rows(
         self, rows: pa.RecordBatch, draft: ShardDraft, outcome: ShardOutcome, plan: Plan, split: str
@@ -272,10 +306,8 @@ class ShardWriter:
         for chunk in draft.earlier_chunks():
             yield first, chunk
             first += plan.splits[split].task_rows
-        lineage = [n for n in (batch.SOURCE, batch.PLACE) if n in rows.schema.names]
-        rows = rows.drop_columns(lineage)  # only the index has it
         yield from encode_in_order(
-            with_staged_paths(rows, self.staging),
+            rows,
             packed=pack_encoder(self.encoder, plan.context),
             split=plan.splits[split],
             compression=self.compression,
@@ -309,6 +341,8 @@ class ShardWriter:
             objects=outcome.objects,
             dropped_objects=outcome.dropped_objects,
             reduced=outcome.reduced,
+            reused=outcome.reused,
+            has_recipes=outcome.has_recipes,
         )
 
 

@@ -54,7 +54,7 @@ def files(place: Location, inside: str = "") -> dict[str, bytes]:
     for entry in place.list_dir():
         if entry.kind == "dir":
             found |= files(place / entry.name, f"{inside}{entry.name}/")
-        elif entry.name != "job.json":
+        elif entry.name not in ("job.json", "recipes.parquet"):  # they name places and times
             found[inside + entry.name] = (place / entry.name).read_bytes()
     return found
 
@@ -150,3 +150,23 @@ def test_a_claim_of_a_killed_process_is_reported(s3, capfd):
     claim.write_bytes(json.dumps({"host": "elsewhere", "pid": 7, "holds": True}).encode())
     assert images("--input", source, "--output", out, *HOW) == 1
     assert "process 7 on elsewhere holds the lock" in capfd.readouterr().err
+
+
+def test_what_is_reused_is_read_in_few_requests(tmp_path):
+    """Records of a dataset in the store, into another one there: no image is read again."""
+    log = tmp_path / "requests"
+    with s3_server(log=log) as uri:
+        argv = ["--input", fill(uri, "photos"), "--size", "32", "--num-shards", "train=4"]
+        assert images(*argv, "--output", uri("earlier")) == 0
+        argv += ["--seed", "3"]
+        assert images(*argv, "--output", uri("scratch")) == 0
+        log.write_text("")
+        assert images(*argv, "--output", uri("later"), "--reuse", uri("earlier")) == 0
+        made, whole = (files(Location.parse(uri(name))) for name in ("later", "scratch"))
+    assert made == whole
+    requests = [line.split(" ") for line in log.read_text().splitlines()]
+    keys = [key for method, key, _ in requests if method == "GET"]
+    assert not [key for key in keys if key.startswith("photos/")]
+    shards = [key for key in keys if key.startswith("earlier/") and ".tfrecord-" in key]
+    # Each of its six shards is read about once for each of the six new ones, and for the sample.
+    assert 6 <= len(shards) <= 6 * 6 + 3 * 6

@@ -1,0 +1,50 @@
+"""The options that take records from datasets of earlier runs."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal
+
+from recordmill.errors import ConfigError
+from recordmill.pipelines.options.declaration import option
+from recordmill.pipelines.options.reporting import RUN
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ReuseConfig:
+    """Options that take records from datasets of earlier runs; they never change the dataset."""
+
+    reuse: tuple[str, ...] = option(
+        (),
+        group=RUN,
+        local=True,
+        parse=tuple,
+        repeat=True,
+        metavar="DATASET",
+        help="Copy records that have not changed from this dataset, instead of encoding their files"
+        " again; may be repeated. A pattern such as 'sets/*' takes the newest usable dataset."
+        " --overwrite reuses the dataset that it replaces.",
+    )
+    reuse_required: bool = option(
+        False,
+        group=RUN,
+        local=True,
+        help="Fail if no dataset of --reuse, or the one that --overwrite replaces, can be used.",
+    )
+    no_reuse: bool = option(
+        False,
+        group=RUN,
+        local=True,
+        help="Encode every record, also those of the dataset that --overwrite replaces.",
+    )
+    fingerprint: Literal["stat", "content"] = option(
+        "stat",
+        group=RUN,
+        help="How --reuse recognizes files that have not changed: by path, size and time of change,"
+        " or by their content, which reads every file.",
+    )
+
+    def _check_reuse(self) -> None:
+        if self.no_reuse and (self.reuse or self.reuse_required):
+            flag = "--reuse" if self.reuse else "--reuse-required"
+            raise ConfigError(f"--no-reuse: contradicts {flag}; leave one of them out")

@@ -1,0 +1,249 @@
+"""The datasets of --reuse, whose frames are made accessible before the pipeline runs."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from recordmill.errors import ConfigError, DamageError
+from recordmill.format import manifest as manifests
+from recordmill.format.manifest import MANIFEST, Manifest, index_of
+from recordmill.format.recipes import Recipes, RecipesHeader
+from recordmill.format.shard_index import read_index
+from recordmill.job.staging import REUSE, Staging
+from recordmill.pipelines.options.reuse import ReuseConfig
+from recordmill.storage.files import Location, StorageError, shown
+from recordmill.transforms.model.data_type import DataType, ReusableEncoder
+from recordmill.transforms.reuse.frame_places import PLACE, FramePlaces, PlacesWriter
+from recordmill.transforms.reuse.row_recipes import RowRecipes, as_numbers, header_of, unlike
+
+# Options of which a difference never explains that no record can be reused.
+_OF_ORDER = {
+    *("seed", "splits", "split_from", "split_column", "stratify", "balance", "balance_target"),
+    *("num_shards", "shard_size", "compression", "limit", "limit_per_class", "probe"),
+}
+_SHOWN = 4  # options in a message
+
+
+class _UnusableError(Exception):
+    """A dataset of which nothing can be reused; the message is the end of a sentence."""
+
+
+def fingerprint_shaping(config: ReuseConfig, data_type: DataType) -> dict[str, Any]:
+    """Return the option values by which --fingerprint identifies a run.
+
+    With `content` files are read before the dataset is planned, so that some are rejected earlier.
+
+    Raises:
+      ConfigError: records of this data type are never reused.
+    """
+    if config.fingerprint == "stat":
+        return {}
+    if not isinstance(data_type.encoder, ReusableEncoder):
+        raise ConfigError(
+            f"--fingerprint content: no records of {data_type.name} are reused; leave it out"
+        )
+    return {"fingerprint": config.fingerprint}
+
+
+class Reused(NamedTuple):
+    """The records to reuse.
+
+    places: of their frames; None without any. facts: {"reuse": what is reused, and why not more};
+    empty if that was not asked for.
+    """
+
+    places: FramePlaces | None = None
+    facts: Mapping[str, str] = MappingProxyType({})
+
+
+def stage_reused(
+    config: ReuseConfig,
+    data_type: DataType,
+    staging: Staging,
+    *,
+    options: Mapping[str, Any],
+    replaced: Location | None,
+) -> Reused:
+    """Write the places of the frames to reuse into staging, unless an earlier run did.
+
+    options: those that shape bytes, as in the manifest. replaced: the dataset that --overwrite
+      replaces, if any.
+
+    Raises:
+      ConfigError: --reuse-required is given, and no dataset is usable.
+    """
+    if config.no_reuse:
+        return Reused()
+    header = header_of(data_type.encoder, config.fingerprint)
+    found: dict[Location, Recipes] = {}
+    unusable: list[str] = []
+    for candidates, several in _candidates(config.reuse, None if header is None else replaced):
+        for place in candidates:
+            try:
+                found[place] = _usable(place, header, data_type, options)
+            except _UnusableError as error:
+                unusable.append(f"{shown(place)}: {error}")
+            else:
+                if several:
+                    break
+    unusable += [f"{path}: there is no dataset" for path in config.reuse if not _exists(path)]
+    places = None
+    usable = [*found.values()]
+    while usable:
+        places = FramePlaces(staging, _name(usable))
+        failed = None
+        if places.recipes is None:
+            staging.place(REUSE).delete_tree()
+            failed = _write(places, usable)
+        if failed is None:
+            break
+        at, why = failed
+        unusable.append(f"{shown(usable.pop(at).dataset)}: {why}")
+        places = None
+    if config.reuse_required and places is None:
+        why = "; ".join(unusable) or "--reuse names no dataset, and --overwrite replaces none"
+        raise ConfigError(f"--reuse-required: no record can be reused: {why}")
+    names = " and ".join(shown(recipes.dataset) for recipes in usable)
+    lines = [f"records of {names}"] if usable else []
+    lines += [f"nothing of {one}" for one in unusable]
+    return Reused(places, {"reuse": "; ".join(lines)} if lines else {})
+
+
+def _candidates(
+    paths: Sequence[str], replaced: Location | None
+) -> Iterator[tuple[Sequence[Location], bool]]:
+    """Yield (datasets, whether the first usable one is enough)."""
+    for path in paths:
+        if _is_pattern(path):
+            yield _newest_first(path), True
+        else:
+            yield [Location.parse(path)], False
+    if replaced is not None:
+        yield [replaced], False
+
+
+def _is_pattern(path: str) -> bool:
+    return "*" in Location.parse(path).path
+
+
+def _exists(path: str) -> bool:
+    return not _is_pattern(path) or bool(_newest_first(path))
+
+
+def _newest_first(pattern: str) -> list[Location]:
+    """Return the datasets that match a pattern, of which only the last part may be one."""
+    place = Location.parse(pattern)
+    folder, name = place.parent, place.name
+    if "*" in folder.path:
+        raise ConfigError(
+            f"--reuse {pattern}: expected * in the last part of the path only, such as 'sets/*'"
+        )
+    entries = folder.list_dir() if folder.exists() else []
+    matches = re.compile(".*".join(map(re.escape, name.split("*"))), re.DOTALL).fullmatch
+    found = [folder / one.name for one in entries if matches(one.name)]
+    dated = [(one / MANIFEST, one) for one in found if (one / MANIFEST).exists()]
+    dated.sort(key=lambda item: (item[0].stat().mtime_ns, str(item[1])), reverse=True)
+    return [one for _, one in dated]
+
+
+def _usable(
+    place: Location,
+    header: RecipesHeader | None,
+    data_type: DataType,
+    options: Mapping[str, Any],
+) -> Recipes:
+    """Return the recipes of a dataset. Raises _UnusableError."""
+    if header is None:
+        raise _UnusableError(
+            f"records of {data_type.name} are encoded again, because only images and arrays are"
+            " reused"
+        )
+    try:
+        manifest = manifests.load(place)
+    except (DamageError, StorageError) as error:
+        raise _UnusableError(str(error)) from error
+    kind = manifest.options.get("kind")
+    if kind != data_type.name:
+        raise _UnusableError(f"it holds {kind}, not {data_type.name}")
+    if not manifest.has_recipes:
+        why = "" if manifest.compression == "none" else ", because it is compressed"
+        raise _UnusableError(f"it has no recipes{why}")
+    try:
+        recipes = Recipes.open(place, manifest)
+    except (DamageError, StorageError) as error:
+        raise _UnusableError(str(error)) from error
+    why_not = unlike(recipes.header, header)
+    if why_not is not None:
+        if recipes.header.settings != header.settings:
+            why_not += _differences(manifest, options)
+        raise _UnusableError(why_not)
+    return recipes
+
+
+def _differences(manifest: Manifest, options: Mapping[str, Any]) -> str:
+    """Return the options that differ and may shape records, in parentheses."""
+    names = {*manifest.options, *options} - _OF_ORDER
+    theirs = manifest.options
+    differ = [
+        f"--{name.replace('_', '-')} was {_plain(theirs.get(name))}, is {_plain(options.get(name))}"
+        for name in sorted(names)
+        if _plain(theirs.get(name)) != _plain(options.get(name))
+    ]
+    return f" ({'; '.join(differ[:_SHOWN])})" if differ else ""
+
+
+def _plain(value: Any) -> str:
+    if value is None:
+        return "not given"
+    return str([*value] if isinstance(value, list | tuple) else value)
+
+
+def _name(usable: Sequence[Recipes]) -> str:
+    """Return the name of the places of these datasets."""
+    names = [f"{one.dataset.spelling} {one.manifest.digest}" for one in usable]
+    return hashlib.sha256("\n".join(names).encode()).hexdigest()[:16]
+
+
+def _write(places: FramePlaces, usable: Sequence[Recipes]) -> tuple[int, str] | None:
+    """Write the places of all frames; return (index of a damaged dataset, why) if one is."""
+    records = sum(split.records for recipes in usable for split in recipes.manifest.splits.values())
+    with PlacesWriter(places.place, records=records) as writer:
+        for at, recipes in enumerate(usable):
+            try:
+                for shard, table in recipes.shards():
+                    _add(writer, recipes, shard, table)
+            except (DamageError, StorageError) as error:
+                return at, str(error)
+        writer.finish()
+    return None
+
+
+def _add(writer: PlacesWriter, recipes: Recipes, shard: str, table: pa.Table) -> None:
+    """Add the frames of a shard.
+
+    Raises:
+      DamageError: its index is damaged.
+    """
+    names = ["offset", "length", "width", "height", "content"]
+    index = read_index(recipes.dataset / index_of(shard), columns=names, records=len(table))
+    found = np.zeros(len(table), PLACE)
+    for name in ("offset", "length"):
+        found[name] = index[name]
+    for name in ("width", "height"):
+        found[name] = index[name].fill_null(-1) if name in index.column_names else -1
+    content = index["content"].combine_chunks()
+    if content.null_count:
+        raise DamageError(f"the index of {shard} lacks hashes of contents")
+    found["content"] = np.frombuffer(b"".join(content.to_pylist()), "V16")
+    found["crc"] = table["crc"]
+    hashes = RowRecipes(
+        *(as_numbers(table[name].combine_chunks()) for name in ("recipe", "source"))
+    )
+    writer.add(recipes.dataset / shard, hashes, found, table["facts"].combine_chunks())

@@ -1,0 +1,43 @@
+"""Counts of one Example that its index does not have, so that a later run can reuse it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from typing import Self
+
+from recordmill.format.ledger import Reduced
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ExampleFacts:
+    """Facts about one Example.
+
+    objects: (objects of its record, objects in it); None without objects.
+    dropped_objects: {reason: number of dropped objects}.
+    reduced: (highest level, bits) of an image of which not all bits were read, as for
+      `Reduced.one`; None if all were read.
+    """
+
+    objects: tuple[int, int] | None = None
+    dropped_objects: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    reduced: tuple[int, int] | None = None
+
+    def to_text(self) -> str | None:
+        """Return the facts as JSON; None if there are none."""
+        found = {name: value for name, value in vars(self).items() if value}
+        return json.dumps(found, sort_keys=True, separators=(",", ":")) if found else None
+
+    @classmethod
+    def from_text(cls, text: str | None) -> Self:
+        """Return the inverse of `to_text`."""
+        found = {} if text is None else json.loads(text)
+        for name in ("objects", "reduced"):
+            if name in found:
+                found[name] = tuple(found[name])
+        return cls(**found)
+
+    def reduced_of(self, key: str) -> Reduced:
+        """Return the counts of reduced images for a record of this key."""
+        return Reduced() if self.reduced is None else Reduced.one(key, *self.reduced)

@@ -1,0 +1,61 @@
+"""Recipes of shards: a file per shard in staging, and one for the dataset when it is published."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from recordmill.format.manifest import RECIPES, Manifest
+from recordmill.format.recipes import write_recipes
+from recordmill.job.staging import ShardInfo, Staging
+from recordmill.storage.files import Location
+from recordmill.transforms.model import batch
+from recordmill.transforms.model.data_type import Encoder, ReusableEncoder
+from recordmill.transforms.model.run_spec import RunSpec
+from recordmill.transforms.reuse.row_recipes import header_of
+from recordmill.transforms.staged.arrow_files import open_arrow
+
+
+def can_have_recipes(encoder: Encoder, compression: str) -> bool:
+    """Return whether frames can be copied one by one, so that shards get recipes."""
+    return isinstance(encoder, ReusableEncoder) and compression == "none"
+
+
+def staged_recipes(staging: Staging, shard: str) -> Location:
+    """Return the place of the recipes of a shard, given its file name."""
+    return staging.place(f"recipes/{shard}.arrow")
+
+
+def stage_recipes(recipes: pa.RecordBatch, staging: Staging, shard: str) -> None:
+    """Write the recipes of a shard into staging."""
+    place = staged_recipes(staging, shard)
+    place.parent.make_dirs()
+    place.write_bytes(batch.to_buffer(recipes, pa.ipc.new_file))
+    place.parent.sync_folder()
+
+
+def all_have_recipes(infos: Sequence[ShardInfo]) -> bool:
+    """Return whether all shards with records have recipes; False if there is none."""
+    found = [info.has_recipes for info in infos if info.shard.records]
+    return bool(found) and all(found)
+
+
+def assemble_recipes(manifest: Manifest, run: RunSpec) -> None:
+    """Write the recipes of a dataset, if it has any, beside its other files in staging."""
+    header = header_of(run.encoder, run.fingerprint)
+    if not manifest.has_recipes or header is None:
+        return
+    place = run.staging.place(f"side/{RECIPES}")
+    place.parent.make_dirs()
+    header = dataclasses.replace(header, digest=manifest.digest)
+    write_recipes(place, header, _shards(manifest, run.staging))
+
+
+def _shards(manifest: Manifest, staging: Staging) -> Iterator[pa.Table]:
+    for _, split in sorted(manifest.splits.items()):
+        for shard in split.shards:
+            if shard.records:
+                reader = pa.ipc.open_file(open_arrow(staged_recipes(staging, shard.file)))
+                yield reader.read_all()
