@@ -23,6 +23,8 @@ TORCH := build/torch/stamp
     test-browser test-croissant flink flink-job-server peers \
     coverage lint bench soak clean
 .DELETE_ON_ERROR:
+# Without bytecode, each of the many processes that these start would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 help:
 	@echo 'make demo    build a small dataset, verify it, show what is in it and draw it'

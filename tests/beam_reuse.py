@@ -17,12 +17,14 @@ from typing import Any
 
 import pytest
 
+from recordmill.runners import beam_patches
+
 
 @contextlib.contextmanager
 def reused_inspections() -> Iterator[None]:
-    """Inspect each function once inside the block, if Beam has been imported."""
+    """Inspect each function once inside the block, if a Beam that may be patched was imported."""
     with pytest.MonkeyPatch.context() as patch:
-        if "apache_beam" in sys.modules:
+        if "apache_beam" in sys.modules and beam_patches.enabled():
             _patch(patch)
         yield
 

@@ -1,3 +1,4 @@
+import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -13,11 +14,19 @@ from tests.encoder_reuse import reused_encoders
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
+# The modules that are imported while tests are collected stay, TensorFlow among them.
+gc.disable()
+
 # How long an example may take says nothing on a machine with other work.
 _UNHURRIED = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}
 hypothesis.settings.register_profile("quick", max_examples=50, **_UNHURRIED)
 hypothesis.settings.register_profile("thorough", max_examples=1000, **_UNHURRIED)
 hypothesis.settings.load_profile("quick")
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -72,28 +72,32 @@ KINDS = {
 }
 
 
-@pytest.fixture(params=KINDS)
-def write(request, tmp_path):
+@pytest.fixture(scope="module", params=KINDS)
+def write(request, tmp_path_factory):
     """Makes a dataset of one data type, with options; its splits are train alone."""
     fill, options = KINDS[request.param]
-    place = fill(tmp_path / "in")
-    (tmp_path / "keys").write_text("")
+    place = fill(tmp_path_factory.mktemp("in") / "in")
 
     def made(*argv: object) -> Made:
-        fixed = ("--input", place, *options, "--splits", "train=1", "--overwrite")
-        return make(tmp_path / "out", *fixed, *argv, command=request.param)
+        fixed = ("--input", place, *options, "--splits", "train=1")
+        return make(tmp_path_factory.mktemp("out"), *fixed, *argv, command=request.param)
 
     return made
+
+
+@pytest.fixture(scope="module")
+def whole(write) -> Made:
+    """All records of a data type."""
+    return write()
 
 
 def classes(dataset: Made) -> dict[str, int]:
     return dict(Counter(row["label"] for row in dataset.index("train")))
 
 
-def test_classes_as_they_are_and_a_note(write):
-    dataset = write()
-    assert classes(dataset) == LABELS
-    assert [str(note) for note in dataset.manifest.notes if note.code == "labels-alike"] == [
+def test_classes_as_they_are_and_a_note(whole):
+    assert classes(whole) == LABELS
+    assert [str(note) for note in whole.manifest.notes if note.code == "labels-alike"] == [
         "5 classes become 3 if case, surrounding spaces and Unicode form are ignored: ' Anger' and"
         " 'ANGER' and 'anger'; --fold-labels or --label-map joins them"
     ]
@@ -145,8 +149,8 @@ def test_included_and_excluded_classes(write):
     assert ledger.inputs.filtered + ledger.records.filtered == 8
 
 
-def test_excluded_keys(write, tmp_path):
-    keys = sorted(write().keys("train"))
+def test_excluded_keys(write, whole, tmp_path):
+    keys = sorted(whole.keys("train"))
     left_out = tmp_path / "left_out"
     left_out.write_text("\n".join([*keys[:3], "of no record"]))
     dataset = write("--exclude-keys", left_out)
@@ -171,12 +175,11 @@ def test_files_of_options_begin_with_a_byte_order_mark(tmp_path):
     assert not [note for note in dataset.manifest.notes if note.code == "keys-not-met"]
 
 
-def test_a_larger_sample_keeps_the_records_of_a_smaller_one(write):
-    whole = write().keys("train")
+def test_a_larger_sample_keeps_the_records_of_a_smaller_one(write, whole):
     samples = [write("--limit", limit).keys("train") for limit in (4, 9, 100)]
     assert [len(sample) for sample in samples] == [4, 9, 16]
     assert all(small <= large for small, large in itertools.pairwise(samples))
-    assert samples[-1] == whole
+    assert samples[-1] == whole.keys("train")
     assert write("--limit", 9, "--seed", 5).keys("train") == samples[1]
 
 

@@ -18,6 +18,7 @@ from tests.paths import DEMO
 from tests.s3_server import CREDENTIALS, s3_server
 
 HOW = ("--size", "32", "--balance", "oversample", "--num-shards", "train=4", "--seed", "7")
+PHOTOS = sorted(DEMO.rglob("*.jpg"))[::3]  # each request takes moto some milliseconds
 Uri = Callable[[str], str]
 
 
@@ -36,17 +37,25 @@ def s3() -> Iterator[Uri]:
 @pytest.fixture(scope="module")
 def local(tmp_path_factory) -> pathlib.Path:
     """The dataset as a local folder has it."""
-    out = tmp_path_factory.mktemp("local") / "out"
-    assert images("--input", DEMO, "--output", out, *HOW) == 0
-    return out
+    folder = tmp_path_factory.mktemp("local")
+    for path in PHOTOS:
+        place = folder / "photos" / path.relative_to(DEMO)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.symlink_to(path)
+    assert images("--input", folder / "photos", "--output", folder / "out", *HOW) == 0
+    return folder / "out"
 
 
-def fill(s3: Uri, folder: str) -> str:
-    """Puts the pictures of the demo into the store."""
-    for path in DEMO.rglob("*.jpg"):
-        place = Location.parse(s3(f"{folder}/{path.relative_to(DEMO)}"))
-        place.write_bytes(path.read_bytes())
-    return s3(folder)
+def fill(s3: Uri) -> str:
+    """Puts some pictures of the demo into the store."""
+    for path in PHOTOS:
+        Location.parse(s3(f"photos/{path.relative_to(DEMO)}")).write_bytes(path.read_bytes())
+    return s3("photos")
+
+
+@pytest.fixture(scope="module")
+def source(s3) -> str:
+    return fill(s3)
 
 
 def files(place: Location, inside: str = "") -> dict[str, bytes]:
@@ -60,16 +69,16 @@ def files(place: Location, inside: str = "") -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("spilled", [False, True])
-def test_the_same_dataset_as_in_a_folder(spilled, s3, local):
-    source, out = fill(s3, f"photos-{spilled}"), s3(f"out-{spilled}")
+def test_the_same_dataset_as_in_a_folder(spilled, s3, source, local):
+    out = s3(f"out-{spilled}")
     options = ("--spill-above", "1") if spilled else ()
     assert images("--input", source, "--output", out, *HOW, *options) == 0
     assert files(Location.parse(out)) == files(Location.parse(str(local)))
     assert not (Location.parse(out) / FOLDER).exists()
 
 
-def test_a_finished_one_and_an_overwritten_one(s3, capfd):
-    source, out = fill(s3, "again"), s3("again-out")
+def test_a_finished_one_and_an_overwritten_one(s3, source, capfd):
+    out = s3("again-out")
     assert images("--input", source, "--output", out, *HOW) == 0
     before = files(Location.parse(out))
     assert images("--input", source, "--output", out, *HOW) == 0
@@ -85,7 +94,7 @@ def test_a_finished_one_and_an_overwritten_one(s3, capfd):
 
 def test_requests_that_fail_are_tried_again(local):
     with s3_server(fail=0.02) as uri:
-        source, out = fill(uri, "photos"), uri("out")
+        source, out = fill(uri), uri("out")
         assert images("--input", source, "--output", out, *HOW) == 0
         assert files(Location.parse(out)) == files(Location.parse(str(local)))
 
@@ -136,16 +145,16 @@ def test_damaged_answers_do_not_change_the_dataset(kind, s3, local):
     assert files(Location.parse(out)) == files(Location.parse(str(local)))
 
 
-def test_two_at_once_exclude_each_other(s3, capfd):
-    source, out = fill(s3, "held"), s3("held-out")
+def test_two_at_once_exclude_each_other(s3, source, capfd):
+    out = s3("held-out")
     with lock.hold_lock(Location.parse(out) / FOLDER):
         assert images("--input", source, "--output", out, *HOW) == 1
     assert "another run is writing to" in capfd.readouterr().err
     assert images("--input", source, "--output", out, *HOW) == 0
 
 
-def test_a_claim_of_a_killed_process_is_reported(s3, capfd):
-    source, out = fill(s3, "killed"), s3("killed-out")
+def test_a_claim_of_a_killed_process_is_reported(s3, source, capfd):
+    out = s3("killed-out")
     claim = Location.parse(out) / FOLDER / f"{PREFIX}dead.json"
     claim.write_bytes(json.dumps({"host": "elsewhere", "pid": 7, "holds": True}).encode())
     assert images("--input", source, "--output", out, *HOW) == 1
