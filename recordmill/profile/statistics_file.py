@@ -102,8 +102,8 @@ def _content(dataset: Location, manifest: Manifest) -> bytes:
     content = (dataset / STATISTICS).read_bytes()
     if file_info(content) != manifest.files[STATISTICS]:
         raise ManifestError(
-            f"{STATISTICS} is damaged: its sha256 is not that in the manifest: write the dataset"
-            " again with --verify"
+            f"{STATISTICS} is damaged: its sha256 is not that in the manifest; `recordmill verify`"
+            " lists all damage"
         )
     return content
 
