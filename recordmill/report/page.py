@@ -23,7 +23,7 @@ from recordmill.report.distributions import Distributions, FeatureFigure, Plot
 from recordmill.report.index_figures import SizeFigure
 from recordmill.report.pairs import similar_pairs
 from recordmill.report.rejected import rejected_inputs
-from recordmill.report.timeline import timeline
+from recordmill.report.time_coverage import time_coverage
 from recordmill.report.vocabularies import vocabularies
 from recordmill.storage.files import Location
 
@@ -110,7 +110,7 @@ def render(
         ],
         alike=notable.most_alike(images),
         pairs=notable.cards_of_pairs(records, similar_pairs(dataset, manifest), maker),
-        timeline=timeline(dataset, manifest),
+        coverage=time_coverage(dataset, manifest),
         distances=[*_largest(summary)],
         rejected=rejected_inputs(dataset, summary.rejects, inputs),
         other=other,

@@ -19,7 +19,7 @@ from recordmill.format.ledger import CopyCounts, InputCounts, Ledger, RecordCoun
 from recordmill.reading.reader import Records
 from recordmill.report import charts, page
 from recordmill.report.counts import LedgerStage, stages
-from recordmill.report.timeline import Gap, timeline
+from recordmill.report.time_coverage import Gap, time_coverage
 from recordmill.storage.files import Location
 from recordmill.tfrecord.features import Feature
 from tests.make_dataset import Row, flower, make_dataset, rewrite
@@ -220,7 +220,7 @@ def test_coverage_of_time_shows_the_purge(tmp_path: pathlib.Path) -> None:
     manifest = make_dataset(tmp_path / "out", {**splits, "test": []}, features={}, labels=())
     manifest = dataclasses.replace(manifest, options={**manifest.options, "kind": "sensor"})
     rewrite(tmp_path / "out", manifest)
-    found = timeline(Location.parse(f"{tmp_path}/out"), manifest)
+    found = time_coverage(Location.parse(f"{tmp_path}/out"), manifest)
     assert found is not None
     assert found.spans == {
         "train": ("2026-01-01 12:00", "2026-01-10 12:00"),

@@ -34,7 +34,7 @@ class Gap:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Timeline:
+class TimeCoverage:
     """The times in which windows of each split start.
 
     first, end: start of the first and of the last window, ISO 8601.
@@ -50,7 +50,7 @@ class Timeline:
     gaps: Sequence[Gap]
 
 
-def timeline(dataset: Location, manifest: Manifest) -> Timeline | None:
+def time_coverage(dataset: Location, manifest: Manifest) -> TimeCoverage | None:
     """Return the times of the windows, which are in their keys; None without windows.
 
     Raises:
@@ -75,7 +75,7 @@ def timeline(dataset: Location, manifest: Manifest) -> Timeline | None:
     runs = _runs(together, joined)
     gaps = [(low + usual, high) for (_, low), (high, _) in itertools.pairwise(runs)]
     longest = sorted(gaps, key=lambda gap: (gap[0] - gap[1], gap[0]))[:_GAPS]
-    return Timeline(
+    return TimeCoverage(
         first=_iso(first),
         end=_iso(end),
         parts={
