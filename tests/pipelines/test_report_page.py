@@ -207,6 +207,7 @@ COMMANDS = {
         "--text-column a --documents line --unicode nfc --min-chars 1 --max-chars 9 --min-tokens 2"
         " --max-tokens 8 --tokenizer chars --near-duplicates drop --near-similarity 0.7",
         "--augment word-dropout --balance oversample --tokenizer words",
+        "--learned-from earlier --statistics --max-drift 0.2,age=0.5 --max-unknown 0.3",
     ),
     "table": (
         "--label-column 'the class' --zscore a,b --no-statistics",
