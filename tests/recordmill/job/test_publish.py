@@ -123,8 +123,10 @@ def _counted(name: str, step: int, begun: list[str]) -> Callable:
     original = getattr(LocalFiles, name)
 
     def operation(self: LocalFiles, path: str, *args: object) -> object:
-        folder, file = os.path.split(path)  # the folder may be an open one, below /proc
-        begun.append(f"{name} {os.path.join(os.path.realpath(folder), file)}")
+        folder, file = os.path.split(path)
+        if folder.startswith("/proc/"):  # of an open folder
+            folder = os.path.realpath(folder)
+        begun.append(f"{name} {os.path.join(folder, file)}")
         if len(begun) == step:
             if name == "delete_tree":  # it is no single step: some of it is gone
                 for part in ("listing", "shards"):
