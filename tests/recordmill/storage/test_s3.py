@@ -46,11 +46,11 @@ def local(tmp_path_factory) -> pathlib.Path:
     return folder / "out"
 
 
-def fill(s3: Uri) -> str:
+def fill(s3: Uri, folder: str = "photos") -> str:
     """Puts some pictures of the demo into the store."""
     for path in PHOTOS:
-        Location.parse(s3(f"photos/{path.relative_to(DEMO)}")).write_bytes(path.read_bytes())
-    return s3("photos")
+        Location.parse(s3(f"{folder}/{path.relative_to(DEMO)}")).write_bytes(path.read_bytes())
+    return s3(folder)
 
 
 @pytest.fixture(scope="module")
