@@ -69,7 +69,7 @@ def _fail(
 _READS = [
     (os, "stat", "/a/0.jpg", "cannot access {photos}/a/0.jpg"),
     (os, "listdir", "photos", "cannot list {photos}"),
-    (pa, "memory_map", "/listing/", "cannot read {output}/.recordmill/"),
+    (pa, "memory_map", "/part-00000.arrow", "cannot read {output}/.recordmill/"),
 ]
 
 
