@@ -53,9 +53,7 @@ def run_tasks(channel: SharedMemoryChannel) -> None:
             channel.send(message)
 
 
-def _run_task(
-    channel: SharedMemoryChannel, task: bytes | memoryview
-) -> tuple[bytes | int, object]:
+def _run_task(channel: SharedMemoryChannel, task: bytes | memoryview) -> tuple[bytes | int, object]:
     """Run a task, and return the message with its result, and the result."""
     try:
         function, args, kwargs = pickle.loads(task)

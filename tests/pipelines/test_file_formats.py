@@ -437,7 +437,8 @@ def test_all_columns_of_unsupported_types_are_named_at_once(command, tmp_path, c
     more = ("--text-column", "path") if command == "text" else ()
     assert run(command, *given, *more) == 2
     said = capsys.readouterr().err
-    assert "the types of 2 columns are not supported: 'map' (map<string, int64 ('map')>)" in said
+    # Arrow shows the name of a map's entries, which it does not send to other processes.
+    assert "the types of 2 columns are not supported: 'map' (map<string, int64" in said
     assert "'struct' (struct<q: int64>); expected integers" in said
     assert said.rstrip().endswith("or drop them with --drop-columns map,struct")
 

@@ -73,7 +73,9 @@ def _hash_distinct(
     if pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         if (pc.sum(pc.binary_length(column)).as_py() or 0) > _LONGEST * len(column):
             # Long texts rarely repeat, and a dictionary of them takes longer than their hashes.
-            return _hash_texts(column, parser) if pa.types.is_string(kind) else _hash_bytes(column), None
+            return _hash_texts(column, parser) if pa.types.is_string(kind) else _hash_bytes(
+                column
+            ), None
         codes, values = batch.encode(column)
         hashes = _hash_texts(values, parser) if pa.types.is_string(kind) else _hash_bytes(values)
         return np.append(hashes, _ABSENT), codes
