@@ -140,7 +140,8 @@ def _split(dataset: Location, name: str, split: SplitInfo, labels: Sequence[str]
     copies: Counter[str | None] = Counter()
     for _, index in split_indexes(dataset, name, split, columns=["label", "copy"]):
         is_copy = np.asarray(index["copy"]) > 0
-        copies.update(index["label"].filter(is_copy).to_pylist())
+        if is_copy.any():
+            copies.update(index["label"].filter(is_copy).to_pylist())
     sizes = [shard.bytes for shard in split.shards] or [0]
     return SplitSummary(
         records=split.records,

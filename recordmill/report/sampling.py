@@ -26,6 +26,7 @@ from recordmill.tfrecord.typed_records import TypedRecord
 
 _COLUMNS = ("key", "label", "copy")
 _COPIES = 3  # copies of a shown record that are shown beside it
+_SPARSE = 16  # times as many rows as are wanted
 _READ_ALONE = 64  # in gzip shards, records further apart than this end a range
 
 
@@ -87,6 +88,8 @@ def choose(
         has_copies |= len(originals) < len(index)
         ranks = hash_strings(index["key"])
         rows = _smallest(originals, ranks, plotted)
+        if plotted and len(all_records) == plotted:
+            rows = rows[ranks[rows] <= np.uint64(all_records[-1].rank)]
         all_records = _least([*all_records, *_places(index, rows, ranks, split, first)], plotted)
         labels = index["label"].combine_chunks().dictionary_encode()
         codes = np.asarray(labels.indices.fill_null(-1))[originals]
@@ -189,8 +192,12 @@ def _smallest(
     if not 0 < count < len(rows):
         return rows[: count and len(rows)]
     of_rows = ranks[rows]
-    is_small: npt.NDArray[np.bool_] = of_rows <= np.partition(of_rows, count - 1)[count - 1]
-    return rows[is_small]
+    if len(rows) > _SPARSE * count:  # hashes are spread evenly: most rows need no sorting
+        is_near = of_rows < np.uint64(_SPARSE * count * 2**64 // len(rows))
+        if is_near.sum() >= count:
+            rows, of_rows = rows[is_near], of_rows[is_near]
+    last: np.uint64 = np.partition(of_rows, count - 1)[count - 1]
+    return rows[np.flatnonzero(of_rows <= last)]
 
 
 def _least(places: Sequence[SampledRecord], count: int) -> list[SampledRecord]:

@@ -2,6 +2,7 @@ import itertools
 import pathlib
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 
 import recordmill
@@ -36,6 +37,18 @@ def test_order_and_shards_do_not_change_a_sample(tmp_path: pathlib.Path) -> None
     assert in_one == in_three
     assert len(in_one[0]) == 6
     assert {label: len(keys) for label, keys in in_one[1].items()} == {"rose": 2, "tulip": 2}
+
+
+@pytest.mark.parametrize("spread", ["even", "low", "high"])
+def test_the_smallest_ranks_however_they_are_spread(spread: str) -> None:
+    generator = np.random.default_rng(1)
+    ranks = generator.integers(2**64, size=5_000, dtype=np.uint64)
+    if spread != "even":
+        ranks = ranks // np.uint64(2**20) + np.uint64(0 if spread == "low" else 2**64 - 2**45)
+    rows = generator.permutation(5_000)[:4_000]
+    for count in (0, 1, 7, 3_999, 4_000, 9_000):
+        found = sampling._smallest(rows, ranks, count)
+        assert sorted(ranks[found]) == sorted(ranks[rows])[:count]
 
 
 def test_a_larger_sample_has_the_records_of_a_smaller_one(tmp_path: pathlib.Path) -> None:
