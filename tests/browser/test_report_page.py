@@ -14,10 +14,11 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 import recordmill
+from recordmill.format.file_info import file_info
 from recordmill.pipelines.cli import main
 from recordmill.pipelines.report_file import write_report
 from recordmill.storage.files import Location
-from tests.make_dataset import flower, make_dataset
+from tests.make_dataset import flower, make_dataset, rewrite
 from tests.paths import DATA, ROOT
 
 NASTY = "<script>window.hit = 1</script><img src=x onerror='window.hit = 1'>\"'\u202egnp"
@@ -218,13 +219,27 @@ def test_filters_and_details(browser: webdriver.Chrome, page: str) -> None:
 
 
 def test_hostile_names_run_nothing(browser: webdriver.Chrome, tmp_path: pathlib.Path) -> None:
-    values = flower("a", "rose").having(image__class__text=[NASTY.encode()])
+    nasty = NASTY.encode()
+    values = flower("a", "rose").having(image__class__text=[nasty], caption=[nasty])
     rows = [dataclasses.replace(values, key=NASTY, label=NASTY)]
-    make_dataset(
-        tmp_path / "out", {"train": [rows], "validation": [], "test": []}, labels=(NASTY, "tulip")
+    folder = tmp_path / "out"
+    manifest = make_dataset(
+        folder, {"train": [rows], "validation": [], "test": []}, labels=(NASTY, "tulip")
     )
-    url = pathlib.Path(str(write_report(Location.parse(f"{tmp_path}/out")))).as_uri()
+    reject = {"key": NASTY, "stage": "check", "reason": "empty", "detail": NASTY}
+    content = json.dumps(reject).encode() + b"\n"
+    (folder / "rejects.jsonl").write_bytes(content)
+    files = {**manifest.files, "rejects.jsonl": file_info(content)}
+    rewrite(folder, dataclasses.replace(manifest, files=files))
+    url = pathlib.Path(str(write_report(Location.parse(str(folder))))).as_uri()
     opened(browser, url)
+    shown = NASTY.replace("\u202e", "\\u202e")
+    assert shown in browser.find_element(By.ID, "rejects").text
+    number = browser.find_element(By.CSS_SELECTOR, "#class-table .get")
+    number.click()
+    command = browser.find_element(By.ID, "command")
+    assert "window.hit" in command.text
+    command.find_element(By.TAG_NAME, "button").click()
     browser.find_element(By.CSS_SELECTOR, ".open").click()
     assert browser.execute_script("return window.hit") is None
     assert requests_of(browser)[0] == url
