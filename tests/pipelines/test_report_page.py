@@ -234,7 +234,8 @@ COMMANDS = {
         "--array x --label-array y --per-item --array-format values --dtype float32",
         "--chunk 4 --chunk-axis 1 --chunk-stride 2 --chunk-rest drop --nan zero",
         "--label-pattern '(\\w+)_' --dtype float32 --cast same-kind --max-array-bytes 1MB",
-        "--label-input labels.npy --per-item --exclude-keys bad.txt --card card.yaml",
+        "--label-input labels.npy --per-item --exclude-keys bad.txt --card card.yaml"
+        " --fingerprint content",
     ),
     "video": (
         "--start-column a --end-column b --clip-frames 8 --clip-stride 4 --frame-step 2 --fps 12.5",
