@@ -49,7 +49,7 @@ def run_tasks(channel: SharedMemoryChannel) -> None:
     with contextlib.suppress(EOFError, ConnectionError):
         while True:
             # The previous result stays allocated until here, so that malloc keeps its memory.
-            message, result = _run_task(channel, channel.receive())
+            message, _result = _run_task(channel, channel.receive())
             channel.send(message)
 
 
