@@ -71,14 +71,11 @@ def _hash_distinct(
     if pa.types.is_large_string(kind):
         column, kind = column.cast(pa.string()), pa.string()
     if pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-        if (pc.sum(pc.binary_length(column)).as_py() or 0) > _LONGEST * len(column):
-            # Long texts rarely repeat, and a dictionary of them takes longer than their hashes.
-            return _hash_texts(column, parser) if pa.types.is_string(kind) else _hash_bytes(
-                column
-            ), None
-        codes, values = batch.encode(column)
+        codes, values = None, column
+        if _sizes(column).sum() <= _LONGEST * len(column):  # longer texts rarely repeat
+            codes, values = batch.encode(column)
         hashes = _hash_texts(values, parser) if pa.types.is_string(kind) else _hash_bytes(values)
-        return np.append(hashes, _ABSENT), codes
+        return (hashes, None) if codes is None else (np.append(hashes, _ABSENT), codes)
     return _hash_values(column, parser), None
 
 
