@@ -69,7 +69,12 @@ class MemoryWatch:
                 self._changed.wait_for(lambda: self._limits)
                 # The lock is held, so that a process is never killed after its task.
                 left = [_kill_beyond(watched) for watched in self._limits]
-            pause.wait(min(max(min(left) / _BYTES_PER_SECOND, _SHORTEST), _LONGEST))
+            pause.wait(pause_before(min(left)))
+
+
+def pause_before(left: int) -> float:
+    """Return the seconds until the next check of a process that has `left` bytes to its limit."""
+    return min(max(left / _BYTES_PER_SECOND, _SHORTEST), _LONGEST)
 
 
 def _kill_beyond(watched: _Limit) -> int:

@@ -87,7 +87,8 @@ def row_task(
     function: one of the functions below that take `faults`. rows: passed as an Arrow IPC stream.
     memory: bytes that the process may have; 0 is no limit.
     """
-    packed = pickle.PickleBuffer(memoryview(batch.to_buffer(rows)).toreadonly())  # without a copy
+    # Arrives as bytes; a PickleBuffer is not copied before it is pickled.
+    packed: Any = pickle.PickleBuffer(memoryview(batch.to_buffer(rows)).toreadonly())
     return RowTask(
         count=len(rows),
         call=lambda faults: functools.partial(function, *args, packed, faults=dict(faults)),

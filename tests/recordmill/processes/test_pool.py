@@ -5,6 +5,7 @@ import functools
 import importlib
 import os
 import pathlib
+import pickle
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import numpy as np
 import pytest
 
 from recordmill.errors import Reason, RecordError, RunError
+from recordmill.processes.memory_watch import pause_before
 from recordmill.processes.pool import ProcessPool, close_shared_pool, shared_pool
 from recordmill.processes.row_tasks import RowTask, WorkerCrashedError, WorkerDiedError
 from recordmill.processes.shared_memory import CAPACITY
@@ -42,6 +44,10 @@ class NotPicklableError(Exception):
 
 def double(array, *, plus=0):
     return array * 2 + plus
+
+
+def len_of(thing):
+    return type(thing), len(thing)
 
 
 def process_id(_=None):
@@ -123,6 +129,19 @@ def test_tasks_run_in_child_processes(pool, tmp_path):
     ids = process_ids(pool, tmp_path)
     assert len(ids) == 2
     assert os.getpid() not in ids
+
+
+@pytest.mark.parametrize("size", [10, CAPACITY - 100, CAPACITY + 1])
+def test_tasks_over_rows_larger_than_the_shared_memory(pool, size):
+    rows = pickle.PickleBuffer(b"x" * size)
+    call = functools.partial(len_of, rows)
+    task = RowTask(count=1, call=lambda faults: call, trial=process_id)
+    assert pool.submit_rows(task).result() == (bytes, size)
+
+
+def test_processes_far_below_their_limit_are_checked_less_often():
+    pauses = [pause_before(left) for left in (-1, 0, 100 << 20, 1 << 29, 8 << 30)]
+    assert pauses == [0.05, 0.05, 0.05, 0.25, 0.5]
 
 
 @pytest.mark.parametrize("size", [8 << 20, CAPACITY - 100, CAPACITY, CAPACITY + 1])

@@ -60,6 +60,14 @@ def test_a_value_has_one_spelling(spellings):
     assert {keys(x=one)[0] for one in spellings}.isdisjoint(keys(x=long_text))
 
 
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.binary()])
+def test_short_texts_among_long_ones_have_the_same_keys(kind):
+    texts = ["1.50", "true", "2026-01-31", "", None, "né", "né"]
+    alone = keys(x=pa.array(texts).cast(kind), y=pa.array(range(len(texts))))
+    longer = pa.array([*texts, "x" * 1000]).cast(kind)
+    assert keys(x=longer, y=pa.array(range(len(longer))))[:-1] == alone
+
+
 def test_other_values_columns_and_places_have_other_keys():
     columns = [
         {"x": pa.array([value])}
