@@ -1,4 +1,4 @@
-"""How long runs take that reuse an earlier dataset, against runs from scratch.
+"""Time of runs that reuse an earlier dataset, and of runs from scratch.
 
     python -m benchmarks.reuse                          20,000 photos, 3 runs of each
     python -m benchmarks.reuse --photos 4000 --runs 1

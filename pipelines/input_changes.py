@@ -29,7 +29,8 @@ def describe_changes(
 ) -> str:
     """Return what differs, as the end of a sentence; empty if that is not known.
 
-    It is known of images, whose records the listing names one by one; of arrays it names the files.
+    It is known for images, because their listing has a row per record; that of arrays has a row
+    per file.
     """
     if not isinstance(encoder, ReusableEncoder) or not manifest.has_recipes:
         return ""

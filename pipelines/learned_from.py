@@ -93,9 +93,10 @@ class LearnedDataset:
             raise ConfigError(f"{_FLAG} {config.learned_from}: {error}") from error
         kind = manifest.options.get("kind")
         if kind != data_type.name:
+            made = "adopt" if kind is None else kind
             raise ConfigError(
                 f"{_FLAG} {config.learned_from}: expected a dataset that recordmill"
-                f" {data_type.name} wrote, got {'one that was adopted' if kind is None else kind}"
+                f" {data_type.name} wrote, got one of recordmill {made}"
             )
         if place.without_links() == Location.parse(config.output).without_links():
             raise ConfigError(
@@ -162,7 +163,7 @@ class LearnedDataset:
         given: the classes of --labels-file.
 
         Raises:
-          ConfigError: these are others.
+          ConfigError: --labels-file has other classes than the dataset.
         """
         if given is not None:
             self.refuse_labels(given, "--labels-file")
@@ -184,7 +185,8 @@ class LearnedDataset:
             names = [repr(some[place]) if place < len(some) else "none" for some in (labels, known)]
             raise ConfigError(
                 f"{self} has other classes than {where}: class {place} is {names[0]} in {where},"
-                f" and {names[1]} in the dataset. The numbers of classes have to be the same"
+                f" and {names[1]} in the dataset. The numbers of classes have to be the same:"
+                f" correct {where}, or learn again without {_FLAG}"
             )
 
     def match(

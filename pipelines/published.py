@@ -161,7 +161,7 @@ class Published:
     ) -> Literal["unchanged", "described"]:
         """Replace the card, and the files that follow from it, if it is another one.
 
-        No shard is read or written, and nothing with --dry-run.
+        It neither reads nor writes shards. With --dry-run it does nothing.
         """
         if card == self.manifest.card or config.dry_run:
             return "unchanged"

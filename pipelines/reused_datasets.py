@@ -56,7 +56,7 @@ class Reused(NamedTuple):
     """The records to reuse.
 
     places: of their frames; None without any. facts: {"reuse": what is reused, and why not more};
-    empty if that was not asked for.
+    empty without datasets to reuse.
     """
 
     places: FramePlaces | None = None
@@ -171,10 +171,11 @@ def _usable(
         raise _UnusableError(str(error)) from error
     kind = manifest.options.get("kind")
     if kind != data_type.name:
-        raise _UnusableError(f"it holds {kind}, not {data_type.name}")
+        made = "adopt" if kind is None else kind
+        raise _UnusableError(f"it was made by recordmill {made}, not {data_type.name}")
     if not manifest.has_recipes:
         why = "" if manifest.compression == "none" else ", because it is compressed"
-        raise _UnusableError(f"it has no recipes{why}")
+        raise _UnusableError(f"it has no {manifests.RECIPES}{why}")
     try:
         recipes = Recipes.open(place, manifest)
     except (DamageError, StorageError) as error:

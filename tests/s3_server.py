@@ -88,7 +88,7 @@ class Failing:
 
 
 class Damaging:
-    """A WSGI application that damages answers, as the names of keys tell it."""
+    """A WSGI application that damages answers, as the names of keys say."""
 
     def __init__(self, app: Callable[..., Any]) -> None:
         self._app = app

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from recordmill.checking.dataset_diff import FACTS, diff
 from recordmill.checking.record_diff import KINDS
 from recordmill.errors import ConfigError, RunError
+from recordmill.notes import count_of
 from recordmill.pipelines.options import values
 from recordmill.pipelines.options.declaration import Group, option, parse_command
 from recordmill.storage.files import Location
@@ -43,7 +44,7 @@ class DiffConfig:
         f" {', '.join((*KINDS, *FACTS))}; or of any (all).",
     )
     json: bool = option(False, group=_OUTPUT, help="Print JSON.")
-    quiet: bool = option(False, group=_OUTPUT, help="Print nothing but the reason of exit code 1.")
+    quiet: bool = option(False, group=_OUTPUT, help="Print nothing but the reason for exit code 1.")
 
     def __post_init__(self) -> None:
         if self.json and self.quiet:
@@ -87,6 +88,7 @@ def with_flags(argv: Sequence[str]) -> list[str]:
         return [*argv]
     if len(places) != 2:
         raise ConfigError(
-            f"expected the folders of two datasets, recordmill diff BEFORE AFTER; got {len(places)}"
+            "expected the folders of two datasets, recordmill diff BEFORE AFTER; got"
+            f" {count_of(len(places), 'folder')}"
         )
     return ["--before", places[0], "--after", places[1], *argv[2:]]

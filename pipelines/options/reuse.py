@@ -21,9 +21,9 @@ class ReuseConfig:
         parse=tuple,
         repeat=True,
         metavar="DATASET",
-        help="Copy records that have not changed from this dataset, instead of encoding their files"
-        " again; may be repeated. A pattern such as 'sets/*' takes the newest usable dataset."
-        " --overwrite reuses the dataset that it replaces.",
+        help="Copy records of images and arrays that have not changed from this dataset, instead of"
+        " encoding their files again; may be repeated. A pattern such as 'sets/*' takes the newest"
+        " usable dataset. --overwrite reuses the dataset that it replaces.",
     )
     reuse_required: bool = option(
         False,

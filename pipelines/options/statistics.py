@@ -57,8 +57,9 @@ class StatisticsConfig:
         show=values.show_drift_limits,
         repeat=True,
         metavar="[COLUMN=]X,...",
-        help="Fail, and publish nothing, if the drift of any column from that dataset, or of this"
-        " column, is larger than X, 0 to 1. 1 allows any drift.",
+        help="Fail, and publish nothing, if the drift of a column, or of this one, from the"
+        " dataset of --compare-with or --learned-from is larger than X, 0 to 1; 1 allows any"
+        " drift.",
     )
     learned_from: str | None = option(
         None,

@@ -93,8 +93,8 @@ class RecordDiff:
     """Differences between records without copies. A record can differ in several ways.
 
     same: number of records without a difference. uncompared: number of records in both datasets
-    whose contents could not be compared. by: what contents are compared by, "content" hashes of the
-    indexes or "frames".
+    whose contents could not be compared. by: "content" if contents are compared by the hashes in
+    the indexes, "frames" if by the bytes of the records.
     """
 
     kinds: Mapping[Kind, KindDiff]
@@ -188,7 +188,7 @@ class _Names:
 
 
 class _Found(NamedTuple):
-    """Pairs of rows that differ, (before, after): Rows[n, 2] per kind; and two numbers."""
+    """Pairs of rows that differ, (before, after): Rows[n, 2] per kind; numbers of other pairs."""
 
     kinds: Mapping[Kind, Rows]
     same: int

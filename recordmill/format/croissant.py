@@ -1,9 +1,9 @@
 """croissant.json: the description of a dataset in the format of MLCommons, Croissant 1.1.
 
 Source: http://mlcommons.org/croissant/1.1 and, for the fields of responsible AI,
-http://mlcommons.org/croissant/RAI/1.0. Croissant has no type for TFRecord files: shards are files,
-and file sets of their splits, and the records' features are fields without a source. The indexes
-have sources, so that tools read them. Ids are IRIs, so names are escaped in them as in URLs.
+http://mlcommons.org/croissant/RAI/1.0. Croissant has no type for TFRecord files: the fields of the
+records' features name the shards as their source, but tools cannot read them. They can read the
+indexes. Ids are IRIs, so names are escaped in them as in URLs.
 """
 
 from __future__ import annotations
@@ -135,9 +135,9 @@ def _creator(creator: Creator) -> Json:
 
 
 def _files(manifest: Manifest) -> Iterator[Json]:
-    """Yield all files but dataset.json, which names this one, and job.json.
+    """Yield all files but dataset.json, which names this one, job.json and recipes.parquet.
 
-    The latter differs between equal datasets.
+    The last two may differ between equal datasets.
     """
     for name, split in sorted(manifest.splits.items()):
         for number, shard in enumerate(split.shards):

@@ -70,7 +70,7 @@ class RecipesHeader:
             raise ValueError(f"expected the format {_FORMAT}, got {data.get('format')!r}")
         by = take(data, "fingerprint", str)
         if by not in get_args(Fingerprint):
-            raise ValueError(f"unknown fingerprint {by[:20]!r}")
+            raise ValueError(f"expected the fingerprint stat or content, got {by[:20]!r}")
         return cls(
             digest=take(data, "digest", str),
             fingerprint="content" if by == "content" else "stat",

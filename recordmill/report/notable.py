@@ -22,7 +22,7 @@ _COMPARED = 256  # images that are compared with each other
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Notable:
-    """A record and what it is notable for, such as `image width: 640, the largest`."""
+    """A record, and the reason for showing it, such as `image width: 640, the largest`."""
 
     reason: str
     card: Card

@@ -17,7 +17,7 @@ from recordmill.format.split_names import in_order
 from recordmill.storage.files import Location
 
 _STARTS = 100_000  # windows of a split that count, at most
-_PARTS = 300  # of the time from the first to the last window that are told apart
+_PARTS = 300  # of the time from the first to the last window; shorter gaps are not shown
 _START = "@(?P<start>[^@]+)$"  # in the key of a window
 _GAPS = 12  # longest gaps that are listed
 

@@ -96,7 +96,7 @@ def test_a_dataset_is_equal_to_itself(before: str, capsys: pytest.CaptureFixture
 @pytest.mark.parametrize(
     ("argv", "code", "message"),
     [
-        (["{before}"], 2, "expected the folders of two datasets"),
+        (["{before}"], 2, "BEFORE AFTER; got 1 folder"),
         (["{before}", "{before}", "{before}"], 2, "BEFORE AFTER; got 3"),
         (["{before}", "/nowhere"], 1, "no dataset"),
         (["{before}", "{before}", "--fail-on", "moved,gone"], 2, "gone"),

@@ -163,7 +163,7 @@ def test_the_closing_line(photos, first, tmp_path, capfd):
 
 
 def test_the_newest_of_a_pattern(photos, first, tmp_path, capfd):
-    """Of a folder of nights, the newest that can be used."""
+    """The newest usable dataset of a folder of nights is reused."""
     for number, name in enumerate(("monday", "tuesday")):
         night = _changed(first, tmp_path / "sets" / name)
         os.utime(night / "dataset.json", ns=(number, number))
@@ -194,7 +194,7 @@ def test_overwrite_reuses_unless_told_otherwise(photos, tmp_path):
 
 
 def test_moved_files_are_recognized_by_content(photos, first, tmp_path):
-    """By default another path is another file."""
+    """By default a file with another path counts as changed."""
     moved = _changed(photos, tmp_path / "moved")
     argv = ["--input", moved, "--num-shards", "2"]
     assert run(tmp_path / "stat", *argv, "--reuse", first) == 0
@@ -283,7 +283,7 @@ def test_arrays(tmp_path, chunk):
 
 
 def test_rows_are_encoded_again(tmp_path, capfd):
-    """Of tables nothing is reused, and the run says so."""
+    """Rows of tables are not reused, and the run says so."""
     table = tmp_path / "rows.csv"
     table.write_text("x,label\n" + "".join(f"{n},{'ab'[n % 2]}\n" for n in range(40)))
     argv = ["table", "--workers", "1", "--input", str(table)]

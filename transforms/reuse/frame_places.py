@@ -217,7 +217,7 @@ class FramePlaces:
         return batch.set_column(rows, STORED, _stored(tables, tables.places.find(recipes)))
 
     def has_sources(self, sources: UInt64s) -> npt.NDArray[np.bool_]:
-        """Return of which sources there are records: bool[n]. sources: uint64[n, 2]."""
+        """Return a mask of the sources that have records: bool[n]. sources: uint64[n, 2]."""
         return _open(self).sources.find(sources) >= 0
 
 

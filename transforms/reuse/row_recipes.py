@@ -117,7 +117,9 @@ def unlike(one: RecipesHeader, other: RecipesHeader) -> str | None:
     for name in libraries:
         made, here = one.versions.get(name), other.versions.get(name)
         if made != here:
-            return f"it was made with {name} {made or '(none)'}, and here is {here or '(none)'}"
+            return (
+                f"it was made with {name} {made or '(none)'}, and this run has {here or '(none)'}"
+            )
     if one.settings != other.settings:
         return "it was made with other options"
     return None

@@ -17,7 +17,7 @@ _RUN = 16 << 20  # bytes that are read at a time, at most, unless one frame has 
 
 
 class StoredFrame(NamedTuple):
-    """A frame of an earlier dataset, and what its index and its recipe say of it."""
+    """A frame of an earlier dataset, with its values from the index and from recipes.parquet."""
 
     data: bytes
     content: bytes

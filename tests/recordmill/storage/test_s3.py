@@ -47,7 +47,7 @@ def local(tmp_path_factory) -> pathlib.Path:
 
 
 def fill(s3: Uri, folder: str = "photos") -> str:
-    """Puts some pictures of the demo into the store."""
+    """Puts some images of the demo into the store."""
     for path in PHOTOS:
         Location.parse(s3(f"{folder}/{path.relative_to(DEMO)}")).write_bytes(path.read_bytes())
     return s3(folder)
@@ -124,7 +124,7 @@ PHOTO = bytes(range(256)) * 16
         ("cut", lambda place: [entry.name for entry in place.parent.list_dir()], ["photo"]),
     ],
 )
-def test_a_damaged_answer_is_asked_for_again(kind, operation, expected, s3, monkeypatch):
+def test_a_damaged_answer_is_requested_again(kind, operation, expected, s3, monkeypatch):
     monkeypatch.setattr(storage_errors, "PAUSES", (0, 0, 0))
     name = uuid.uuid4().hex
     place = Location.parse(s3(f"once-{kind}/{name}/photo"))
