@@ -47,7 +47,7 @@ def fingerprint_shaping(config: ReuseConfig, data_type: DataType) -> dict[str, A
         return {}
     if not isinstance(data_type.encoder, ReusableEncoder):
         raise ConfigError(
-            f"--fingerprint content: no records of {data_type.name} are reused; leave it out"
+            f"--fingerprint content: recordmill {data_type.name} reuses no records; leave it out"
         )
     return {"fingerprint": config.fingerprint}
 
@@ -162,8 +162,8 @@ def _usable(
     """Return the recipes of a dataset. Raises _UnusableError."""
     if header is None:
         raise _UnusableError(
-            f"records of {data_type.name} are encoded again, because only images and arrays are"
-            " reused"
+            f"recordmill {data_type.name} encodes all records again, because only images and arrays"
+            " are reused"
         )
     try:
         manifest = manifests.load(place)

@@ -57,7 +57,9 @@ def _records(found: DatasetDiff) -> RenderableType:
     if found.records.uncompared:
         table.add_row(name_of("contents not compared"), f"{found.records.uncompared:,}", "")
     by = "hashes of their contents" if found.records.by == "content" else "the bytes of the records"
-    return stack(table, Text(f"Records are compared by {by}; copies count apart.", style="dim"))
+    return stack(
+        table, Text(f"Records are compared by {by}; copies are counted separately.", style="dim")
+    )
 
 
 def _examples(found: KindDiff) -> Text:

@@ -291,7 +291,7 @@ def test_rows_are_encoded_again(tmp_path, capfd):
     assert main([*argv, "--output", str(tmp_path / "out"), "--reuse", str(tmp_path / "old")]) == 0
     assert "only images and arrays are reused" in capfd.readouterr().err
     assert main([*argv, "--output", str(tmp_path / "out"), "--fingerprint", "content"]) == 2
-    assert "no records of table are reused; leave it out" in capfd.readouterr().err
+    assert "recordmill table reuses no records; leave it out" in capfd.readouterr().err
     assert not (tmp_path / "out" / RECIPES).exists()
 
 

@@ -165,7 +165,7 @@ def drift_above(comparison: Comparison, limits: Mapping[str, float]) -> Iterator
             yield f"column {column!r} {why}, so its drift cannot be compared with --max-drift"
     known = {one.column for one in comparison.distances} | {one for one, _ in comparison.other}
     for column in sorted({*limits} - known - {""}):
-        yield f"--max-drift {column}: neither dataset has statistics of such a column"
+        yield f"--max-drift {column}: neither dataset has statistics of a column of this name"
 
 
 def _over_limit(one: Distance, limit: DistanceLimit) -> Iterator[str]:
