@@ -87,8 +87,8 @@ def row_task(
     function: one of the functions below that take `faults`. rows: passed as an Arrow IPC stream.
     memory: bytes that the process may have; 0 is no limit.
     """
-    # Arrives as bytes; a PickleBuffer is not copied before it is pickled.
-    packed: Any = pickle.PickleBuffer(memoryview(batch.to_buffer(rows)).toreadonly())
+    # No PickleBuffer of a memoryview: the collector of CPython 3.11 crashes on cycles with both.
+    packed = batch.to_bytes(rows)
     return RowTask(
         count=len(rows),
         call=lambda faults: functools.partial(function, *args, packed, faults=dict(faults)),

@@ -5,7 +5,6 @@ import functools
 import importlib
 import os
 import pathlib
-import pickle
 import signal
 import subprocess
 import sys
@@ -133,8 +132,7 @@ def test_tasks_run_in_child_processes(pool, tmp_path):
 
 @pytest.mark.parametrize("size", [10, CAPACITY - 100, CAPACITY + 1])
 def test_tasks_over_rows_larger_than_the_shared_memory(pool, size):
-    rows = pickle.PickleBuffer(b"x" * size)
-    call = functools.partial(len_of, rows)
+    call = functools.partial(len_of, b"x" * size)
     task = RowTask(count=1, call=lambda faults: call, trial=process_id)
     assert pool.submit_rows(task).result() == (bytes, size)
 
