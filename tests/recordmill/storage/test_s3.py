@@ -3,7 +3,7 @@
 import json
 import pathlib
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
@@ -46,9 +46,9 @@ def local(tmp_path_factory) -> pathlib.Path:
     return folder / "out"
 
 
-def fill(s3: Uri, folder: str = "photos") -> str:
-    """Puts some images of the demo into the store."""
-    for path in PHOTOS:
+def fill(s3: Uri, folder: str = "photos", *, photos: Sequence[pathlib.Path] = tuple(PHOTOS)) -> str:
+    """Puts images of the demo into the store."""
+    for path in photos:
         Location.parse(s3(f"{folder}/{path.relative_to(DEMO)}")).write_bytes(path.read_bytes())
     return s3(folder)
 
