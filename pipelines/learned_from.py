@@ -327,8 +327,7 @@ def _differing(before: Features, now: Features) -> dict[str, str]:
         elif name not in before:
             found[name] = f"{name!r} is new"
         elif before[name] != now[name]:
-            is_, was = _feature_text(now[name]), _feature_text(before[name])
-            found[name] = f"{name!r} is {is_}, and was {was}"
+            found[name] = f"{name!r} {_change(before[name], now[name])}"
     return found
 
 
@@ -348,6 +347,19 @@ def _with_other_nulls(layout: Layout, fields: Sequence[pa.Field]) -> Layout:
         other = field.with_nullable(not field.nullable)
         columns = columns.set(columns.get_field_index(field.name), other)
     return dataclasses.replace(layout, columns=columns)
+
+
+def _change(before: Feature, now: Feature) -> str:
+    """Return the difference of a feature, in words."""
+    is_, was = _feature_text(now), _feature_text(before)
+    if is_ != was:
+        return f"is {is_}, and was {was}"
+    facts, earlier = now.to_json(), before.to_json()
+    differ = [name for name in {**earlier, **facts} if facts.get(name) != earlier.get(name)]
+    return "; ".join(
+        f"has {name} {_option_text(facts.get(name))}, and had {_option_text(earlier.get(name))}"
+        for name in differ
+    )
 
 
 def _feature_text(feature: Feature) -> str:

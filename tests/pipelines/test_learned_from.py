@@ -129,6 +129,31 @@ def test_rows_without_a_value_that_was_always_there_are_rejected(
 
 
 @pytest.mark.parametrize(
+    ("column", "rejected"), [(1, False), (2, False), (4, True)], ids=["city", "income", "size"]
+)
+def test_a_column_may_have_no_value_at_all(
+    tmp_path: pathlib.Path,
+    base: Made,
+    column: int,
+    rejected: bool,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    source = rows(tmp_path / "new.csv", seed=1)
+    cells = [line.split(",") for line in source.read_text().splitlines()]
+    for row in cells[1:]:
+        row[column] = ""
+    source.write_text("\n".join(map(",".join, cells)) + "\n")
+    if rejected:
+        argv = ["--input", source, "--output", tmp_path / "out", *FEATURES]
+        assert run("table", *argv, "--learned-from", base.folder) == 1
+        assert "column 'size': no value, but the dataset of" in capsys.readouterr().err
+    else:
+        made = apply(tmp_path / "out", base, source)
+        assert made.manifest.features == base.manifest.features
+        assert made.manifest.ledger.inputs.rejected == 0
+
+
+@pytest.mark.parametrize(
     ("change", "argv", "message"),
     [
         ("", ["--bucketize", "plain=3"], "--bucketize is age=4,plain=3, and was age=4"),
@@ -271,7 +296,9 @@ def test_windows_of_series(tmp_path: pathlib.Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["images", "arrays"])
-def test_classes_of_files(tmp_path: pathlib.Path, command: str) -> None:
+def test_classes_of_files(
+    tmp_path: pathlib.Path, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     old = write_labelled(tmp_path / "old", command, ["a", "b", "c"] * 4)
     new = write_labelled(tmp_path / "new", command, ["b", "c"] * 4)
     options = OPTIONS[command]
@@ -280,6 +307,10 @@ def test_classes_of_files(tmp_path: pathlib.Path, command: str) -> None:
     made = make(tmp_path / "after", "--input", new, *options, command=command)
     assert made.manifest.labels == ("a", "b", "c")
     assert made.manifest.features == before.manifest.features
+    if command == "images":
+        argv = ["--input", new, "--output", tmp_path / "larger", *options, "--size", "40"]
+        assert run("images", *argv) == 2
+        assert "'image/encoded' has raw_shape 40,40,3, and had" in capsys.readouterr().err
 
 
 def test_a_job_file_keeps_the_limits(

@@ -73,8 +73,9 @@ class TableRows(RecordRows):
     ) -> list[pa.Field]:
         self._refuse_decimal_classes(column_types, roles)
         declared = {column: TYPES[name] for column, name in self.types}
+        typed = {*declared, *dict(self.expected)}
         for name in self.used:
-            if not column_types[name].types and name not in declared:
+            if not column_types[name].types and name not in typed:
                 raise ConfigError(
                     f"column {name!r} of {self.input} has no value in any row: no feature can be"
                     " made of it"
