@@ -91,4 +91,9 @@ def with_flags(argv: Sequence[str]) -> list[str]:
             "expected the folders of two datasets, recordmill diff BEFORE AFTER; got"
             f" {count_of(len(places), 'folder')}"
         )
+    again = {one.partition("=")[0] for one in argv[2:]} & {"--before", "--after"}
+    if again:
+        raise ConfigError(
+            f"{min(again)}: the two folders are given without it; leave out one or the other"
+        )
     return ["--before", places[0], "--after", places[1], *argv[2:]]

@@ -93,10 +93,26 @@ def _word(name: str | None) -> str:
 def _facts(title: str, changed: Mapping[str, Changed]) -> RenderableType:
     table = new_table(title, words=["before", "after"])
     for name, one in [*changed.items()][:_LISTED]:
-        table.add_row(name_of(name), _value(one.before), _value(one.after))
+        before, after = _differing_parts(one)
+        table.add_row(name_of(name), _value(before), _value(after))
     if len(changed) > _LISTED:
         table.add_row(Text(f"... {len(changed) - _LISTED:,} more", style="dim"))
     return table
+
+
+def _differing_parts(one: Changed) -> tuple[Any, Any]:
+    """Return both values; of two mappings only the items that differ, because texts are cut."""
+    before, after = one.before, one.after
+    if not (isinstance(before, Mapping) and isinstance(after, Mapping)):
+        return before, after
+    missing = object()
+    differ = [
+        key for key in {**before, **after} if before.get(key, missing) != after.get(key, missing)
+    ]
+    return (
+        {key: before[key] for key in differ if key in before},
+        {key: after[key] for key in differ if key in after},
+    )
 
 
 def _value(value: Any) -> Text:

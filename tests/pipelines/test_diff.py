@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from recordmill.checking.dataset_diff import Changed
 from recordmill.pipelines.cli import main
+from recordmill.pipelines.terminal.differences import _differing_parts
 from tests.image_runs import encoders_kept, make
 
 LINES = [f"k{n},{n},{'ab'[n % 2]}" for n in range(40)]
@@ -88,6 +90,16 @@ def test_the_tables_name_records_and_hide_control_characters(
     assert "added 2, removed 1" in captured.err
 
 
+def test_a_changed_feature_shows_the_part_that_differs() -> None:
+    before = {"dtype": "string", "kind": "image", "raw_dtype": "uint8", "raw_shape": [32, 32, 3]}
+    one = Changed(before=before, after={**before, "raw_shape": [16, 16, 3]})
+    shown = _differing_parts(one)
+    assert shown == ({"raw_shape": [32, 32, 3]}, {"raw_shape": [16, 16, 3]})
+    gone = Changed(before={"size": None, **before}, after=before)
+    assert _differing_parts(gone) == ({"size": None}, {})
+    assert _differing_parts(Changed(before=None, after=before)) == (None, before)
+
+
 def test_a_dataset_is_equal_to_itself(before: str, capsys: pytest.CaptureFixture[str]) -> None:
     found = json_of(capsys, before, before, "--fail-on", "all")
     assert found["records"]["same"] == 40
@@ -102,6 +114,8 @@ def test_a_dataset_is_equal_to_itself(before: str, capsys: pytest.CaptureFixture
         (["{before}", "{before}", "--fail-on", "moved,gone"], 2, "gone"),
         (["{before}", "{before}", "--json", "--quiet"], 2, "contradicts --json"),
         (["--before", "{before}"], 2, "--after"),
+        (["{before}", "{before}", "--after={before}"], 2, "--after: the two folders are given"),
+        (["{before}", "{before}", "--fail-on", ""], 2, "--fail-on: expected a value, got nothing"),
     ],
 )
 def test_wrong_usage(
