@@ -87,12 +87,20 @@ def some_of(*choices: str) -> Callable[[Sequence[str]], tuple[str, ...]]:
     """
 
     def read(texts: Sequence[str]) -> tuple[str, ...]:
-        given = {word.strip() for text in texts for word in text.split(",") if word.strip()}
+        given = _words(texts)
         if unknown := sorted(given.difference(choices)):
             raise ValueError(f"expected some of {', '.join(choices)}; got {unknown[0]!r}")
         return tuple(word for word in choices if word in given)
 
     return read
+
+
+def _words(texts: Sequence[str]) -> set[str]:
+    """Return the words of comma-separated lists. Raises ValueError if lists hold no word."""
+    found = {word.strip() for text in texts for word in text.split(",")} - {""}
+    if texts and not found:
+        raise ValueError("expected a value, got nothing")
+    return found
 
 
 def input_paths(texts: Sequence[str]) -> tuple[InputPath, ...]:
@@ -113,8 +121,7 @@ def note_codes(texts: Sequence[str]) -> tuple[str, ...]:
 
 def names(texts: Sequence[str]) -> tuple[str, ...]:
     """Parse repeated flags and comma-separated lists into sorted, distinct names."""
-    given = {name.strip() for text in texts for name in text.split(",")}
-    return tuple(sorted(given - {""}))
+    return tuple(sorted(_words(texts)))
 
 
 def ordered_names(texts: Sequence[str]) -> tuple[str, ...]:

@@ -159,6 +159,8 @@ def test_the_command_line_wins_over_the_file(tmp_path: pathlib.Path) -> None:
         (["--stratify=maybe"], "--stratify: expected true or false, got 'maybe'"),
         (["--mode=cmyk"], "--mode: expected one of rgb, gray; got 'cmyk'"),
         (["--augment=flip,blur"], "--augment: expected some of flip, crop, rotate; got 'blur'"),
+        (["--augment="], "--augment: expected a value, got nothing"),
+        (["--exclude-labels", ","], "--exclude-labels: expected a value, got nothing"),
         (["--config=nowhere.yaml"], "--config: cannot read nowhere.yaml: No such file"),
     ],
 )
