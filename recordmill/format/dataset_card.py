@@ -144,7 +144,11 @@ class DatasetCard:
         _refuse_unknown(data, _fields(cls))
         given = {name: _as_tuple(value) for name, value in data.items() if value is not None}
         if "creators" in given:
-            given["creators"] = tuple(_creator(one) for one in _sequence(data["creators"]))
+            try:
+                listed = _sequence(data["creators"])
+            except ValueError as error:
+                raise ValueError(f"creators: {error}") from error
+            given["creators"] = tuple(_creator(one) for one in listed)
         if isinstance(data.get("rai"), Mapping):
             given["rai"] = {name: _as_tuple(value) for name, value in data["rai"].items()}
         return cls(**given)
@@ -266,4 +270,4 @@ def _rai(value: Any) -> None:
 
 
 def _shown(value: Any) -> str:
-    return repr(value)[:100]
+    return repr([*value] if isinstance(value, tuple) else value)[:100]
