@@ -40,6 +40,7 @@ from recordmill.tfrecord.framing import MAX_RECORD_BYTES
 _RECORD = Group(20, "One record")
 _SHEET = Group(25, "Contact sheet")
 _OUTPUT = Group(30, "Output")
+_SMALLEST_TILE = 16  # pixels; smaller images show nothing, and narrow ones would have no pixel
 _LARGEST = 1_000  # pixels of a tile, and records of a class, on a contact sheet
 
 
@@ -116,9 +117,10 @@ class InspectConfig(ComparedDatasetConfig):
     json: bool = option(False, group=_OUTPUT, help="Print JSON.")
 
     def __post_init__(self) -> None:
-        for name, value in (("per-class", self.per_class), ("tile-size", self.tile_size)):
-            if not 1 <= value <= _LARGEST:
-                raise ConfigError(f"--{name}: expected 1 to {_LARGEST:,}, got {value:,}")
+        limits = (("per-class", self.per_class, 1), ("tile-size", self.tile_size, _SMALLEST_TILE))
+        for name, value, least in limits:
+            if not least <= value <= _LARGEST:
+                raise ConfigError(f"--{name}: expected {least} to {_LARGEST:,}, got {value:,}")
         if self.sheet is not None and (self.record is not None or self.json or self.compare_with):
             raise ConfigError("--sheet: cannot be combined with --record, --json or --compare-with")
         if self.sheet is None:

@@ -119,6 +119,7 @@ def test_the_name_of_a_picture_in_a_folder(
         (["--record=8"], ConfigError, "expected a record of train from 0 to 5, got 8"),
         (["--record=0", "--split=best"], ConfigError, "got 'best'"),
         (["--save=a.jpg"], ConfigError, "--save: requires --record N"),
+        (["--sheet=a.png", "--tile-size=1"], ConfigError, "--tile-size: expected 16 to 1,000, got"),
         (["--recrd=1"], ConfigError, "unknown option --recrd; did you mean --record"),
         (["--record=0", "--save=no/where/a.jpg"], RunError, "cannot write no/where/a.jpg: No such"),
         (["--dataset=elsewhere"], RunError, "no dataset"),
