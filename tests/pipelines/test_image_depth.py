@@ -10,7 +10,9 @@ import tensorflow as tf
 from PIL import Image
 
 import recordmill
+from recordmill.format.ledger import Reduced
 from recordmill.pipelines.cli import main
+from recordmill.transforms.writing.depth_notes import depth_notes
 from tests.image_runs import encoders_kept, images, make
 from tests.images16 import png16, tiff, waves
 
@@ -96,6 +98,11 @@ def test_a_reduction_to_8_bits_is_noted_and_can_be_an_error(photos, tmp_path, ca
     assert f"(an error because of --fail-on {NOTE})" in capsys.readouterr().err
     asked = make(tmp_path / "asked", *flags, "--depth", "8", "--fail-on", "all")
     assert asked.manifest.digest == made.manifest.digest
+
+
+def test_a_note_on_one_image_is_in_the_singular():
+    (note,) = depth_notes([Reduced.one("a.png", highest=60_000, bits=8)])
+    assert note.startswith("1 image has more than 8 bits per channel and was reduced to 8")
 
 
 def test_pillow_reads_8_bits_of_some_files(tmp_path):

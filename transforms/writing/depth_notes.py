@@ -28,7 +28,7 @@ def depth_notes(several: Iterable[Reduced], *, sampled: bool = False) -> tuple[N
             " profile other than sRGB"
         )
         return (Note("bit-depth", text),)
-    text += f" and were reduced to 8, such as {found.key}"
+    text += f" and {'was' if found.records == 1 else 'were'} reduced to 8, such as {found.key}"
     if found.narrow:
         bits = max(found.highest.bit_length(), 1)
         levels = round(found.highest * 255 / _TOP) + 1
