@@ -65,7 +65,8 @@ class Published:
         differ = sorted(name for name in {*theirs, *ours} if theirs.get(name) != ours.get(name))
         if differ:
             shown_ = "; ".join(
-                f"{_flag(name)} was {theirs.get(name)!r}, is {ours.get(name)!r}" for name in differ
+                f"{_flag(name)} was {_value(theirs.get(name))}, is {_value(ours.get(name))}"
+                for name in differ
             )
             raise ConfigError(
                 f"{shown(self.output)} holds a dataset made with other options ({shown_}):"
@@ -208,6 +209,10 @@ def finish_publishing(staging: Staging, *, overwrite: bool) -> bool:
 
 def _versions(encoders: Mapping[str, str]) -> dict[str, str]:
     return {f"the version of {name}": version for name, version in encoders.items()}
+
+
+def _value(value: Any) -> str:
+    return "not given" if value is None else repr(value)
 
 
 def _flag(name: str) -> str:
