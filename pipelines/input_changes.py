@@ -46,7 +46,8 @@ def describe_changes(
     listed = [_listed(part.name, staging, encoder) for part in listing.parts]
     parts = []
     counts = manifest.ledger
-    if not (counts.records.dropped or counts.records.filtered or counts.inputs.filtered):
+    all_known = not (counts.records.dropped or counts.records.filtered or counts.inputs.filtered)
+    if all_known:
         excluded = batch.hash_strings(pa.array(rejected, pa.string()))
         before = np.sort(np.concatenate([*(_hashes(keys) for keys, _ in known), excluded]))
         parts.append(_summary("added", _missing(listed, before)))
@@ -55,6 +56,9 @@ def describe_changes(
     if by_time:
         parts.append(_summary("changed", _changed(listed, known)))
     found = [part for part in parts if part]
+    if all_known and not found:
+        facts = "labels" if by_time else "sizes, times of change, labels"
+        found.append(f"the same records by name; {facts} or other columns differ")
     return f" ({'; '.join(found)})" if found else ""
 
 

@@ -222,6 +222,31 @@ def test_the_error_on_changed_input_names_the_changes(photos, tmp_path, capfd):
     assert "; 1 removed: ant/003.jpg; 1 changed: ant/005.jpg): --overwrite" in said
 
 
+@pytest.mark.parametrize(
+    ("source", "options", "said"),
+    [
+        (
+            "in",
+            ["--fingerprint", "content"],
+            "sizes, times of change, labels or other columns differ",
+        ),
+        ("list.csv", [], "the same records by name; labels or other columns differ): --overwrite"),
+    ],
+)
+def test_the_error_on_changes_of_no_record(photos, tmp_path, capfd, source, options, said):
+    folder, listing = tmp_path / "in", tmp_path / "list.csv"
+    shutil.copytree(photos, folder)
+    rows = [f"in/ant/{number:03}.jpg,{'ab'[number % 2]}" for number in range(9)]
+    listing.write_text("\n".join(["path,label", *rows]) + "\n")
+    argv = ["images", "--quiet", "--input", str(tmp_path / source), *options]
+    argv += ["--output", str(tmp_path / "out")]
+    assert main(argv) == 0
+    listing.write_text("\n".join(["path,label", *rows[1:], "in/ant/000.jpg,b"]) + "\n")
+    os.utime(folder / "ant/015.jpg", ns=(5, 5))
+    assert main(argv) == 2
+    assert said in capfd.readouterr().err
+
+
 def test_verify_checks_the_recipes(first, photos, tmp_path, capfd):
     argv = ["verify", "--dataset"]
     assert main([*argv, str(first)]) == 0
