@@ -77,7 +77,7 @@ def _example(one: RecordExample) -> str:
     states = [_state(state) for state in (one.before, one.after) if state is not None]
     shown = states[0] if len({*states}) == 1 else " -> ".join(states)
     source = next((state.source for state in (one.after, one.before) if state is not None), None)
-    return printable(f"{one.key if source is None else source}: {shown}")
+    return printable(f"{one.key}{'' if source is None else f' ({source})'}: {shown}")
 
 
 def _state(state: RecordState) -> str:

@@ -84,7 +84,7 @@ def test_the_tables_name_records_and_hide_control_characters(
 ) -> None:
     assert main(["diff", before, after, "--fail-on", "all"]) == 1
     captured = capsys.readouterr()
-    for part in ("added", "rows.csv#", "oversample", "the digests differ", "drift"):
+    for part in ("added", "k2 (rows.csv#3): ", "oversample", "the digests differ", "drift"):
         assert part in captured.out
     assert "\x1b[31m" not in captured.out.replace("\x1b[0m", "")
     assert "added 2, removed 1" in captured.err
