@@ -52,10 +52,23 @@ def histogram_of(
         low=low,
         high=high,
         counts={
-            name: np.histogram(some, bins=bins, range=(low, high))[0].astype(np.int64)
-            for name, some in finite.items()
+            name: _counts(some, low=low, high=high, bins=bins) for name, some in finite.items()
         },
     )
+
+
+def _counts(
+    values: npt.NDArray[np.float64], *, low: float, high: float, bins: int
+) -> npt.NDArray[np.int64]:
+    """Count values in bins of equal width from low to high.
+
+    np.histogram raises ValueError if the width of a bin is less than the distance of neighbouring
+    floats, as for large ids, and if it is infinite.
+    """
+    scale = 1.0 if np.isfinite(high - low) else 0.25
+    span = high * scale - low * scale
+    places = (values * scale - low * scale) / (span or 1.0) * bins
+    return np.bincount(np.minimum(places.astype(np.int64), bins - 1), minlength=bins)
 
 
 def histogram(data: BinnedCounts, *, title: str) -> Markup:

@@ -260,8 +260,10 @@ def _plot(
     if len(finite) and finite.min() == finite.max():
         facts = f"{charts.number_text(float(finite[0]))} each"
     elif len(finite):
+        largest = np.abs(finite).max()
+        mean = (finite / largest).mean() * largest  # a sum of the largest floats is infinite
         least, mean, greatest = (
-            charts.number_text(float(one)) for one in (finite.min(), finite.mean(), finite.max())
+            charts.number_text(float(one)) for one in (finite.min(), mean, finite.max())
         )
         facts = f"min {least}, mean {mean}, max {greatest}"
     if odd:

@@ -85,12 +85,14 @@ def of_array(array: npt.NDArray[Any]) -> Thumbnail | None:
         array = array[..., 0] if array.shape[-1] == 1 else array[..., :3]
     colours = None
     if array.dtype != np.uint8:
-        values = array.astype(np.float64)
+        values = array.astype(np.float64) / 4  # differences of the largest numbers are finite
         finite = values[np.isfinite(values)]
         low, high = np.percentile(finite, _TAILS) if finite.size else (0.0, 1.0)
-        scaled = (values - low) * (255 / ((high - low) or 1.0))
+        with np.errstate(over="ignore", invalid="ignore"):  # of numbers that nearly are equal
+            scaled = (values - low) * (np.float64(255) / ((high - low) or 1.0))
         array = np.clip(np.nan_to_num(scaled), 0, 255).astype(np.uint8)
-        colours = (float(low), float(high))
+        if finite.size:
+            colours = (float(low) * 4 + 0.0, float(high) * 4 + 0.0)  # -0.0 becomes 0.0
         if array.ndim == 2:
             array = _COLOURS[array]
     image = Image.fromarray(np.ascontiguousarray(array))

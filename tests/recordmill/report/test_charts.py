@@ -1,0 +1,40 @@
+import numpy as np
+import pytest
+
+from recordmill.report.charts import histogram_of
+from recordmill.report.distributions import _plot
+from recordmill.report.thumbnails import of_array
+
+IDS = 1_850_000_000_000_000_000 + 30.0 * np.arange(60)  # neighbouring floats are 256 apart
+WIDE = np.array([-1.5e308, 0, 1, 1.5e308])  # their range is infinite
+CLOSE = np.array([0.1, 0.1, np.nextafter(0.1, 1)])
+TINY = np.array([5e-324, 0, 0])
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("values", [IDS, WIDE, CLOSE, TINY], ids=["ids", "wide", "close", "tiny"])
+def test_extreme_numbers_are_drawn(values: np.ndarray) -> None:
+    binned = histogram_of({"train": values, "test": values[:0], "odd": np.array([np.nan])})
+    counts = {name: int(some.sum()) for name, some in binned.counts.items()}
+    assert counts == {"train": len(values), "test": 0, "odd": 0}
+    figure = _plot("values", "values of x", {"train": values}, by="split")
+    assert figure.chart
+    assert "nan" not in figure.facts
+    assert "inf" not in figure.facts
+    assert of_array(values[None]) is not None
+
+
+def test_bins_are_those_of_numpy() -> None:
+    values = np.random.default_rng(0).normal(size=1000)
+    binned = histogram_of({"train": values})
+    expected = np.histogram(values, bins=24)[0]
+    np.testing.assert_array_equal(binned.counts["train"], expected)
+
+
+@pytest.mark.filterwarnings("error")
+def test_colours_are_those_of_finite_numbers() -> None:
+    arrays = np.full((2, 3, 3), np.nan), np.full((3, 3), -0.0), np.eye(3) * 7, WIDE[None]
+    drawn = [of_array(array) for array in arrays]
+    colours = [repr(one.colours) for one in drawn if one is not None]
+    assert colours[:3] == ["None", "(0.0, 0.0)", "(0.0, 7.0)"]
+    assert "inf" not in colours[3]
