@@ -88,7 +88,7 @@ def histogram(data: BinnedCounts, *, title: str) -> Markup:
             points.append(f"L{number * step:.1f} {y:.1f}L{(number + 1) * step:.1f} {y:.1f}")
         paths.append(
             Markup('<path class="series s{}" d="{}L{} {}Z"><title>{}</title></path>').format(
-                place % COLOURS, "".join(points), _WIDTH, _HEIGHT, name
+                place % COLOURS, "".join(points), _WIDTH, _HEIGHT, visible(name)
             )
         )
     height = _HEIGHT + _AXIS

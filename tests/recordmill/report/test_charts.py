@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from recordmill.report.charts import histogram_of
+from recordmill.report.charts import histogram, histogram_of
 from recordmill.report.distributions import _plot
 from recordmill.report.thumbnails import of_array
 
@@ -38,3 +38,8 @@ def test_colours_are_those_of_finite_numbers() -> None:
     colours = [repr(one.colours) for one in drawn if one is not None]
     assert colours[:3] == ["None", "(0.0, 0.0)", "(0.0, 7.0)"]
     assert "inf" not in colours[3]
+
+
+def test_names_of_series_are_escaped() -> None:
+    drawn = histogram(histogram_of({"<b>\u202e\x1b": np.arange(9.0)}), title="t")
+    assert "<title>&lt;b&gt;\\u202e\\x1b</title>" in drawn
