@@ -52,6 +52,8 @@ RAI_FIELDS = tuple(sorted((*_ONE, *_MANY)))
 
 _URL = re.compile(r"https?://[^\s<>\"\\^`{|}]+")
 _EMAIL = re.compile(r"[^\s@<>]+@[^\s@<>]+")
+_LANGUAGE = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{1,8})*")  # BCP 47
+_TASK = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -100,7 +102,7 @@ class DatasetCard:
     def __post_init__(self) -> None:
         lines = dict.fromkeys(("name", "version"), _line)
         texts = dict.fromkeys(("description", "citation"), _text)
-        lists = dict.fromkeys(("keywords", "languages", "task_categories"), _lines)
+        lists = {"keywords": _lines, "languages": _languages, "task_categories": _tasks}
         more = {"license": _license, "url": _url, "date_published": _date, "rai": _rai}
         _check(self, {**lines, **texts, **lists, **more})
         if self.license is not None:  # the spelling of SPDX
@@ -209,6 +211,20 @@ def _line(value: Any) -> None:
 def _lines(value: Any) -> None:
     for one in _sequence(value):
         _line(one)
+
+
+def _languages(value: Any) -> None:
+    _lines(value)
+    for one in value:
+        if not _LANGUAGE.fullmatch(one):
+            raise ValueError(f"expected a code such as en or pt-BR, got {_shown(one)}")
+
+
+def _tasks(value: Any) -> None:
+    _lines(value)
+    for one in value:
+        if not _TASK.fullmatch(one):
+            raise ValueError(f"expected a name such as image-classification, got {_shown(one)}")
 
 
 def _sequence(value: Any) -> tuple[Any, ...]:

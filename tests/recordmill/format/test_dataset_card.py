@@ -55,6 +55,14 @@ def test_a_card_survives_the_manifest(manifest):
         ({"description": "\ud800"}, "description: expected text without control .* U\\+D800"),
         ({"description": ["a"]}, "description: expected text, got"),
         ({"keywords": "a"}, "keywords: expected a list, got 'a'"),
+        (
+            {"languages": ["English"]},
+            "languages: expected a code such as en or pt-BR, got 'English'",
+        ),
+        (
+            {"task_categories": ["Image classification"]},
+            "task_categories: expected a name such as image-classification, got 'Image class",
+        ),
         ({"url": "javascript:alert(1)"}, "url: expected an http or https URL"),
         ({"date_published": "31.1.2026"}, "date_published: expected a date such as 2026-01-31"),
         ({"creators": [{"name": "a", "mail": "b"}]}, "unknown key 'mail' .*'email'"),
