@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Collection
 
 from recordmill.errors import ConfigError
+from recordmill.pipelines.options import values
 from recordmill.pipelines.options.config import COLUMNS, MEANING, refuse_given
 from recordmill.pipelines.options.declaration import option, options_of
 from recordmill.pipelines.options.rows import ROWS, DelimitedConfig
@@ -47,7 +48,7 @@ class FilesConfig(DelimitedConfig):
     allow_store: tuple[str, ...] = option(
         (),
         group=MEANING,
-        parse=tuple,
+        parse=values.given_texts,
         repeat=True,
         metavar="URI",
         help="Object store that the rows of a listing may name, such as s3://bucket?region=eu-west-1,"

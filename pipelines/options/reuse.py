@@ -6,6 +6,7 @@ import dataclasses
 from typing import Literal
 
 from recordmill.errors import ConfigError
+from recordmill.pipelines.options import values
 from recordmill.pipelines.options.declaration import option
 from recordmill.pipelines.options.reporting import RUN
 
@@ -18,7 +19,7 @@ class ReuseConfig:
         (),
         group=RUN,
         local=True,
-        parse=tuple,
+        parse=values.given_texts,
         repeat=True,
         metavar="DATASET",
         help="Copy records of images and arrays that have not changed from this dataset, instead of"

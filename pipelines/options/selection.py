@@ -50,7 +50,7 @@ class SelectionConfig:
     label_map: tuple[str, ...] = option(
         (),
         group=SELECTION,
-        parse=tuple,
+        parse=values.given_texts,
         repeat=True,
         metavar="OLD=NEW,...|FILE",
         help="Rename classes, or join several into one; an empty new name leaves their records out."

@@ -50,6 +50,11 @@ def text(text: str) -> str:
     return text
 
 
+def given_texts(texts: Sequence[str]) -> tuple[str, ...]:
+    """Return the values of a repeated flag, none of which may be empty."""
+    return tuple(map(text, texts))
+
+
 def whole_number(text: str) -> int:
     """Parse an integer, with an optional sign, and underscores between digits."""
     try:

@@ -154,6 +154,12 @@ def test_other_options(photos, first, tmp_path, capfd, options, why):
     assert why in capfd.readouterr().err
 
 
+def test_an_empty_name_is_an_error(photos, tmp_path, capfd):
+    argv = ["images", "--input", str(photos), "--output", str(tmp_path / "out"), "--reuse", ""]
+    assert main(argv) == 2
+    assert "--reuse: expected a value, got nothing" in capfd.readouterr().err
+
+
 def test_the_closing_line(photos, first, tmp_path, capfd):
     argv = ["images", "--workers", "1", "--input", str(photos), "--output", str(tmp_path / "out")]
     assert main([*argv, "--seed", "1", "--reuse", str(first)]) == 0
