@@ -17,6 +17,8 @@ FLINK := build/flink/stamp
 FLINK_VERSION := 1.19.3
 PEERS := build/peers/stamp
 TFT := build/tft/stamp
+# One test process more than there are cores, as tests wait for disks and for processes that they start.
+WORKERS = $$(( $$(getconf _NPROCESSORS_ONLN) + 1 ))
 TORCH := build/torch/stamp
 
 .PHONY: help setup setup-fast demo test test-fast test-flink test-tft test-torch test-airflow \
@@ -61,19 +63,19 @@ demo: $(CORE)
 	$(BIN)/recordmill inspect --dataset demo-out --sheet demo-out-sheet.png
 
 test: $(DEV)
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n $(WORKERS)
 	@if command -v java >/dev/null && command -v mvn >/dev/null; then $(MAKE) test-flink; else \
 	    echo 'make test: the tests on Flink were left out: they need Java 17 and Maven'; fi
 
 # make test-fast PYTHON=python3.13 VENV=build/py313
 test-fast: $(FAST)
-	$(BIN)/python -m pytest -n auto -p tests.fast_modules
+	$(BIN)/python -m pytest -n $(WORKERS) -p tests.fast_modules
 
 test-flink: $(DEV) $(FLINK) $(JOB_SERVER)
 	$(BIN)/python -m pytest tests/flink
 
 coverage: $(DEV)
-	$(BIN)/python -m pytest -n auto --cov
+	$(BIN)/python -m pytest -n $(WORKERS) --cov
 
 lint: $(DEV)
 	$(BIN)/ruff check
@@ -96,7 +98,7 @@ bench: $(DEV) $(FLINK) $(JOB_SERVER) $(PEERS)
 	$(BIN)/python -m benchmarks.flink
 
 soak: $(DEV) $(FLINK) $(JOB_SERVER)
-	$(BIN)/python -m pytest -n auto -m hypothesis --hypothesis-profile thorough
+	$(BIN)/python -m pytest -n $(WORKERS) -m hypothesis --hypothesis-profile thorough
 	$(BIN)/python -m tests.soak.sameness
 	$(BIN)/python -m tests.soak.kills
 	$(BIN)/python -m tests.soak.power
