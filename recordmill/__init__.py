@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from recordmill.loading.loader import load
-    from recordmill.reading.reader import Records, open, read  # noqa: A004, as gzip and wave do
+    from recordmill.reading.reader import Records, read
     from recordmill.reading.torch_records import torch_dataset
+    from recordmill.report.opened_dataset import open  # noqa: A004, as gzip and wave do
 
 __all__ = ["Records", "load", "open", "read", "torch_dataset"]
 
 _MODULES = {
     "Records": "recordmill.reading.reader",
     "load": "recordmill.loading.loader",
-    "open": "recordmill.reading.reader",
+    "open": "recordmill.report.opened_dataset",
     "read": "recordmill.reading.reader",
     "torch_dataset": "recordmill.reading.torch_records",
 }

@@ -8,7 +8,7 @@ import itertools
 import operator
 import os
 from collections.abc import Collection, Iterator, Sequence
-from typing import TYPE_CHECKING, NoReturn, SupportsIndex, overload
+from typing import NoReturn, SupportsIndex, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -22,9 +22,6 @@ from recordmill.storage.files import Location, shown
 from recordmill.tfrecord.decode import ExampleError
 from recordmill.tfrecord.framing import FrameError, payload_of, read_frames
 from recordmill.tfrecord.typed_records import RecordDecoder, TypedRecord
-
-if TYPE_CHECKING:
-    from recordmill.report.notebook import RecordsView
 
 Folder = str | os.PathLike[str] | Location
 Source = Folder | Sequence[Folder]
@@ -143,27 +140,6 @@ class Records(Sequence[TypedRecord]):
     def __repr__(self) -> str:
         split = "" if self._split is None else f", {self._split!r}"
         return f"<{len(self)} records of recordmill.open({str(self._location)!r}{split})>"
-
-    def _repr_html_(self) -> str:
-        from recordmill.report.notebook import overview_html  # only notebooks need it
-
-        return overview_html(self._location, self._split, features=self._features)
-
-    def show(self, split: str | None = None, n: int = 24) -> RecordsView:
-        """Return a view of the first `n` records, which a notebook shows as HTML.
-
-        split: the split to show; by default the records that were opened. Records are shuffled on
-        disk, so the first ones are a sample.
-
-        Raises:
-          ManifestError, ValueError: as `recordmill.open`; `n` is not a whole number above 0.
-        """
-        from recordmill.report.notebook import RecordsView
-
-        if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-            raise ValueError(f"n: expected a whole number above 0, got {n!r}")
-        split = self._split if split is None else split
-        return RecordsView(self._location, split, count=n, features=self._features)
 
     def __len__(self) -> int:
         return self._ends[-1] if self._ends else 0
@@ -324,21 +300,6 @@ class Records(Sequence[TypedRecord]):
             return read_index(self._location / one.index, columns=columns, records=one.info.records)
         except IndexDamagedError as error:
             raise IndexDamagedError(f"{one.index}: {error}") from error
-
-
-def open(  # noqa: A001, as gzip and wave do
-    dataset: Folder, split: str | None = None, *, features: Collection[str] | None = None
-) -> Records:
-    """Open a dataset for access to records by number: `recordmill.open("out/")[123456]`.
-
-    split: the split to read; None for all splits.
-    features: names of the features to return; None for all.
-
-    Raises:
-      ManifestError: the folder is not a dataset.
-      ValueError: the split or a feature does not exist.
-    """
-    return Records(dataset, split, features=features)
 
 
 def _location(dataset: Folder) -> Location:
