@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +22,15 @@ from recordmill.transforms.staged.listing import listed_columns, read_part
 
 _SHOWN = 3  # keys of each kind
 
-_Known = tuple[pa.Array, npt.NDArray[np.uint64]]
+_UInt64s = npt.NDArray[np.uint64]
+
+
+class _Part(NamedTuple):
+    """Keys of records, their hashes, and the upper halves of the hashes of their sources."""
+
+    keys: pa.Array
+    hashes: _UInt64s
+    sources: _UInt64s
 
 
 def describe_changes(
@@ -49,9 +58,9 @@ def describe_changes(
     all_known = not (counts.records.dropped or counts.records.filtered or counts.inputs.filtered)
     if all_known:
         excluded = batch.hash_strings(pa.array(rejected, pa.string()))
-        before = np.sort(np.concatenate([*(_hashes(keys) for keys, _ in known), excluded]))
+        before = np.concatenate([*(part.hashes for part in known), excluded])
         parts.append(_summary("added", _missing(listed, before)))
-    now = np.sort(np.concatenate([np.zeros(0, np.uint64), *(_hashes(keys) for keys, _ in listed)]))
+    now = _joined([part.hashes for part in listed])
     parts.append(_summary("removed", _missing(known, now)))
     if by_time:
         parts.append(_summary("changed", _changed(listed, known)))
@@ -62,52 +71,43 @@ def describe_changes(
     return f" ({'; '.join(found)})" if found else ""
 
 
-def _known(recipes: Recipes) -> Iterator[_Known]:
-    """Yield (keys, upper halves of the hashes of their sources) of the records of each shard."""
+def _known(recipes: Recipes) -> Iterator[_Part]:
+    """Yield the records of each shard, without copies."""
     for shard, table in recipes.shards():
         place = recipes.dataset / index_of(shard)
         index = read_index(place, columns=["key", "copy"], records=len(table))
         originals = np.flatnonzero(np.asarray(index["copy"]) == 0)
+        keys = index["key"].combine_chunks().take(pa.array(originals))
         sources = as_numbers(table["source"].combine_chunks())[:, 0]
-        yield index["key"].combine_chunks().take(pa.array(originals)), sources[originals]
+        yield _Part(keys, batch.hash_strings(keys), sources[originals])
 
 
-def _listed(name: str, staging: Staging, encoder: ReusableEncoder) -> _Known:
+def _listed(name: str, staging: Staging, encoder: ReusableEncoder) -> _Part:
     columns = [batch.KEY, *encoder.source_columns]
     rows = read_part(name, staging=staging, columns=columns)
-    return rows[batch.KEY], source_hashes(rows, encoder.source_columns)[:, 0]
+    keys = rows[batch.KEY]
+    sources = source_hashes(rows, encoder.source_columns)[:, 0]
+    return _Part(keys, batch.hash_strings(keys), sources)
 
 
-def _hashes(keys: pa.Array) -> npt.NDArray[np.uint64]:
-    return batch.hash_strings(keys)
+def _joined(arrays: Sequence[_UInt64s]) -> _UInt64s:
+    return np.concatenate([np.zeros(0, np.uint64), *arrays])
 
 
-def _is_in(
-    hashes: npt.NDArray[np.uint64], ordered: npt.NDArray[np.uint64]
-) -> npt.NDArray[np.bool_]:
-    at = np.minimum(np.searchsorted(ordered, hashes), max(len(ordered) - 1, 0))
-    return ordered[at] == hashes if len(ordered) else np.zeros(len(hashes), np.bool_)
+def _missing(parts: Sequence[_Part], hashes: _UInt64s) -> list[str]:
+    """Return the keys whose hashes are not among these."""
+    keys = [part.keys.filter(pa.array(~np.isin(part.hashes, hashes))) for part in parts]
+    return [key for some in keys for key in some.to_pylist()]
 
 
-def _missing(records: list[_Known], ordered: npt.NDArray[np.uint64]) -> list[str]:
-    """Return the keys that are not among those of these sorted hashes."""
-    found: list[str] = []
-    for keys, _ in records:
-        others = np.flatnonzero(~_is_in(_hashes(keys), ordered))
-        found += keys.take(pa.array(others)).to_pylist()
-    return found
-
-
-def _changed(listed: list[_Known], known: list[_Known]) -> list[str]:
+def _changed(listed: Sequence[_Part], known: Sequence[_Part]) -> list[str]:
     """Return the keys whose sources differ."""
-    hashes = np.concatenate([np.zeros(0, np.uint64), *(_hashes(keys) for keys, _ in known)])
-    sources = np.concatenate([np.zeros(0, np.uint64), *(sources for _, sources in known)])
+    hashes = _joined([part.hashes for part in known])
     order = np.argsort(hashes)
-    hashes, sources = hashes[order], sources[order]
+    hashes, sources = hashes[order], _joined([part.sources for part in known])[order]
     found: list[str] = []
-    for keys, now in listed:
-        own = _hashes(keys)
-        both = np.flatnonzero(_is_in(own, hashes))
+    for keys, own, now in listed:
+        both = np.flatnonzero(np.isin(own, hashes))
         differ = both[sources[np.searchsorted(hashes, own[both])] != now[both]]
         found += keys.take(pa.array(differ)).to_pylist()
     return found

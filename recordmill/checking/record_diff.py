@@ -247,9 +247,9 @@ def _write_rows(
                     if payloads is not None:
                         _set_hashes(rows, itertools.islice(payloads, len(rows)))
                     first += len(rows)
-                    for number, file in enumerate(opened):
-                        mine = rows if files == 1 else rows[rows["key_high"] % files == number]
-                        mine.tofile(file)
+                    homes = rows["key_high"] % files
+                    for number in np.unique(homes).tolist():
+                        rows[homes == number].tofile(opened[number])
 
 
 def _rows(batch: pa.RecordBatch, names: _Names) -> Rows:

@@ -14,9 +14,9 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import shutil
 import tempfile
-from collections.abc import Iterator
-from typing import Any, BinaryIO, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -266,15 +266,9 @@ def _mapped(place: Location, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     if place.is_local:
         return _map(place.local_path, dtype)
     with tempfile.NamedTemporaryFile() as copy, place.open_input() as stored:
-        for block in _blocks(stored):
-            copy.write(block)
+        shutil.copyfileobj(stored, copy, 8 << 20)
         copy.flush()
         return _map(copy.name, dtype)
-
-
-def _blocks(stream: BinaryIO) -> Iterator[bytes]:
-    while block := stream.read(8 << 20):
-        yield block
 
 
 def _map(path: str, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
