@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recordmill.errors import DamageError
+from recordmill.format.content_hashes import hash_halves
 from recordmill.format.manifest import Manifest, index_of
 from recordmill.format.recipes import Recipes
 from recordmill.format.shard_index import read_index
@@ -17,7 +18,7 @@ from recordmill.job.staging import Listing, Staging
 from recordmill.storage.files import Location, StorageError
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import Encoder, ReusableEncoder
-from recordmill.transforms.reuse.row_recipes import as_numbers, source_hashes
+from recordmill.transforms.reuse.row_recipes import source_hashes
 from recordmill.transforms.staged.listing import listed_columns, read_part
 
 _SHOWN = 3  # keys of each kind
@@ -78,7 +79,7 @@ def _known(recipes: Recipes) -> Iterator[_Part]:
         index = read_index(place, columns=["key", "copy"], records=len(table))
         originals = np.flatnonzero(np.asarray(index["copy"]) == 0)
         keys = index["key"].combine_chunks().take(pa.array(originals))
-        sources = as_numbers(table["source"].combine_chunks())[:, 0]
+        sources = hash_halves(table["source"].combine_chunks())[:, 0]
         yield _Part(keys, batch.hash_strings(keys), sources[originals])
 
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from recordmill.errors import ConfigError, DamageError
 from recordmill.format import manifest as manifests
+from recordmill.format.content_hashes import hash_halves
 from recordmill.format.manifest import MANIFEST, Manifest, index_of
 from recordmill.format.recipes import Recipes, RecipesHeader
 from recordmill.format.shard_index import read_index
@@ -21,7 +22,7 @@ from recordmill.pipelines.options.reuse import ReuseConfig
 from recordmill.storage.files import Location, StorageError, shown
 from recordmill.transforms.model.data_type import DataType, ReusableEncoder
 from recordmill.transforms.reuse.frame_places import PLACE, FramePlaces, PlacesWriter
-from recordmill.transforms.reuse.row_recipes import RowRecipes, as_numbers, header_of, unlike
+from recordmill.transforms.reuse.row_recipes import RowRecipes, header_of, unlike
 
 # Options of which a difference never explains that no record can be reused.
 _OF_ORDER = {
@@ -245,6 +246,6 @@ def _add(writer: PlacesWriter, recipes: Recipes, shard: str, table: pa.Table) ->
     found["content"] = np.frombuffer(b"".join(content.to_pylist()), "V16")
     found["crc"] = table["crc"]
     hashes = RowRecipes(
-        *(as_numbers(table[name].combine_chunks()) for name in ("recipe", "source"))
+        *(hash_halves(table[name].combine_chunks()) for name in ("recipe", "source"))
     )
     writer.add(recipes.dataset / shard, hashes, found, table["facts"].combine_chunks())

@@ -22,6 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import xxhash
 
+from recordmill.format.content_hashes import digest_halves, hash_halves
 from recordmill.format.manifest import Manifest, index_name
 from recordmill.format.shard_index import read_index
 from recordmill.format.split_indexes import split_indexes
@@ -255,32 +256,20 @@ def _write_rows(
 def _rows(batch: pa.RecordBatch, names: _Names) -> Rows:
     rows = np.zeros(len(batch), _ROW)
     keys = b"".join(xxhash.xxh3_128_digest(key.encode()) for key in batch["key"].to_pylist())
-    rows["key_high"], rows["key_low"] = _halves(keys)
+    rows["key_high"], rows["key_low"] = digest_halves(keys).T
     rows["label"] = names.numbers(batch["label"])
     rows["copy"] = batch["copy"]
     if "content" in batch.schema.names:
         content = batch["content"]
-        data = content.fill_null(bytes(16)).to_pylist() if content.null_count else None
-        buffer = b"".join(data) if data is not None else _bytes_of(content)
-        rows["content_high"], rows["content_low"] = _halves(buffer)
+        halves = hash_halves(content.fill_null(bytes(16)))
+        rows["content_high"], rows["content_low"] = halves.T
         rows["is_hashed"] = content.is_valid()
     return rows
 
 
-def _bytes_of(hashes: pa.Array) -> memoryview:
-    """Return the bytes of hashes without null."""
-    start = 16 * hashes.offset
-    return memoryview(hashes.buffers()[1])[start : start + 16 * len(hashes)]
-
-
-def _halves(digests: bytes | memoryview) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
-    words = np.frombuffer(digests, ">u8")
-    return words[::2].astype(np.uint64), words[1::2].astype(np.uint64)
-
-
 def _set_hashes(rows: Rows, payloads: Iterator[bytes]) -> None:
     digests = b"".join(map(xxhash.xxh3_128_digest, payloads))
-    rows["content_high"], rows["content_low"] = _halves(digests)
+    rows["content_high"], rows["content_low"] = digest_halves(digests).T
     rows["is_hashed"] = True
 
 

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from recordmill.format.content_hashes import hash_halves
 from recordmill.format.content_report import EXAMPLES, LISTED, ContentCounts, ContentReport
 
 COLUMNS = ("key", "label", "copy", "content", "source")  # of an index, that are needed
@@ -30,7 +31,7 @@ def content_halves(index: pa.Table) -> UInt64Array:
     hashes = _originals(index)["content"].drop_null().combine_chunks()
     if isinstance(hashes, pa.ChunkedArray):  # of no chunks
         return np.zeros(0, np.uint64)
-    return _words(hashes)[0]
+    return hash_halves(hashes)[:, 0]
 
 
 def repeated_halves(halves: UInt64Array) -> UInt64Array:
@@ -53,7 +54,7 @@ def records_with(index: pa.Table, halves: UInt64Array, *, split: str) -> pa.Tabl
     originals = _originals(index)
     originals = originals.filter(pc.is_valid(originals["content"]))
     if originals.num_rows:
-        found = np.isin(_words(originals["content"].combine_chunks())[0], halves)
+        found = np.isin(hash_halves(originals["content"].combine_chunks())[:, 0], halves)
         originals = originals.filter(pa.array(found))
     columns = {
         "content": originals["content"],
@@ -79,7 +80,7 @@ def report_on(
         return ContentReport(records=records), []
     found = pa.concat_tables(suspects).combine_chunks()
     hashes = found["content"].combine_chunks()
-    first, second = _words(hashes)
+    first, second = hash_halves(hashes).T
     order = np.lexsort((second, first))
     first, second = first[order], second[order]
     begins = np.append(True, (first[1:] != first[:-1]) | (second[1:] != second[:-1]))
@@ -142,12 +143,6 @@ def _lines(
 
 def _originals(index: pa.Table) -> pa.Table:
     return index.filter(pc.equal(index["copy"], 0))
-
-
-def _words(hashes: pa.Array) -> tuple[UInt64Array, UInt64Array]:
-    """Return the halves of hashes of 16 bytes, big-endian, so that the order is the same."""
-    words = np.frombuffer(hashes.buffers()[1], ">u8", 2 * len(hashes), 16 * hashes.offset)
-    return words[::2].astype(np.uint64), words[1::2].astype(np.uint64)
 
 
 def _pairs(

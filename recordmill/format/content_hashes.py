@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import xxhash
 
@@ -21,6 +23,18 @@ def content_hash(*data: ReadableBuffer, name: str = "") -> bytes:
     for piece in data:
         hasher.update(piece)
     return hasher.digest()
+
+
+def digest_halves(digests: bytes | memoryview) -> npt.NDArray[np.uint64]:
+    """Return the halves of joined digests of 16 bytes, which sort as they do: uint64[n, 2]."""
+    return np.frombuffer(digests, ">u8").astype(np.uint64).reshape(-1, 2)
+
+
+def hash_halves(hashes: pa.Array) -> npt.NDArray[np.uint64]:
+    """Return the halves of hashes, as `digest_halves`. hashes: binary(16)[n], without nulls."""
+    start = 16 * hashes.offset
+    data = memoryview(hashes.buffers()[1] or b"")
+    return digest_halves(data[start : start + 16 * len(hashes)])
 
 
 def array_name(dtype: str, shape: Sequence[int]) -> str:

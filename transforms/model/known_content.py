@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recordmill.errors import ConfigError
+from recordmill.format.content_hashes import hash_halves
 from recordmill.storage.files import Location
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.left_out import LeftOut, left_out_lines
@@ -20,7 +21,6 @@ SIMILAR = "similar to exclude-like"  # reason in duplicates.jsonl, beside the op
 
 _Pairs = npt.NDArray[np.void]
 _PAIR = np.dtype([("first", "<u8"), ("second", "<u8")])
-_BIG_ENDIAN = np.dtype([("first", ">u8"), ("second", ">u8")])
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -53,8 +53,7 @@ class KnownContents:
 
 def pairs_of(hashes: pa.Array) -> _Pairs:
     """Return hashes as pairs of words. hashes: binary(16)[n], without nulls."""
-    data = hashes.buffers()[1] or b""
-    return np.frombuffer(data, _BIG_ENDIAN, len(hashes), 16 * hashes.offset).astype(_PAIR)
+    return hash_halves(hashes).view(_PAIR)[:, 0]
 
 
 def without_known(

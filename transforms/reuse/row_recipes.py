@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from recordmill.format.content_hashes import digest_halves
 from recordmill.format.recipes import Fingerprint, RecipesHeader
 from recordmill.job.staging import to_json
 from recordmill.transforms.model import batch
@@ -70,8 +71,8 @@ def row_recipes(
     columns = [row_bytes(column) for _, column in sorted(inputs.columns.items())]
     prefix = hashlib.blake2b(to_json(shared)).digest()
     return RowRecipes(
-        recipes=_as_numbers(_hashed(prefix, [sources, *columns])),
-        sources=_as_numbers(sources),
+        recipes=digest_halves(b"".join(_hashed(prefix, [sources, *columns]))),
+        sources=digest_halves(b"".join(sources)),
     )
 
 
@@ -80,7 +81,7 @@ def source_hashes(rows: pa.RecordBatch, names: Sequence[str]) -> npt.NDArray[np.
 
     names: columns that identify a source.
     """
-    return _as_numbers(_hashed(_SOURCE, [row_bytes(rows[name]) for name in names]))
+    return digest_halves(b"".join(_hashed(_SOURCE, [row_bytes(rows[name]) for name in names])))
 
 
 def _hashed(prefix: bytes, columns: list[list[bytes]]) -> list[bytes]:
@@ -91,22 +92,10 @@ def _hashed(prefix: bytes, columns: list[list[bytes]]) -> list[bytes]:
     ]
 
 
-def _as_numbers(hashes: list[bytes]) -> npt.NDArray[np.uint64]:
-    found = np.frombuffer(b"".join(hashes), ">u8").astype(np.uint64)
-    return found.reshape(-1, 2)
-
-
 def as_binary(hashes: npt.NDArray[np.uint64]) -> pa.Array:
     """Return hashes as binary(16)[n]. hashes: uint64[n, 2]."""
     data = pa.py_buffer(np.ascontiguousarray(hashes.astype(">u8")))
     return pa.FixedSizeBinaryArray.from_buffers(pa.binary(16), len(hashes), [None, data])
-
-
-def as_numbers(hashes: pa.Array) -> npt.NDArray[np.uint64]:
-    """Return the inverse of `as_binary`."""
-    start = 16 * hashes.offset
-    data = memoryview(hashes.buffers()[1] or b"")[start : start + 16 * len(hashes)]
-    return np.frombuffer(data, ">u8").astype(np.uint64).reshape(-1, 2)
 
 
 def unlike(one: RecipesHeader, other: RecipesHeader) -> str | None:

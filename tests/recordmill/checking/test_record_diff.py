@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from recordmill.checking import record_diff
 from recordmill.checking.record_diff import KINDS, RecordDiff, diff_records
+from recordmill.format.content_hashes import digest_halves
 from recordmill.format.manifest import load
 from recordmill.storage.files import Location
 from tests.make_dataset import Row, flower, make_dataset
@@ -138,7 +139,7 @@ def test_counts_are_those_of_sets(
 
 
 def test_hashes_are_split_into_halves_in_their_order() -> None:
-    high, low = record_diff._halves(bytes(range(32)))
+    high, low = digest_halves(bytes(range(32))).T
     assert [hex(value) for value in np.concatenate([high, low]).tolist()] == [
         "0x1020304050607", "0x1011121314151617", "0x8090a0b0c0d0e0f", "0x18191a1b1c1d1e1f"
     ]  # fmt: skip
