@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from recordmill.errors import ConfigError
 from recordmill.format import manifest as manifests
+from recordmill.format.content_hashes import hash_halves
 from recordmill.format.manifest import Manifest, ManifestError, index_of
 from recordmill.format.shard_index import IndexDamagedError, read_index
 from recordmill.job.staging import Staging
@@ -20,7 +20,7 @@ from recordmill.reading.tfrecord_files import FileDamagedError
 from recordmill.storage.files import Location
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import NearDuplicates
-from recordmill.transforms.model.known_content import KnownContents, pairs_of
+from recordmill.transforms.model.known_content import KnownContents
 from recordmill.transforms.near_duplicates.bands import bands_of
 from recordmill.transforms.near_duplicates.known_hashes import KnownHashes, hashes_file
 
@@ -118,15 +118,15 @@ class KnownDatasets:
         name = f"known/{self.shaping['exclude_like']}"
         place = staging.place(name)
         if not place.exists():
-            hashes = np.unique(np.concatenate([*self._hashes()]))
+            hashes = np.unique(np.concatenate([*self._hashes()]), axis=0)
             place.parent.make_dirs()
             place.write_bytes(hashes.tobytes())
         if self.near is None:
-            return KnownContents(path=place.spelling)
-        similar = KnownHashes(path=f"{place.spelling}.arrow", bands=bands_of(self.near))
-        if not Location.parse(similar.path).exists():
+            return KnownContents(place=place)
+        similar = KnownHashes(place=staging.place(f"{name}.arrow"), bands=bands_of(self.near))
+        if not similar.place.exists():
             self._write_hashes(similar, workers)
-        return KnownContents(path=place.spelling, similar=similar)
+        return KnownContents(place=place, similar=similar)
 
     def _write_hashes(self, hashes: KnownHashes, workers: int) -> None:
         """Hash the records of all datasets, and write the hashes."""
@@ -146,10 +146,10 @@ class KnownDatasets:
             for future in futures:
                 future.cancel()
         content = hashes_file(batch.concat(found), bands=hashes.bands)
-        Location.parse(hashes.path).write_bytes(content)
+        hashes.place.write_bytes(content)
 
     def _hashes(self) -> Iterator[np.ndarray]:
-        yield pairs_of(pa.array([], pa.binary(16)))
+        yield np.zeros((0, 2), np.uint64)
         for place, manifest in self.datasets:
             for split in manifest.splits.values():
                 for shard in split.shards:
@@ -161,4 +161,4 @@ class KnownDatasets:
                     if "content" in table.column_names:
                         found = table["content"].drop_null().combine_chunks()
                         if len(found):
-                            yield np.unique(pairs_of(found))
+                            yield np.unique(hash_halves(found), axis=0)

@@ -37,6 +37,26 @@ def hash_halves(hashes: pa.Array) -> npt.NDArray[np.uint64]:
     return digest_halves(data[start : start + 16 * len(hashes)])
 
 
+def find_halves(
+    wanted: npt.NDArray[np.uint64], first: npt.NDArray[np.uint64], second: npt.NDArray[np.uint64]
+) -> npt.NDArray[np.int64]:
+    """Return the index of each hash in a sorted table, -1 if it is not there: int64[n].
+
+    wanted: halves of hashes, uint64[n, 2]. first, second: halves of the table, in ascending order.
+    """
+    at = np.searchsorted(first, wanted[:, 0])
+    found = np.full(len(wanted), -1)
+    pending = np.arange(len(wanted))
+    while len(pending):  # more than once only if two hashes of the table have the same first half
+        pending = pending[at[pending] < len(first)]
+        pending = pending[first[at[pending]] == wanted[pending, 0]]
+        same = second[at[pending]] == wanted[pending, 1]
+        found[pending[same]] = at[pending[same]]
+        pending = pending[~same]
+        at[pending] += 1
+    return found
+
+
 def array_name(dtype: str, shape: Sequence[int]) -> str:
     """Return the name that gives the bytes of an array their meaning."""
     return f"{dtype}{tuple(map(int, shape))}"

@@ -35,8 +35,8 @@ from recordmill.transforms.model.splits import (
     assign_strata,
     strata_rows,
 )
-from recordmill.transforms.staged.arrow_files import open_arrow
 from recordmill.transforms.staged.batches import RowScan
+from recordmill.transforms.staged.mapped_files import open_arrow
 
 
 def unassigned(rows: pa.RecordBatch) -> pa.RecordBatch:

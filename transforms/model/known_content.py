@@ -10,50 +10,33 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recordmill.errors import ConfigError
-from recordmill.format.content_hashes import hash_halves
+from recordmill.format.content_hashes import find_halves, hash_halves
 from recordmill.storage.files import Location
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.left_out import LeftOut, left_out_lines
 from recordmill.transforms.near_duplicates.known_hashes import KnownHashes
+from recordmill.transforms.staged.mapped_files import map_array
 
 OPTION = "exclude-like"  # the option that filters known contents
 SIMILAR = "similar to exclude-like"  # reason in duplicates.jsonl, beside the option itself
-
-_Pairs = npt.NDArray[np.void]
-_PAIR = np.dtype([("first", "<u8"), ("second", "<u8")])
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class KnownContents:
     """The contents of the records of other datasets, as a file of hashes.
 
-    path: path or URI of the file during the job. It holds `pairs_of` the contents, in ascending
+    place: the file in staging. It holds the halves of the contents as uint64[n, 2], in ascending
       order, each once.
     similar: hashes of the same records for near duplicates; None if these are not compared.
     """
 
-    path: str
+    place: Location
     similar: KnownHashes | None = None
 
     def contains(self, hashes: pa.Array) -> npt.NDArray[np.bool_]:
         """Return whether each content is known: bool[n]. hashes: binary(16)[n]."""
-        known = _load(self.path)
-        pairs = pairs_of(hashes)
-        at = np.searchsorted(known["first"], pairs["first"])
-        found = np.zeros(len(pairs), np.bool_)
-        open_ = np.arange(len(pairs))
-        while len(open_):  # once, unless different contents share half of their hashes
-            open_ = open_[at[open_] < len(known)]
-            open_ = open_[known["first"][at[open_]] == pairs["first"][open_]]
-            found[open_] |= known["second"][at[open_]] == pairs["second"][open_]
-            open_ = open_[~found[open_]]
-            at[open_] += 1
-        return found
-
-
-def pairs_of(hashes: pa.Array) -> _Pairs:
-    """Return hashes as pairs of words. hashes: binary(16)[n], without nulls."""
-    return hash_halves(hashes).view(_PAIR)[:, 0]
+        known = _load(self.place)
+        return find_halves(hash_halves(hashes), known[:, 0], known[:, 1]) >= 0
 
 
 def without_known(
@@ -85,9 +68,5 @@ def without_known(
 
 
 @functools.lru_cache(maxsize=1)
-def _load(path: str) -> _Pairs:
-    place = Location.parse(path)
-    if place.is_local:
-        size = place.size() // _PAIR.itemsize
-        return np.memmap(place.path, _PAIR, "r", shape=(size,)) if size else np.zeros(0, _PAIR)
-    return np.frombuffer(place.read_bytes(), _PAIR)
+def _load(place: Location) -> npt.NDArray[np.uint64]:
+    return map_array(place, "<u8").reshape(-1, 2)

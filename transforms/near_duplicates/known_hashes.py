@@ -20,7 +20,7 @@ from recordmill.transforms.model import batch
 from recordmill.transforms.model.batch import UInt64Array
 from recordmill.transforms.near_duplicates.bands import Bands
 from recordmill.transforms.near_duplicates.pairs import Indices
-from recordmill.transforms.staged.arrow_files import open_arrow
+from recordmill.transforms.staged.mapped_files import open_arrow
 
 _KEY = "key"
 _AT_ONCE = 1 << 18  # pairs that are compared at a time, if one record does not have more
@@ -50,10 +50,10 @@ class _Known(NamedTuple):
 class KnownHashes:
     """Hashes of the records of other datasets, as a file of `hashes_file`.
 
-    path: path or URI of the file during the job. bands: bands of the hashes.
+    place: the file in staging. bands: bands of the hashes.
     """
 
-    path: str
+    place: Location
     bands: Bands
 
     def most_similar(self, hashes: pa.Array) -> SimilarRecords:
@@ -110,7 +110,7 @@ def _blocks(counts: Indices) -> list[tuple[int, int]]:
 
 @functools.lru_cache(maxsize=1)
 def _load(known: KnownHashes) -> _Known:
-    rows = pa.ipc.open_file(open_arrow(Location.parse(known.path))).get_batch(0)
+    rows = pa.ipc.open_file(open_arrow(known.place)).get_batch(0)
     values = known.bands.values(rows[known.bands.column])
     by_band = []
     for keys in known.bands.keys(values).T:

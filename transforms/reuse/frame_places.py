@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import shutil
 import tempfile
 from typing import Any, NamedTuple, Self
 
@@ -23,10 +22,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from recordmill.format.content_hashes import find_halves
 from recordmill.job.staging import REUSE, Staging, to_json
 from recordmill.storage.files import Location
 from recordmill.transforms.model import batch
 from recordmill.transforms.reuse.row_recipes import RowRecipes
+from recordmill.transforms.staged.mapped_files import map_array
 
 STORED = "__stored__"  # struct, nullable: the place of a frame to copy, `_STORED`
 
@@ -173,17 +174,7 @@ class _Sorted(NamedTuple):
 
     def find(self, hashes: UInt64s) -> npt.NDArray[np.int64]:
         """Return the index of each hash, -1 if it is not there. hashes: uint64[n, 2]."""
-        at = np.searchsorted(self.keys, hashes[:, 0])
-        found = np.full(len(hashes), -1)
-        pending = np.arange(len(hashes))
-        while len(pending):  # more than once only if two hashes have the same first half
-            pending = pending[at[pending] < len(self.keys)]
-            pending = pending[self.keys[at[pending]] == hashes[pending, 0]]
-            same = self.rows["lo"][at[pending]] == hashes[pending, 1]
-            found[pending[same]] = at[pending[same]]
-            pending = pending[~same]
-            at[pending] += 1
-        return found
+        return find_halves(hashes, self.keys, self.rows["lo"])
 
 
 class _Tables(NamedTuple):
@@ -251,7 +242,7 @@ def _open(places: FramePlaces) -> _Tables:
     content = places.staging.read_json(f"{REUSE}/{places.name}.json")
 
     def mapped(suffix: str, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-        return _mapped(_suffixed(places.place, suffix), dtype)
+        return map_array(_suffixed(places.place, suffix), dtype)
 
     key = np.dtype("<u8")
     return _Tables(
@@ -260,19 +251,3 @@ def _open(places: FramePlaces) -> _Tables:
         facts=mapped("facts", np.dtype("u1")),
         shards=pa.array(content["shards"], pa.string()),
     )
-
-
-def _mapped(place: Location, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    if place.is_local:
-        return _map(place.local_path, dtype)
-    with tempfile.NamedTemporaryFile() as copy, place.open_input() as stored:
-        shutil.copyfileobj(stored, copy, 8 << 20)
-        copy.flush()
-        return _map(copy.name, dtype)
-
-
-def _map(path: str, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    with open(path, "rb") as file:
-        if not file.seek(0, 2):
-            return np.zeros(0, dtype)
-        return np.memmap(file, dtype, mode="r")

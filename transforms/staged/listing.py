@@ -23,7 +23,7 @@ from recordmill.transforms.model import batch
 from recordmill.transforms.model.label_rules import LabelRules
 from recordmill.transforms.model.left_out import LeftOut
 from recordmill.transforms.model.source import Layout, RowSource, Source
-from recordmill.transforms.staged.arrow_files import open_arrow
+from recordmill.transforms.staged.mapped_files import open_arrow
 
 SYSTEM = (
     *(batch.KEY, batch.LABEL, batch.GROUP, batch.SPLIT, batch.HASH),

@@ -18,7 +18,7 @@ import pyarrow as pa
 from recordmill.job.staging import Staging
 from recordmill.tfrecord.flat_arrays import stable_order
 from recordmill.transforms.model import batch, limits
-from recordmill.transforms.staged.arrow_files import read_range
+from recordmill.transforms.staged.mapped_files import read_range
 
 # (b"IPC stream", "", 0, 0) inline, (b"", file, offset, length) spilled. Beam's coder for tuples is
 # fast.

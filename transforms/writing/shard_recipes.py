@@ -15,7 +15,7 @@ from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import Encoder, ReusableEncoder
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.reuse.row_recipes import header_of
-from recordmill.transforms.staged.arrow_files import open_arrow
+from recordmill.transforms.staged.mapped_files import open_arrow
 
 
 def can_have_recipes(encoder: Encoder, compression: str) -> bool:

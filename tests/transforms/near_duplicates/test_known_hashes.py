@@ -4,6 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from recordmill.storage.files import Location
 from recordmill.transforms.model.ragged import fixed_lists
 from recordmill.transforms.near_duplicates import known_hashes
 from recordmill.transforms.near_duplicates.bands import HammingBands, MinHashBands
@@ -18,7 +19,7 @@ def known(tmp_path):
         order = np.random.default_rng(0).permutation(len(rows))
         path = tmp_path / "known.arrow"
         path.write_bytes(hashes_file(rows.take(pa.array(order)), bands=bands))
-        return KnownHashes(path=str(path), bands=bands)
+        return KnownHashes(place=Location.parse(str(path)), bands=bands)
 
     return write
 

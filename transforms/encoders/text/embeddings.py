@@ -9,7 +9,6 @@ import dataclasses
 import functools
 import json
 from collections.abc import Mapping
-from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,10 +22,9 @@ from recordmill.transforms.encoders.text.embedding_files import EmbeddingFile, F
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import Artifact
 from recordmill.transforms.model.ragged import DictionaryStrings, fixed_lists, list_array, padded
+from recordmill.transforms.staged.mapped_files import map_array
 
 NAME = "embeddings"  # name of the artifact
-
-_Number = TypeVar("_Number", np.float32, np.uint64, np.int64)
 
 _VECTORS, _HASHES, _ROWS, _DONE = "vectors.f32", "hashes.u64", "rows.i64", "table.json"
 
@@ -142,14 +140,9 @@ def _open(artifact: Artifact) -> Embeddings:
     advice = "delete the folder .recordmill of the output, then run the same command again"
     with damage_of(shown(folder), advice=advice):
         stored = as_object(parse_json((folder / _DONE).read_bytes()))
+        width = take_count(stored, "width")
         return Embeddings(
-            vectors=_map(folder / _VECTORS, np.float32).reshape(-1, take_count(stored, "width")),
-            hashes=_map(folder / _HASHES, np.uint64),
-            rows=_map(folder / _ROWS, np.int64),
+            vectors=map_array(folder / _VECTORS, np.float32).reshape(-1, width),
+            hashes=map_array(folder / _HASHES, np.uint64),
+            rows=map_array(folder / _ROWS, np.int64),
         )
-
-
-def _map(place: Location, dtype: type[_Number]) -> npt.NDArray[_Number]:
-    if place.is_local:
-        return np.memmap(place.local_path, dtype, mode="r")
-    return np.frombuffer(place.read_bytes(), dtype)

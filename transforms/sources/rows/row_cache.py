@@ -18,7 +18,7 @@ from recordmill.errors import Reason
 from recordmill.storage.files import Location, MissingError
 from recordmill.transforms.model import batch
 from recordmill.transforms.sources.row_formats.row_file import BadRow, Rows
-from recordmill.transforms.staged.arrow_files import open_arrow
+from recordmill.transforms.staged.mapped_files import open_arrow
 
 _NUMBERS = pa.field("__numbers__", pa.int64())  # the last column
 _ROW_INFO = b"rows"

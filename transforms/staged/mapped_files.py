@@ -1,10 +1,14 @@
-"""Reading of Arrow files in staging; local files are memory-mapped instead of copied."""
+"""Reading of files in staging that are mapped into memory instead of copied."""
 
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from recordmill.storage.files import Location
@@ -23,6 +27,21 @@ def read_range(place: Location, offset: int, length: int) -> pa.Buffer:
     with _map(place) as file:
         file.seek(offset)
         return file.read_buffer(length)  # the buffer keeps the file mapped
+
+
+def map_array(place: Location, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """Map a file of numbers into memory; one in an object store is copied to this machine first.
+
+    Returns:
+      A read-only array of `dtype`, one-dimensional.
+    """
+    if _can_be_mapped(place):
+        with _map(place) as file:
+            return np.frombuffer(file.read_buffer(), dtype)  # the buffer keeps the file mapped
+    with tempfile.NamedTemporaryFile() as copy, place.open_input() as stored:
+        shutil.copyfileobj(stored, copy, 8 << 20)
+        copy.flush()
+        return map_array(Location.parse(copy.name), dtype)
 
 
 def _map(place: Location) -> Any:
