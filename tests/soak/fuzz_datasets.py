@@ -3,9 +3,9 @@
     python -m tests.soak.fuzz_datasets --count 2000 --seed 1
     python -m tests.soak.fuzz_datasets --seed 1 --case 123      one case again, with its traceback
 
-A case is a function of (seed, number): a small dataset, one file of which has flipped bits, lacks a
-part, has a part twice or noise in it; or, if it is JSON, has other values, names or depths; or, if
-it is an index, other rows or columns. `verify --deep`, `inspect`, `inspect --record` and reading
+A case is a function of (seed, number): a small dataset of a data type, one file of which has
+flipped bits, lacks a part, has a part twice or noise in it; or, if it is JSON, has other values,
+names or depths; or, if it is an index, other rows or columns. `verify --deep`, `inspect`, `inspect --record` and reading
 all records must end with exit code 0 to 2, and without an exception that has no meaning; `verify`
 must find damage in every file that the manifest lists. Every tenth case also runs the command
 again that made the dataset, with `--verify`. Processes have limited memory and time.
@@ -17,6 +17,7 @@ import argparse
 import contextlib
 import dataclasses
 import io
+import json
 import os
 import pathlib
 import resource
@@ -41,43 +42,59 @@ from recordmill.pipelines.commands import dataset_commands
 from tests.paths import CLOTHING, ROOT
 from tests.soak.command import end, expect_success, start
 from tests.soak.mutations import change_json
+from tests.soak.small_inputs import make_inputs
 
 _BATCH = 250  # cases per process
 _MEMORY = 4 << 30  # bytes of address space, most of which libraries reserve
 _MOST_RESIDENT = 768 << 20  # bytes of one process; a limit of 512 MiB beside 250 MiB of imports
 _SECONDS = 60  # that one case may take
 _RERUN_EVERY = 10
+# Options beside those of `make_inputs`, by data type.
+_OPTIONS = {
+    "images": ["--statistics", "--max-reject-fraction", "0.5"],
+    "text": ["--statistics", "--tokenizer", "words"],
+    "table": ["--statistics", "--zscore", "number", "--vocabulary", "text"],
+    "arrays": [],
+    "video": [],
+}
 _NOISE = tuple(bytes([n]) for n in (0, 10, 34, 91, 123, 127, 128, 255))
 
 
-def make_dataset(folder: pathlib.Path) -> None:
-    """Write the dataset that all cases damage, with rejects, statistics and repeated contents."""
-    photos = folder / "in"
+def make_datasets(folder: pathlib.Path) -> None:
+    """Write the datasets that cases damage, with statistics, and images with rejects and copies."""
+    commands = make_inputs(folder / "in")
+    photos = folder / "in" / "images"
+    shutil.rmtree(photos)
     for label in sorted(CLOTHING.iterdir())[:3]:
         shutil.copytree(label, photos / label.name)
         shutil.copy(next(label.iterdir()), photos / label.name / "again.jpg")
         (photos / label.name / "broken.jpg").write_bytes(b"no image")
-    expect_success(start(python("recordmill", *arguments(folder, folder / "out"))))
+    for kind, command in commands.items():
+        (folder / kind).mkdir()
+        (folder / kind / "command.json").write_text(json.dumps(command + _OPTIONS[kind]))
+        expect_success(start(python("recordmill", *arguments(folder, kind, folder / kind / "out"))))
 
 
-def arguments(folder: pathlib.Path, output: pathlib.Path) -> list[str]:
-    """Return the command that makes the dataset."""
-    how = ["--size", "16", "--statistics", "--quiet", "--workers", "1", "--seed", "3"]
-    how += ["--max-reject-fraction", "0.5", "--num-shards", "train=2,validation=1,test=1"]
-    return ["images", "--input", str(folder / "in"), "--output", str(output), *how]
+def arguments(folder: pathlib.Path, kind: str, output: pathlib.Path) -> list[str]:
+    """Return the command that makes a dataset."""
+    command = json.loads((folder / kind / "command.json").read_text())
+    return [*command, "--output", str(output), "--workers", "1", "--seed", "3"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Case:
-    """One damaged file. how: what was done to it."""
+    """One damaged file. kind: data type of the dataset. how: what was done to the file."""
 
+    kind: str
     file: str
     content: bytes
     how: str
 
 
-def make_case(dataset: pathlib.Path, seed: int, number: int) -> Case:
+def make_case(folder: pathlib.Path, seed: int, number: int) -> Case:
     random = np.random.default_rng([seed, number])
+    kind = str(random.choice(sorted(_OPTIONS)))
+    dataset = folder / kind / "out"
     files = sorted(str(p.relative_to(dataset)) for p in dataset.rglob("*") if p.is_file())
     # The manifest and the indexes decide what is read.
     weights = [8 if name == "dataset.json" else 3 if "index/" in name else 1 for name in files]
@@ -91,7 +108,7 @@ def make_case(dataset: pathlib.Path, seed: int, number: int) -> Case:
     elif file.endswith(".parquet"):
         kinds += [_index, _index]
     how = kinds[int(random.integers(len(kinds)))]
-    return Case(file=file, content=how(content, random), how=how.__name__)
+    return Case(kind=kind, file=file, content=how(content, random), how=how.__name__)
 
 
 def _bytes(content: bytes, random: np.random.Generator) -> bytes:
@@ -145,8 +162,8 @@ def _index(content: bytes, random: np.random.Generator) -> bytes:
 
 def run_case(folder: pathlib.Path, seed: int, number: int) -> str:
     """Return what became of a case; what must not be is raised."""
-    dataset = folder / "out"
-    case = make_case(dataset, seed, number)
+    case = make_case(folder, seed, number)
+    dataset = folder / case.kind / "out"
     damaged = folder / f"case-{os.getpid()}"
     shutil.rmtree(damaged, ignore_errors=True)
     shutil.copytree(dataset, damaged)
@@ -163,8 +180,8 @@ def run_case(folder: pathlib.Path, seed: int, number: int) -> str:
         for record in recordmill.open(damaged):
             del record
     if number % _RERUN_EVERY == 0:
-        _run([*arguments(folder, damaged), "--verify"])
-    return f"{case.file.split('/')[0].split('-')[0]}: exit {verified}"
+        _run([*arguments(folder, case.kind, damaged), "--verify"])
+    return f"{case.kind} {case.file.split('/')[0].split('-')[0]}: exit {verified}"
 
 
 def _run(command: list[str]) -> int:
@@ -230,8 +247,8 @@ def fuzz(folder: pathlib.Path, seed: int, count: int) -> tuple[Counter[str], lis
 
 
 def _report(folder: pathlib.Path, seed: int, number: int, what: str) -> str:
-    case = make_case(folder / "out", seed, number)
-    return f"--seed {seed} --case {number} ({case.file} {case.how}): {what}"
+    case = make_case(folder, seed, number)
+    return f"--seed {seed} --case {number} ({case.kind} {case.file} {case.how}): {what}"
 
 
 def main() -> None:
@@ -249,7 +266,7 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory(prefix="recordmill-fuzz-") as name:
         made = pathlib.Path(name)
-        make_dataset(made)
+        make_datasets(made)
         if chosen.case is not None:
             print(run_case(made, chosen.seed, chosen.case))
             return
