@@ -34,5 +34,7 @@ def read_file(flag: str, path: str) -> str:
 
     try:
         return Location.parse(path).read_bytes().decode("utf-8-sig")
-    except (PathError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{flag}: cannot read {path!r}: {error}") from error
+    except PathError as error:
+        raise ConfigError(f"{flag}: {error}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{flag}: expected UTF-8 in {path!r}: {error}") from error

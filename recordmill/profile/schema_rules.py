@@ -123,8 +123,10 @@ def load(path: str) -> SchemaRules:
     """
     try:
         text = Location.parse(path).read_bytes().decode()
-    except (PathError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{FLAG}: cannot read {path!r}: {error}") from error
+    except PathError as error:
+        raise ConfigError(f"{FLAG}: {error}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{FLAG}: expected UTF-8 in {path!r}: {error}") from error
     try:
         return parse(text)
     except _SyntaxError as error:

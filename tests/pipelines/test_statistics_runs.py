@@ -413,7 +413,7 @@ def test_pictures_keep_a_schema_by_their_headers(tmp_path):
 
 
 WRONG = {
-    ("--schema", "nowhere.pbtxt"): "--schema: cannot read 'nowhere.pbtxt'",
+    ("--schema", "nowhere.pbtxt"): "nowhere.pbtxt: it or its folder does not exist",
     ("--on-violation", "keep"): "--on-violation keep: has no effect without --schema",
     ("--on-violation", "drop"): "expected one of reject, fail, keep; got 'drop'",
     ("--compare-with", "nowhere"): "--compare-with nowhere: no dataset",

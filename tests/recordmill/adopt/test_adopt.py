@@ -739,7 +739,11 @@ def test_arrays(source, tmp_path, capsys):
         (["--input", "in", "--label-offset", "-1"], 2, "--label-offset: expected 0 or more"),
         (["--input", "in", "--raw", "x=28x28"], 2, "--raw: expected DTYPE:SHAPE"),
         (["--input", "in", "--labels", "x"], 2, "unknown option --labels; did you mean"),
-        (["--input", "in", "--labels-file", "no.txt"], 2, "--labels-file: cannot read 'no.txt'"),
+        (
+            ["--input", "in", "--labels-file", "no.txt"],
+            2,
+            "no.txt: it or its folder does not exist",
+        ),
         (["--input", "in", "--label-feature", "lable"], 1, "did you mean 'label'"),
         (
             ["--input", "in", "--label-feature", "pixels"],
