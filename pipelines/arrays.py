@@ -51,21 +51,21 @@ class ArraysConfig(FilesConfig):
         group=MEANING,
         shapes_bytes=True,
         metavar="NAME",
-        help="Name of the array with the class of each file or, with --per-item, of each item.",
+        help="Name of the array with the label of each file or, with --per-item, of each item.",
     )
     label_input: str | None = option(
         None,
         group=MEANING,
         shapes_bytes=True,
         metavar="FILE",
-        help="If the input is a single file: another file with the classes of its items.",
+        help="If the input is a single file: another file with the labels of its items.",
     )
     label_pattern: str | None = option(
         None,
         group=MEANING,
         shapes_bytes=True,
         metavar="REGEX",
-        help="Regular expression whose first group matches the class in the path of a file.",
+        help="Regular expression whose first group matches the label in the path of a file.",
     )
     per_item: bool = option(
         False,
@@ -157,11 +157,10 @@ class ArraysConfig(FilesConfig):
         ]
         if self.label_input is not None and "--label-pattern" in given:
             given.append("--label-input")
-        if given and self.label_type is not None and given != ["--label-column"]:
-            raise ConfigError(
-                f"--label-type: reads the label column of a listing, and {given[0]} gives the"
-                " classes; leave one out"
-            )
+        if self.label_input is not None and not given:
+            given.append("--label-input")
+        if self.label_type == "none" and given:
+            raise ConfigError(f"--label-type none: contradicts {given[0]}: leave one of them out")
         if len(given) > 1:
             raise ConfigError(
                 f"expected one source of classes, got {' and '.join(given)}; leave one out"
@@ -195,9 +194,12 @@ class ArraysConfig(FilesConfig):
 def data_type(config: ArraysConfig) -> DataType:
     """Return the source and encoder of arrays."""
     # With these options the classes are not known yet when the files are listed.
-    labelled_later = config.label_array or config.label_input or config.label_pattern
+    labelled_later = bool(config.label_array or config.label_input or config.label_pattern)
     files = files_of(
-        config, leave_out=NOT_ARRAYS, unlabelled="keep" if labelled_later else config.unlabelled
+        config,
+        leave_out=NOT_ARRAYS,
+        unlabelled="keep" if labelled_later else config.unlabelled,
+        labelled=not labelled_later,
     )
     config.refuse_near_duplicates("arrays")
     encoder = ArrayEncoder(
@@ -215,6 +217,7 @@ def data_type(config: ArraysConfig) -> DataType:
                 label_array=config.label_array,
                 label_input=config.label_input,
                 label_pattern=config.label_pattern,
+                label_type=config.label_type,
                 unlabelled=config.unlabelled,
                 max_bytes=config.max_array_bytes,
             ),

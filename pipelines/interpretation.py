@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 
@@ -18,6 +19,7 @@ from recordmill.transforms.model.label_rules import LabelRules
 from recordmill.transforms.model.label_sets import RepeatFactors
 from recordmill.transforms.model.source import Layout, RowSource, Source
 from recordmill.transforms.model.user_columns import user_fields
+from recordmill.transforms.sources.files.number_labels import TARGET
 from recordmill.transforms.sources.files.path_layout import FOLDERS, splits_in
 from recordmill.transforms.sources.rows.column_roles import ColumnRoles
 from recordmill.transforms.sources.rows.file_list import FileList, is_listing
@@ -29,7 +31,7 @@ from recordmill.transforms.sources.rows.repeated_rows import Conflicts
 from recordmill.transforms.sources.rows.table_rows import TYPES
 
 _SHOWN = 8  # columns in a line
-# Options of arrays that name the source of classes, and nouns for it.
+# Options of arrays that name the source of labels, and nouns for it.
 _ARRAY_LABELS = {"label_array": "array", "label_input": "file", "label_pattern": "pattern"}
 _KEYS = re.compile(r"(.*_)?(id|uuid|guid|key)", re.IGNORECASE)
 _GROUPS = re.compile(
@@ -119,9 +121,25 @@ def listed_roles(config: CommonConfig, source: Source, layout: Layout) -> Column
     files = getattr(source, "files", source)
     if isinstance(files, JoinedListings):
         files = files.lists[0]
-    if not isinstance(files, FileList) or getattr(config, "annotations", None):
-        return None
-    return files.found_roles
+    if isinstance(files, FileList) and not getattr(config, "annotations", None):
+        roles = files.found_roles
+        if roles is None or _array_labels(config) is None:
+            return roles
+        return dataclasses.replace(roles, label=None, target=_number(config))
+    return None if (target := _number(config)) is None else ColumnRoles(target=target)
+
+
+def _number(config: CommonConfig) -> str | None:
+    """Return the column of the numbers to predict that paths or arrays give."""
+    return TARGET if config.is_number else None
+
+
+def _array_labels(config: CommonConfig) -> str | None:
+    """Return the source of the labels of arrays if an option names it: `the array 'y'`."""
+    for option, noun in _ARRAY_LABELS.items():
+        if given := getattr(config, option, None):
+            return f"the {noun} {given!r}"
+    return None
 
 
 def conflicts_of(config: CommonConfig, data_type: DataType) -> Conflicts | None:
@@ -154,11 +172,15 @@ def rules_of(config: CommonConfig, labels: tuple[str, ...] | None) -> LabelRules
 
 
 def unread_label(config: CommonConfig, roles: ColumnRoles | None) -> str | None:
-    """Return the label column if no option says whether its values are classes or numbers."""
-    if roles is None or config.label_type is not None or config.labels_file is not None:
+    """Return the column or array of labels if no option says how to read its values."""
+    if config.label_type is not None or config.labels_file is not None:
         return None
+    if getattr(config, "label_array", None) or getattr(config, "label_input", None):
+        return _array_labels(config)
     types: Mapping[str, str] = getattr(config, "types", {})
-    return None if types.get(str(roles.label)) == "string" else roles.label
+    if roles is None or roles.label is None or types.get(roles.label) == "string":
+        return None
+    return f"the column {roles.label!r}"
 
 
 def renames_of(config: CommonConfig, roles: ColumnRoles | None) -> Mapping[str, str]:
@@ -181,7 +203,10 @@ def _classes(
 ) -> str:
     if roles is not None and roles.target is not None:
         bins = f", in {config.label_bins} bins" if config.label_bins is not None else ""
-        return f"none; the column {roles.target!r} is a number to predict{bins}"
+        of_columns = isinstance(layout, RowLayout) or roles.main is not None
+        column = f"the column {roles.target!r}" if of_columns else _path_labels(config, layout)
+        where = _array_labels(config) or column
+        return f"none; the number to predict comes from {where}{bins}"
     if isinstance(layout, RowLayout):
         if layout.roles.label is not None:
             return f"the column {layout.roles.label!r}"
@@ -195,9 +220,11 @@ def _classes(
         return "the annotations"
     if roles is not None and roles.label is not None:
         return f"the column {roles.label!r}"
-    for option, noun in _ARRAY_LABELS.items():
-        if given := getattr(config, option, None):
-            return f"the {noun} {given!r}"
+    return _array_labels(config) or _path_labels(config, layout)
+
+
+def _path_labels(config: CommonConfig, layout: Layout) -> str:
+    """Return the part of the paths that gives the labels."""
     below = "the folders below the split" if layout.split_source == FOLDERS else FOLDERS
     return {"top": below, "parent": "the folders around the files"}.get(
         config.label_from, f"--label-from {config.label_from}"

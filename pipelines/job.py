@@ -380,7 +380,7 @@ class Job:
             shard_bytes=config.shard_size,
             compression=config.compression,
             labels=self._labels(),
-            number_column=unread_label(config, roles),
+            number_labels=unread_label(config, roles),
             label_offset=config.label_offset,
             rename=renames_of(config, roles),
             max_reject_fraction=config.max_reject_fraction,

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection
+from typing import TypedDict
 
 from recordmill.errors import ConfigError
 from recordmill.pipelines.options import values
-from recordmill.pipelines.options.config import COLUMNS, MEANING, refuse_given
+from recordmill.pipelines.options.config import COLUMNS, MEANING, CommonConfig, refuse_given
 from recordmill.pipelines.options.declaration import option, options_of
 from recordmill.pipelines.options.rows import ROWS, DelimitedConfig
 from recordmill.storage.files import Location, shown
 from recordmill.transforms.sources.files.file_stat import refuse_special
 from recordmill.transforms.sources.files.folders import FileTree, has_extension
+from recordmill.transforms.sources.files.number_labels import NumberLabels
 from recordmill.transforms.sources.files.other_kinds import other_kind
 from recordmill.transforms.sources.files.references import Unlabelled
 from recordmill.transforms.sources.rows.file_list import FileList, is_listing
@@ -70,11 +72,12 @@ def files_of(
     leave_out: Collection[str],
     unlabelled: Unlabelled | None = None,
     columns: Collection[str] = (),
+    labelled: bool = True,
 ) -> FileList | JoinedListings | FileTree:
     """Return the source for --input: listings, by their extension; else folders, patterns or files.
 
     leave_out: extensions of files to skip. unlabelled: overrides --unlabelled. columns: fields of
-    the config that apply to listings only.
+    the config that apply to listings only. labelled: whether folders or listings give labels.
 
     Raises:
       ConfigError: an option for listings is given without a listing, or the input is not a file
@@ -102,7 +105,7 @@ def files_of(
         ]
         refuse_given(
             config,
-            (*_COLUMNS, *columns, "label_type", "input_root", "allow_store", *names),
+            (*_COLUMNS, *columns, "input_root", "allow_store", *names),
             f"applies to listings (CSV, TSV, JSONL, Parquet), and --input {inputs} is not one:"
             " leave the option out, or pass the listing as --input",
         )
@@ -119,7 +122,12 @@ def files_of(
             )
         for place in places:
             _refuse_other_kind(place, leave_out)
-        return FileTree(input=inputs, unlabelled=unlabelled, leave_out=tuple(leave_out))
+        return FileTree(
+            input=inputs,
+            unlabelled=unlabelled,
+            leave_out=tuple(leave_out),
+            **path_labels(config, labelled=labelled),
+        )
     if not all(listings):
         other = inputs.paths[listings.index(False)]
         raise ConfigError(
@@ -134,7 +142,7 @@ def files_of(
             path=one.path,
             format=row_format,
             **{name: getattr(config, name) for name in _COLUMNS},
-            label_type=config.label_type,
+            label_type=config.label_type if labelled or not config.is_number else "none",
             input_root=config.input_root,
             confine=config.confine,
             stores=config.allow_store,
@@ -148,6 +156,32 @@ def files_of(
     if len(lists) == 1 and inputs.paths[0].split is None:
         return lists[0]
     return JoinedListings(inputs=inputs, lists=lists)
+
+
+class PathLabels(TypedDict):
+    """Arguments of sources whose files get labels from their paths."""
+
+    labelled: bool
+    numbers: NumberLabels | None
+
+
+def path_labels(config: CommonConfig, *, labelled: bool = True) -> PathLabels:
+    """Return how the labels of paths are read. labelled: whether paths give labels.
+
+    Raises:
+      ConfigError: --label-type none contradicts --label-from.
+    """
+    if config.label_type == "none" and config.label_from != "top":
+        raise ConfigError(
+            f"--label-type none: contradicts --label-from {config.label_from}: leave one of them"
+            " out"
+        )
+    numbers = None
+    if labelled and config.is_number:
+        numbers = NumberLabels(
+            label_type=config.label_type or "float", unlabelled=config.unlabelled
+        )
+    return {"labelled": labelled and config.label_type != "none", "numbers": numbers}
 
 
 def _refuse_other_kind(place: Location, leave_out: Collection[str]) -> None:

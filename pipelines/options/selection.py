@@ -33,10 +33,10 @@ class SelectionConfig:
         None,
         group=SELECTION,
         shapes_bytes=True,
-        help="Reading of the label column of rows or of a listing. class: its values are classes."
-        " int, float: its values are numbers to predict, in the feature label; there are no"
-        " classes. none: it has no special role. Default: class, but decimal numbers or more than"
-        " 50 integers are an error.",
+        help="Reading of labels. class: as classes. int, float: as numbers to predict, in the"
+        " feature label; there are no classes. none: a label column has no special role, and"
+        " folders give no classes. Default: class, but decimal numbers or more than 50 integers in"
+        " a column or an array are an error.",
     )
     label_bins: int | None = option(
         None,
@@ -101,6 +101,11 @@ class SelectionConfig:
         help="Keep this many records of each class, chosen in the same way, before --limit.",
     )
 
+    @property
+    def is_number(self) -> bool:
+        """True if the label is a number to predict."""
+        return self.label_type in ("int", "float")
+
     def _check_selection(self) -> None:
         for name in ("limit", "limit_per_class"):
             value = getattr(self, name)
@@ -115,14 +120,13 @@ class SelectionConfig:
 
     def _check_numbers(self) -> None:
         """Raise ConfigError for options that contradict the reading of the label."""
-        is_number = self.label_type in ("int", "float")
         given = {
             name: f"--{name.replace('_', '-')}"
             for name in (*_BINNED, *_OF_CLASSES)
             if getattr(self, name) not in (None, False, (), "none")
         }
         if self.label_bins is not None:
-            if not is_number:
+            if not self.is_number:
                 raise ConfigError("--label-bins: applies to --label-type int or float; add one")
             if self.label_bins < 2:
                 raise ConfigError(f"--label-bins: expected 2 or more, got {self.label_bins}")
@@ -133,7 +137,7 @@ class SelectionConfig:
                     "--balance weights: writes weights of classes, and --label-bins makes none:"
                     " leave one of them out"
                 )
-        for name, flag in given.items() if is_number else ():
+        for name, flag in given.items() if self.is_number else ():
             if name in _BINNED and self.label_bins is not None:
                 continue
             bins = ", or add --label-bins 10" if name in _BINNED else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from recordmill.errors import ConfigError
 from recordmill.pipelines.options.config import COLUMNS, refuse_given
+from recordmill.pipelines.options.file_inputs import path_labels
 from recordmill.pipelines.options.rows import RowsConfig
 from recordmill.transforms.model.source import RowSource
 from recordmill.transforms.sources.files.input_paths import Inputs
@@ -20,7 +21,7 @@ def texts_of(config: RowsConfig, *, documents: Documents, text_column: str | Non
       ConfigError: an option is given that does not apply to the input, or inputs are of both kinds.
     """
     inputs, rows = config.inputs, config.row_format()
-    columns = {name: getattr(config, name) for name in (*COLUMNS, "label_type")}
+    columns = {name: getattr(config, name) for name in COLUMNS}
     columns["text_column"] = text_column
     if rows.format != "auto" or _hold_rows(inputs):
         config.refuse_label_from()
@@ -29,7 +30,7 @@ def texts_of(config: RowsConfig, *, documents: Documents, text_column: str | Non
                 f"--documents {documents}: applies to folders of text files, and --input {inputs}"
                 " holds rows, of which each is a record: leave it out"
             )
-        columns["worker_memory"] = config.max_worker_memory
+        columns |= {"worker_memory": config.max_worker_memory, "label_type": config.label_type}
         return TextRows(input=inputs, format=rows, unlabelled=config.unlabelled, **columns)
     refuse_given(
         config,
@@ -43,6 +44,7 @@ def texts_of(config: RowsConfig, *, documents: Documents, text_column: str | Non
         encoding=config.encoding,
         unlabelled=config.unlabelled,
         max_row_bytes=config.max_row_bytes,
+        **path_labels(config),
     )
 
 

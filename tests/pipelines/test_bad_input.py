@@ -7,6 +7,8 @@ import re
 import subprocess
 import sys
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from recordmill.pipelines.cli import main
@@ -476,3 +478,30 @@ def test_a_pattern_that_the_shell_expanded(command, tmp_path, capsys):
         "unexpected argument 'b.csv' after --input a.csv: repeat --input before each value, or put"
         " a pattern such as '*.csv' in quotes, because the shell expands it"
     ) in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["images", "text", "table", "arrays"])
+def test_a_folder_of_tfrecords(command, tmp_path, capsys):
+    (tmp_path / "in").mkdir()
+    for name in ("a.tfrecord", "train-00000-of-00001.tfrecord.gz"):
+        (tmp_path / "in" / name).write_bytes(b"x")
+    argv = (command, "--input", tmp_path / "in", "--output", tmp_path / "out", "--dry-run")
+    assert run(*argv) == 2
+    assert "recordmill adopt makes a dataset of TFRecord files" in capsys.readouterr().err
+
+
+def test_columns_that_hold_bytes(tmp_path, capsys):
+    hub = pa.table({"image": [{"bytes": b"x", "path": "a.png"}], "label": [1]})
+    pq.write_table(hub, tmp_path / "hub.parquet")
+    argv = ("--output", tmp_path / "out", "--dry-run")
+    assert run("images", "--input", tmp_path / "hub.parquet", *argv) == 2
+    assert (
+        "expected text or numbers in column 'image', got struct<bytes: binary, path: string>: it"
+        " holds the content of files, as dataset hubs export it; write each value to a file, and"
+        " name the files in a listing"
+    ) in capsys.readouterr().err
+    latin = pa.table({"text": pa.array([b"caf\xe9", b"x"], pa.binary()), "label": [1, 2]})
+    pq.write_table(latin, tmp_path / "latin.parquet")
+    assert run("text", "--input", tmp_path / "latin.parquet", *argv) == 1
+    message = " ".join(capsys.readouterr().err.split())
+    assert "not UTF-8: expected text in column 'text', which holds bytes" in message

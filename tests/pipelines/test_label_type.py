@@ -172,8 +172,6 @@ def test_numbers_without_the_option(command, labels, said, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("command", "label_type", "argv", "said"),
     [
-        ("images", "int", (), "--label-type applies to listings"),
-        ("arrays", "int", ("--label-array", "y"), "--label-type: reads the label column of a"),
         ("images", "int", ("--annotations", "x.json"), "--label-type: cannot be combined with"),
         ("text", "int", ("--tokenizer", "words", "--pack", 4), "packed texts have no label"),
         ("table", "float", ("--stratify",), "--stratify needs classes, but with --label-type"

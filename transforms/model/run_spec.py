@@ -57,7 +57,7 @@ class RunSpec:
     num_shards: number of shards of every split, or {split: number}; None derives it from
       `shard_bytes`. A shard has at least one record.
     labels: class names in the order of their numbers; None sorts the classes of the input.
-    number_column: label column without --label-type; if it holds many integers, the run is refused.
+    number_labels: column or array of labels without --label-type; many integers are refused.
     label_offset: number of the first class. rename: {feature: name in the Examples}.
     max_reject_fraction: the run is refused if more than this fraction of the inputs is rejected.
     overwrite: whether a dataset in the output is replaced.
@@ -91,7 +91,7 @@ class RunSpec:
     shard_bytes: int = 128_000_000
     compression: Compression = "none"
     labels: tuple[str, ...] | None = None
-    number_column: str | None = None
+    number_labels: str | None = None
     label_offset: int = 0
     rename: Mapping[str, str] = dataclasses.field(default_factory=dict)
     max_reject_fraction: float = 0.01

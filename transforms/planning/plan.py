@@ -165,7 +165,7 @@ def make_plan(
         {name for counts in survey.counts.values() for name in counts if name is not None}
     )
     windows = run.windows is not None
-    problems += numbers_as_classes(labels, run.number_column, windows=windows)
+    problems += numbers_as_classes(labels, run.number_labels, windows=windows)
     left_out: Counter[str] = Counter(listing_filtered)
     if run.rules.leaves_out:
         for part in parts:

@@ -93,14 +93,14 @@ def unknown_labels(
 
 
 def numbers_as_classes(
-    labels: Sequence[str], column: str | None, *, windows: bool = False
+    labels: Sequence[str], where: str | None, *, windows: bool = False
 ) -> list[str]:
     """Return a sentence if classes are decimal numbers or very many integers.
 
-    column: the label column, if no option says how to read it. windows: the records are windows,
-    whose label cannot be a number.
+    where: the column or array of labels, if no option says how to read it. windows: the records are
+    windows, whose label cannot be a number.
     """
-    if column is None or not labels:
+    if where is None or not labels:
         return []
     if are_integers(labels):
         kind, name, few = "integers", "int", len(labels) <= _MANY_NUMBERS
@@ -112,7 +112,7 @@ def numbers_as_classes(
         "none reads them as a channel" if windows else f"{name} reads them as numbers to predict"
     )
     return [
-        f"the column {column!r} has {len(labels)} classes, and all are {kind}: --label-type"
+        f"{where} has {len(labels)} classes, and all are {kind}: --label-type"
         f" {other}, --label-type class keeps them as classes"
     ]
 

@@ -399,7 +399,8 @@ def test_labels_have_to_be_one_for_each_record(tmp_path) -> None:
     records = Records(tmp_path, ITEM, array="x", label_array="y")
     assert records.told == {
         "short.npz": "labels of shape [4] for 5 items: expected one label each",
-        "floats.npz": "labels of float64: expected integers, bools or text",
+        "floats.npz": "labels of float64: --label-type float reads them as numbers to predict,"
+        " --label-type class keeps them as classes",
         "flat.npz": "labels of shape [5, 1] for 5 items: expected one label each",
         "good.npz#3": "the class name 'c\\nd' contains a line break, but labels.txt has one name"
         " per line: rename the class",

@@ -204,8 +204,20 @@ def test_inputs_whose_own_names_are_splits(fill):
 
 def test_an_input_of_a_split_that_holds_splits(fill):
     fill("in/train/a/1", "in/test/a/1")
-    with pytest.raises(ConfigError, match="--input train=in is the split train, but its folders"):
+    message = r"--input train=in is the split train, but some of its folders have .* \(test\)"
+    with pytest.raises(ConfigError, match=message):
         layout("train=in")
+    fill("rows/train-1.csv", "rows/test-1.csv")
+    with pytest.raises(ConfigError, match=r"but some of its files have names of others \(test\)"):
+        layout("train=rows/*.csv", rules=TABLES)
+
+
+def test_an_input_of_a_split_whose_names_agree(fill):
+    fill("in/train/a/1", "in/test/a/1", "rows/train-1.csv", "rows/train-2.csv")
+    given = ("train=in/tr*/*/*", "test=in/te*/*/*")
+    folders = PathLayout("folders", "top")
+    assert layout(*given) == [("train", folders), ("test", folders)]
+    assert layout("train=rows/train-*.csv", rules=TABLES) == [("train", PathLayout("files"))]
 
 
 def test_a_path_with_an_equals_sign(fill):

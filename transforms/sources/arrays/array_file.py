@@ -102,9 +102,14 @@ class ArrayFile(abc.ABC):
         array = self._read_at(stored.offset, stored.numbers, shape, _transposed(stored, span))
         return array.T if stored.fortran else array
 
-    def labels(self, stored: StoredArray, span: Span | None = None) -> pa.Array:
-        """Return an array of labels as text, string[n]. Raises RecordError for invalid labels."""
-        return label_texts(self.read(stored, span).reshape(-1))
+    def labels(
+        self, stored: StoredArray, span: Span | None = None, *, numbers: bool = False
+    ) -> pa.Array:
+        """Return an array of labels as text, string[n]. Raises RecordError for invalid labels.
+
+        numbers: return numbers as numbers of any type.
+        """
+        return label_values(self.read(stored, span).reshape(-1), numbers=numbers)
 
     def _load(self, stored: StoredArray, span: Span | None) -> Array:
         """Read an array that is compressed or stored in chunks."""
@@ -161,14 +166,22 @@ class NpyFile(ArrayFile):
         return read_npy(head, self.file.size, texts=texts)
 
 
-def label_texts(array: Array) -> pa.Array:
-    """Convert integers, bools and texts to class names, string[n], with null for empty text.
+def label_values(array: Array, *, numbers: bool = False) -> pa.Array:
+    """Convert numbers, bools and texts to class names, string[n], with null for empty text and NaN.
+
+    numbers: leave numbers as they are, with bools as 0 and 1.
 
     Raises:
       RecordError: the values have another type.
     """
-    if array.dtype.kind in "biu":
-        return pa.array(array.astype("u8" if array.dtype.kind == "u" else "i8")).cast(pa.string())
+    if array.dtype.kind in "biuf":
+        wide = {"u": "u8", "f": "f8"}.get(array.dtype.kind, "i8")
+        if numbers:
+            return pa.array(array.astype(wide))
+        if array.dtype.kind != "f":
+            return pa.array(array.astype(wide)).cast(pa.string())
+        # The shortest text that reads as the same number of its own dtype.
+        return pa.array([None if np.isnan(one) else str(one) for one in array], pa.string())
     try:
         texts = [one.decode() if isinstance(one, bytes) else one for one in array.tolist()]
         return pa.array([text or None for text in texts], pa.string())

@@ -11,13 +11,15 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from recordmill import unicode_tables
-from recordmill.errors import ConfigError, Reason, RecordError
+from recordmill.errors import ConfigError, Reason, RecordError, Reject
 from recordmill.storage.files import Location
 from recordmill.transforms.model import batch
 from recordmill.transforms.sources.arrays.array_formats import open_arrays
+from recordmill.transforms.sources.arrays.array_labels import check_labels
 from recordmill.transforms.sources.arrays.chunking import ArraySlicing
 from recordmill.transforms.sources.arrays.npy import StoredArray, format_shape
 from recordmill.transforms.sources.files.file_stat import RejectCause
+from recordmill.transforms.sources.files.number_labels import LabelType, NumberLabels
 from recordmill.transforms.sources.files.references import (
     Unlabelled,
     check_unlabelled,
@@ -48,6 +50,7 @@ class ArrayProbe:
     label_array: name of the array of labels in each file.
     label_input: file of labels, for an input of one file.
     label_pattern: regular expression whose first group is the class in the name of a file.
+    label_type: reading of the labels; None for classes that are not decimals.
     unlabelled: whether to reject or keep files without label.
     max_bytes: maximum size of a record, as stored in the file.
     """
@@ -57,6 +60,7 @@ class ArrayProbe:
     label_array: str | None = None
     label_input: str | None = None
     label_pattern: str | None = None
+    label_type: LabelType | None = None
     unlabelled: Unlabelled = "reject"
     max_bytes: int = 1 << 28
 
@@ -64,7 +68,7 @@ class ArrayProbe:
         check_unlabelled(self.unlabelled)
         if self.label_pattern is not None and not _compiled(self.label_pattern).groups:
             raise ConfigError(
-                "--label-pattern: expected a group around the class, such as '([a-z]+)_[0-9]+', got"
+                "--label-pattern: expected a group around the label, such as '([a-z]+)_[0-9]+', got"
                 f" {self.label_pattern!r}"
             )
 
@@ -73,12 +77,26 @@ class ArrayProbe:
         """True if arrays hold the labels."""
         return self.label_array is not None or self.label_input is not None
 
-    def with_name_labels(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Return references with the labels that `label_pattern` finds in their keys."""
+    @property
+    def numbers(self) -> NumberLabels | None:
+        """Reading of the labels of this probe as numbers to predict; None if it has none."""
+        given = self.has_labels or self.label_pattern is not None
+        if not given or self.label_type not in ("int", "float"):
+            return None
+        return NumberLabels(label_type=self.label_type, unlabelled=self.unlabelled)
+
+    def with_name_labels(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[Reject]]:
+        """Return references with the labels that `label_pattern` finds in their keys, and rejects.
+
+        Only if labels are numbers, references without a valid one are rejected here.
+        """
         if self.label_pattern is None:
-            return rows
-        labels = [_label_in(key, self.label_pattern) for key in rows[batch.KEY].to_pylist()]
-        return batch.set_column(rows, batch.LABEL, pa.array(labels, pa.string()))
+            return rows, []
+        found = [_label_in(key, self.label_pattern) for key in rows[batch.KEY].to_pylist()]
+        labels = pa.array(found, pa.string())
+        if self.numbers is None:
+            return batch.set_column(rows, batch.LABEL, labels), []
+        return self.numbers.convert(rows, labels, where="the match of --label-pattern")
 
     def inspect(self, file: tuple[str, int, int, str | None]) -> ProbedFile | RejectCause:
         """Read the headers of a file, given (path, size, mtime, label)."""
@@ -97,8 +115,8 @@ class ArrayProbe:
             if self.label_input is not None:
                 labels, found = self._probe_labels(self.label_input)
             if labels is not None:
-                self._check_labels(found, count)
-            elif self.label_pattern is not None:
+                check_labels(found, count, self.cut.unit, self.label_type)
+            elif self.label_pattern is not None and self.numbers is None:
                 self._check_label(label)
         except RecordError as error:
             return RejectCause(error.reason, error.detail)
@@ -117,22 +135,6 @@ class ArrayProbe:
         except RecordError as error:
             raise ConfigError(f"--label-input {path}: {error.detail}") from error
         return json.dumps([str(place), entry.size, entry.mtime_ns, found.to_text()]), found
-
-    def _check_labels(self, labels: StoredArray, count: int) -> None:
-        wanted = count if self.cut.unit == "item" else 1
-        one = labels.shape == () and wanted == 1 and self.cut.unit != "item"
-        if labels.numbers.kind not in "biuUS":
-            raise RecordError(
-                Reason.BAD_VALUE,
-                f"labels of {labels.numbers.name}: expected integers, bools or text",
-            )
-        if labels.shape != (wanted,) and not one:
-            what = "items" if self.cut.unit == "item" else "array"
-            raise RecordError(
-                Reason.BAD_VALUE,
-                f"labels of shape {list(labels.shape)} for {wanted} {what}: expected one label each"
-                + ("" if self.cut.unit == "item" else " (--per-item makes a record of each item)"),
-            )
 
     def _check_label(self, label: str | None) -> None:
         if label is None and self.unlabelled == "reject":

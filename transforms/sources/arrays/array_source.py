@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import itertools
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -31,15 +29,15 @@ from recordmill.transforms.model.source import (
     notes_of_source,
     split_source_of,
 )
-from recordmill.transforms.sources.arrays.array_file import Span
-from recordmill.transforms.sources.arrays.array_formats import open_arrays
 from recordmill.transforms.sources.arrays.array_headers import ArrayProbe, ProbedFile
+from recordmill.transforms.sources.arrays.array_labels import read_labels, with_labels
 from recordmill.transforms.sources.arrays.array_spec import ARRAY, ArraySpec
 from recordmill.transforms.sources.arrays.chunking import ArraySlicing, Shape, merge_shapes
 from recordmill.transforms.sources.arrays.npy import StoredArray, format_shape
 from recordmill.transforms.sources.files.file_stat import RejectCause
 from recordmill.transforms.sources.files.header_tasks import read_headers
-from recordmill.transforms.sources.files.references import COLUMNS, label_problem, no_label
+from recordmill.transforms.sources.files.number_labels import TARGET
+from recordmill.transforms.sources.files.references import COLUMNS
 
 FIRST, LAST = "__first__", "__last__"  # int64: range of records of a file, LAST exclusive
 FILE = "__file__"  # int64: bytes of the file; `batch.SIZE` is the size of the record
@@ -171,6 +169,14 @@ class ArraySource:
         most = min(kinds, key=lambda kind: (-kinds[kind], kind))
         (shape,) = shapes[most]
         declared = ArraySpec(dtype=most[0], shape=shape)
+        numbers = self.probe.numbers
+        if numbers is not None and self.probe.has_labels:
+            if any(field.name == TARGET for field in users):
+                raise ConfigError(
+                    f"the listing has a column {TARGET!r}, which is the name of the number to"
+                    f" predict: add --drop-columns {TARGET}"
+                )
+            users = [*users, numbers.field]
         ours = [declared.field() if name == ARRAY else field for name, field in _fields().items()]
         return Layout(
             columns=pa.schema([*ours, *users]),
@@ -186,6 +192,7 @@ class ArraySource:
           ChangedInputError: a file has changed since it was listed.
         """
         declared = ArraySpec.of(layout.columns)
+        numbers = self.probe.numbers
         rejects: list[Reject] = []
         kept: list[int] = []
         files = 0
@@ -197,7 +204,10 @@ class ArraySource:
                 rejects += [] if first else [Reject(key, "read", *why)]
                 continue
             try:
-                labels += [] if location is None else [self._labels(location, first, last)]
+                if location is not None:
+                    labels.append(
+                        read_labels(location, self._cut, first, last, numbers=numbers is not None)
+                    )
             except RecordError as error:
                 rejects.append(Reject(key, "read", error.reason, error.detail))
             else:
@@ -210,8 +220,12 @@ class ArraySource:
         rows = self._records(sections.take(pa.array(kept, pa.int64())), layout.columns)
         invalid: list[Reject] = []
         if labels:
-            rows = batch.set_column(rows, batch.LABEL, pa.concat_arrays(labels))
-            rows, invalid = self._labelled(rows)
+            rows, invalid = with_labels(
+                rows,
+                labels,
+                numbers=numbers,
+                unlabelled=self.probe.unlabelled,
+            )
         if inputs is None:
             rejects, invalid = rejects + invalid, []
         yield ListingPart(
@@ -234,8 +248,7 @@ class ArraySource:
 
     def _list(self, rows: pa.RecordBatch) -> Iterator[ListingPart]:
         """Yield the usable files and rejects, in parts of up to `limits.BATCH_ROWS` records."""
-        rows = self.probe.with_name_labels(rows)
-        rejects: list[Reject] = []
+        rows, rejects = self.probe.with_name_labels(rows)
         at: list[int] = []
         more: list[tuple[str, str | None, int, int]] = []
         room = limits.BATCH_ROWS
@@ -300,37 +313,6 @@ class ArraySource:
             )
         return None
 
-    def _labels(self, text: str, first: int, last: int) -> pa.Array:
-        """Return the labels of the records of a section. Raises RecordError."""
-        path, size, mtime, stored = json.loads(text)
-        with open_arrays(path, size=size, mtime=mtime) as opened:
-            labels = StoredArray.from_text(stored)
-            if self._cut.unit == "item":
-                return opened.labels(labels, Span(0, first, last))
-            return _repeat(opened.labels(labels)[0].as_py(), last - first)
-
-    def _labelled(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[Reject]]:
-        """Return the rows with a valid label, and the rejects of the others."""
-        rejects = []
-        bad = np.zeros(len(rows), np.bool_)
-        codes, texts = batch.encode(rows[batch.LABEL])
-        problems: list[RejectCause | None] = [
-            RejectCause(Reason.BAD_VALUE, why) if (why := label_problem(text)) else None
-            for text in texts.to_pylist()
-        ]
-        missing = (
-            no_label("one in the array of labels") if self.probe.unlabelled == "reject" else None
-        )
-        problems.append(missing)
-        for code, problem in enumerate(problems):
-            if problem is None:
-                continue
-            at = codes == (code if code < len(problems) - 1 else -1)
-            bad |= at
-            keys = rows[batch.KEY].filter(pa.array(at)).to_pylist()
-            rejects += [Reject(key, "read", *problem) for key in keys]
-        return (rows.filter(pa.array(~bad)) if bad.any() else rows), rejects
-
     def _records(self, sections: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:
         """Return a row per record."""
         first, last = (np.asarray(sections[name]) for name in (FIRST, LAST))
@@ -362,6 +344,8 @@ class ArraySource:
             AT: pa.array(starts),
             TO: pa.array(stops),
         }
+        if self.probe.numbers is not None and self.probe.has_labels:
+            columns_ = {**columns_, TARGET: pa.nulls(len(rows), columns.field(TARGET).type)}
         made = [columns_[name] if name in columns_ else rows[name] for name in columns.names]
         return pa.record_batch(made, schema=columns)
 
@@ -389,7 +373,3 @@ def _with_arrays(
 
 def _zip_columns(rows: pa.RecordBatch, *names: str) -> Iterator[Any]:
     return zip(*(rows[name].to_pylist() for name in names), strict=True)
-
-
-def _repeat(label: str | None, count: int) -> pa.Array:
-    return pa.array(list(itertools.repeat(label, count)), pa.string())

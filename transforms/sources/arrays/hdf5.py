@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from recordmill.errors import ConfigError, Reason, RecordError, install_extra
 from recordmill.storage.input_files import InputFile, open_file
-from recordmill.transforms.sources.arrays.array_file import Array, ArrayFile, Span, label_texts
+from recordmill.transforms.sources.arrays.array_file import Array, ArrayFile, Span, label_values
 from recordmill.transforms.sources.arrays.hdf5_chunks import ChunkCheck, check_filters, chunk_bytes
 from recordmill.transforms.sources.arrays.npy import StoredArray, check_dtype, check_shape
 
@@ -93,12 +93,14 @@ class Hdf5File(ArrayFile):
             raise RecordError(Reason.TRUNCATED, f"it ends within its array {name!r}")
         return found
 
-    def labels(self, stored: StoredArray, span: Span | None = None) -> pa.Array:
+    def labels(
+        self, stored: StoredArray, span: Span | None = None, *, numbers: bool = False
+    ) -> pa.Array:
         if stored.dtype != "|S0":
-            return super().labels(stored, span)
+            return super().labels(stored, span, numbers=numbers)
         with _reporting_damage():
             texts = np.ravel(self._checked(stored, span)[_selection(span)])
-        return label_texts(texts)
+        return label_values(texts)
 
     def _load(self, stored: StoredArray, span: Span | None) -> Array:
         with _reporting_damage():

@@ -17,7 +17,13 @@ from recordmill.transforms.model.source import ListingPart
 from recordmill.transforms.sources.files.file_stat import EMPTY, RejectCause
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.inputs import InputRoot, check_paths, is_utf8
-from recordmill.transforms.sources.files.other_kinds import RASTERIZE
+from recordmill.transforms.sources.files.number_labels import NumberLabels
+from recordmill.transforms.sources.files.other_kinds import (
+    ADOPT,
+    RASTERIZE,
+    TFRECORDS,
+    filter_reason,
+)
 from recordmill.transforms.sources.files.path_layout import (
     LaidOutInput,
     LayoutRules,
@@ -154,7 +160,7 @@ def _classify(
 ) -> LabelledFile | SkippedPath | RejectedFile:
     name = file.key.rpartition("/")[2]
     if has_extension(name, leave_out):
-        return SkippedPath(_VECTOR if has_extension(name, _VECTORS) else "extension")
+        return SkippedPath(_VECTOR if has_extension(name, _VECTORS) else filter_reason(name))
     layout = laid_out.layout
     split, label = laid_out.split_and_label(file.key)
     file = file._replace(key=laid_out.root.prefix + file.key)
@@ -180,6 +186,15 @@ def file_problem(file: File) -> RejectCause | None:
 RULES = LayoutRules(skip=skip_reason)
 
 
+def check_numbers(laid_out: Sequence[LaidOutInput], numbers: NumberLabels | None) -> None:
+    """Raise ConfigError if labels are numbers, and no path of an input gives a label."""
+    if numbers is not None and all(one.layout.labels is None for one in laid_out):
+        raise ConfigError(
+            f"--label-type {numbers.label_type}: no folder gives a number: name the folders by the"
+            " numbers, or add --label-from REGEX, whose first group matches the number in a path"
+        )
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FileTree:
     """Lists files as references. Follows symbolic links.
@@ -189,11 +204,15 @@ class FileTree:
     unlabelled: whether to reject or keep files without label if folders give labels.
     leave_out: extensions to skip (without dot, in lower case). They do not apply to a file, nor to
       a pattern that ends in one of them.
+    labelled: whether folders give labels.
+    numbers: reading of the labels as numbers to predict; None for classes.
     """
 
     input: str | Inputs
     unlabelled: Unlabelled = "reject"
     leave_out: tuple[str, ...] = NOT_IMAGES
+    labelled: bool = True
+    numbers: NumberLabels | None = None
 
     def __post_init__(self) -> None:
         check_unlabelled(self.unlabelled)
@@ -206,7 +225,8 @@ class FileTree:
 
     @functools.cached_property
     def _laid_out(self) -> tuple[LaidOutInput, ...]:
-        return lay_out(Inputs.of(self.input), RULES)
+        rules = dataclasses.replace(RULES, labelled=self.labelled)
+        return lay_out(Inputs.of(self.input), rules)
 
     @property
     def split_source(self) -> str | None:
@@ -217,8 +237,22 @@ class FileTree:
         """Yield the files as references.
 
         Raises:
-          ConfigError: the input has no usable file.
+          ConfigError: the input has no usable file, or no path gives a number.
         """
+        check_numbers(self._laid_out, self.numbers)
+        kept = False
+        first: Reject | None = None
+        for part in self._list():
+            if self.numbers is not None:
+                part = self.numbers.convert_part(part, where="its path")
+            kept |= part.rows is not None
+            first = first or next(iter(part.rejects), None)
+            yield part
+        if not kept and first is not None:
+            raise ConfigError(f"no file has a number; the first: {first.key}: {first.detail}")
+
+    def _list(self) -> Iterator[ListingPart]:
+        """Yield the files with the labels of their paths."""
         found = ReferenceCollector()
         for one in walk_files(self._laid_out, unlabelled=self.unlabelled, leave_out=self.leave_out):
             if isinstance(one, LabelledFile):
@@ -226,7 +260,7 @@ class FileTree:
             elif isinstance(one, SkippedPath):
                 found.filter(one)
             else:
-                found.add_reject(one.reject, one.label)
+                found.add_reject(one.reject, one.label if self.numbers is None else None)
             if found.full:
                 yield found.take()
         yield found.take()
@@ -246,6 +280,8 @@ def no_files_message(inputs: Inputs, found: ReferenceCollector) -> str:
         )
     if found.totals["rejected as unlabelled"]:
         message += "; to use files without label, pass --unlabelled keep"
+    if found.totals[f"left out as {TFRECORDS}"]:
+        message += f"; {ADOPT}"
     if found.totals[f"left out as {_VECTOR}"]:
         message += f"; SVG is no raster image: {RASTERIZE}"
     return message

@@ -10,7 +10,9 @@ _SVG = re.compile(r"\.svgz?$", re.IGNORECASE)
 _JSON = re.compile(r"\.json$", re.IGNORECASE)
 
 
+ADOPT = "recordmill adopt makes a dataset of TFRecord files"
 RASTERIZE = "convert it to pixels, for example to PNG"
+TFRECORDS = "TFRecord file"  # filter reason of files with these names
 
 
 def is_tfrecord_name(name: str) -> bool:
@@ -18,12 +20,17 @@ def is_tfrecord_name(name: str) -> bool:
     return _TFRECORD.search(name) is not None
 
 
+def filter_reason(name: str) -> str:
+    """Return the filter reason of a file that is skipped by its extension."""
+    return TFRECORDS if is_tfrecord_name(name) else "extension"
+
+
 def other_kind(name: str) -> str | None:
     """Return what a file is by its name, and what to do with it; None if the name does not say."""
     if _ARCHIVE.search(name):
         return "is an archive: unpack it, and pass the folder"
     if is_tfrecord_name(name):
-        return "is named as a TFRecord file: recordmill adopt makes a dataset of TFRecord files"
+        return f"is named as a TFRecord file: {ADOPT}"
     if _SVG.search(name):
         return f"is an SVG, which is no raster image: {RASTERIZE}"
     if _JSON.search(name):

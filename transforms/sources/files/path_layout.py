@@ -175,10 +175,17 @@ def _layout_of(
     folders = [] if root.file else _top_folders(root, rules)
     splits = _splits_from(root, folders, inputs, rules)
     if splits is not None and split is not None:
-        raise ConfigError(
-            f"--input {root.given} is the split {split}, but its {splits} have names of splits too:"
-            f" pass each of them as an --input; {_NONE}"
-        )
+        if splits == "folders":
+            found = {canonical_split(name) for name in folders}
+        else:
+            keys = () if rules.file_names is None else rules.file_names(root)
+            found = {_file_split(key.rpartition("/")[2]) for key in keys}
+        if found != {split}:
+            names = ", ".join(sorted(map(str, found - {split})))
+            raise ConfigError(
+                f"--input {root.given} is the split {split}, but some of its {splits} have names"
+                f" of others ({names}): pass those of each split as an --input; {_NONE}"
+            )
     labels = inputs.label_from
     if not rules.labelled or (labels in ("top", "parent") and not folders):
         return PathLayout(splits)

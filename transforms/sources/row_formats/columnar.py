@@ -27,6 +27,7 @@ from recordmill.transforms.sources.row_formats.row_file import (
 from recordmill.transforms.sources.row_formats.text_columns import (
     as_text,
     decode_dictionary,
+    is_binary,
     valid_text,
 )
 from recordmill.transforms.sources.row_formats.value_parsing import ValueParser
@@ -79,7 +80,10 @@ class ColumnarFile:
                 # Columns declared as not null stay so: their features are never absent.
                 columns, bad = valid_text(pa.record_batch(arrays, schema=wanted))
             numbers = number + np.flatnonzero(sizes <= self.max_row_bytes)
-            rejected = [BadRow(int(n), Reason.BAD_VALUE, "not UTF-8") for n in numbers[bad]]
+            why = "not UTF-8"
+            if held := [name for name in wanted.names if is_binary(part[name].type)]:
+                why += f": expected text in column {held[0]!r}, which holds bytes"
+            rejected = [BadRow(int(n), Reason.BAD_VALUE, why) for n in numbers[bad]]
             for row in np.flatnonzero(sizes > self.max_row_bytes).tolist():
                 why = f"{sizes[row]} bytes, more than --max-row-bytes {self.max_row_bytes}"
                 rejected.append(BadRow(number + row, Reason.TOO_LARGE, why))

@@ -47,12 +47,20 @@ def as_text(column: pa.Array, name: str) -> pa.Array:
     if types.is_floating(kind):
         values = column.cast(pa.float64()).to_pylist()
         return pa.array([None if v is None else number_text(v) for v in values], pa.string())
-    if _is_text(kind) or _is_binary(kind):
+    if _is_text(kind) or is_binary(kind):
         return column.cast(pa.string(), safe=False)  # `valid_text` finds what is not UTF-8
     try:
         return column.cast(pa.string())
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
-        raise ConfigError(f"expected text or numbers in column {name!r}, got {kind}") from error
+        advice = ""
+        if types.is_struct(kind) and kind.get_field_index("bytes") >= 0:
+            advice = (
+                ": it holds the content of files, as dataset hubs export it; write each value to a"
+                " file, and name the files in a listing"
+            )
+        raise ConfigError(
+            f"expected text or numbers in column {name!r}, got {kind}{advice}"
+        ) from error
 
 
 def valid_text(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, npt.NDArray[np.bool_]]:
@@ -106,5 +114,5 @@ def _is_text(kind: pa.DataType) -> bool:
     return kind in (pa.string(), pa.large_string(), pa.string_view())
 
 
-def _is_binary(kind: pa.DataType) -> bool:
+def is_binary(kind: pa.DataType) -> bool:
     return kind in (pa.binary(), pa.large_binary(), pa.binary_view())

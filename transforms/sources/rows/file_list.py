@@ -27,6 +27,7 @@ from recordmill.transforms.sources.files.file_stat import (
     StatCache,
     refuse_special,
 )
+from recordmill.transforms.sources.files.number_labels import LabelType
 from recordmill.transforms.sources.files.path_rules import PathRules, normal_path, parse_store
 from recordmill.transforms.sources.files.references import (
     COLUMNS,
@@ -54,7 +55,6 @@ from recordmill.transforms.sources.rows.column_roles import (
     quoted,
 )
 from recordmill.transforms.sources.rows.label_types import (
-    LabelType,
     number_field,
     read_numbers,
     rows_out_of_range,

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -12,16 +10,16 @@ import pyarrow as pa
 from recordmill.errors import ConfigError, Reason
 from recordmill.transforms.model import batch
 from recordmill.transforms.sources.files.file_stat import RejectCause
+from recordmill.transforms.sources.files.number_labels import (
+    NUMBERS,
+    LabelType,
+    beyond_float32,
+)
 from recordmill.transforms.sources.files.references import Unlabelled, no_label
 from recordmill.transforms.sources.row_formats.row_file import Rows
 from recordmill.transforms.sources.row_formats.value_parsing import ValueParser, type_mismatch
 from recordmill.transforms.sources.rows.column_roles import ColumnRoles
 from recordmill.transforms.sources.rows.record_columns import InvalidRows, is_null, user_field
-
-LabelType = Literal["class", "int", "float", "none"]
-
-NUMBERS: Mapping[str, pa.DataType] = {"int": pa.int64(), "float": pa.float64()}
-_LARGEST = float(np.finfo(np.float32).max)
 
 
 def with_target(roles: ColumnRoles, label_type: LabelType | None, *, where: str) -> ColumnRoles:
@@ -92,14 +90,11 @@ def rows_without_number(rows: Rows, name: str) -> InvalidRows:
 
 def rows_out_of_range(rows: Rows, name: str) -> InvalidRows:
     """Return the rows with a number to predict that float32 cannot hold."""
-    values = rows.columns[name].fill_null(0).to_numpy(zero_copy_only=False)
+    values = rows.columns[name]
 
     def too_large(row: int) -> RejectCause:
-        detail = (
-            f"row {rows.numbers[row]}: column {name!r}: {values[row]:g} is not a finite float32"
-        )
+        number = values[row].as_py()
+        detail = f"row {rows.numbers[row]}: column {name!r}: {number:g} is not a finite float32"
         return RejectCause(Reason.BAD_VALUE, detail)
 
-    floating = np.issubdtype(values.dtype, np.floating)
-    large = ~(np.abs(values) <= _LARGEST) if floating else np.zeros(len(values), np.bool_)
-    return InvalidRows(large, too_large)
+    return InvalidRows(beyond_float32(values), too_large)

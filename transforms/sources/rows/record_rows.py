@@ -19,6 +19,7 @@ from recordmill.transforms.model.source import Layout, ListingPart
 from recordmill.transforms.model.user_columns import check_types
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.inputs import check_paths
+from recordmill.transforms.sources.files.number_labels import LabelType
 from recordmill.transforms.sources.files.references import Unlabelled, check_unlabelled
 from recordmill.transforms.sources.row_formats.column_types import (
     ColumnTypes,
@@ -39,7 +40,6 @@ from recordmill.transforms.sources.rows.column_roles import (
     quoted,
 )
 from recordmill.transforms.sources.rows.label_types import (
-    LabelType,
     number_field,
     rows_without_number,
 )

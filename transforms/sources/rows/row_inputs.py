@@ -13,6 +13,7 @@ from recordmill.storage.files import Location, PathError, shown
 from recordmill.transforms.sources.files.folders import file_problem, list_files, skip_reason
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.inputs import InputRoot
+from recordmill.transforms.sources.files.other_kinds import filter_reason
 from recordmill.transforms.sources.files.path_layout import (
     LaidOutInput,
     LayoutRules,
@@ -112,7 +113,7 @@ class RowInput:
     ) -> File | SkippedPath | Reject:
         """Return the item, or a skipped path if a file of a folder does not hold rows."""
         if root.is_folder and isinstance(item, File) and not self.format.recognizes(_name(item)):
-            return SkippedPath("extension")
+            return SkippedPath(filter_reason(_name(item)))
         return item
 
 

@@ -23,6 +23,7 @@ from recordmill.transforms.sources.files.folders import (
     SOUND_AND_VIDEO,
     LabelledFile,
     RejectedFile,
+    check_numbers,
     has_extension,
     list_files,
     no_files_message,
@@ -31,6 +32,7 @@ from recordmill.transforms.sources.files.folders import (
 )
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.inputs import InputRoot, check_paths
+from recordmill.transforms.sources.files.number_labels import NumberLabels
 from recordmill.transforms.sources.files.path_layout import (
     LaidOutInput,
     LayoutRules,
@@ -93,6 +95,8 @@ class TextFolder:
     unlabelled: whether to reject or keep files without label if folders give labels.
     leave_out: extensions to skip (without dot, in lower case).
     max_row_bytes: size above which a document is rejected.
+    labelled: whether folders give labels.
+    numbers: reading of the labels as numbers to predict; None for classes.
     """
 
     input: str | Inputs
@@ -101,6 +105,8 @@ class TextFolder:
     unlabelled: Unlabelled = "reject"
     leave_out: tuple[str, ...] = NOT_TEXTS
     max_row_bytes: int = RowFormat.max_row_bytes
+    labelled: bool = True
+    numbers: NumberLabels | None = None
     _notes: list[Note] = dataclasses.field(
         default_factory=list, init=False, repr=False, compare=False
     )
@@ -138,15 +144,16 @@ class TextFolder:
         """Yield the files, or sections of them.
 
         Raises:
-          ConfigError: there is no such folder, or it has no usable file.
+          ConfigError: there is no such folder, it has no usable file, or no path gives a number.
         """
+        check_numbers(self._laid_out, self.numbers)
         found = SectionCollector()
         files = named = 0
         for one in walk_files(self._laid_out, unlabelled=self.unlabelled, leave_out=self.leave_out):
             if isinstance(one, SkippedPath):
                 found.filter(one)
             elif isinstance(one, RejectedFile):
-                found.add_reject(one.reject, one.label)
+                found.add_reject(one.reject, one.label if self.numbers is None else None)
             else:
                 files += 1
                 named += bool(splits_in(one.file.key.rpartition("/")[2]))
@@ -172,9 +179,11 @@ class TextFolder:
           ConfigError: there is no such folder.
         """
         del parts, keep
+        fields = TEXT_FIELDS if self.numbers is None else (*TEXT_FIELDS, self.numbers.field)
         return Layout(
-            columns=pa.schema(TEXT_FIELDS),
-            labelled=any(one.layout.labels is not None for one in self._laid_out),
+            columns=pa.schema(fields),
+            labelled=self.numbers is None
+            and any(one.layout.labels is not None for one in self._laid_out),
             grouped=False,
             split_source=split_source(self._laid_out),
         )
@@ -186,14 +195,15 @@ class TextFolder:
           ChangedInputError: a file has changed since it was listed.
         """
         del layout
-        return regroup(
-            [self._files(sections)] if self.documents == "file" else self._lines(sections)
-        )
+        parts = [self._files(sections)] if self.documents == "file" else self._lines(sections)
+        if self.numbers is None:
+            return regroup(parts)
+        return regroup(self.numbers.convert_part(part, where="its path") for part in parts)
 
     @functools.cached_property
     def _laid_out(self) -> tuple[LaidOutInput, ...]:
         file_names = self._file_names if self.documents == "line" else None
-        rules = LayoutRules(skip=skip_reason, file_names=file_names)
+        rules = LayoutRules(skip=skip_reason, file_names=file_names, labelled=self.labelled)
         return lay_out(Inputs.of(self.input), rules)
 
     def _file_names(self, root: InputRoot) -> Iterator[str]:

@@ -1,0 +1,103 @@
+"""Labels that arrays hold: one for each item, or one for each file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from recordmill.errors import Reason, RecordError, Reject
+from recordmill.transforms.model import batch
+from recordmill.transforms.sources.arrays.array_file import Span
+from recordmill.transforms.sources.arrays.array_formats import open_arrays
+from recordmill.transforms.sources.arrays.chunking import ArraySlicing
+from recordmill.transforms.sources.arrays.npy import StoredArray
+from recordmill.transforms.sources.files.file_stat import RejectCause
+from recordmill.transforms.sources.files.number_labels import LabelType, NumberLabels
+from recordmill.transforms.sources.files.references import Unlabelled, label_problem, no_label
+
+_IN_ARRAY = "the array of labels"
+
+
+def check_labels(labels: StoredArray, count: int, unit: str, label_type: LabelType | None) -> None:
+    """Raise RecordError if an array of labels does not fit a file.
+
+    count: records of the file. unit: as of `ArraySlicing`. label_type: reading of the labels.
+    """
+    wanted = count if unit == "item" else 1
+    one = labels.shape == () and wanted == 1 and unit != "item"
+    if labels.numbers.kind == "f" and label_type is None:
+        raise RecordError(
+            Reason.BAD_VALUE,
+            f"labels of {labels.numbers.name}: --label-type float reads them as numbers to predict,"
+            " --label-type class keeps them as classes",
+        )
+    if labels.numbers.kind not in "biufUS":
+        raise RecordError(
+            Reason.BAD_VALUE,
+            f"labels of {labels.numbers.name}: expected integers, bools, floats or text",
+        )
+    column = labels.shape == (wanted, 1) and label_type in ("int", "float")
+    if labels.shape != (wanted,) and not one and not column:
+        what = "items" if unit == "item" else "array"
+        raise RecordError(
+            Reason.BAD_VALUE,
+            f"labels of shape {list(labels.shape)} for {wanted} {what}: expected one label each"
+            + ("" if unit == "item" else " (--per-item makes a record of each item)"),
+        )
+
+
+def read_labels(
+    location: str, cut: ArraySlicing, first: int, last: int, *, numbers: bool
+) -> pa.Array:
+    """Return the labels of the records `first` to `last` of a file, string[n].
+
+    location: JSON of path, size, mtime and `StoredArray`. numbers: leave numbers as they are.
+
+    Raises:
+      RecordError: the labels cannot be read.
+    """
+    path, size, mtime, stored = json.loads(location)
+    with open_arrays(path, size=size, mtime=mtime) as opened:
+        labels = StoredArray.from_text(stored)
+        span = Span(0, first, last) if cut.unit == "item" else None
+        found = opened.labels(labels, span, numbers=numbers)
+    return found if cut.unit == "item" else pa.repeat(found[0], last - first)
+
+
+def with_labels(
+    rows: pa.RecordBatch,
+    found: Sequence[pa.Array],
+    *,
+    numbers: NumberLabels | None,
+    unlabelled: Unlabelled,
+) -> tuple[pa.RecordBatch, list[Reject]]:
+    """Return the rows with a valid label, and the rejects of the others.
+
+    found: labels of the rows, of several files, texts or numbers of any type. numbers: reading of
+    the labels as numbers to predict; None for classes.
+    """
+    if len({one.type for one in found}) > 1:
+        found = [one.cast(pa.string()) for one in found]
+    labels = pa.concat_arrays(found)
+    if numbers is not None:
+        return numbers.convert(rows, labels, where=_IN_ARRAY)
+    rows = batch.set_column(rows, batch.LABEL, labels)
+    rejects = []
+    bad = np.zeros(len(rows), np.bool_)
+    codes, texts = batch.encode(rows[batch.LABEL])
+    problems: list[RejectCause | None] = [
+        RejectCause(Reason.BAD_VALUE, why) if (why := label_problem(text)) else None
+        for text in texts.to_pylist()
+    ]
+    problems.append(no_label(f"one in {_IN_ARRAY}") if unlabelled == "reject" else None)
+    for code, problem in enumerate(problems):
+        if problem is None:
+            continue
+        at = codes == (code if code < len(problems) - 1 else -1)
+        bad |= at
+        keys = rows[batch.KEY].filter(pa.array(at)).to_pylist()
+        rejects += [Reject(key, "read", *problem) for key in keys]
+    return (rows.filter(pa.array(~bad)) if bad.any() else rows), rejects
