@@ -27,6 +27,7 @@ SWITCH = "RECORDMILL_BEAM_PATCHES"
 """Environment variable; the value 0 switches all patches off."""
 
 _SAMPLING_PERIOD_MS = 5
+_PIECES = 64  # of grouped values
 
 
 @functools.cache
@@ -259,6 +260,61 @@ def skip_empty_bundles(fn_runner: ModuleType) -> None:
     parallel_manager.process_bundle = process_nonempty_bundles
 
 
+def send_in_pieces(fn_runner: ModuleType) -> None:
+    """Hand the elements of a bundle to the thread that processes them in pieces of 10 MB.
+
+    Beam joins all of them first, in a buffer that grows by doubling and is copied once more.
+    Checked with Beam 2.77.0.
+    """
+    manager: Any = fn_runner.BundleManager
+
+    @functools.wraps(manager._send_input_to_worker)
+    def send(self: Any, bundle: str, transform: str, streams: Any) -> None:
+        out = self._worker_handler.data_conn.output_stream(bundle, transform)
+        for stream in streams or ():
+            out.write(stream)
+            out.maybe_flush()
+        out.close()
+
+    manager._send_input_to_worker = send
+
+
+def patch_bundles(fn_runner: ModuleType) -> None:
+    """Apply both patches of bundles."""
+    skip_empty_bundles(fn_runner)
+    send_in_pieces(fn_runner)
+
+
+def group_in_pieces(execution: ModuleType) -> None:
+    """Encode the values of a GroupByKey in pieces, and free those that are encoded.
+
+    Beam encodes all of them into one buffer, which grows by doubling and is copied once more,
+    before it frees any. With `send_in_pieces` a table of 10 million rows takes 0.3 GB less.
+    Checked with Beam 2.77.0.
+    """
+    buffer: Any = execution.GroupingBuffer
+    at_once = buffer.partition
+
+    @functools.wraps(at_once)
+    def partition(self: Any, count: int) -> list[list[bytes]]:
+        table = self._table
+        if self._grouped_output or not table:
+            grouped: list[list[bytes]] = at_once(self, count)
+            return grouped
+        pieces: list[list[bytes]] = [[] for _ in range(count)]
+        keys = list(table)
+        step = -(-len(keys) // (_PIECES * count)) * count  # a multiple of the number of threads
+        for start in range(0, len(keys), step):
+            self._table = {key: table.pop(key) for key in keys[start : start + step]}
+            for piece, more in zip(pieces, at_once(self, count), strict=True):
+                piece += more
+            self._grouped_output = None
+        self._table, self._grouped_output = table, pieces
+        return pieces
+
+    buffer.partition = partition
+
+
 def sample_state_often(statesampler: ModuleType) -> None:
     """Sample the state of a bundle every 5 ms.
 
@@ -338,7 +394,8 @@ _PATCHES: dict[str, Callable[[ModuleType], None]] = {
     "apache_beam.options.pipeline_options": cache_option_views,
     "apache_beam.transforms.core": cache_argument_defaults,
     "apache_beam.transforms.userstate": cache_state_specs,
-    "apache_beam.runners.portability.fn_api_runner.fn_runner": skip_empty_bundles,
+    "apache_beam.runners.portability.fn_api_runner.execution": group_in_pieces,
+    "apache_beam.runners.portability.fn_api_runner.fn_runner": patch_bundles,
     "apache_beam.runners.worker.statecache": measure_cached_state_alone,
     "apache_beam.runners.worker.statesampler": sample_state_often,
 }

@@ -6,18 +6,20 @@ import os
 import pickle
 import subprocess
 import sys
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import apache_beam as beam
 import pytest
+from apache_beam import coders
 from apache_beam.internal import pickler
 from apache_beam.options import pipeline_options
 from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions, StandardOptions
-from apache_beam.runners.portability.fn_api_runner import fn_runner
-from apache_beam.runners.worker import statecache
+from apache_beam.runners.portability.fn_api_runner import execution, fn_runner
+from apache_beam.runners.worker import data_plane, statecache
 from apache_beam.runners.worker.statesampler import DEFAULT_SAMPLING_PERIOD_MS, StateSampler
 from apache_beam.transforms import core, userstate
+from apache_beam.transforms.window import GlobalWindows
 from apache_beam.utils.counters import CounterFactory
 
 from recordmill.runners import beam_patches, direct
@@ -27,6 +29,10 @@ PATCHED = {
     "apache_beam.options.pipeline_options": (PipelineOptions, "view_as"),
     "apache_beam.transforms.core": (core, "get_function_args_defaults"),
     "apache_beam.transforms.userstate": (userstate, "get_dofn_specs"),
+    "apache_beam.runners.portability.fn_api_runner.execution": (
+        execution.GroupingBuffer,
+        "partition",
+    ),
     "apache_beam.runners.portability.fn_api_runner.fn_runner": (
         fn_runner.ParallelBundleManager,
         "process_bundle",
@@ -281,3 +287,42 @@ def test_bundles_without_elements_are_not_processed(unpatched, monkeypatch):
         counts.append(len(processed))
     assert counts[1] < counts[0]
     assert all(processed)
+
+
+@pytest.mark.parametrize("keys", [0, 1, 2, 5, 64, 129, 1000])
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_grouped_values_are_the_same_in_pieces(unpatched, keys, count):
+    """Every thread gets the same bytes, which are joined from several pieces."""
+
+    def partition() -> list[list[bytes]]:
+        texts, window = coders.BytesCoder(), coders.coders.GlobalWindowCoder()
+        pairs = coders.TupleCoder((texts, texts))
+        groups = coders.TupleCoder((texts, coders.IterableCoder(texts)))
+        coder = coders.coders.WindowedValueCoder(pairs, window)
+        grouped = coders.coders.WindowedValueCoder(groups, window)
+        buffer = execution.GroupingBuffer(coder, grouped, core.Windowing(GlobalWindows()))
+        for number in range(3 * keys):
+            value = GlobalWindows.windowed_value((b"%d" % (number % keys), b"v" * (number % 50)))
+            buffer.append(coder.get_impl().encode_nested(value))
+        first = buffer.partition(count)
+        assert buffer.partition(count) == first
+        return first
+
+    before = partition()
+    beam_patches.apply_patches()
+    after = partition()
+    assert [b"".join(pieces) for pieces in after] == [b"".join(pieces) for pieces in before]
+    assert max(map(len, after)) <= 64
+    assert len(after[0]) > 1 or keys <= count
+
+
+def test_a_bundle_gets_its_elements_in_pieces(unpatched, monkeypatch):
+    init = data_plane.SizeBasedBufferingClosableOutputStream.__init__
+    monkeypatch.setattr(init, "__defaults__", (None, None, 10, 512 << 20))
+    beam_patches.apply_patches()
+    channel = data_plane.InMemoryDataChannel()
+    manager = object.__new__(fn_runner.BundleManager)
+    manager._worker_handler = SimpleNamespace(data_conn=channel)
+    manager._send_input_to_worker("bundle", "read", [b"a" * 8, b"b" * 8, b"c" * 8])
+    found = [one.data for one in channel.inverse().input_elements("bundle", ["read"])]
+    assert found == [b"a" * 8 + b"b" * 8, b"c" * 8]
