@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection
-from typing import TypedDict
+from typing import Literal, TypedDict
 
 from recordmill.errors import ConfigError
 from recordmill.pipelines.options import values
@@ -178,9 +178,8 @@ def path_labels(config: CommonConfig, *, labelled: bool = True) -> PathLabels:
         )
     numbers = None
     if labelled and config.is_number:
-        numbers = NumberLabels(
-            label_type=config.label_type or "float", unlabelled=config.unlabelled
-        )
+        kind: Literal["int", "float"] = "int" if config.label_type == "int" else "float"
+        numbers = NumberLabels(label_type=kind, unlabelled=config.unlabelled)
     return {"labelled": labelled and config.label_type != "none", "numbers": numbers}
 
 

@@ -105,6 +105,25 @@ def test_texts_and_what_is_learned_from_them(flink, tmp_path, mode):
     assert job.files == direct.files
 
 
+def test_numbers_to_predict_in_bins_of_items_of_arrays(flink, tmp_path):
+    rng = np.random.default_rng(5)
+    (tmp_path / "in").mkdir()
+    for number in range(5):
+        targets = np.where(rng.random(700) < 0.02, np.nan, rng.exponential(3, 700))
+        np.savez(tmp_path / "in" / f"{number}.npz", x=rng.random((700, 4)), y=targets)
+    options = (
+        *("--array", "x", "--label-array", "y", "--per-item", "--label-type", "float"),
+        *("--label-bins", "7", "--stratify", "--balance", "undersample", "--spill-above", "1"),
+        *("--max-reject-fraction", "0.1"),
+    )
+    direct = Job(tmp_path / "direct", *options, source=tmp_path / "in", kind="arrays")
+    direct.finish()
+    other = Job(tmp_path / "flink", *options, source=tmp_path / "in", kind="arrays")
+    job = other.on(flink, "loopback")
+    job.finish()
+    assert job.files == direct.files
+
+
 def test_a_table_with_equal_rows_groups_samples_and_buckets(flink, tmp_path):
     """Whatever compares rows of several parts before they are split."""
     rng = np.random.default_rng(5)

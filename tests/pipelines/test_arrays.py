@@ -293,7 +293,7 @@ WRONG = {
     "bytes": (["--max-array-bytes", "3GB"], "--max-array-bytes: expected 1 to 2146435072"),
     "column": (["--label-column", "x"], "--label-column applies to listings"),
     "pattern": (["--label-pattern", "("], "--label-pattern: invalid regular expression"),
-    "no group": (["--label-pattern", "a"], "--label-pattern: expected a group around the class"),
+    "no group": (["--label-pattern", "a"], "--label-pattern: expected a group around the label"),
     "labels": (["--label-input", "y.npy"], "--label-input holds a class per item: add --per-item"),
     "no labels": (
         ["--label-input", "nowhere.npy", "--per-item"],

@@ -226,6 +226,9 @@ QUOTED = "id\ttext\tlabel\n" + "".join(
 ACCENTS = "id,text,label\n" + "".join(
     f"{n},{words(2)} {'é' if n % 4 else 'e'},{'ab'[n % 2]}\n" for n in range(200)
 )
+MULTILINE = "id\ttext\tlabel\n" + "".join(
+    f'{n}\t"{words(2)}\n{words(2)}"\t{"ab"[n % 2]}\n' for n in range(200)
+)
 COMMAS = "id;text,x;label\n" + "".join(
     f"{n};{words(2)}, {words(2)}, {n};{'ab'[n % 2]}\n" for n in range(200)
 )
@@ -239,6 +242,12 @@ COMMAS = "id;text,x;label\n" + "".join(
             QUOTED.encode(),
             "75% of the rows of q.tsv have another number of columns; with --quoting on all 200"
             " rows can be read",
+            ("--quoting", "on"),
+        ),
+        (
+            "m.tsv",
+            MULTILINE.encode(),
+            "with --quoting on all 200 rows can be read",
             ("--quoting", "on"),
         ),
         (

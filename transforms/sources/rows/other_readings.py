@@ -94,7 +94,7 @@ def _advice(name: str, origin: Origin, row_format: RowFormat) -> str | None:
         after = _read(origin, other, name)
         if (
             after is not None
-            and after.good > before.good
+            and after.good >= before.good  # equal if values hold line breaks
             and after.bad.total() <= _LARGEST_BAD * after.rows
             and (after.columns > 1 or before.columns == 1)
         ):
