@@ -474,3 +474,29 @@ def test_a_row_that_holds_carriage_returns_is_named(tmp_path, capsys):
     assert main(["table", *map(str, argv)]) == 1
     said = " ".join(capsys.readouterr().err.split())
     assert "row 1: expected 2 columns, got 3; it holds carriage returns, which" in said
+
+
+def test_files_that_lack_a_dropped_column(tmp_path, capsys):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "2023.csv").write_text("id,x\n1,1.5\n2,2.5\n")
+    (tmp_path / "in" / "2024.csv").write_text("note,x,id\nn,3.5,3\n")
+    argv = ("--input", tmp_path / "in", "--splits", "train=1")
+    assert run("table", *argv, "--output", tmp_path / "out") == 2
+    assert (
+        "2023.csv has no column 'note', but 2024.csv has it: 2023.csv has 'id', 'x'; give all files"
+        " the same columns, or pass --drop-columns note"
+    ) in capsys.readouterr().err
+    made = rows_of(tmp_path / "out", *argv, "--drop-columns", "note")
+    assert made == {"written": 3, "rejected": 0}
+    examples = Made(tmp_path / "out").examples().values()
+    assert sorted(one["x"][0] for one in examples) == [1.5, 2.5, 3.5]
+
+
+def test_a_delimiter_of_several_files_is_named(tmp_path, capsys):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "2023.csv").write_text("id;x\n1;1,5\n2;2,5\n")
+    (tmp_path / "in" / "2024.csv").write_text("x;id\n3,5;3\n")
+    assert run("table", "--input", tmp_path / "in", "--output", tmp_path / "out") == 2
+    assert "2023.csv has one column, 'id;x': if it holds several, pass --delimiter ';'" in (
+        capsys.readouterr().err
+    )

@@ -153,7 +153,7 @@ class RecordRows:
         Raises:
           ConfigError: a column is missing, unsupported, or differs between files.
         """
-        header = read_header(self._rows)
+        header = read_header(self._rows, self.drop_columns)
         column_types = infer_columns(parts, self._rows, None) if header is None else header
         if not column_types:
             raise ConfigError(f"no line of {self.input} is a JSON object with a value")

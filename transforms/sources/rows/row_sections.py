@@ -26,6 +26,7 @@ from recordmill.transforms.sources.files.references import END, ROW, START, Sect
 from recordmill.transforms.sources.files.walks import File, SkippedPath
 from recordmill.transforms.sources.row_formats.column_types import ColumnTypes, unify, zones_of
 from recordmill.transforms.sources.row_formats.columnar import ColumnarFile, split_rows
+from recordmill.transforms.sources.row_formats.header_check import delimiter_problem
 from recordmill.transforms.sources.row_formats.row_file import (
     FileSection,
     QuoteAnomalies,
@@ -75,8 +76,10 @@ def list_sections(rows: RowInput, notes: dict[str, Note]) -> Iterator[ListingPar
     notes.update(_quote_notes(anomalies))
 
 
-def read_header(rows: RowInput) -> ColumnTypes | None:
+def read_header(rows: RowInput, dropped: Collection[str] = ()) -> ColumnTypes | None:
     """Return the columns that all files declare before their rows, None if a format has none.
+
+    dropped: columns that are not read, which some files may lack.
 
     Raises:
       ConfigError: files have different columns.
@@ -93,14 +96,17 @@ def read_header(rows: RowInput) -> ColumnTypes | None:
             return None
         if first is None:
             first = file, column_types
-        if differ := sorted(column_types.keys() ^ first[1].keys()):
+        if differ := sorted((column_types.keys() ^ first[1].keys()).difference(dropped)):
+            for one, found in (first, (file, column_types)):
+                if not rows.format.columns and (why := delimiter_problem([*found], one.key)):
+                    raise ConfigError(why)
             here, there = (file.key, first[0].key)
             if differ[0] in column_types:
                 here, there = there, here
             names = quoted(column_types if here == file.key else first[1])
             raise ConfigError(
-                f"{here} has no column {differ[0]!r}, but {there} has it: {here} has {names}; give "
-                "all files the same columns"
+                f"{here} has no column {differ[0]!r}, but {there} has it: {here} has {names}; give"
+                f" all files the same columns, or pass --drop-columns {','.join(differ)}"
             )
         joined = unify([joined, column_types])
     return joined
