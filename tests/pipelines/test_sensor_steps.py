@@ -165,6 +165,12 @@ def test_splits_without_a_window_are_noted(options, name, tmp_path):
     assert f"no record is in the split {name!r}, {why}" in notes(made, "empty-split")
 
 
+def test_splits_for_which_there_are_too_few_series_are_noted(tmp_path):
+    argv = written(tmp_path, dict.fromkeys("abc", [60 * i for i in range(9)]))[:-2]
+    note = notes(make(tmp_path / "out", *argv, "--window", 8), "empty-split")[0]
+    assert "a series never spans two splits: --split-by time divides every series" in note
+
+
 def test_fractions_of_a_split_by_time_are_met_to_the_row(tmp_path):
     argv = written(tmp_path, {"fast": [60 * i for i in range(100)]})[:-2]
     made = make(tmp_path / "out", *argv, "--window", 1, "--split-by", "time",

@@ -110,6 +110,11 @@ def _empty_splits(survey: Survey, run: RunSpec) -> Iterator[Note]:
             continue
         if run.windows is not None and run.windows.split_by == "time":
             why = "because no window lies between its begin and its end"
+        elif run.windows is not None and not run.presplit:
+            why = (
+                "because there are too few series, and a series never spans two splits: --split-by"
+                " time divides every series"
+            )
         elif not run.presplit:
             why = "because there are too few records or groups"
         elif name == TRAIN:
