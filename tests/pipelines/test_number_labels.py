@@ -70,8 +70,8 @@ def test_folders_named_by_numbers(command, tmp_path):
     assert numbers(dataset) == [-3, 1.5, 2]
     assert sorted(dataset.rejects.values()) == ["bad_value", "bad_value"]
     assert not any("class" in name for name in dataset.manifest.features)
-    shown = dataset.manifest.splits["train"].classes
-    assert dict(shown) == {}
+    assert dict(dataset.manifest.splits["train"].classes) == {}
+    assert not any("no record" in note for note in dataset.manifest.notes)
 
 
 def test_numbers_in_file_names(tmp_path):

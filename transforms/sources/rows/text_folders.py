@@ -80,6 +80,7 @@ NOT_TEXTS = tuple(
     ).split()
 )
 
+_NUMBER = "__number__"  # string: column of sections, the text of a number to predict
 _BOM = b"\xef\xbb\xbf"
 _BEGIN = 64  # bytes of a document that are looked at first
 
@@ -147,6 +148,15 @@ class TextFolder:
           ConfigError: there is no such folder, it has no usable file, or no path gives a number.
         """
         check_numbers(self._laid_out, self.numbers)
+        for part in self._scan():
+            if self.numbers is not None and part.rows is not None:  # it is not a class
+                rows = part.rows.append_column(_NUMBER, part.rows[batch.LABEL])
+                none = pa.nulls(len(rows), pa.string())
+                part = dataclasses.replace(part, rows=batch.set_column(rows, batch.LABEL, none))
+            yield part
+
+    def _scan(self) -> Iterator[ListingPart]:
+        """Yield the files, or sections of them, with the labels of their paths."""
         found = SectionCollector()
         files = named = 0
         for one in walk_files(self._laid_out, unlabelled=self.unlabelled, leave_out=self.leave_out):
@@ -195,6 +205,8 @@ class TextFolder:
           ChangedInputError: a file has changed since it was listed.
         """
         del layout
+        if self.numbers is not None:
+            sections = batch.set_column(sections, batch.LABEL, sections[_NUMBER])
         parts = [self._files(sections)] if self.documents == "file" else self._lines(sections)
         if self.numbers is None:
             return regroup(parts)
