@@ -12,7 +12,8 @@ import numpy.typing as npt
 MAX_VARINT_BYTES = 10  # of a 64-bit value
 
 _BLOCK = 1 << 14  # values encoded at once, which bounds the memory used
-_FEW_BYTES = 32  # up to this size a loop decodes faster than numpy
+_FEW_BYTES = 192  # up to this size a loop decodes faster than numpy
+_INVALID = f"a varint is cut off or longer than {MAX_VARINT_BYTES} bytes"
 _MASK_64 = (1 << 64) - 1
 # _USED[size] masks the first `size` of 4 bytes: 4 bools, viewed as one integer.
 _USED = np.array([[at < size for at in range(4)] for size in range(5)]).view("<u4").ravel()
@@ -114,12 +115,7 @@ def decode_varints(data: bytes) -> npt.NDArray[np.int64]:
         ValueError: a varint is cut off or longer than ten bytes.
     """
     if len(data) <= _FEW_BYTES:
-        few = []
-        at = 0
-        while at < len(data):
-            value, at = read_varint(data, at, len(data))
-            few.append(value)
-        return np.array(few, np.uint64).view(np.int64)
+        return _decode_few(data)
     raw = np.frombuffer(data, np.uint8)
     stops = np.flatnonzero(raw < 0x80) + 1
     starts = np.zeros_like(stops)
@@ -127,10 +123,30 @@ def decode_varints(data: bytes) -> npt.NDArray[np.int64]:
     sizes = stops - starts
     longest = int(sizes.max(initial=0))
     if longest > MAX_VARINT_BYTES or (raw.size and (not stops.size or stops[-1] != raw.size)):
-        raise ValueError(f"a varint is cut off or longer than {MAX_VARINT_BYTES} bytes")
+        raise ValueError(_INVALID)
     values = np.zeros(stops.size, np.uint64)
     for i in range(longest):
         more = sizes > i
         part = raw[starts[more] + i].astype(np.uint64) & np.uint64(0x7F)
         values[more] |= part << np.uint64(7 * i)
     return values.view(np.int64)
+
+
+def _decode_few(data: bytes) -> npt.NDArray[np.int64]:
+    found = []
+    value = shift = 0
+    for byte in data:
+        if byte < 0x80:
+            found.append(value | byte << shift)
+            value = shift = 0
+        else:
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if shift >= 7 * MAX_VARINT_BYTES:
+                break
+    if shift:
+        raise ValueError(_INVALID)
+    try:
+        return np.array(found, np.uint64).view(np.int64)
+    except OverflowError:  # bits above the 64th
+        return np.array([one & _MASK_64 for one in found], np.uint64).view(np.int64)
