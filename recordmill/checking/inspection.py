@@ -123,8 +123,7 @@ def inspect(
     """
     manifest = load(dataset) if manifest is None else manifest
     splits = {
-        name: _split(dataset, name, split, manifest.labels)
-        for name, split in manifest.splits.items()
+        name: _split(dataset, name, split, manifest) for name, split in manifest.splits.items()
     }
     slices = statistics_file.read(dataset, manifest)
     return Summary(
@@ -136,11 +135,14 @@ def inspect(
     )
 
 
-def _split(dataset: Location, name: str, split: SplitInfo, labels: Sequence[str]) -> SplitSummary:
+def _split(dataset: Location, name: str, split: SplitInfo, manifest: Manifest) -> SplitSummary:
     copies: Counter[str | None] = Counter()
-    for _, index in split_indexes(dataset, name, split, columns=["label", "copy"]):
-        is_copy = np.asarray(index["copy"]) > 0
-        if is_copy.any():
+    if manifest.ledger.copies.written:
+        columns, dictionaries = ["label", "copy"], ["label"]
+        for _, index in split_indexes(
+            dataset, name, split, columns=columns, dictionaries=dictionaries
+        ):
+            is_copy = np.asarray(index["copy"]) > 0
             copies.update(index["label"].filter(is_copy).to_pylist())
     sizes = [shard.bytes for shard in split.shards] or [0]
     return SplitSummary(
@@ -151,7 +153,7 @@ def _split(dataset: Location, name: str, split: SplitInfo, labels: Sequence[str]
         shard_bytes=(min(sizes), int(statistics.median(sizes)), max(sizes)),
         classes={
             label: ClassCount(records=split.classes.get(label, 0), copies=copies[label])
-            for label in labels
+            for label in manifest.labels
         },
         unlabelled=ClassCount(
             records=split.records - sum(split.classes.values()), copies=copies[None]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import bisect
+import contextlib
 from collections.abc import Collection, Iterator, Sequence
 
 import pyarrow as pa
 
-from recordmill.format.manifest import SplitInfo, index_name
-from recordmill.format.shard_index import IndexDamagedError, read_index
+from recordmill.format.manifest import INDEX, SplitInfo, index_name
+from recordmill.format.shard_index import IndexDamagedError, read_index, read_rows
 from recordmill.storage.files import Location
 
 
@@ -17,26 +19,62 @@ def split_indexes(
     info: SplitInfo,
     *,
     columns: Sequence[str],
-    holding: Collection[int] | None = None,
+    dictionaries: Sequence[str] = (),
 ) -> Iterator[tuple[int, pa.Table]]:
     """Yield the number of the first record of each shard in the split, and columns of its index.
 
-    holding: numbers of records; only shards with some of them are read.
+    columns, dictionaries: as for `read_index`.
 
     Raises:
       IndexDamagedError: an index is invalid, or has another number of rows than its shard.
       StorageError: an index cannot be read.
     """
+    for first, place, records in _indexes(dataset, split, info):
+        with _named(place):
+            index = read_index(place, columns=columns, dictionaries=dictionaries, records=records)
+        yield first, index
+
+
+def split_rows(
+    dataset: Location,
+    split: str,
+    info: SplitInfo,
+    numbers: Collection[int],
+    *,
+    columns: Sequence[str],
+    dictionaries: Sequence[str] = (),
+) -> Iterator[tuple[list[int], pa.Table]]:
+    """Yield the records of each shard that are among these, and columns of their rows.
+
+    numbers: of records within the split. columns, dictionaries: as for `read_index`.
+
+    Raises as `split_indexes`.
+    """
+    ordered = sorted({*numbers})
+    for first, place, records in _indexes(dataset, split, info):
+        start, stop = (bisect.bisect_left(ordered, one) for one in (first, first + records))
+        inside = ordered[start:stop]
+        if inside:
+            with _named(place):
+                rows = [number - first for number in inside]
+                index = read_rows(
+                    place, rows, columns=columns, dictionaries=dictionaries, records=records
+                )
+            yield inside, index
+
+
+def _indexes(dataset: Location, split: str, info: SplitInfo) -> Iterator[tuple[int, Location, int]]:
+    """Yield the number of the first record of each shard, its index, and its number of records."""
     first = 0
     for number, shard in enumerate(info.shards):
-        stop = first + shard.records
-        if holding is not None and not any(first <= record < stop for record in holding):
-            first = stop
-            continue
-        file = index_name(split, number, len(info.shards))
-        try:
-            index = read_index(dataset / file, columns=columns, records=shard.records)
-        except IndexDamagedError as error:
-            raise IndexDamagedError(f"{file}: {error}") from error
-        yield first, index
-        first = stop
+        yield first, dataset / index_name(split, number, len(info.shards)), shard.records
+        first += shard.records
+
+
+@contextlib.contextmanager
+def _named(place: Location) -> Iterator[None]:
+    """Name the damaged index in an error."""
+    try:
+        yield
+    except IndexDamagedError as error:
+        raise IndexDamagedError(f"{INDEX}/{place.name}: {error}") from error

@@ -263,7 +263,11 @@ class Records(Sequence[TypedRecord]):
         with self._files[shard].open_input() as stream:
             if start:
                 stream.seek(int(self._offsets_of(shard)[start]))
-            frames = read_frames(stream, compression=self.manifest.compression)
+            frames = read_frames(
+                stream,
+                compression=self.manifest.compression,
+                expected=info.bytes * (rows.stop - start) // max(info.records, 1),
+            )
             number = start
             try:
                 for frame in itertools.islice(frames, rows.stop - start):

@@ -57,7 +57,7 @@ def contact_sheet(
     size: int = 72,
     per_class: int = 12,
 ) -> Image.Image:
-    """Draw up to `per_class` records of each class and split, those with the smallest hashes.
+    """Draw up to `per_class` records of each class and split.
 
     splits, labels: those to draw; None for all. size: pixels of an image's side.
 
@@ -114,7 +114,7 @@ def _read_tiles(
     of_boxes = [renamed.get(name, name) for name in BOX_FEATURES]
     has_boxes = all(name in manifest.features for name in of_boxes)
     sample = sampling.choose(
-        dataset, split, manifest.splits[split], plotted=0, shown=shown, copies=max(shown.values())
+        dataset, split, manifest, plotted=0, shown=shown, copies=max(shown.values())
     )
     chosen = {label: places[: shown[label]] for label, places in sample.shown.items()}
     numbers = sorted(place.number for places in chosen.values() for place in places)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import heapq
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -65,20 +66,30 @@ class Distributions:
 
     def __init__(self, features: Features) -> None:
         self._features = features
-        self._records: Counter[str] = Counter()
-        self._values: dict[tuple[str, str], list[npt.NDArray[np.float64] | float]] = defaultdict(
-            list
-        )
+        self._scalars = [
+            name
+            for name, one in features.items()
+            if one.shape == () and one.dtype != "string" and not one.sequence
+        ]
+        self._others = [
+            name
+            for name, one in features.items()
+            if one.kind != "image" and name not in self._scalars
+        ]
+        self._records: dict[str, list[str | None]] = {}  # the label of each, per split
+        self._values: dict[tuple[str, str], list[Any]] = defaultdict(list)
+        self._lists: dict[str, list[tuple[str, list[Any]]]] = {}  # those of scalars, per split
         self._lengths: dict[tuple[str, str], list[int]] = defaultdict(list)
         self._texts: dict[str, Counter[bytes]] = defaultdict(Counter)
         self._missing: Counter[tuple[str, str]] = Counter()
         self._brightness: dict[str, list[float]] = defaultdict(list)
-        self._labels: dict[str, list[str | None]] = defaultdict(list)  # of each added value
+        # Labels of the values of features that not all records have.
+        self._labels: dict[tuple[str, str], list[str | None]] = defaultdict(list)
 
     @property
     def records(self) -> Mapping[str, int]:
         """Number of records added, per split."""
-        return self._records
+        return {split: len(labels) for split, labels in self._records.items()}
 
     def add(
         self,
@@ -88,13 +99,16 @@ class Distributions:
     ) -> None:
         """Add a record. images: thumbnails of its images, by feature."""
         split = place.split
-        self._records[split] += 1
-        for name, feature in self._features.items():
-            if name in images and images[name].mode != ARRAY:
-                self._brightness[split].append(images[name].brightness)
-            if feature.kind == "image":
-                continue
-            self._add_value(place, name, feature, record[name])
+        self._records.setdefault(split, []).append(place.label)
+        for image in images.values():
+            if image.mode != ARRAY:
+                self._brightness[split].append(image.brightness)
+        if split not in self._lists:
+            self._lists[split] = [(name, self._values[name, split]) for name in self._scalars]
+        for name, values in self._lists[split]:
+            values.append(record[name])
+        for name in self._others:
+            self._add_value(place, name, self._features[name], record[name])
 
     def _add_value(self, place: SampledRecord, name: str, feature: Feature, value: Any) -> None:
         split = place.split
@@ -103,22 +117,19 @@ class Distributions:
             self._texts[name][value[: 4 * _TEXT]] += 1
             self._lengths[name, split].append(len(value.decode(errors="replace")))
             return
-        if isinstance(value, np.number | int | float):
-            self._values[name, split].append(float(value))
-            self._labels[name].append(place.label)
-            return
-        parts = value if isinstance(value, list) else [value]
-        flat = [np.asarray(part).reshape(-1) for part in parts]
-        count = sum(map(len, flat))
-        self._missing[name, split] += not count
+        if isinstance(value, list):
+            value = np.concatenate([np.ravel(part) for part in value]) if value else np.empty(0)
+        count = value.size
+        if not count:
+            self._missing[name, split] += 1
         if feature.shape != () and None in feature.shape:
             self._lengths[name, split].append(count)
         if not count:
             return
-        array = np.concatenate(flat)[:_VALUES]
+        array = value.reshape(-1)[:_VALUES]
         if array.dtype.kind in "biuf":
-            self._values[name, split].append(array.astype(np.float64))
-            self._labels[name].append(place.label)
+            self._values[name, split].append(array.copy() if count > _VALUES else array)
+            self._labels[name, split].append(place.label)
         else:
             self._texts[name].update(bytes(one)[: 4 * _TEXT] for one in array)
 
@@ -137,21 +148,22 @@ class Distributions:
 
     def _summary(self, name: str, names: Mapping[int, str]) -> FeatureFigure:
         feature = self._features[name]
-        splits = in_order(self._records)
+        records = self.records
+        splits = in_order(records)
         plots = []
-        values = {
-            split: _joined(some)
+        are_names = feature.kind in ("label", "index")
+        join = np.concatenate if name in self._others else np.array
+        values: dict[str, npt.NDArray[Any]] = {
+            split: join(some).astype(np.int64 if are_names else np.float64)
             for split in splits
-            if (some := self._values.get((name, split))) is not None
+            if (some := self._values.get((name, split)))
         }
-        texts = self._texts[name]
-        if feature.kind in ("label", "index") and values:
-            numbers = np.concatenate([*values.values()]).astype(np.int64)
-            texts = Counter(names.get(int(one), f"#{one}").encode() for one in numbers)
-        elif values:
+        classes = self._of_classes(name, values)
+        if values and not are_names:
             plots.append(_plot("values", f"values of {name}", values, by="split"))
-            by_class = self._largest_classes(name) if feature.kind == "value" else {}
-            if by_class and plots[-1].chart:
+            if feature.kind == "value" and classes and plots[-1].chart:
+                largest = sorted(classes, key=lambda label: (-len(classes[label]), label))
+                by_class = {label: classes[label] for label in sorted(largest[: charts.COLOURS])}
                 plots.append(_plot("by class", f"values of {name}", by_class, by="class"))
         lengths = {
             split: np.asarray(counts, np.float64)
@@ -161,87 +173,113 @@ class Distributions:
         if lengths:
             what = "characters" if feature.shape == () else "values per record"
             plots.append(_plot(what, f"{what} of {name}", lengths, by="split"))
-        total = max(texts.total(), 1)
-        repeated = len(texts) < total  # texts of which each is there once say nothing
+        if values and are_names:
+            top, distinct = _frequent_names(np.concatenate([*values.values()]), names)
+        else:
+            top, distinct = _frequent(self._texts[name])
+        known = np.array(sorted(names)) if feature.kind == "index" and names else None
         return FeatureFigure(
             name=name,
             feature=feature,
-            missing={split: self._missing[name, split] / self._records[split] for split in splits},
+            missing={split: self._missing[name, split] / records[split] for split in splits},
             plots=plots,
-            top=[
-                (shortened(text), count / total)
-                for text, count in sorted(texts.items(), key=lambda one: (-one[1], one[0]))[:_TOP]
-            ]
-            if repeated
-            else [],
-            distinct=len(texts),
-            unknown={
-                split: float(np.mean(~np.isin(some[some != 0], [*names])))
+            top=top,
+            distinct=distinct,
+            unknown={}
+            if known is None
+            else {
+                split: float(np.mean(~np.isin(some[some != 0], known)))
                 for split, some in values.items()
                 if (some != 0).any()
-            }
-            if feature.kind == "index" and names
-            else {},
-            specific=self._specific(name, names) if feature.kind == "index" and names else {},
-            between_classes=self._between_classes(name),
+            },
+            specific={} if known is None else _specific(classes, known, names),
+            between_classes=_between_classes(classes)
+            if feature.kind == "value" and feature.shape in ((), (None,))
+            else None,
         )
 
-    def _of_classes(self, name: str) -> dict[str, npt.NDArray[np.float64]]:
+    def _of_classes(
+        self, name: str, values: Mapping[str, npt.NDArray[np.float64]]
+    ) -> dict[str, npt.NDArray[np.float64]]:
         """Return the values of a feature per class; empty if fewer than two classes have any."""
-        groups: dict[str, list[npt.NDArray[np.float64] | float]] = defaultdict(list)
-        every = [one for split in self._records for one in self._values.get((name, split), ())]
-        for values, label in zip(every, self._labels[name], strict=True):
-            if label is not None:
-                groups[label].append(values)
-        return {k: _joined(v) for k, v in groups.items()} if len(groups) > 1 else {}
-
-    def _largest_classes(self, name: str) -> dict[str, npt.NDArray[np.float64]]:
-        groups = self._of_classes(name)
-        names = sorted(groups, key=lambda label: (-len(groups[label]), label))[: charts.COLOURS]
-        return {label: groups[label] for label in sorted(names)}
-
-    def _specific(self, name: str, names: Mapping[int, str]) -> dict[str, list[str]]:
-        """Return the tokens with the largest part in the divergence of a class from all records."""
-        known = np.array(sorted(names))
-        counts = {
-            label: np.bincount(
-                np.searchsorted(known, values[np.isin(values, known)]), minlength=len(known)
-            )
-            for label, values in self._of_classes(name).items()
-        }
-        whole = sum(counts.values(), np.zeros(len(known)))
-        shares = whole / max(whole.sum(), 1)
-        found = {}
-        for label, own in list(counts.items())[:_CLASSES]:
-            used = np.flatnonzero(own)
-            scores = own[used] * np.log(own[used] / own.sum() / shares[used])
-            best = used[np.lexsort((used, -scores))[:_TOP]]
-            positive = int((scores > 0).sum())
-            found[label] = [names[number] for number in known[best[:positive]].tolist()]
-        return found
-
-    def _between_classes(self, name: str) -> float | None:
-        feature = self._features[name]
-        if feature.kind != "value" or feature.shape not in ((), (None,)):
-            return None
-        groups = {
-            label: finite
-            for label, values in self._of_classes(name).items()
-            if len(finite := values[np.isfinite(values)])
-        }
-        together = np.concatenate([np.empty(0), *groups.values()])
-        total = float(together.var()) if len(together) else 0.0
-        if len(groups) < 2 or not total:
-            return None
-        between = sum(len(one) * (one.mean() - together.mean()) ** 2 for one in groups.values())
-        return float(between / len(together) / total)
+        groups: dict[str, list[npt.NDArray[np.float64]]] = defaultdict(list)
+        for split, some in values.items():
+            if name in self._others:
+                labels = self._labels[name, split]
+                sizes = [len(one) for one in self._values[name, split]]
+            else:
+                labels, sizes = self._records[split], [1]
+            present = sorted({label for label in labels if label is not None})
+            codes: dict[str | None, int] = {label: code for code, label in enumerate(present)}
+            of_values = np.repeat([codes.get(label, -1) for label in labels], sizes)
+            for label in present:
+                groups[label].append(some[of_values == codes[label]])
+        return {k: np.concatenate(groups[k]) for k in sorted(groups)} if len(groups) > 1 else {}
 
 
-def _joined(values: Sequence[npt.NDArray[np.float64] | float]) -> npt.NDArray[np.float64]:
-    """Return the values of several records, which are one number or an array each."""
-    if isinstance(values[0], float):
-        return np.array(values, np.float64)
-    return np.concatenate(values)
+def _frequent(texts: Mapping[bytes, int]) -> tuple[list[tuple[str, float]], int]:
+    """Return the most frequent texts with their fractions, and the number of texts.
+
+    If each occurs once, none is frequent.
+    """
+    total = sum(texts.values())
+    if len(texts) == total:
+        return [], len(texts)
+    order = heapq.nsmallest(_TOP, texts.items(), key=lambda one: (-one[1], one[0]))
+    return [(shortened(text), count / total) for text, count in order], len(texts)
+
+
+def _frequent_names(
+    numbers: npt.NDArray[np.int64], names: Mapping[int, str]
+) -> tuple[list[tuple[str, float]], int]:
+    """Return what `_frequent` returns, for the names of classes or tokens."""
+    some, counts = np.unique(numbers, return_counts=True)
+    if len(some) == len(numbers):
+        return [], len(some)
+    is_frequent = counts >= np.sort(counts)[-_TOP:][0]
+    named = sorted(
+        (-count, names.get(number, f"#{number}"))
+        for number, count in zip(
+            some[is_frequent].tolist(), counts[is_frequent].tolist(), strict=True
+        )
+    )
+    shown = [(shortened(name.encode()), -count / len(numbers)) for count, name in named[:_TOP]]
+    return shown, len(some)
+
+
+def _specific(
+    classes: Mapping[str, npt.NDArray[np.float64]],
+    known: npt.NDArray[np.int64],
+    names: Mapping[int, str],
+) -> dict[str, list[str]]:
+    """Return the tokens with the largest part in the divergence of a class from all records.
+
+    classes: the numbers of each. known: sorted numbers of tokens; names: theirs.
+    """
+    counts = {
+        label: np.bincount(values[np.isin(values, known)], minlength=known[-1] + 1)[known]
+        for label, values in classes.items()
+    }
+    whole = sum(counts.values(), np.zeros(len(known)))
+    shares = whole / max(whole.sum(), 1)
+    found = {}
+    for label, own in list(counts.items())[:_CLASSES]:
+        used = np.flatnonzero(own)
+        scores = own[used] * np.log(own[used] / own.sum() / shares[used])
+        best = used[np.lexsort((used, -scores))[:_TOP]]
+        positive = int((scores > 0).sum())
+        found[label] = [names[number] for number in known[best[:positive]].tolist()]
+    return found
+
+
+def _between_classes(classes: Mapping[str, npt.NDArray[np.float64]]) -> float | None:
+    groups = [finite for values in classes.values() if len(finite := values[np.isfinite(values)])]
+    together = np.concatenate([np.empty(0), *groups])
+    total = float(together.var()) if len(together) else 0.0
+    if len(groups) < 2 or not total:
+        return None
+    between = sum(len(one) * (one.mean() - together.mean()) ** 2 for one in groups)
+    return float(between / len(together) / total)
 
 
 def shortened(text: bytes) -> str:

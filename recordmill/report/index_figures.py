@@ -46,14 +46,19 @@ class _Collected:
         self._per_octave, self._least = per_octave, least
 
     def add(self, split: str, first: int, values: npt.NDArray[Any]) -> None:
-        octaves = np.log2(np.maximum(values / self._least, 1)) * self._per_octave
-        size = _OCTAVES * self._per_octave
-        bins = np.bincount(np.minimum(octaves.astype(np.int64), size - 1), minlength=size)
-        self.counts[split] = self.counts.get(split, 0) + bins
         low, high = (
             (values[at].item(), split, first + at)
             for at in (int(values.argmin()), int(values.argmax()))
         )
+        some, counts = values, None
+        if values.dtype.kind == "i" and low[0] >= 0 and high[0] <= len(values):
+            counts = np.bincount(values)
+            some = np.flatnonzero(counts)
+            counts = counts[some]
+        size = _OCTAVES * self._per_octave
+        octaves = np.log2(np.maximum(some / self._least, 1)) * self._per_octave
+        bins = np.bincount(np.minimum(octaves.astype(np.int64), size - 1), counts, size)
+        self.counts[split] = self.counts.get(split, 0) + bins.astype(np.int64)
         if not self.records or low[0] < self.smallest[0]:
             self.smallest = low
         if not self.records or high[0] > self.largest[0]:
@@ -93,7 +98,7 @@ def sizes(dataset: Location, manifest: Manifest) -> list[SizeFigure]:
         columns = ["length", "width", "height"]
         for first, index in split_indexes(dataset, split, info, columns=columns):
             values: dict[str, npt.NDArray[Any]] = {
-                name: index[name].to_numpy().astype(np.int64)
+                name: index[name].to_numpy().astype(np.int64, copy=False)
                 for name in index.column_names
                 if len(index) and not index[name].null_count
             }

@@ -103,7 +103,7 @@ def cards_of_pairs(
     """
     found = {key: place for pair in pairs for key, place in pair.places.items()}
     places = [
-        SampledRecord(split=split, number=number, key=key, label=None, copy=0, rank=0)
+        SampledRecord(split=split, number=number, key=key, label=None, copy=0)
         for key, (split, number) in found.items()
     ]
     cards = read_cards(records, places, maker)

@@ -192,7 +192,6 @@ def _cards(
             key=place.key,
             label=place.label,
             copy=place.copy,
-            rank=0,
         )
         yield _card(maker.card(sampled, record, maker.thumbnails(record)))
 

@@ -7,6 +7,7 @@ import functools
 import importlib.resources
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import jinja2
 from markupsafe import Markup
@@ -17,6 +18,7 @@ from recordmill.format.split_names import in_order
 from recordmill.profile.statistics_file import SliceView
 from recordmill.reading.reader import Records
 from recordmill.report import charts, commands, index_figures, notable, sampling
+from recordmill.report.bytecode_files import BytecodeFiles
 from recordmill.report.cards import Card, CardMaker
 from recordmill.report.counts import ClassRow, class_rows, stages
 from recordmill.report.distributions import Distributions, FeatureFigure, Plot
@@ -31,6 +33,7 @@ PLOTTED = 500  # records per split for distributions
 _DRAWN = 160  # records to draw, copies not counted
 _PER_CLASS = 8  # of them, per class and split
 _CLASSES = 40  # classes of which records are drawn
+_COMPILED_WITH: dict[str, Any] = {"autoescape": True, "trim_blocks": True, "lstrip_blocks": True}
 _TITLES = {
     "length": "bytes of a record",
     "width": "image width",
@@ -89,13 +92,14 @@ def render(
     sizes = index_figures.sizes(dataset, manifest)
     images = shown.images()
     encoded = [card for card in images if card.encoded]
-    return _template().render(
+    return template().render(
         name=str(dataset).rstrip("/").rpartition("/")[2],
         dataset=str(dataset),
         summary=summary,
         manifest=manifest,
         splits=splits,
         rows=rows,
+        order=sampling.order(manifest),
         top={split: max((row.counts[split][0] for row in rows), default=0) for split in splits},
         largest=max((one.records for one in summary.splits.values()), default=0),
         stages=stages(manifest.ledger, shards=sum(len(s.shards) for s in manifest.splits.values())),
@@ -154,9 +158,7 @@ def _shown(
     distributions = Distributions(manifest.features)
     cards: dict[str, dict[str, list[Card]]] = {}
     for split in in_order(manifest.splits):
-        sample = sampling.choose(
-            dataset, split, manifest.splits[split], plotted=PLOTTED, shown=drawn
-        )
+        sample = sampling.choose(dataset, split, manifest, plotted=PLOTTED, shown=drawn)
         plotted = {place.number: place for place in sample.plotted}
         places = {place.number: place for some in sample.shown.values() for place in some}
         made: dict[int, Card] = {}
@@ -196,14 +198,14 @@ def _visible(value: object) -> object:
 
 
 @functools.cache
-def _template() -> jinja2.Template:
+def template() -> jinja2.Template:
+    """Return the template of the page; the image of deploy/container has it compiled."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("recordmill.report"),
-        autoescape=True,
+        bytecode_cache=BytecodeFiles(repr(_COMPILED_WITH)),
         finalize=_visible,
         undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
+        **_COMPILED_WITH,
     )
     environment.filters["number"] = charts.number_text
     environment.globals["bar"] = charts.bar

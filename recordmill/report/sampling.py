@@ -1,7 +1,8 @@
-"""Chooses the records that a report shows: those with the smallest hashes of their keys.
+"""Chooses the records that a report shows: a uniform sample, the same each time.
 
-The same dataset always gives the same sample, whatever its order, and a larger sample has all
-records of a smaller one.
+Records are stored in the order of a hash of seed, key and copy, so the first ones are a sample. The
+files of an adopted dataset may have any order: there, the records with the smallest hashes of their
+keys are chosen. A larger sample has all records of a smaller one.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.format.manifest import Manifest, SplitInfo
-from recordmill.format.split_indexes import split_indexes
+from recordmill.format.split_indexes import split_indexes, split_rows
 from recordmill.format.split_names import in_order
 from recordmill.format.xxh3 import hash_strings
 from recordmill.reading.reader import Records
@@ -25,9 +26,14 @@ from recordmill.storage.files import Location
 from recordmill.tfrecord.typed_records import TypedRecord
 
 _COLUMNS = ("key", "label", "copy")
+_ADOPTED = (None, "adopt")  # kinds of datasets with records in any order
 _COPIES = 3  # copies of a shown record that are shown beside it
-_SPARSE = 16  # times as many rows as are wanted
 _READ_ALONE = 64  # in gzip shards, records further apart than this end a range
+_BLOCK = 1 << 14  # records looked at together
+_SKIPPED = 1 << 16  # bytes between two records that are read rather than skipped
+
+Numbers = npt.NDArray[np.int64]
+Ranks = npt.NDArray[np.uint64]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -35,7 +41,6 @@ class SampledRecord:
     """A record of the sample.
 
     number: of the record within its split, from 0, as for `recordmill inspect --record`.
-    rank: the hash of its key: uint64.
     """
 
     split: str
@@ -43,14 +48,13 @@ class SampledRecord:
     key: str
     label: str | None
     copy: int
-    rank: int
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Sample:
-    """The chosen records of a split.
+    """The chosen records of a split, in the order of the sample.
 
-    plotted: records for distributions, without copies, sorted by rank.
+    plotted: records for distributions, without copies.
     shown: per class (None: unlabelled) the records to draw, each followed by its copies.
     """
 
@@ -63,10 +67,40 @@ class Sample:
         return sorted({place.number for place in itertools.chain(self.plotted, drawn)})
 
 
+class _Chosen:
+    """The first of some records so far, in the order of the sample."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._ranks = np.empty(0, np.uint64)
+        self.numbers = np.empty(0, np.int64)
+
+    @property
+    def is_complete(self) -> bool:
+        return len(self.numbers) == self._count
+
+    def add(self, numbers: Numbers, ranks: Ranks | None) -> None:
+        """Add records of a shard.
+
+        ranks: their places in the order of the sample; None if they are added in that order.
+        """
+        if ranks is None:
+            more = numbers[: self._count - len(self.numbers)]
+            self.numbers = np.concatenate([self.numbers, more])
+            return
+        if self._count < len(ranks):
+            is_low = ranks <= np.partition(ranks, self._count)[self._count]
+            numbers, ranks = numbers[is_low], ranks[is_low]
+        numbers = np.concatenate([self.numbers, numbers])
+        ranks = np.concatenate([self._ranks, ranks])
+        order = np.lexsort((numbers, ranks))[: self._count]
+        self.numbers, self._ranks = numbers[order], ranks[order]
+
+
 def choose(
     dataset: Location,
     split: str,
-    info: SplitInfo,
+    manifest: Manifest,
     *,
     plotted: int,
     shown: Mapping[str | None, int],
@@ -80,49 +114,97 @@ def choose(
     Raises:
       IndexDamagedError, StorageError: an index cannot be read.
     """
-    all_records: list[SampledRecord] = []
-    per_class: dict[str | None, list[SampledRecord]] = defaultdict(list)
-    has_copies = False
-    for first, index in split_indexes(dataset, split, info, columns=_COLUMNS):
-        originals = np.flatnonzero(np.asarray(index["copy"]) == 0)
-        has_copies |= len(originals) < len(index)
-        ranks = hash_strings(index["key"])
-        rows = _smallest(originals, ranks, plotted)
-        if plotted and len(all_records) == plotted:
-            rows = rows[ranks[rows] <= np.uint64(all_records[-1].rank)]
-        all_records = _least([*all_records, *_places(index, rows, ranks, split, first)], plotted)
-        labels = index["label"].combine_chunks().dictionary_encode()
-        codes = np.asarray(labels.indices.fill_null(-1))[originals]
-        numbers = {name: number for number, name in enumerate(labels.dictionary.to_pylist())}
-        for label, count in shown.items():
-            number = -1 if label is None else numbers.get(label, len(numbers))
-            rows = _smallest(originals[codes == number], ranks, count)
-            places = _places(index, rows, ranks, split, first)
-            per_class[label] = _least([*per_class[label], *places], count)
-    chosen = {place.key for places in per_class.values() for place in places}
-    found = _copies_of(chosen, dataset, split, info, most=copies) if has_copies else {}
+    info = manifest.splits[split]
+    every = _Chosen(plotted)
+    per_class = {label: _Chosen(count) for label, count in shown.items()}
+    for some in _originals(dataset, split, manifest):
+        every.add(some.numbers, some.ranks)
+        for label, chosen in per_class.items():
+            of_class = some.codes == (-1 if label is None else some.places.get(label, -2))
+            chosen.add(some.numbers[of_class], None if some.ranks is None else some.ranks[of_class])
+        if some.ranks is None and all(one.is_complete for one in (every, *per_class.values())):
+            break
+    numbers = np.concatenate([every.numbers, *(some.numbers for some in per_class.values())])
+    found = {place.number: place for place in find(dataset, split, info, numbers.tolist())}
+    drawn = {
+        label: [found[number] for number in some.numbers.tolist()]
+        for label, some in per_class.items()
+    }
+    keys = {place.key for places in drawn.values() for place in places}
+    has_copies = manifest.ledger.copies.written > 0
+    of_keys = _copies_of(keys, dataset, split, info, most=copies) if has_copies else {}
     return Sample(
-        plotted=all_records,
+        plotted=[found[number] for number in every.numbers.tolist()],
         shown={
-            label: [one for place in places for one in (place, *found.get(place.key, ()))]
-            for label, places in per_class.items()
+            label: [one for place in places for one in (place, *of_keys.get(place.key, ()))]
+            for label, places in drawn.items()
             if places
         },
     )
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Originals:
+    """Consecutive records of a split, without copies.
+
+    ranks: their places in the order of the sample; None if they are in that order.
+    codes: numbers of their classes, -1 without one. places: {class: its number}.
+    """
+
+    numbers: Numbers
+    ranks: Ranks | None
+    codes: npt.NDArray[np.int32]
+    places: Mapping[str, int]
+
+
+def _originals(dataset: Location, split: str, manifest: Manifest) -> Iterator[_Originals]:
+    has_copies = manifest.ledger.copies.written > 0
+    is_in_order = is_shuffled(manifest)
+    columns = ["label", *(["copy"] * has_copies), *(["key"] * (not is_in_order))]
+    for first, index in split_indexes(
+        dataset, split, manifest.splits[split], columns=columns, dictionaries=["label"]
+    ):
+        labels = index["label"].unify_dictionaries().combine_chunks()
+        codes = np.asarray(labels.indices.fill_null(-1))
+        places = {label: code for code, label in enumerate(labels.dictionary.to_pylist())}
+        for start in range(0, len(index), _BLOCK):
+            part = index.slice(start, _BLOCK)
+            rows = np.arange(len(part))
+            if has_copies:
+                rows = np.flatnonzero(np.asarray(part["copy"]) == 0)
+            yield _Originals(
+                numbers=first + start + rows,
+                ranks=None if is_in_order else hash_strings(part["key"])[rows],
+                codes=codes[start + rows],
+                places=places,
+            )
+
+
+def is_shuffled(manifest: Manifest) -> bool:
+    """Return whether the records of a dataset are stored in random order."""
+    return manifest.options.get("kind") not in _ADOPTED
+
+
+def order(manifest: Manifest) -> str:
+    """Return the reason for which records are in the sample, in words."""
+    if is_shuffled(manifest):
+        return "the first ones, as records are stored in random order"
+    return "those with the smallest hashes of their keys"
+
+
 def find(
     dataset: Location, split: str, info: SplitInfo, numbers: Collection[int]
 ) -> list[SampledRecord]:
-    """Return the records of a split with these numbers, with rank 0, by reading their indexes.
+    """Return the records of a split with these numbers, in ascending order.
 
     Raises:
       IndexDamagedError, StorageError: an index cannot be read.
     """
     found = []
-    for first, index in split_indexes(dataset, split, info, columns=_COLUMNS, holding=numbers):
-        rows = np.array([one - first for one in sorted(numbers) if 0 <= one - first < len(index)])
-        found += _places(index, rows, np.zeros(len(index), np.uint64), split, first)
+    for inside, index in split_rows(
+        dataset, split, info, numbers, columns=_COLUMNS, dictionaries=["label"]
+    ):
+        found += _places(index, split, inside)
     return found
 
 
@@ -135,7 +217,8 @@ def first_record(manifest: Manifest, split: str) -> int:
 def read(records: Records, split: str, numbers: Sequence[int]) -> Iterator[tuple[int, TypedRecord]]:
     """Yield the records of a split with these ascending numbers within the split.
 
-    In gzip shards, which can only be read from their start, a shard is read once.
+    Records that are close to each other are read together. In gzip shards, which can only be read
+    from their start, a shard is read once.
 
     records: those of all splits.
 
@@ -143,65 +226,37 @@ def read(records: Records, split: str, numbers: Sequence[int]) -> Iterator[tuple
       DatasetDamagedError: a record is damaged.
     """
     first = first_record(records.manifest, split)
-    places = [first + number for number in numbers]
+    wanted = np.asarray(numbers, np.int64) + first
     if records.manifest.compression == "none":
-        for place in places:
-            yield place - first, records[place]
-        return
-    wanted = np.asarray(places, np.int64)
-    part = range(first, first + records.manifest.splits[split].records)
-    for block in records.blocks(part, size=_READ_ALONE):
-        inside = wanted[(wanted >= block.start) & (wanted < block.stop)].tolist()
-        if inside:
-            remaining = iter(inside)
-            place = next(remaining)
-            for at, payload in enumerate(
-                records.payloads(block.start, inside[-1] + 1), start=block.start
-            ):
-                if at == place:
-                    yield place - first, records.decode(payload, place)
-                    place = next(remaining, -1)
+        distance = max(_SKIPPED / max(records.mean_bytes, 1), 1)
+        parts = np.split(wanted, np.flatnonzero(np.diff(wanted) > distance) + 1)
+    else:
+        part = range(first, first + records.manifest.splits[split].records)
+        blocks = records.blocks(part, size=_READ_ALONE)
+        parts = np.split(wanted, np.searchsorted(wanted, [block.stop for block in blocks]))
+    for some in parts:
+        if not len(some):
+            continue
+        start, stop = int(some[0]), int(some[-1]) + 1
+        if len(some) == 1:
+            yield start - first, records[start]
+            continue
+        if len(some) == stop - start:
+            yield from enumerate(records.between(start, stop), start=start - first)
+            continue
+        inside = {*some.tolist()}
+        for place, payload in enumerate(records.payloads(start, stop), start=start):
+            if place in inside:
+                yield place - first, records.decode(payload, place)
 
 
-def _places(
-    index: pa.Table,
-    rows: npt.NDArray[np.int64],
-    ranks: npt.NDArray[np.uint64],
-    split: str,
-    first: int,
-) -> list[SampledRecord]:
-    taken = index.take(rows)
-    columns = (taken[name].to_pylist() for name in _COLUMNS)
+def _places(index: pa.Table, split: str, numbers: Sequence[int]) -> list[SampledRecord]:
+    """Return the records of the rows of a table. numbers: within the split."""
+    columns = (index[name].to_pylist() for name in _COLUMNS)
     return [
-        SampledRecord(
-            split=split,
-            number=first + int(row),
-            key=key,
-            label=label,
-            copy=copy,
-            rank=int(ranks[row]),
-        )
-        for row, key, label, copy in zip(rows, *columns, strict=True)
+        SampledRecord(split=split, number=number, key=key, label=label, copy=copy)
+        for number, key, label, copy in zip(numbers, *columns, strict=True)
     ]
-
-
-def _smallest(
-    rows: npt.NDArray[np.int64], ranks: npt.NDArray[np.uint64], count: int
-) -> npt.NDArray[np.int64]:
-    """Return the rows with the `count` smallest ranks, more if the last rank is repeated."""
-    if not 0 < count < len(rows):
-        return rows[: count and len(rows)]
-    of_rows = ranks[rows]
-    if len(rows) > _SPARSE * count:  # hashes are spread evenly: most rows need no sorting
-        is_near = of_rows < np.uint64(_SPARSE * count * 2**64 // len(rows))
-        if is_near.sum() >= count:
-            rows, of_rows = rows[is_near], of_rows[is_near]
-    last: np.uint64 = np.partition(of_rows, count - 1)[count - 1]
-    return rows[np.flatnonzero(of_rows <= last)]
-
-
-def _least(places: Sequence[SampledRecord], count: int) -> list[SampledRecord]:
-    return sorted(places, key=lambda place: (place.rank, place.key))[:count]
 
 
 def _copies_of(
@@ -218,7 +273,6 @@ def _copies_of(
             pc.and_(pc.less_equal(index["copy"], most), pc.is_in(index["key"], wanted)),
         )
         rows = np.flatnonzero(is_copy.to_numpy(zero_copy_only=False))
-        ranks = np.zeros(len(index), np.uint64)
-        for place in _places(index, rows, ranks, split, first):
+        for place in _places(index.take(rows), split, (first + rows).tolist()):
             copies[place.key].append(place)
     return {key: sorted(places, key=lambda place: place.copy) for key, places in copies.items()}

@@ -28,6 +28,7 @@ MAX_PAYLOAD_BYTES = (1 << 31) - 1  # the size limit of a protobuf message
 MAX_RECORD_BYTES = 257 << 20  # an array of the default --max-array-bytes fits
 
 _CHUNK = 1 << 18  # bytes to read or inflate at once: a chunk stays in the processor's cache
+_LEAST_CHUNK = 1 << 12
 _GZIP_CHUNK = 1 << 16  # bytes to read of a gzip stream; zlib copies the remainder for each member
 _CUT_OFF = "the file ends inside a record"
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -159,18 +160,23 @@ def payload_of(data: bytes) -> bytes:
 
 
 def read_frames(
-    stream: BinaryIO, *, compression: Compression, max_inflated: int = MAX_PAYLOAD_BYTES
+    stream: BinaryIO,
+    *,
+    compression: Compression,
+    max_inflated: int = MAX_PAYLOAD_BYTES,
+    expected: int = _CHUNK,
 ) -> Iterator[Frame]:
     """Yield the records of a TFRecord stream, checking every checksum.
 
     An empty stream holds no records, compressed or not, as in TensorFlow.
 
     max_inflated: bytes of the largest record that is inflated.
+    expected: bytes of the frames that are going to be used, if the stream has many more.
 
     Raises:
         FrameError: the stream is damaged. The records before the damaged one have been yielded.
     """
-    chunks = _plain(stream) if compression == "none" else _inflated(stream)
+    chunks = _plain(stream, expected) if compression == "none" else _inflated(stream)
     parts: list[bytes] = []  # bytes of an incomplete frame
     held, needed = 0, HEADER_BYTES
     record = offset = 0
@@ -241,8 +247,9 @@ def _whole_frames(data: bytes) -> tuple[list[bytes], int, _DamageError | None]:
     return payloads, HEADER_BYTES, None
 
 
-def _plain(stream: BinaryIO) -> Iterator[bytes]:
-    while chunk := stream.read(_CHUNK):
+def _plain(stream: BinaryIO, expected: int) -> Iterator[bytes]:
+    size = min(max(expected, _LEAST_CHUNK), _CHUNK)
+    while chunk := stream.read(size):
         yield chunk
 
 

@@ -4,7 +4,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from recordmill.format.shard_index import index_bytes, read_index, schema
+from recordmill.format.shard_index import (
+    IndexDamagedError,
+    index_bytes,
+    read_index,
+    read_rows,
+    schema,
+)
 from recordmill.storage.files import Location
 
 
@@ -18,3 +24,32 @@ def test_keys_are_compressed_unless_they_are_hashes(tmp_path, hashed, expected):
     found = {group.column(i).path_in_schema: group.column(i).compression for i in range(5)}
     assert found == {**dict.fromkeys(table.column_names, "SNAPPY"), "key": expected}
     assert read_index(Location.parse(str(path))).equals(table)
+
+
+def test_rows_are_read_alone_and_labels_as_dictionaries(tmp_path):
+    labels = ["a", None, "b", "a"] * 50_000
+    rows = len(labels)
+    table = pa.table(
+        {
+            "key": [f"key {number}" for number in range(rows)],
+            "label": labels,
+            "copy": [0] * rows,
+            "offset": range(0, 8 * rows, 8),
+            "length": [8] * rows,
+        },
+        schema=schema(),
+    )
+    place = Location.parse(str(tmp_path / "index.parquet"))
+    place.write_bytes(index_bytes(table))
+    whole = read_index(place, records=rows, dictionaries=["label"])
+    assert pa.types.is_dictionary(whole["label"].type)
+    assert whole["label"].to_pylist() == labels
+    columns = ["key", "label"]
+    for numbers in ([0], [3, 70_000], [rows - 1], [*range(99), rows - 2]):
+        for dictionaries in ([], ["label"]):
+            found = read_rows(
+                place, numbers, columns=columns, dictionaries=dictionaries, records=rows
+            )
+            assert found.to_pylist() == table.select(columns).take(numbers).to_pylist()
+    with pytest.raises(IndexDamagedError, match="has 200000 rows, the manifest says 7 records"):
+        read_rows(place, [0], columns=columns, records=7)

@@ -1,3 +1,4 @@
+import dataclasses
 import itertools
 import pathlib
 from collections.abc import Sequence
@@ -23,7 +24,7 @@ def chosen(
     sample = sampling.choose(
         Location.parse(str(folder)),
         "train",
-        manifest.splits["train"],
+        manifest,
         plotted=plotted,
         shown={"rose": shown, "tulip": shown},
     )
@@ -39,16 +40,35 @@ def test_order_and_shards_do_not_change_a_sample(tmp_path: pathlib.Path) -> None
     assert {label: len(keys) for label, keys in in_one[1].items()} == {"rose": 2, "tulip": 2}
 
 
-@pytest.mark.parametrize("spread", ["even", "low", "high"])
+def test_a_shuffled_dataset_shows_its_first_records(tmp_path: pathlib.Path) -> None:
+    shards = [ROWS[:2], ROWS[2:7], ROWS[7:]]
+    made = make_dataset(tmp_path / "out", {"train": shards})
+    manifest = dataclasses.replace(made, options={**made.options, "kind": "images"})
+    dataset = Location.parse(str(tmp_path / "out"))
+    sample = sampling.choose(
+        dataset, "train", manifest, plotted=6, shown={"rose": 5, "tulip": 5, "lily": 1}
+    )
+    assert [one.key for one in sample.plotted] == [row.key for row in ROWS[:6]]
+    assert {label: [one.key for one in some] for label, some in sample.shown.items()} == {
+        label: [row.key for row in ROWS if row.label == label][:5] for label in ("rose", "tulip")
+    }
+    assert [ROWS[one.number].key for one in sample.plotted] == [one.key for one in sample.plotted]
+
+
+@pytest.mark.parametrize("spread", ["even", "low", "equal"])
 def test_the_smallest_ranks_however_they_are_spread(spread: str) -> None:
     generator = np.random.default_rng(1)
     ranks = generator.integers(2**64, size=5_000, dtype=np.uint64)
     if spread != "even":
-        ranks = ranks // np.uint64(2**20) + np.uint64(0 if spread == "low" else 2**64 - 2**45)
-    rows = generator.permutation(5_000)[:4_000]
-    for count in (0, 1, 7, 3_999, 4_000, 9_000):
-        found = sampling._smallest(rows, ranks, count)
-        assert sorted(ranks[found]) == sorted(ranks[rows])[:count]
+        ranks >>= np.uint64(20 if spread == "low" else 60)
+    numbers = generator.permutation(5_000)
+    expected = numbers[np.lexsort((numbers, ranks))]
+    for count in (0, 1, 7, 3_999, 4_999, 5_000, 9_000):
+        chosen = sampling._Chosen(count)
+        for part in np.array_split(np.arange(5_000), 3):
+            chosen.add(numbers[part], ranks[part])
+        assert chosen.numbers.tolist() == expected[:count].tolist()
+        assert chosen.is_complete == (count <= 5_000)
 
 
 def test_a_larger_sample_has_the_records_of_a_smaller_one(tmp_path: pathlib.Path) -> None:
@@ -64,9 +84,7 @@ def test_copies_stand_behind_the_record_that_they_repeat(tmp_path: pathlib.Path)
         "train": [rows, [flower("b", "tulip", copy=1)]], "validation": [], "test": [],
     })  # fmt: skip
     dataset = Location.parse(str(tmp_path / "out"))
-    sample = sampling.choose(
-        dataset, "train", manifest.splits["train"], plotted=9, shown={"rose": 3, "tulip": 3}
-    )
+    sample = sampling.choose(dataset, "train", manifest, plotted=9, shown={"rose": 3, "tulip": 3})
     shown = [(one.key, one.copy, one.number) for one in sample.shown["tulip"]]
     assert shown == [("b", 0, 1), ("b", 1, 3), ("b", 2, 2)]
     assert sorted(one.key for one in sample.plotted) == ["a", "b"]
