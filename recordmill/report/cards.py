@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 from markupsafe import Markup
 
 from recordmill.format.manifest import Manifest
-from recordmill.report import charts, thumbnails
+from recordmill.report import charts, masks, thumbnails
 from recordmill.report.sampling import SampledRecord
 from recordmill.report.thumbnails import Thumbnail
 from recordmill.tfrecord.features import Feature
@@ -20,7 +19,7 @@ _LINES = 6  # series of one record that are drawn
 _VALUES = 8  # numbers of one feature that are listed
 _CHARACTERS = 280  # characters of a text that are shown
 _TOKENS = 48  # tokens that are shown
-_POLYGONS, _POINTS = 64, 256  # masks of one image, and points of one, that are drawn
+_MASKED = 64  # masks of one image that are drawn
 _SERIES = 8  # from this many numbers on, they are drawn as a line
 _BOX = "image/object/bbox/"
 _NAMES = "image/object/class/text"
@@ -133,7 +132,7 @@ class CardMaker:
         return record.get(self._renamed.get(name, name), default)
 
     def _polygons(self, record: Mapping[str, Any], scale: float) -> list[str]:
-        """Return the outlines of masks that are polygons (docs/images.md).
+        """Return the outlines of masks (docs/images.md).
 
         scale: thumbnail pixels per pixel of the image.
         """
@@ -142,10 +141,10 @@ class CardMaker:
             return []
         a, b, c, d, e, f = (matrix * scale).tolist()
         found: list[str] = []
-        for text in self._of(record, _MASKS, ())[:_POLYGONS]:
+        for text in self._of(record, _MASKS, ())[:_MASKED]:
             found += [
                 " ".join(f"{a * x + b * y + c:.1f},{d * x + e * y + f:.1f}" for x, y in points)
-                for points in _outlines(text)
+                for points in masks.outlines(text)
             ]
         return found
 
@@ -171,18 +170,6 @@ class CardMaker:
         return [
             (vocabulary[one], True) if one in vocabulary else (f"#{one}", False) for one in some
         ]
-
-
-def _outlines(segmentation: bytes) -> list[list[list[float]]]:
-    """Return the points of polygons as COCO has them; empty for run lengths and other content."""
-    try:
-        found = json.loads(segmentation)
-        if not isinstance(found, list):
-            return []
-        arrays = [np.asarray(one, np.float64).reshape(-1, 2) for one in found]
-    except (ValueError, TypeError, RecursionError):
-        return []
-    return [one[:_POINTS].tolist() for one in arrays if np.isfinite(one).all()]
 
 
 def _is_series(feature: Feature, value: Any) -> bool:

@@ -265,7 +265,9 @@ def test_the_most_alike_images_and_the_extremes_of_brightness(tmp_path: pathlib.
 
 
 def test_masks_and_captions_are_drawn(tmp_path: pathlib.Path) -> None:
-    masks = [json.dumps([[0, 0, 4, 0, 4, 2]]), '{"counts": [3], "size": [1, 3]}', '[["a"]]', "["]
+    masks = [
+        json.dumps([[0, 0, 4, 0, 4, 2]]), '{"counts": [1, 1, 1], "size": [1, 3]}', '[["a"]]', "["
+    ]  # fmt: skip
     values = {
         "image/caption": [b"a <b>rose</b>"],
         "image/object/segmentation": [one.encode() for one in masks],
@@ -282,6 +284,7 @@ def test_masks_and_captions_are_drawn(tmp_path: pathlib.Path) -> None:
     make_dataset(tmp_path / "out", {"train": [[row]], **EMPTY}, features=features)
     text = render(tmp_path / "out")
     assert '<polygon class="mask" points="1.0,0.0 9.0,0.0 9.0,4.0"/>' in text
+    assert '<polygon class="mask" points="3.0,0.0 5.0,0.0 5.0,2.0 3.0,2.0"/>' in text
     assert "<bdi>a &lt;b&gt;rose&lt;/b&gt;</bdi></span>" in text
 
 

@@ -1,0 +1,116 @@
+"""Outlines of masks as COCO has them: polygons, or run lengths.
+
+Run lengths count the pixels of alternate runs of background and mask, column by column, as a list
+or as text (https://github.com/cocodataset/cocoapi/blob/master/common/maskApi.c).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+_POINTS = 256  # of a polygon that are drawn
+_COLUMNS = 120  # of a mask of run lengths that are drawn
+_RUNS = 16  # of one column
+_PIXELS = 1 << 31  # of a mask
+_BITS = 5  # of a number in each character of run lengths as text
+_LONGEST = 13 * _BITS  # bits
+
+Points = list[list[float]]
+
+
+def outlines(segmentation: bytes) -> list[Points]:
+    """Return the outlines of a mask in pixels of its image; empty for other content."""
+    try:
+        found = json.loads(segmentation)
+        if isinstance(found, dict):
+            return _of_runs(found)
+        arrays = [np.asarray(one, np.float64).reshape(-1, 2) for one in found]
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
+        return []
+    return [one[:_POINTS].tolist() for one in arrays if np.isfinite(one).all()]
+
+
+def _of_runs(mask: Mapping[str, Any]) -> list[Points]:
+    """Return outlines of the runs in some columns; neighbouring runs that overlap are joined.
+
+    Raises:
+      KeyError, ValueError, TypeError, OverflowError: these are no run lengths.
+    """
+    height, width = (int(size) for size in mask["size"])
+    counts = mask["counts"]
+    runs = np.array(_numbers(counts) if isinstance(counts, str) else counts, np.int64)
+    if not (0 < height * width <= _PIXELS and ((runs >= 0) & (runs <= _PIXELS)).all()):
+        return []
+    edges = np.cumsum(runs)
+    if not len(edges) or edges[-1] != height * width:
+        return []
+    starts, ends = edges[:-1:2], edges[1::2]
+    step = -(-width // _COLUMNS)
+    open_shapes: list[_Shape] = []
+    shapes = []
+    for left in range(0, width, step):
+        low = min(left + step // 2, width - 1) * height
+        first, stop = ends.searchsorted(low, "right"), starts.searchsorted(low + height)
+        tops, bottoms = (
+            np.clip(some[first:stop][:_RUNS] - low, 0, height).tolist() for some in (starts, ends)
+        )
+        before, open_shapes = open_shapes, []
+        for top, bottom in zip(tops, bottoms, strict=True):
+            if top == bottom:
+                continue
+            touching = next((one for one in before if one.touches(top, bottom)), None)
+            if touching is None:
+                shapes.append(touching := _Shape())
+            else:
+                before.remove(touching)
+            touching.add(left, top, bottom)
+            open_shapes.append(touching)
+    return [shape.outline(step, width) for shape in shapes]
+
+
+class _Shape:
+    """Overlapping runs of consecutive columns."""
+
+    def __init__(self) -> None:
+        self._runs: list[tuple[int, int, int]] = []
+
+    def touches(self, top: int, bottom: int) -> bool:
+        _, last_top, last_bottom = self._runs[-1]
+        return top < last_bottom and last_top < bottom
+
+    def add(self, left: int, top: int, bottom: int) -> None:
+        self._runs.append((left, top, bottom))
+
+    def outline(self, step: int, width: int) -> Points:
+        left, top, bottom = self._runs[-1]
+        runs = [*self._runs, (min(left + step, width), top, bottom)]
+        upper: Points = [[x, y] for x, y, _ in runs]
+        return upper + [[x, y] for x, _, y in reversed(runs)]
+
+
+def _numbers(text: str) -> Sequence[int]:
+    """Decode run lengths that COCO's library wrote as text: each a difference to the one but last.
+
+    Raises:
+      ValueError: a number is cut off or too long.
+    """
+    numbers: list[int] = []
+    value = shift = 0
+    for code in text.encode():
+        value |= (code - 48 & 0x1F) << shift
+        shift += _BITS
+        if shift > _LONGEST:
+            break
+        if code - 48 & 0x20:
+            continue
+        if code - 48 & 0x10:  # the sign
+            value -= 1 << shift
+        numbers.append(value + (numbers[-2] if len(numbers) > 2 else 0))
+        value = shift = 0
+    if shift:
+        raise ValueError("a run length is cut off or too long")
+    return numbers
