@@ -50,7 +50,7 @@ _MANY = (
 )
 RAI_FIELDS = tuple(sorted((*_ONE, *_MANY)))
 
-_URL = re.compile(r"https?://[^\s<>\"\\^`{|}]+")
+_URL = re.compile(r"https?://[^\s<>\"\\^`{|}\u202a-\u202e\u2066-\u2069]+")
 _EMAIL = re.compile(r"[^\s@<>]+@[^\s@<>]+")
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{1,8})*")  # BCP 47
 _TASK = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")

@@ -17,6 +17,7 @@ from recordmill.format.split_names import in_order
 README = "README.md"
 
 _SIZES = ("1K", "10K", "100K", "1M", "10M", "100M", "1B", "10B", "100B", "1T")
+_DIRECTION = re.compile("[\u202a-\u202e\u2066-\u2069]")
 _SPECIAL = re.compile(r"([\\`*_\[\]<>#|~&])")
 
 
@@ -28,7 +29,7 @@ def readme(manifest: Manifest, card: DatasetCard) -> bytes:
     parts = [
         f"---\n{header}---",
         f"# {_plain(card.name or 'Dataset')}",
-        *([card.description.strip().replace("<", "&lt;")] if card.description else []),
+        *([_visible(card.description).strip().replace("<", "&lt;")] if card.description else []),
         *_content(manifest),
         *_authorship(card),
     ]
@@ -46,13 +47,13 @@ def size_category(records: int) -> str:
 def _header(manifest: Manifest, card: DatasetCard) -> dict[str, Any]:
     records = sum(split.records for split in manifest.splits.values())
     header: dict[str, Any] = {
-        "pretty_name": card.name,
+        "pretty_name": card.name and _visible(card.name),
         "license": card.hub_license,
         "license_link": card.license if card.hub_license == "other" else None,
         "language": list(card.languages),
         "task_categories": list(card.task_categories),
         "size_categories": [size_category(records)],
-        "tags": [*dict.fromkeys((*card.keywords, "tfrecord"))],
+        "tags": [*dict.fromkeys((*map(_visible, card.keywords), "tfrecord"))],
         "configs": _configs(manifest),
     }
     return {name: value for name, value in header.items() if value}
@@ -106,7 +107,7 @@ def _authorship(card: DatasetCard) -> list[str]:
     if card.citation:
         longest = max((len(run) for run in re.findall("`+", card.citation)), default=0)
         fence = "`" * max(3, longest + 1)
-        parts += ["## Citation", f"{fence}bibtex\n{card.citation.strip()}\n{fence}"]
+        parts += ["## Citation", f"{fence}bibtex\n{_visible(card.citation).strip()}\n{fence}"]
     if card.rai:
         parts.append("## Responsible AI")
     for name, texts in sorted(card.rai.items()):
@@ -131,4 +132,9 @@ def _maker(creator: Creator) -> str:
 
 def _plain(text: str) -> str:
     """Return text with escapes for all characters that have a meaning in Markdown or HTML."""
-    return _SPECIAL.sub(r"\\\1", text)
+    return _SPECIAL.sub(r"\\\1", _visible(text))
+
+
+def _visible(text: str) -> str:
+    """Return text with escapes for the marks that change the direction of what follows."""
+    return _DIRECTION.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

@@ -11,12 +11,17 @@ from recordmill.format.ledger import Ledger
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ClassRow:
-    """Counts of one class: {split: (records, of which copies)}. number: of the class."""
+    """Counts of one class: {split: (records, of which copies)}. number: of the class.
+
+    before: its fraction of the labelled records of train before balancing; None if balancing did
+      not change the fractions.
+    """
 
     name: str
     number: int | None
     counts: Mapping[str, tuple[int, int]]
     weight: float | None
+    before: float | None = None
 
     @property
     def total(self) -> int:
@@ -44,6 +49,8 @@ class LedgerStage:
 def class_rows(summary: Summary) -> list[ClassRow]:
     """Return the classes in the order of their numbers, then the unlabelled records."""
     manifest = summary.manifest
+    changed = manifest.source_weights != manifest.class_weights
+    before = _fractions(manifest.source_weights) if changed else {}
     rows = [
         ClassRow(
             name=label,
@@ -53,6 +60,7 @@ def class_rows(summary: Summary) -> list[ClassRow]:
                 for name, split in summary.splits.items()
             },
             weight=manifest.class_weights.get(label),
+            before=before.get(label),
         )
         for number, label in enumerate(manifest.labels, start=manifest.label_offset)
     ]
@@ -68,6 +76,12 @@ def class_rows(summary: Summary) -> list[ClassRow]:
     if not any(row.total for row in rows):  # the classes are those of boxes, if any
         return [unlabelled]
     return [*rows, unlabelled] if unlabelled.total else rows
+
+
+def _fractions(weights: Mapping[str, float]) -> dict[str, float]:
+    """Return the inverse of `format.manifest.class_weights`: the fraction of each class."""
+    present = sum(weight > 0 for weight in weights.values())
+    return {label: 1 / (present * one) if one > 0 else 0.0 for label, one in weights.items()}
 
 
 def stages(ledger: Ledger, *, shards: int) -> list[LedgerStage]:

@@ -101,6 +101,7 @@ def render(
         rows=rows,
         order=sampling.order(manifest),
         top={split: max((row.counts[split][0] for row in rows), default=0) for split in splits},
+        most_before=max((row.before or 0.0 for row in rows), default=0.0),
         largest=max((one.records for one in summary.splits.values()), default=0),
         stages=stages(manifest.ledger, shards=sum(len(s.shards) for s in manifest.splits.values())),
         sizes=[(_TITLES[one.name], one, _size_chart(one)) for one in sizes],

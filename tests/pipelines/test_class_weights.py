@@ -2,9 +2,11 @@
 
 import pytest
 
+from recordmill.checking.inspection import inspect
 from recordmill.checking.verify import verify
 from recordmill.format.manifest import class_weights
 from recordmill.pipelines.cli import main
+from recordmill.report.counts import class_rows
 from recordmill.storage.files import Location
 from tests.image_runs import make
 
@@ -36,7 +38,13 @@ def test_weights_are_those_of_what_was_written(rows, tmp_path, balance, target, 
     assert manifest.splits["train"].classes == written
     assert manifest.class_weights == class_weights(written)
     assert manifest.source_weights == class_weights(COUNTS)
-    assert verify(Location.parse(str(tmp_path / "out"))).ok
+    dataset = Location.parse(str(tmp_path / "out"))
+    assert verify(dataset).ok
+    shares = {row.name: row.before for row in class_rows(inspect(dataset))}
+    if written == COUNTS:
+        assert {*shares.values()} == {None}
+    else:
+        assert shares == pytest.approx({label: n / 48 for label, n in COUNTS.items()})
 
 
 @pytest.mark.parametrize("balance", ["oversample", "weights"])
@@ -50,3 +58,7 @@ def test_inspect_shows_the_weights_of_the_source_where_they_differ(rows, tmp_pat
     expected = ["c", "30", "1", "2.67"] if balance == "oversample" else ["c", "6", "2.67"]
     assert row == expected
     assert ("the source" in shown) == (balance == "oversample")
+    assert main(["report", "--dataset", str(tmp_path / "out")]) == 0
+    page = (tmp_path / "out.report.html").read_text()
+    assert ("train before balancing</th>" in page) == (balance == "oversample")
+    assert (" 12.5 %</td>" in page) == (balance == "oversample")

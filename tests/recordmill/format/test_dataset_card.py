@@ -63,6 +63,7 @@ def test_a_card_survives_the_manifest(manifest):
             {"task_categories": ["Image classification"]},
             "task_categories: expected a name such as image-classification, got 'Image class",
         ),
+        ({"url": "https://a.org/\u202egnp"}, "url: expected an http or https URL"),
         ({"url": "javascript:alert(1)"}, "url: expected an http or https URL"),
         ({"date_published": "31.1.2026"}, "date_published: expected a date such as 2026-01-31"),
         ({"creators": [{"name": "a", "mail": "b"}]}, "unknown key 'mail' .*'email'"),
@@ -98,6 +99,18 @@ def test_a_manifest_with_a_damaged_card_is_damaged(manifest):
     assert Manifest.from_bytes(empty).card == DatasetCard()
 
 
+def test_marks_of_direction_are_escaped(manifest):
+    name = "cod\u202egnp \u2066x\u2069 \u3000\u200f"
+    shown = "cod\\u202egnp \\u2066x\\u2069 \u3000\u200f"
+    card = DatasetCard(
+        name=name, description=name, citation=name, keywords=(name,), rai={"dataBiases": (name,)}
+    )
+    text = readme(manifest, card).decode()
+    assert header(text)["pretty_name"] == header(text)["tags"][0] == shown
+    assert not {*"\u202e\u2066\u2069"} & {*text}
+    assert f"```bibtex\n{shown}\n```" in text
+
+
 def test_hostile_texts_stay_texts(manifest):
     card = DatasetCard(
         name=HOSTILE,
@@ -111,13 +124,14 @@ def test_hostile_texts_stay_texts(manifest):
     )
     text = readme(manifest, card).decode()
     found = header(text)
-    assert found["pretty_name"] == HOSTILE
+    shown = HOSTILE.replace("\u202e", "\\u202e")
+    assert found["pretty_name"] == shown
     assert found["license"] == "other"
     assert found["license_link"] == "https://example.com/terms"
     assert found["language"] == ["no"]
-    assert found["tags"] == [HOSTILE, "---", "- a", "{b: c}", "tfrecord"]
+    assert found["tags"] == [shown, "---", "- a", "{b: c}", "tfrecord"]
     body, citation, rest = re.split(r"^`{5,}(?:bibtex)?$", text, flags=re.MULTILINE)
-    assert citation.strip() == card.citation  # a block of code: no markup
+    assert citation.strip() == f"````\n{shown}\n````"  # a block of code: no markup
     assert "<script" not in re.sub(r"\\<", "", body.split("---\n", 2)[2] + rest)
     data = json.loads(croissant_json(dataclasses.replace(manifest, card=card)))
     assert data["name"] == HOSTILE
