@@ -9,7 +9,7 @@ import dataclasses
 import json
 from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from recordmill.errors import ConfigError, RunError
 from recordmill.format.dataset_card import DatasetCard
@@ -19,11 +19,13 @@ from recordmill.format.metadata_files import add_metadata
 from recordmill.format.typed_json import as_object
 from recordmill.job import publishing
 from recordmill.job.staging import Staging, to_json
-from recordmill.pipelines.commands.adopt_config import AdoptConfig
 from recordmill.pipelines.options.config import CommonConfig
 from recordmill.processes.pool import process_count
 from recordmill.storage.files import Location, MissingError, shown, sync_folders
 from recordmill.storage.redaction import redact_uri
+
+if TYPE_CHECKING:
+    from recordmill.pipelines.commands.adopt_config import AdoptConfig
 
 
 @dataclasses.dataclass(frozen=True)
