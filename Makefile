@@ -92,6 +92,7 @@ bench: $(DEV) $(FLINK) $(JOB_SERVER) $(PEERS)
 	$(BIN)/python -m benchmarks.tables --scale
 	$(BIN)/python -m benchmarks.video
 	$(BIN)/python -m benchmarks.reuse
+	$(BIN)/python -m benchmarks.resume
 	$(BIN)/python -m benchmarks.loading
 	$(BIN)/python -m benchmarks.scale
 	$(BIN)/python -m benchmarks.shuffle

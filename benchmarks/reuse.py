@@ -31,7 +31,7 @@ from recordmill.transforms.model.data_type import Context
 from recordmill.transforms.reuse.row_recipes import row_recipes
 
 _CLASSES = 10
-_LEAST = 20_000  # photos; with fewer, there are no bars
+LEAST = 20_000  # photos; with fewer, there are no bars
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -69,14 +69,16 @@ def add_photos(folder: pathlib.Path, first: int, end: int) -> None:
         place.read_bytes()
 
 
+def command_of(source: pathlib.Path, output: pathlib.Path, *options: object) -> list[str]:
+    """The command that makes a dataset of photos."""
+    places = ("--input", source, "--output", output)
+    return python("recordmill.pipelines.cli", "images", *places, "--size", 224, "--quiet", *options)
+
+
 def make(source: pathlib.Path, output: pathlib.Path, *options: object) -> Measured:
     """Runs the command into a folder that is empty before."""
     shutil.rmtree(output, ignore_errors=True)
-    places = ("--input", source, "--output", output)
-    command = python(
-        "recordmill.pipelines.cli", "images", *places, "--size", 224, "--quiet", *options
-    )
-    return run(command, memory=False)
+    return run(command_of(source, output, *options), memory=False)
 
 
 def cost_of_recipes(count: int) -> float:
@@ -103,13 +105,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--photos", type=int, default=_LEAST)
+    parser.add_argument("--photos", type=int, default=LEAST)
     parser.add_argument("--runs", type=int, default=3)
     given = parser.parse_args()
     two_cores()
     print(machine())
     count = given.photos
-    at_least = count >= _LEAST
+    at_least = count >= LEAST
     with tempfile.TemporaryDirectory(prefix="recordmill-bench-") as name:
         folder = pathlib.Path(name)
         source, few = folder / "photos", folder / "few"

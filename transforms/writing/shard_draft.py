@@ -77,11 +77,7 @@ class ShardDraft:
         if self._earlier is None:
             return
         try:
-            with (
-                _journal_of(self._earlier).open_input() as journal,
-                self._earlier.open_input() as data,
-            ):
-                yield from _chunks(journal, data)
+            yield from read_chunks(self._earlier)
         except MissingError:
             return  # another attempt has finished the shard
         # What it held is in this draft now.
@@ -111,6 +107,16 @@ class ShardDraft:
         """Return {name: size} of the files of this shard."""
         found = self._folder.list_dir() if self._folder.exists() else []
         return {entry.name: entry.size for entry in found if entry.name.startswith(prefix)}
+
+
+def read_chunks(draft: Location) -> Iterator[EncodedChunk]:
+    """Yield the complete chunks of a draft, from the first on.
+
+    Raises:
+      MissingError: the draft or its journal is missing.
+    """
+    with _journal_of(draft).open_input() as journal, draft.open_input() as data:
+        yield from _chunks(journal, data)
 
 
 def _journal_of(draft: Location) -> Location:
