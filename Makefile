@@ -105,6 +105,7 @@ soak: $(DEV) $(FLINK) $(JOB_SERVER)
 	$(BIN)/python -m tests.soak.power
 	$(BIN)/python -m tests.soak.faults
 	$(BIN)/python -m tests.soak.reuse
+	$(BIN)/python -m tests.soak.reuse --runner flink --sequences 6
 	$(BIN)/python -m tests.soak.fuzz
 	$(BIN)/python -m tests.soak.fuzz_datasets
 	$(BIN)/python -m tests.soak.fuzz_commands

@@ -10,7 +10,7 @@ import os
 import pathlib
 import random
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from recordmill.format.manifest import JOB, RECIPES
 from recordmill.pipelines.cli import main
@@ -126,8 +126,12 @@ def reused(dataset: pathlib.Path) -> int | None:
     return found
 
 
-def check_sequence(folder: pathlib.Path, *, seed: int, generations: int) -> int:
+def check_sequence(
+    folder: pathlib.Path, *, seed: int, generations: int, reusing: Callable[..., int] = run
+) -> int:
     """Make generation after generation, and return how many records were reused in all.
+
+    reusing: `run` for the datasets that reuse those of the generation before.
 
     Raises:
       AssertionError: a generation is not what a run from scratch makes.
@@ -144,7 +148,7 @@ def check_sequence(folder: pathlib.Path, *, seed: int, generations: int) -> int:
         argv = [*changes.argv]
         code = run(scratch, *argv, "--no-reuse")
         reuse = [] if before is None else ["--reuse", before]
-        assert run(made, *argv, *reuse) == code, said
+        assert reusing(made, *argv, *reuse) == code, said
         assert run(own, *argv, "--overwrite") == code, said
         if code:
             continue

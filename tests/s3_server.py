@@ -3,8 +3,9 @@
     python -m tests.s3_server --fail 0.02 --seed 1
 
 prints the port it listens at. Of all requests that fraction is answered with 503 or 500, before
-anything was done about them. --log appends a line for each request: method, key and range. Answers
-about keys below `once-KIND/` are damaged the first time, and those below `always-KIND/` every time:
+anything was done about them. --log appends a line for each request
+(`read_log`). Answers about keys below `once-KIND/` are damaged the first time, and those below
+`always-KIND/` every time:
 
 short    half of an object's bytes are sent, and the headers say that this is all
 changed  an object's first byte is another one
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
 import pathlib
 import random
@@ -24,7 +26,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
 
 from tests.soak.command import ROOT
 
@@ -57,6 +59,20 @@ def s3_server(
         process.communicate()
 
 
+class Request(NamedTuple):
+    """A line of the log. part: the value of the header Range. sent: bytes of the answer's body."""
+
+    method: str
+    key: str
+    part: str
+    sent: int
+
+
+def read_log(log: pathlib.Path) -> list[Request]:
+    """Returns the requests that a server has logged."""
+    return [Request(*json.loads(line)) for line in log.read_text().splitlines()]
+
+
 class Failing:
     """A WSGI application that fails a fraction of its requests, and logs all."""
 
@@ -71,10 +87,17 @@ class Failing:
     def __call__(
         self, environ: dict[str, Any], start_response: Callable[..., Any]
     ) -> Iterable[bytes]:
+        # Joined, and logged before it is sent: whoever has the answer finds it in the log.
+        answer = b"".join(self._answer(environ, start_response))
         if self._log is not None:
-            method, path = environ["REQUEST_METHOD"], environ["PATH_INFO"]
-            key = path.removeprefix(f"/{BUCKET}/")
-            print(method, key, environ.get("HTTP_RANGE", ""), file=self._log, flush=True)
+            key = environ["PATH_INFO"].removeprefix(f"/{BUCKET}/")
+            values = (environ["REQUEST_METHOD"], key, environ.get("HTTP_RANGE", ""), len(answer))
+            print(json.dumps(values), file=self._log, flush=True)
+        return [answer]
+
+    def _answer(
+        self, environ: dict[str, Any], start_response: Callable[..., Any]
+    ) -> Iterable[bytes]:
         if self._random.random() >= self._fraction:
             answer: Iterable[bytes] = self._app(environ, start_response)
             return answer

@@ -1,5 +1,7 @@
 """From an object store to an object store on Flink, of whose requests 2 % fail."""
 
+import json
+
 from recordmill.storage.files import Location
 from tests.flink.jobs import Job
 from tests.paths import DEMO
@@ -15,3 +17,19 @@ def test_the_same_dataset_as_in_a_folder(flink, undisturbed, monkeypatch):
         job.finish()
         made = files(Location.parse(uri("out")))
         assert made == files(Location.parse(str(undisturbed.output)))
+
+
+def test_records_of_an_earlier_dataset(flink, undisturbed, monkeypatch):
+    """The earlier dataset was made on this machine; the run on the cluster encodes nothing."""
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+    with s3_server(fail=0.02) as uri:
+        source = fill(uri, photos=[*DEMO.rglob("*.jpg")])
+        Job(uri("earlier"), "--splits", "train=1", "--num-shards", "3", source=source).finish()
+        job = Job(uri("out"), "--reuse", uri("earlier"), source=source).on(flink, "loopback")
+        job.finish()
+        out = Location.parse(uri("out"))
+        assert files(out) == files(Location.parse(str(undisturbed.output)))
+        counts = json.loads((out / "dataset.json").read_bytes())["ledger"]
+        written = counts["records"]["written"] + counts["copies"]["written"]
+        assert json.loads((out / "job.json").read_bytes())["reused"] == written

@@ -15,7 +15,7 @@ from recordmill.storage import storage_errors
 from recordmill.storage.files import Location, StorageError
 from tests.image_runs import encoders_kept, images
 from tests.paths import DEMO
-from tests.s3_server import CREDENTIALS, s3_server
+from tests.s3_server import CREDENTIALS, read_log, s3_server
 
 HOW = ("--size", "32", "--balance", "oversample", "--num-shards", "train=4", "--seed", "7")
 PHOTOS = sorted(DEMO.rglob("*.jpg"))[::3]  # each request takes moto some milliseconds
@@ -162,20 +162,32 @@ def test_a_claim_of_a_killed_process_is_reported(s3, source, capfd):
 
 
 def test_what_is_reused_is_read_in_few_requests(tmp_path):
-    """Records of a dataset in the store, into another one there: no image is read again."""
-    log = tmp_path / "requests"
+    """Records of a dataset in the store, into others there: only a new image is read."""
+    log = tmp_path / "log"
     with s3_server(log=log) as uri:
-        argv = ["--input", fill(uri, "photos"), "--size", "32", "--num-shards", "train=4"]
+        argv = ["--input", fill(uri, photos=PHOTOS[1:]), "--size", "32", "--num-shards", "train=4"]
         assert images(*argv, "--output", uri("earlier")) == 0
-        argv += ["--seed", "3"]
-        assert images(*argv, "--output", uri("scratch")) == 0
-        log.write_text("")
-        assert images(*argv, "--output", uri("later"), "--reuse", uri("earlier")) == 0
-        made, whole = (files(Location.parse(uri(name))) for name in ("later", "scratch"))
-    assert made == whole
-    requests = [line.split(" ") for line in log.read_text().splitlines()]
-    keys = [key for method, key, _ in requests if method == "GET"]
-    assert not [key for key in keys if key.startswith("photos/")]
-    shards = [key for key in keys if key.startswith("earlier/") and ".tfrecord-" in key]
-    # Each of its six shards is read about once for each of the six new ones, and for the sample.
-    assert 6 <= len(shards) <= 6 * 6 + 3 * 6
+        shards = {
+            f"earlier/{name}": len(content)
+            for name, content in files(Location.parse(uri("earlier"))).items()
+            if ".tfrecord-" in name
+        }
+        fill(uri, photos=PHOTOS[:1])
+        new = f"photos/{PHOTOS[0].relative_to(DEMO)}"
+        for options in ([], ["--seed", "3"]):
+            argv += options
+            assert images(*argv, "--output", uri("scratch"), "--overwrite", "--no-reuse") == 0
+            log.write_text("")
+            out = uri("".join(["later", *options]))
+            assert images(*argv, "--output", out, "--reuse", uri("earlier")) == 0
+            read = [request for request in read_log(log) if request.method == "GET"]
+            assert files(Location.parse(out)) == files(Location.parse(uri("scratch")))
+            photos = [request for request in read if request.key.startswith("photos/")]
+            assert {request.key for request in photos} == {new}
+            assert sum(request.sent for request in photos) <= 2 * PHOTOS[0].stat().st_size
+            reused = [request for request in read if request.key in shards]
+            # Once for the sample of each split that draws from it, and once for each new shard:
+            # in the same order, that is the one after it, else any.
+            times = 3 + (6 if options else 2)
+            assert len(shards) <= len(reused) <= times * len(shards)
+            assert sum(request.sent for request in reused) <= times * sum(shards.values())
