@@ -164,6 +164,7 @@ def _on_flink(config: CommonConfig, job: Job, beam_options: Sequence[str], prog:
         ca_file=config.flink_ca_file,
         job_server_jar=config.flink_job_server_jar,
         job_server_sha256=config.flink_job_server_sha256,
+        whole_jar=config.flink_whole_jar,
         detach=config.detach,
         stall_seconds=config.stall_timeout,
         imports=["recordmill.pipelines.road", *job.data_type.modules],

@@ -107,6 +107,13 @@ class FlinkConfig:
         metavar="HEX",
         help="sha256 of that jar, checked before it runs; required for a download.",
     )
+    flink_whole_jar: bool = option(
+        False,
+        group=FLINK,
+        local=True,
+        help="Put all of the job server into the job's jar. Default: only the libraries that jobs"
+        " with Python workers use, a quarter of its size.",
+    )
 
     def _check_flink(self, runner: str) -> None:
         """Raise ConfigError if one of the options is given for another runner."""

@@ -55,13 +55,17 @@ class EmbeddedFlink:
         for name in ("config.yaml", "flink-conf.yaml"):
             (self._folder / name).write_text(text)
 
-    def start(self, jar: str) -> None:
-        """Start the job of a jar. Raises ConfigError if Java is missing."""
+    def start(self, jar: str, *, job_server: str) -> None:
+        """Start the job of a jar, with the classes of the job server.
+
+        Raises ConfigError if Java is missing.
+        """
         opened = [f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in _OPEN_PACKAGES]
         # The work is done in Python: the second compiler stage costs more time than it saves.
         jit = "-XX:TieredStopAtLevel=1"
         tmpdir = f"-Djava.io.tmpdir={self._folder}"
-        command = [find_java(), jit, *opened, tmpdir, "-cp", jar, ENTRY_CLASS]
+        class_path = os.pathsep.join((jar, os.path.abspath(job_server)))
+        command = [find_java(), jit, *opened, tmpdir, "-cp", class_path, ENTRY_CLASS]
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-I", "-S", parent_watchdog.__file__, str(self._folder), *command,

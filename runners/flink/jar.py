@@ -10,6 +10,7 @@ import hashlib
 import json
 import mmap
 import os
+import re
 import zipfile
 from collections.abc import Mapping
 from typing import Any
@@ -27,6 +28,68 @@ ENTRY_CLASS = "org.apache.beam.runners.flink.FlinkPipelineRunner"
 
 # A cluster has these entries, and takes its own even if a job brings them.
 _IN_CLUSTER = ("org/apache/flink/", "flink-rpc-akka.jar")
+# Entries that no job of Python workers has been seen to use (ADR 11).
+_UNUSED = (
+    # Libraries of Flink itself, which a cluster has.
+    "com/esotericsoftware/",
+    "com/twitter/",
+    "org/apache/commons/",
+    "org/objenesis/",
+    "org/snakeyaml/",
+    "org/xerial/snappy/",
+    # DoFns in Java.
+    "net/bytebuddy/",
+    "org/apache/beam/sdk/testing/",
+    # Cloud services, from Java.
+    "com/google/api/",
+    "com/google/auth/",
+    "com/google/common/",
+    "com/google/gson/",
+    "com/google/thirdparty/",
+    "io/grpc/",
+    "io/opencensus/",
+    "mozilla/",
+    "org/apache/http/",
+    *(
+        f"org/apache/beam/vendor/grpc/v1p60p1/{name}/"
+        for name in (
+            "com/google/api",
+            "com/google/auth",
+            "com/google/cloud",
+            "com/google/logging",
+            "com/google/longrunning",
+            "com/google/type",
+            "io/grpc/alts",
+            "io/opencensus",
+        )
+    ),
+    # TLS, which Flink does not use towards the workers.
+    "META-INF/native/conscrypt",
+    "META-INF/native/libconscrypt",
+    "META-INF/native/liborg_apache_beam_vendor_grpc_v1p60p1_netty_tcnative",
+    "META-INF/native/org_apache_beam_vendor_grpc_v1p60p1_netty_tcnative",
+    "org/conscrypt/",
+    # Parsers, compression and profiling.
+    "javassist/",
+    "linux-arm64/",
+    "linux-x64/",
+    "macos/",
+    "net/jpountz/",
+    "one/profiler/",
+    "org/apache/beam/repackaged/core/org/antlr/",
+    "org/apache/beam/repackaged/core/org/apache/commons/compress/",
+    "org/yaml/",
+    # Not classes.
+    "META-INF/maven/",
+    "META-INF/native-image/",
+    "META-INF/native/liborg_apache_flink_shaded_netty4",
+    "META-INF/proguard/",
+    "OSGI-OPT/",
+)
+_MISSING_CLASS = re.compile(
+    r"(?:NoClassDefFoundError|ClassNotFoundException): (?:Could not initialize class )?([\w./$]+)"
+    r"|: Provider ([\w.$]+) not found"
+)
 # Paths inside the jar, as in Beam's PortablePipelineJarUtils.
 _FOLDER = "BEAM-PIPELINE"
 _NAME = "pipeline"
@@ -90,17 +153,25 @@ def _has_entry(jar: str, name: bytes) -> bool:
 
 
 def write_job_jar(
-    path: str, *, job_server: str, pipeline: Any, options: Mapping[str, Any], with_flink: bool
+    path: str,
+    *,
+    job_server: str | None,
+    pipeline: Any,
+    options: Mapping[str, Any],
+    whole: bool = False,
 ) -> None:
     """Write the jar of a pipeline.
 
+    job_server: jar whose classes are copied into this one, but for Flink's own. A cluster receives
+      the job's jar and hashes it several times. None for an embedded Flink, which reads both jars.
     pipeline: the proto; local files that its environments depend on are added to the jar.
     options: all pipeline options by name.
-    with_flink: keep Flink itself, which an embedded Flink needs. For a cluster, which receives and
-      hashes the jar several times per job, it is half of the size.
+    whole: also copy the classes that jobs of Python workers do not use.
     """
     with zipfile.ZipFile(path, "w") as jar:
-        _copy_entries(job_server, jar, leave_out=() if with_flink else _IN_CLUSTER)
+        if job_server is not None:
+            leave_out = _IN_CLUSTER if whole else _IN_CLUSTER + _UNUSED
+            _copy_entries(job_server, jar, leave_out=leave_out)
         for environment in pipeline.components.environments.values():
             for dependency in environment.dependencies:
                 _add_dependency(jar, dependency)
@@ -111,6 +182,15 @@ def write_job_jar(
         ):
             jar.writestr(f"{_FOLDER}/{_NAME}/{name}", content, zipfile.ZIP_DEFLATED)
         jar.writestr(f"{_FOLDER}/pipeline-manifest.json", json.dumps({"defaultJobName": _NAME}))
+
+
+def find_left_out(error: str) -> str | None:
+    """Return the class that a Java error reports as missing if a job's jar leaves it out."""
+    for match in _MISSING_CLASS.finditer(error):
+        name = (match[1] or match[2]).replace("/", ".")
+        if name.replace(".", "/").startswith(_UNUSED):
+            return name
+    return None
 
 
 def _copy_entries(source: str, jar: zipfile.ZipFile, *, leave_out: tuple[str, ...]) -> None:

@@ -30,7 +30,12 @@ from recordmill.runners import beam_patches
 from recordmill.runners.failures import parse_failure
 from recordmill.runners.flink.embedded import EmbeddedFlink, find_java
 from recordmill.runners.flink.environments import add_secret, choose_environment, serve_environment
-from recordmill.runners.flink.jar import ENTRY_CLASS, find_job_server_jar, write_job_jar
+from recordmill.runners.flink.jar import (
+    ENTRY_CLASS,
+    find_job_server_jar,
+    find_left_out,
+    write_job_jar,
+)
 from recordmill.runners.flink.options import FlinkOptions
 from recordmill.runners.flink.rest import TERMINAL, Cluster, ClusterError, JobStatus
 from recordmill.runners.secret_files import read_secret
@@ -174,15 +179,15 @@ class FlinkJob:
             jar = os.path.join(self._folder, "job.jar")
             write_job_jar(
                 jar,
-                job_server=self._jar,
+                job_server=None if self._cluster is None else self._jar,
                 pipeline=pipeline,
                 options=beam_options.get_all_options()
                 | {versions.OPTION: versions.to_option(versions.installed())},
-                with_flink=self._cluster is None,
+                whole=options.whole_jar,
             )
             if self._cluster is None:
                 self._embedded = EmbeddedFlink(self._folder, parallelism=self._parallelism)
-                self._embedded.start(jar)
+                self._embedded.start(jar, job_server=self._jar)
                 self._follow(self._embedded.cluster, activity)
                 return
             self._submit(self._cluster, jar)
@@ -196,6 +201,11 @@ class FlinkJob:
         try:
             cluster.run_jar(uploaded, ENTRY_CLASS, self.id)
             self._status = cluster.status(self.id)
+        except ClusterError as error:
+            left_out = _left_out_error(str(error))
+            if left_out is None:
+                raise
+            raise left_out from error
         finally:
             # The job has its own copy.
             with contextlib.suppress(ClusterError):
@@ -316,6 +326,9 @@ def _check_end(cluster: Cluster, status: JobStatus) -> None:
 
 
 def _job_error(text: str, *, source: str) -> RunError:
+    left_out = _left_out_error(text)
+    if left_out is not None:
+        return left_out
     failure = parse_failure(text)
     if failure is None:
         lines = [line for line in text.splitlines() if line.strip()]
@@ -328,6 +341,16 @@ def _job_error(text: str, *, source: str) -> RunError:
         print(failure.traceback, file=sys.stderr)
         return RunError(str(failure))
     return RunError(f"{failure}; run the same command again to continue")
+
+
+def _left_out_error(text: str) -> RunError | None:
+    name = find_left_out(text)
+    if name is None:
+        return None
+    return RunError(
+        f"the job needs the class {name} of Beam's job server, which was left out of the job's"
+        " jar: add --flink-whole-jar and run the same command again to continue"
+    )
 
 
 def _stall_reason(cluster: Cluster, status: JobStatus) -> str:

@@ -32,6 +32,7 @@ class FlinkOptions:
     token_file, ca_file: of the cluster's REST interface, see `Cluster.parse`.
     worker_secret_file: file with the secret of the worker pools.
     parallelism: None uses all free slots.
+    whole_jar: put all of the job server into the job's jar, but for Flink's own classes.
     stall_seconds: time without any progress after which the job is cancelled.
     imports: modules that workers started on this machine import in advance.
     version: of the embedded Flink.
@@ -51,6 +52,7 @@ class FlinkOptions:
     job_name: str = "recordmill"
     job_server_jar: str | None = None
     job_server_sha256: str | None = None
+    whole_jar: bool = False
     detach: bool = False
     stall_seconds: float = 900.0
     imports: Sequence[str] = ()

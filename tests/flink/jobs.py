@@ -109,6 +109,11 @@ def command(*arguments: str, **environment: str) -> Ended:
     return ended(start(*arguments, **environment))
 
 
+def run_program(program: str, *arguments: str) -> Ended:
+    """Runs a program of Python, with a command of recordmill in its arguments, to its end."""
+    return ended(start(*arguments, program=("-c", program)))
+
+
 def finished(out: pathlib.Path) -> int:
     """How many shards an unfinished job has written."""
     return len(list(out.glob(f"{FOLDER}/*/info/*.json")))

@@ -11,7 +11,6 @@ from benchmarks.flink_cluster import ROOT, WORKERS, FlinkCluster, processes, wai
 from tests.flink.jobs import (
     FOLDER,
     LONG,
-    Ended,
     Job,
     command,
     disturbed,
@@ -19,6 +18,7 @@ from tests.flink.jobs import (
     finished,
     kill_workers,
     replace_taskmanager,
+    run_program,
     start,
     wait_for_shards,
 )
@@ -221,10 +221,6 @@ def test_a_bug_is_told_in_the_words_of_python(flink, tmp_path):
     assert 'raise ValueError("this encoder is broken")' in result.err
     assert " rows, from ['" in result.err
     assert "org.apache" not in result.err
-
-
-def run_program(program: str, *arguments: str) -> Ended:
-    return ended(start(*arguments, program=("-c", program)))
 
 
 def test_a_worker_of_another_version_refuses(flink, tmp_path):

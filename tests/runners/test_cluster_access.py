@@ -20,7 +20,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from recordmill.errors import ConfigError
 from recordmill.pipelines.cli import main
-from recordmill.runners.flink.jar import ENTRY_CLASS, find_job_server_jar, write_job_jar
+from recordmill.runners.flink.jar import (
+    ENTRY_CLASS,
+    find_job_server_jar,
+    find_left_out,
+    write_job_jar,
+)
 from recordmill.runners.flink.rest import Cluster, ClusterError
 
 BASIC = f"Basic {base64.b64encode(b'user:password').decode()}"
@@ -146,21 +151,45 @@ def test_no_job_server_is_downloaded_unchecked(given):
         find_job_server_jar(given, flink_version="1.19")
 
 
-@pytest.mark.parametrize("with_flink", [True, False])
-def test_the_jar_for_a_cluster_is_without_flink(tmp_path, with_flink):
+@pytest.mark.parametrize("whole", [True, False])
+def test_the_jar_for_a_cluster_is_without_flink_and_what_no_job_uses(tmp_path, whole):
     server, job = tmp_path / "server.jar", tmp_path / "job.jar"
     flink = {"org/apache/flink/a/B.class": b"B" * 5000, "flink-rpc-akka.jar": b"PK"}
+    unused = {"net/bytebuddy/A.class": b"Y" * 5000, "META-INF/native/conscrypt.dll": b"MZ"}
     others = {"META-INF/MANIFEST.MF": b"Main", "org/apache/beam/A.class": b"A" * 5000}
     with zipfile.ZipFile(server, "w", zipfile.ZIP_DEFLATED) as jar:
-        for name, content in (others | flink).items():
+        for name, content in (others | flink | unused).items():
             jar.writestr(name, content)
     pipeline = beam_runner_api_pb2.Pipeline()
-    write_job_jar(
-        str(job), job_server=str(server), pipeline=pipeline, options={}, with_flink=with_flink
-    )
+    write_job_jar(str(job), job_server=str(server), pipeline=pipeline, options={}, whole=whole)
     with zipfile.ZipFile(job) as jar:
         assert jar.testzip() is None
         found = {name: jar.read(name) for name in jar.namelist()}
     copied = {name: c for name, c in found.items() if not name.startswith("BEAM-PIPELINE")}
-    assert copied == (others | flink if with_flink else others)
+    assert copied == (others | unused if whole else others)
     assert "BEAM-PIPELINE/pipeline/pipeline.json" in found
+
+
+@pytest.mark.parametrize(
+    ("error", "name"),
+    [
+        (
+            "java.lang.NoClassDefFoundError: net/bytebuddy/ByteBuddy\n\tat org.apache.beam.A",
+            "net.bytebuddy.ByteBuddy",
+        ),
+        (
+            "java.lang.RuntimeException: failed\n"
+            "Caused by: java.lang.ClassNotFoundException: com.google.gson.Gson$1\n\tat java.net",
+            "com.google.gson.Gson$1",
+        ),
+        (
+            "java.util.ServiceConfigurationError: a.Service: Provider io.grpc.X not found",
+            "io.grpc.X",
+        ),
+        ("java.lang.NoClassDefFoundError: org/apache/flink/Missing", None),
+        ("java.lang.ClassNotFoundException: org.example.Missing", None),
+        ("java.lang.IllegalStateException: net.bytebuddy.ByteBuddy", None),
+    ],
+)
+def test_a_class_that_was_left_out_is_found_in_an_error(error, name):
+    assert find_left_out(error) == name

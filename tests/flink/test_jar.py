@@ -1,0 +1,59 @@
+"""The jar of a job: which classes of Beam's job server it has, and what happens without one."""
+
+import pathlib
+import zipfile
+
+from apache_beam.portability.api import beam_runner_api_pb2
+
+from benchmarks.flink_cluster import JOB_SERVER
+from recordmill.runners.flink.jar import write_job_jar
+from tests.flink.jobs import Job, run_program
+
+FORGOTTEN = "org/apache/beam/runners/fnexecution/control/DefaultJobBundleFactory"
+
+
+def write_jar(path: pathlib.Path, *, whole: bool) -> list[str]:
+    pipeline = beam_runner_api_pb2.Pipeline()
+    write_job_jar(str(path), job_server=str(JOB_SERVER), pipeline=pipeline, options={}, whole=whole)
+    with zipfile.ZipFile(path) as jar:
+        return jar.namelist()
+
+
+def test_each_provider_of_a_service_remains(tmp_path):
+    server = zipfile.ZipFile(JOB_SERVER)
+    remaining = set(write_jar(tmp_path / "job.jar", whole=False))
+    services = [name for name in remaining if name.startswith("META-INF/services/")]
+    providers = {
+        line.partition("#")[0].strip()
+        for name in services
+        for line in server.read(name).decode().splitlines()
+    }
+    classes = {f"{name.replace('.', '/')}.class" for name in providers}
+    lost = (classes & set(server.namelist())) - remaining
+    assert {name for name in lost if not name.startswith("org/apache/flink/")} == set()
+    assert "org/apache/beam/runners/flink/FlinkPipelineRunner.class" in remaining
+
+
+def test_it_is_a_quarter_of_the_job_server(tmp_path):
+    write_jar(tmp_path / "job.jar", whole=False)
+    write_jar(tmp_path / "whole.jar", whole=True)
+    sizes = [
+        path.stat().st_size for path in (tmp_path / "job.jar", tmp_path / "whole.jar", JOB_SERVER)
+    ]
+    assert sizes[0] < 0.3 * sizes[2] < sizes[1] < sizes[2]
+
+
+def test_a_class_that_was_left_out_is_named(flink, tmp_path):
+    program = (
+        "import sys; from recordmill.pipelines import cli\n"
+        "from recordmill.runners.flink import jar\n"
+        f"jar._UNUSED += ({FORGOTTEN!r},); sys.exit(cli.main(sys.argv[1:]))"
+    )
+    job = Job(tmp_path / "out").on(flink, "loopback")
+    result = run_program(program, *job.arguments)
+    assert result.code == 1
+    name = FORGOTTEN.replace("/", ".")
+    assert f"error: the job needs the class {name} of Beam's job server" in result.last
+    assert result.last.endswith("add --flink-whole-jar and run the same command again to continue")
+    job.arguments.append("--flink-whole-jar")
+    assert run_program(program, *job.arguments).code == 0
