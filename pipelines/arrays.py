@@ -233,6 +233,6 @@ def data_type(config: ArraysConfig) -> DataType:
 
 
 if __name__ == "__main__":
-    from recordmill.pipelines.cli import main
+    from recordmill.pipelines.cli import run_process
 
-    sys.exit(main(["arrays", *sys.argv[1:]]))
+    run_process(["arrays", *sys.argv[1:]])

@@ -13,11 +13,13 @@ import select
 import signal
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from recordmill.errors import ConfigError, RunError
 from recordmill.pipelines.data_types import DATA_TYPES
 from recordmill.printable import printable_lines
 from recordmill.processes import standard_streams
+from recordmill.processes.process_end import end_process
 from recordmill.runners.beam_patches import permanent_imports
 from recordmill.storage.machine_faults import machine_fault
 
@@ -69,6 +71,11 @@ _TOOLS = {
         "serve Python workers to the Flink TaskManager of this machine",
     ),
 }
+
+
+def run_process(argv: Sequence[str] | None = None) -> NoReturn:
+    """Run a command, and end this process with the exit code of `main`."""
+    end_process(main(argv))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -222,4 +229,4 @@ recordmill COMMAND --help lists the options of a command. Example:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_process()

@@ -188,6 +188,6 @@ def data_type(config: ImagesConfig) -> DataType:
 
 
 if __name__ == "__main__":
-    from recordmill.pipelines.cli import main
+    from recordmill.pipelines.cli import run_process
 
-    sys.exit(main(["images", *sys.argv[1:]]))
+    run_process(["images", *sys.argv[1:]])

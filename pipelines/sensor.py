@@ -253,6 +253,6 @@ def data_type(config: SensorConfig) -> DataType:
 
 
 if __name__ == "__main__":
-    from recordmill.pipelines.cli import main
+    from recordmill.pipelines.cli import run_process
 
-    sys.exit(main(["sensor", *sys.argv[1:]]))
+    run_process(["sensor", *sys.argv[1:]])

@@ -33,6 +33,6 @@ def data_type(config: TableConfig) -> DataType:
 
 
 if __name__ == "__main__":
-    from recordmill.pipelines.cli import main
+    from recordmill.pipelines.cli import run_process
 
-    sys.exit(main(["table", *sys.argv[1:]]))
+    run_process(["table", *sys.argv[1:]])

@@ -392,6 +392,6 @@ def _fingerprint(name: str, file: TokenizerFile | None) -> str:
 
 
 if __name__ == "__main__":
-    from recordmill.pipelines.cli import main
+    from recordmill.pipelines.cli import run_process
 
-    sys.exit(main(["text", *sys.argv[1:]]))
+    run_process(["text", *sys.argv[1:]])

@@ -216,6 +216,6 @@ def data_type(config: VideoConfig) -> DataType:
 
 
 if __name__ == "__main__":
-    from recordmill.pipelines.cli import main
+    from recordmill.pipelines.cli import run_process
 
-    sys.exit(main(["video", *sys.argv[1:]]))
+    run_process(["video", *sys.argv[1:]])

@@ -1,8 +1,6 @@
 """The command line: `python -m recordmill images --input ... --output ...`."""
 
-import sys
-
-from recordmill.pipelines import cli
+from recordmill.pipelines.cli import run_process
 
 if __name__ == "__main__":
-    sys.exit(cli.main())
+    run_process()
