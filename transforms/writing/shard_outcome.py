@@ -1,6 +1,8 @@
 """The outcome of a shard: which of its rows were written, and the rows of its index."""
 
+import functools
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,10 +21,12 @@ from recordmill.transforms.staged.encoder_tasks import EncodedChunk, add_pairs
 class ShardOutcome:
     """Collects the outcome of the rows of a shard, chunk by chunk."""
 
-    def __init__(self, rows: pa.RecordBatch, recipes: RowRecipes | None = None) -> None:
-        """recipes: those of the rows, if the shard has recipes."""
+    def __init__(
+        self, rows: pa.RecordBatch, find_recipes: Callable[[], RowRecipes | None] | None = None
+    ) -> None:
+        """find_recipes: returns those of the rows; None if the shard has no recipes."""
         self._rows = rows
-        self._recipes = recipes
+        self._find_recipes = find_recipes
         self.copies = batch.copies(rows)
         self._kept: list[np.ndarray] = []
         self._lengths: list[np.ndarray] = []
@@ -39,6 +43,11 @@ class ShardOutcome:
         self.reused = 0
         self._facts: list[str | None] = []
         self._crcs: list[np.ndarray] = []
+
+    @functools.cached_property
+    def _recipes(self) -> RowRecipes | None:
+        """Recipes of all rows, hashed when the first chunk is added: others are being encoded."""
+        return None if self._find_recipes is None else self._find_recipes()
 
     def add(self, start: int, chunk: EncodedChunk) -> None:
         if chunk.names is not None:

@@ -7,6 +7,7 @@ results are appended in order, so that a dataset of one shard still uses every c
 
 import collections
 import dataclasses
+import functools
 import hashlib
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -219,18 +220,15 @@ class ShardWriter:
         inputs = with_staged_paths(
             rows.drop_columns(lineage), self.staging
         )  # only the index has it
-        recipes = None
-        if self._has_recipes or self.reuse is not None:
-            recipes = row_recipes(
-                inputs, encoder=self.encoder, context=plan.context, fingerprint=self.fingerprint
-            )
+        find = functools.partial(row_recipes, inputs, encoder=self.encoder, context=plan.context)
+        recipes = functools.cache(functools.partial(find, fingerprint=self.fingerprint))
         outcome = ShardOutcome(rows, recipes if self._has_recipes else None)
-        if self.reuse is not None and recipes is not None:
-            inputs = self.reuse.add_to(inputs, recipes.recipes)
+        if self.reuse is not None and (found := recipes()) is not None:
+            inputs = self.reuse.add_to(inputs, found.recipes)
         with ShardDraft(self.staging, name, digest) as draft:
             size, sha256 = self._write_rows(inputs, draft, outcome, plan, split)
-        if (found := outcome.recipes()) is not None:
-            stage_recipes(found, self.staging, name)
+        if (written_recipes := outcome.recipes()) is not None:
+            stage_recipes(written_recipes, self.staging, name)
         index = self.staging.place(index_name(split, number, count))
         index.parent.make_dirs()
         indexed = shard_index.index_bytes(

@@ -364,6 +364,17 @@ def test_a_shard_cut_off_before_its_info_is_not_taken_for_an_older_one(writer, m
     assert hashlib.sha256(data).hexdigest() == first.shard.sha256
 
 
+def test_recipes_are_hashed_while_rows_are_encoded(writer, threads, monkeypatch):
+    """Encoder processes do not wait for them."""
+    events = []
+    submit = threads.submit_rows
+    monkeypatch.setattr(threads, "submit_rows", lambda task: events.append("task") or submit(task))
+    monkeypatch.setattr(shard_writer, "can_have_recipes", lambda *_: True)
+    monkeypatch.setattr(shard_writer, "row_recipes", lambda *_, **__: events.append("recipes"))
+    write_rows(writer, rows_of([b"good"] * 6))
+    assert events == ["task", "task", "task", "recipes"]
+
+
 def test_a_shard_of_no_rows_is_an_empty_file(writer):
     info = writer.write(SHARD, [], plan_for(rows_of([b"v"])))
     assert (info.shard.records, info.shard.bytes, info.planned) == (0, 0, 0)
