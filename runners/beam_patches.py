@@ -16,6 +16,7 @@ import importlib
 import importlib.metadata
 import os
 import sys
+import threading
 from collections.abc import Callable, Hashable, Iterator
 from types import MethodType, ModuleType
 from typing import Any
@@ -380,6 +381,36 @@ def uncompressed_pickles() -> Iterator[None]:
         yield
     finally:
         pickler.bz2 = bz2
+
+
+@contextlib.contextmanager
+def unsampled_states() -> Iterator[None]:
+    """Sample no states of bundles inside the block: the in-process runner reports no durations.
+
+    Each bundle starts a thread that samples its state, and ends when that thread wakes up. Saves
+    0.02 s of wall time, and the CPU of 400 wake-ups per second. Checked with Beam 2.77.0.
+    """
+    statesampler: Any = sys.modules.get("apache_beam.runners.worker.statesampler")
+    if not enabled() or not hasattr(statesampler, "StateSampler"):
+        yield
+        return
+    sampler = statesampler.StateSampler
+    methods = sampler.start, sampler.stop
+
+    def start(self: Any) -> None:
+        self.tracked_thread = threading.current_thread()
+        statesampler.set_current_tracker(self)
+        self.started = True
+
+    def stop(self: Any) -> None:
+        statesampler.set_current_tracker(None)
+        self.finished = True
+
+    sampler.start, sampler.stop = start, stop
+    try:
+        yield
+    finally:
+        sampler.start, sampler.stop = methods
 
 
 _REPLACEMENTS: tuple[Callable[[], dict[str, Any]], ...] = (

@@ -51,7 +51,7 @@ def run(
     pipeline = beam.Pipeline(runner=runner, options=options)
     # Only cross-language transforms use this folder, and a killed process would leave it behind.
     shutil.rmtree(pipeline.local_tempdir)
-    with beam_patches.uncompressed_pickles():
+    with beam_patches.uncompressed_pickles(), beam_patches.unsampled_states():
         build(pipeline)
         result = pipeline.run()
         result.wait_until_finish()

@@ -6,6 +6,7 @@ import os
 import pickle
 import subprocess
 import sys
+import threading
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -263,6 +264,29 @@ def test_the_state_of_a_bundle_is_sampled_often(unpatched):
     assert StateSampler("a-step", CounterFactory()).sampling_period_ms == 200
     beam_patches.apply_patches()
     assert StateSampler("a-step", CounterFactory()).sampling_period_ms == 5
+
+
+_sampled: list[bool] = []
+
+
+def note_sampling(_: int) -> None:
+    targets = [getattr(thread, "_target", None) for thread in threading.enumerate()]
+    samplers = [isinstance(getattr(one, "__self__", None), StateSampler) for one in targets]
+    _sampled.append(any(samplers))
+
+
+def pipeline_of_one(pipeline: beam.Pipeline) -> None:
+    pipeline | beam.Create([1]) | beam.Map(note_sampling)
+
+
+@pytest.mark.parametrize(("value", "sampled"), [("1", False), ("0", True)])
+def test_states_are_not_sampled_in_process(unpatched, monkeypatch, value, sampled):
+    monkeypatch.setenv(beam_patches.SWITCH, value)
+    methods = StateSampler.start, StateSampler.stop
+    _sampled.clear()
+    direct.run(pipeline_of_one, workers=1)
+    assert _sampled == [sampled]
+    assert (StateSampler.start, StateSampler.stop) == methods
 
 
 def test_bundles_without_elements_are_not_processed(unpatched, monkeypatch):
