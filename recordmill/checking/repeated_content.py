@@ -6,8 +6,7 @@ which are few, are then compared one by one.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,9 +16,12 @@ import pyarrow.compute as pc
 
 from recordmill.format.content_hashes import hash_halves
 from recordmill.format.content_report import EXAMPLES, LISTED, ContentCounts, ContentReport
+from recordmill.tfrecord.flat_arrays import Ints, offsets_of, stable_order
 
 COLUMNS = ("key", "label", "copy", "content", "source")  # of an index, that are needed
 _SHOWN = 10  # records of a content that its line lists
+
+_DENSE = 16  # times the rows: the table of all pairs of theirs may have that many entries
 
 UInt64Array = npt.NDArray[np.uint64]
 
@@ -40,10 +42,14 @@ def repeated_halves(halves: UInt64Array) -> UInt64Array:
     return np.unique(values[1:][values[1:] == values[:-1]])
 
 
+def are_among(halves: UInt64Array, some: UInt64Array) -> npt.NDArray[np.bool_]:
+    """Return whether each half is among some: bool[n]."""
+    # Hashing takes a fraction of the time of np.isin, which sorts.
+    return np.asarray(pc.is_in(pa.array(halves), value_set=pa.array(some)))
+
+
 def records_with(index: pa.Table, halves: UInt64Array, *, split: str) -> pa.Table:
     """Return the records of an index whose hashes begin with one of these halves, without copies.
-
-    halves: uint64[m], sorted.
 
     Returns:
       A table with the columns content, split, key, label and source; the source is null if the key
@@ -52,137 +58,177 @@ def records_with(index: pa.Table, halves: UInt64Array, *, split: str) -> pa.Tabl
     if "content" not in index.column_names:
         index = index.slice(0, 0).append_column("content", pa.array([], pa.binary(16)))
     originals = _originals(index)
-    originals = originals.filter(pc.is_valid(originals["content"]))
+    if originals["content"].null_count:
+        originals = originals.filter(pc.is_valid(originals["content"]))
     if originals.num_rows:
-        found = np.isin(hash_halves(originals["content"].combine_chunks())[:, 0], halves)
-        originals = originals.filter(pa.array(found))
+        found = are_among(hash_halves(originals["content"].combine_chunks())[:, 0], halves)
+        originals = originals if found.all() else originals.filter(pa.array(found))
+    count = originals.num_rows
     columns = {
         "content": originals["content"],
-        "split": pa.repeat(split, originals.num_rows),
+        "split": pa.DictionaryArray.from_arrays(np.zeros(count, np.int32), pa.array([split])),
         "key": originals["key"],
-        "label": originals["label"],
+        "label": originals["label"].dictionary_encode(),
         "source": originals["source"]
         if "source" in originals.column_names
-        else pa.nulls(originals.num_rows, pa.string()),
+        else pa.nulls(count, pa.string()),
     }
     return pa.table(columns)
 
 
 def report_on(
     records: int, suspects: Sequence[pa.Table]
-) -> tuple[ContentReport, list[dict[str, Any]]]:
+) -> tuple[ContentReport, Iterator[dict[str, Any]]]:
     """Return the report on some contents, and the leaks and conflicts in the order of their hashes.
 
     records: number of all records. suspects: results of `records_with` that include every record
       of a repeated content; contents of a single record do not matter.
     """
     if not suspects:
-        return ContentReport(records=records), []
-    found = pa.concat_tables(suspects).combine_chunks()
-    hashes = found["content"].combine_chunks()
-    first, second = hash_halves(hashes).T
-    order = np.lexsort((second, first))
-    first, second = first[order], second[order]
-    begins = np.append(True, (first[1:] != first[:-1]) | (second[1:] != second[:-1]))
-    codes = np.cumsum(begins[: len(order)]) - 1  # of the contents, in the order of their hashes
+        return ContentReport(records=records), iter(())
+    found = pa.concat_tables(suspects)
+    codes = _content_codes(found["content"])
     counts = np.bincount(codes)
-    in_splits = _distinct_values(codes, found["split"], order)
-    labels = _distinct_values(codes, found["label"], order)
+    of_splits, split_numbers, splits = _pairs(codes, found["split"])
+    of_labels, _, _ = _pairs(codes, found["label"])
+    in_splits = np.bincount(of_splits, minlength=len(counts))
+    labels = np.bincount(of_labels, minlength=len(counts))
     reported = np.flatnonzero((in_splits > 1) | (labels > 1))[:LISTED]
-    lines = _lines(found, order, codes, counts, reported)
+    is_leak = in_splits[of_splits] > 1
     report = ContentReport(
         records=records,
         repeated=_counted(counts, counts > 1),
         leaks=_counted(counts, in_splits > 1),
-        splits=_splits_of_leaks(codes, found["split"], order, in_splits > 1),
+        splits=_splits_of_leaks(of_splits[is_leak], split_numbers[is_leak], splits),
         conflicts=_counted(counts, labels > 1),
-        examples=tuple(lines[:EXAMPLES]),
+        examples=tuple(_lines(found, codes, counts, reported[:EXAMPLES])),
     )
-    return report, lines
+    return report, _lines(found, codes, counts, reported)
 
 
-def _lines(
-    found: pa.Table,
-    order: npt.NDArray[np.int64],
-    codes: npt.NDArray[np.int64],
-    counts: npt.NDArray[np.int64],
-    reported: npt.NDArray[np.int64],
-) -> list[dict[str, Any]]:
-    """Return the lines of some contents: first some record of each split and label, then others.
+def _content_codes(contents: pa.ChunkedArray) -> Ints:
+    """Return the index of each content among the distinct ones in the order of their hashes."""
+    encoded = contents.dictionary_encode().combine_chunks()
+    first, second = hash_halves(encoded.dictionary).T
+    order = np.lexsort((second, first))
+    ranks = np.empty(len(order), np.int64)
+    ranks[order] = np.arange(len(order))
+    codes: Ints = ranks[encoded.indices.to_numpy()]
+    return codes
 
-    order: int64[n], the rows by content. codes: int64[n], of the content of each of these.
+
+def _lines(found: pa.Table, codes: Ints, counts: Ints, reported: Ints) -> Iterator[dict[str, Any]]:
+    """Yield the lines of some contents: first some record of each split and label, then others.
+
+    codes: int64[n], of the content of each row. counts: of the rows of each content.
     """
     if not len(reported):
-        return []
-    at = np.flatnonzero(np.isin(codes, reported))
+        return
+    rows = _shown_rows(found, codes, counts, reported)
+    shown = found.take(pa.array(rows))
+    # Arrow converts dictionaries to Python values one by one.
+    label, split = (shown[name].cast(pa.string()) for name in ("label", "split"))
+    columns = [one.to_pylist() for one in (shown["key"], label, split, shown["source"])]
+    records = [
+        {"key": key, "label": label, "split": split}
+        if source is None
+        else {"key": key, "label": label, "split": split, "source": source}
+        for key, label, split, source in zip(*columns, strict=True)
+    ]
+    starts = np.searchsorted(codes[rows], reported)
+    hashes = shown["content"].take(pa.array(starts)).to_pylist()
+    ends = np.append(starts[1:], len(rows))
+    others = counts[reported] - (ends - starts)
+    for content, start, end, more in zip(
+        hashes, starts.tolist(), ends.tolist(), others.tolist(), strict=True
+    ):
+        line: dict[str, Any] = {"content": content.hex(), "records": records[start:end]}
+        if more:
+            line["more"] = more
+        yield line
+
+
+def _shown_rows(found: pa.Table, codes: Ints, counts: Ints, reported: Ints) -> Ints:
+    """Return the rows that lines list, in their order."""
+    is_reported = np.zeros(len(counts), np.bool_)
+    is_reported[reported] = True
+    at = np.flatnonzero(is_reported[codes])
+    at = at[stable_order(codes[at])]
     pairs = codes[at]
+    size = len(counts)
     for name in ("split", "label"):
-        encoded = pc.dictionary_encode(found[name]).combine_chunks()
-        numbers = encoded.indices.fill_null(len(encoded.dictionary)).to_numpy()
-        pairs = pairs * (len(encoded.dictionary) + 1) + numbers[order[at]]
-    is_other = np.ones(len(at), np.bool_)
-    is_other[np.unique(pairs, return_index=True)[1]] = False
-    at = at[np.lexsort((at, is_other, codes[at]))]
-    places = np.arange(len(at)) - np.searchsorted(codes[at], codes[at])
-    at = at[places < _SHOWN]
-    shown = found.take(pa.array(order[at]))
-    hashes = shown["content"].to_pylist()
-    records = shown.select(["key", "label", "split", "source"]).to_pylist()
-    for record in records:
-        if record["source"] is None:
-            del record["source"]
-    lines = []
-    starts = np.searchsorted(codes[at], reported).tolist()
-    for code, start, end in zip(reported.tolist(), starts, [*starts[1:], len(at)], strict=True):
-        line: dict[str, Any] = {"content": hashes[start].hex(), "records": records[start:end]}
-        if counts[code] > end - start:
-            line["more"] = int(counts[code]) - (end - start)
-        lines.append(line)
-    return lines
+        numbers, values = _numbered(found[name])
+        pairs = pairs * (len(values) + 1) + numbers[at] + 1
+        size *= len(values) + 1
+    is_first = np.zeros(len(at), np.bool_)
+    is_first[_first_of_each(pairs, size)] = True
+    # The place of each row in its line: all first ones come before all others.
+    firsts = np.cumsum(is_first)
+    begins = offsets_of(counts[reported])
+    before = np.append(0, firsts)[begins]
+    line = np.repeat(np.arange(len(reported)), counts[reported])
+    own_firsts = firsts - before[line]
+    others = np.arange(1, len(at) + 1) - begins[line] - own_firsts
+    places = np.where(is_first, own_firsts - 1, np.diff(before)[line] + others - 1)
+    kept = np.flatnonzero(places < _SHOWN)
+    return at[kept[np.argsort(line[kept] * _SHOWN + places[kept])]]
 
 
 def _originals(index: pa.Table) -> pa.Table:
-    return index.filter(pc.equal(index["copy"], 0))
+    is_original = pc.equal(index["copy"], 0)
+    return index if pc.all(is_original).as_py() else index.filter(is_original)
 
 
-def _pairs(
-    codes: npt.NDArray[np.int64], values: pa.ChunkedArray, order: npt.NDArray[np.int64]
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], pa.Array]:
+def _numbered(values: pa.ChunkedArray) -> tuple[Ints, pa.Array]:
+    """Return the index of each value among the distinct ones, -1 for null, and these."""
+    encoded = values.unify_dictionaries().combine_chunks()
+    return encoded.indices.fill_null(-1).to_numpy().astype(np.int64), encoded.dictionary
+
+
+def _first_of_each(numbers: Ints, size: int) -> Ints:
+    """Return the index of the first of each number, by ascending number. size: above all."""
+    if size > _DENSE * len(numbers):
+        return np.unique(numbers, return_index=True)[1]
+    first = np.full(size, -1)
+    first[numbers[::-1]] = np.arange(len(numbers))[::-1]  # the last assignment counts
+    return first[first >= 0]
+
+
+def _pairs(codes: Ints, values: pa.ChunkedArray) -> tuple[Ints, Ints, pa.Array]:
     """Return the distinct pairs of a code and the index of a value, and the values.
 
-    codes: int64[n], of the rows in the given order. A null is no value.
+    A null is no value.
     """
-    encoded = pc.dictionary_encode(values).combine_chunks()
-    numbers = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)[order]
-    width = max(len(encoded.dictionary), 1)
-    pairs = np.unique((codes * width + numbers)[numbers >= 0])
-    return pairs // width, pairs % width, encoded.dictionary
+    numbers, distinct = _numbered(values)
+    valid = numbers >= 0
+    if not valid.all():
+        codes, numbers = codes[valid], numbers[valid]
+    width = max(len(distinct), 1)
+    pairs = codes * width + numbers
+    pairs = pairs[_first_of_each(pairs, (int(codes.max(initial=-1)) + 1) * width)]
+    return pairs // width, pairs % width, distinct
 
 
-def _distinct_values(
-    codes: npt.NDArray[np.int64], values: pa.ChunkedArray, order: npt.NDArray[np.int64]
-) -> npt.NDArray[np.int64]:
-    """Return the number of distinct values of each code."""
-    of, _, _ = _pairs(codes, values, order)
-    return np.bincount(of, minlength=codes.max(initial=-1) + 1)
+def _splits_of_leaks(codes: Ints, numbers: Ints, splits: pa.Array) -> dict[str, int]:
+    """Return {names of splits, joined by "+": number of contents that are in all of these}.
+
+    codes, numbers: int64[n], the pairs of a content and the index of a split, by content.
+    """
+    if not len(codes):
+        return {}
+    names = splits.to_pylist()
+    bits = np.array([1 << number for number in range(len(names))], object)
+    if len(names) < 64:  # Python's numbers are slower
+        bits = bits.astype(np.int64)
+    starts = np.flatnonzero(np.diff(codes, prepend=-1))
+    sets, counts = np.unique(np.bitwise_or.reduceat(bits[numbers], starts), return_counts=True)
+    return dict(
+        sorted(
+            ("+".join(sorted(name for bit, name in zip(bits, names, strict=True) if bit & one)), n)
+            for one, n in zip(sets.tolist(), counts.tolist(), strict=True)
+        )
+    )
 
 
-def _splits_of_leaks(
-    codes: npt.NDArray[np.int64],
-    splits: pa.ChunkedArray,
-    order: npt.NDArray[np.int64],
-    leaks: npt.NDArray[np.bool_],
-) -> dict[str, int]:
-    """Return {names of splits, joined by "+": number of contents that are in all of these}."""
-    of, numbers, values = _pairs(codes, splits, order)
-    names = values.to_pylist()
-    sets: dict[int, list[str]] = {}
-    inside = leaks[of]
-    for code, number in zip(of[inside].tolist(), numbers[inside].tolist(), strict=True):
-        sets.setdefault(code, []).append(names[number])
-    counted = Counter("+".join(sorted(one)) for one in sets.values())
-    return dict(sorted(counted.items()))
-
-
-def _counted(counts: npt.NDArray[np.int64], chosen: npt.NDArray[np.bool_]) -> ContentCounts:
+def _counted(counts: Ints, chosen: npt.NDArray[np.bool_]) -> ContentCounts:
     return ContentCounts(contents=int(chosen.sum()), records=int(counts[chosen].sum()))

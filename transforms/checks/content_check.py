@@ -16,6 +16,7 @@ from apache_beam.pvalue import AsSingleton
 
 from recordmill.checking.repeated_content import (
     COLUMNS,
+    are_among,
     content_halves,
     records_with,
     repeated_halves,
@@ -59,16 +60,12 @@ def find_repeated(bucket_halves: tuple[int, Iterable[Halves]], *, staging: Stagi
     everything = np.concatenate(list(halves.values()))
     repeated = repeated_halves(everything)
     suspects = [
-        records_with(
-            read_index(staging.place(name), columns=COLUMNS),
-            np.intersect1d(repeated, found),
-            split=split,
-        )
+        records_with(read_index(staging.place(name), columns=COLUMNS), repeated, split=split)
         for (split, name), found in sorted(halves.items())
-        if np.isin(found, repeated).any()
+        if are_among(found, repeated).any()
     ]
     report, lines = report_on(len(everything), suspects)
-    if lines:
+    if report.leaks.contents or report.conflicts.contents:
         place = staging.place(_lines_file(bucket))
         place.parent.make_dirs()
         place.write_bytes(b"".join(to_json(line) + b"\n" for line in lines))

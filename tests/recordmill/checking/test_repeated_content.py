@@ -1,0 +1,94 @@
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from recordmill.checking import repeated_content
+from recordmill.checking.repeated_content import records_with, repeated_halves, report_on
+from recordmill.format.content_hashes import content_hash, hash_halves
+
+
+def index_of(rows):
+    columns = zip(*rows, strict=True)
+    names = ("key", "label", "copy", "content", "source")
+    types = (pa.string(), pa.string(), pa.int32(), pa.binary(16), pa.string())
+    return pa.table(
+        {name: pa.array(c, t) for name, c, t in zip(names, columns, types, strict=True)}
+    )
+
+
+def report(indexes):
+    halves = np.concatenate([repeated_content.content_halves(index) for _, index in indexes])
+    repeated = repeated_halves(halves)
+    suspects = [records_with(index, repeated, split=split) for split, index in indexes]
+    found, lines = report_on(len(halves), suspects)
+    return found, [*lines]
+
+
+def naive_lines(indexes):
+    """{content: [(split, label, key)]} of leaks and conflicts, in the order of the lines."""
+    records = {}
+    for split, index in indexes:
+        for row in index.to_pylist():
+            if row["content"] is not None and row["copy"] == 0:
+                records.setdefault(row["content"], []).append((split, row["label"], row["key"]))
+    found = {}
+    for content, several in sorted(records.items()):
+        splits = {split for split, _, _ in several}
+        labels = {label for _, label, _ in several} - {None}
+        if len(splits) > 1 or len(labels) > 1:
+            first = {one[:2]: one for one in reversed(several)}.values()
+            found[content] = [one for one in several if one in first]
+            found[content] += [one for one in several if one not in first]
+    return found
+
+
+def random_indexes(splits):
+    random = np.random.default_rng(0)
+    rows = [
+        (
+            f"key {number}",
+            (None, "a", "b", "é")[random.integers(4)],
+            int(random.random() < 0.1),
+            None if random.random() < 0.05 else content_hash(b"%d" % random.integers(200)),
+            None if number % 2 else f"file#{number}",
+        )
+        for number in range(900)
+    ]
+    cuts = np.array_split(np.arange(len(rows)), splits)
+    return [(f"split{n:02d}", index_of([rows[i] for i in some])) for n, some in enumerate(cuts)]
+
+
+@pytest.mark.parametrize(("splits", "dense"), [(3, True), (3, False), (70, True)])
+def test_leaks_and_conflicts_are_those_of_a_comparison_of_all_records(monkeypatch, splits, dense):
+    if not dense:
+        monkeypatch.setattr(repeated_content, "_DENSE", 0)
+    indexes = random_indexes(splits)
+    found, lines = report(indexes)
+    expected = naive_lines(indexes)
+    assert [line["content"] for line in lines] == [content.hex() for content in expected]
+    for line, records in zip(lines, expected.values(), strict=True):
+        shown = [(one["split"], one["label"], one["key"]) for one in line["records"]]
+        assert shown == records[:10]
+        assert line.get("more", 0) == len(records[10:])
+        assert all(("source" in one) == (int(one["key"][4:]) % 2 == 0) for one in line["records"])
+    leaks = {content: {one[0] for one in records} for content, records in expected.items()}
+    sets = Counter("+".join(sorted(some)) for some in leaks.values() if len(some) > 1)
+    assert found.splits == sets
+    assert found.leaks.contents == sum(sets.values())
+    assert found.examples == tuple(lines[:5])
+
+
+def test_nothing_repeats():
+    found, lines = report([("train", index_of([("a", None, 0, content_hash(b"a"), None)]))])
+    assert (found.records, found.repeated.contents, lines) == (1, 0, [])
+
+
+def test_hashes_that_share_their_first_half_are_not_equal():
+    same = np.array([7], ">u8").tobytes()
+    contents = [same + bytes(8), same + bytes([1] * 8)]
+    assert hash_halves(pa.array(contents, pa.binary(16)))[0, 0] == 7
+    rows = [(str(number), "a", 0, content, None) for number, content in enumerate(contents)]
+    found, lines = report([("train", index_of(rows[:1])), ("test", index_of(rows[1:]))])
+    assert (found.repeated.contents, lines) == (0, [])
