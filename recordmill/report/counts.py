@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from recordmill.checking.inspection import Summary
 from recordmill.format.ledger import Ledger
+from recordmill.format.manifest import Manifest
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -82,6 +83,12 @@ def _fractions(weights: Mapping[str, float]) -> dict[str, float]:
     """Return the inverse of `format.manifest.class_weights`: the fraction of each class."""
     present = sum(weight > 0 for weight in weights.values())
     return {label: 1 / (present * one) if one > 0 else 0.0 for label, one in weights.items()}
+
+
+def kind_of(manifest: Manifest) -> str:
+    """Return the data type of a dataset, or `adopted`."""
+    kind = str(manifest.options.get("kind", "adopt"))
+    return "adopted" if kind == "adopt" else kind
 
 
 def stages(ledger: Ledger, *, shards: int) -> list[LedgerStage]:

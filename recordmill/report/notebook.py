@@ -17,6 +17,7 @@ from recordmill.format.split_names import in_order
 from recordmill.reading.reader import Records
 from recordmill.report import charts
 from recordmill.report.cards import Card, CardMaker
+from recordmill.report.counts import kind_of
 from recordmill.report.sampling import SampledRecord
 from recordmill.report.vocabularies import vocabularies
 from recordmill.storage.files import Location
@@ -130,7 +131,7 @@ def _overview(
     listed = ", ".join(f"{count:,} in {split}" for split, count in counts[:_ROWS])
     yield Markup("<h3><bdi>{}</bdi></h3><p>{} dataset: {:,} records, {}</p>").format(
         _short(str(dataset)),
-        _short(str(manifest.options.get("kind", "adopted"))),
+        _short(kind_of(manifest)),
         sum(count for _, count in counts),
         _short(listed, 1_000),
     )

@@ -20,7 +20,7 @@ from recordmill.reading.reader import Records
 from recordmill.report import charts, commands, index_figures, notable, sampling
 from recordmill.report.bytecode_files import BytecodeFiles
 from recordmill.report.cards import Card, CardMaker
-from recordmill.report.counts import ClassRow, class_rows, stages
+from recordmill.report.counts import ClassRow, class_rows, kind_of, stages
 from recordmill.report.distributions import Distributions, FeatureFigure, Plot
 from recordmill.report.index_figures import SizeFigure
 from recordmill.report.pairs import similar_pairs
@@ -97,6 +97,7 @@ def render(
         dataset=str(dataset),
         summary=summary,
         manifest=manifest,
+        kind=kind_of(manifest),
         splits=splits,
         rows=rows,
         order=sampling.order(manifest),

@@ -22,11 +22,11 @@ from recordmill.format.split_indexes import split_indexes, split_rows
 from recordmill.format.split_names import in_order
 from recordmill.format.xxh3 import hash_strings
 from recordmill.reading.reader import Records
+from recordmill.report.counts import kind_of
 from recordmill.storage.files import Location
 from recordmill.tfrecord.typed_records import TypedRecord
 
 _COLUMNS = ("key", "label", "copy")
-_ADOPTED = (None, "adopt")  # kinds of datasets with records in any order
 _COPIES = 3  # copies of a shown record that are shown beside it
 _READ_ALONE = 64  # in gzip shards, records further apart than this end a range
 _BLOCK = 1 << 14  # records looked at together
@@ -182,7 +182,7 @@ def _originals(dataset: Location, split: str, manifest: Manifest) -> Iterator[_O
 
 def is_shuffled(manifest: Manifest) -> bool:
     """Return whether the records of a dataset are stored in random order."""
-    return manifest.options.get("kind") not in _ADOPTED
+    return kind_of(manifest) != "adopted"
 
 
 def order(manifest: Manifest) -> str:

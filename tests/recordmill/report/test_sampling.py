@@ -9,6 +9,7 @@ import pytest
 import recordmill
 from recordmill.reading.reader import Records
 from recordmill.report import sampling
+from recordmill.report.counts import kind_of
 from recordmill.storage.files import Location
 from tests.make_dataset import Row, flower, flowers, make_dataset
 
@@ -111,3 +112,18 @@ def test_chosen_records_are_read_by_their_numbers(tmp_path: pathlib.Path, compre
         assert [record["image/class/text"] for _, record in found] == [
             one["image/class/text"] for one in kept
         ]
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "order"),
+    [
+        ({}, "adopted", "those with the smallest hashes of their keys"),
+        ({"kind": "adopt"}, "adopted", "those with the smallest hashes of their keys"),
+        ({"kind": "text"}, "text", "the first ones, as records are stored in random order"),
+    ],
+)
+def test_adopted_datasets_may_have_any_order(
+    tmp_path: pathlib.Path, options: dict[str, str], kind: str, order: str
+) -> None:
+    manifest = dataclasses.replace(make_dataset(tmp_path / "out"), options=options)
+    assert (kind_of(manifest), sampling.order(manifest)) == (kind, order)
