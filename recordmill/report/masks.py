@@ -49,10 +49,13 @@ def _of_runs(mask: Mapping[str, Any]) -> list[Points]:
     if not len(edges) or edges[-1] != height * width:
         return []
     starts, ends = edges[:-1:2], edges[1::2]
+    if not len(starts):
+        return []
     step = -(-width // _COLUMNS)
     open_shapes: list[_Shape] = []
-    shapes = []
-    for left in range(0, width, step):
+    shapes: list[_Shape] = []
+    column = int(starts[0]) // height // step * step  # the first with a part of the mask
+    for left in range(column, int(ends[-1] - 1) // height + 1, step):
         low = min(left + step // 2, width - 1) * height
         first, stop = ends.searchsorted(low, "right"), starts.searchsorted(low + height)
         tops, bottoms = (
