@@ -72,6 +72,16 @@ class ShardDraft:
             self._journal.close()
         self._sink.close()
 
+    def count_earlier(self) -> int:
+        """Return how many chunks the journal of an earlier attempt describes."""
+        if self._earlier is None:
+            return 0
+        try:
+            with _journal_of(self._earlier).open_input() as journal:
+                return sum(1 for _ in _entries(journal))
+        except MissingError:
+            return 0
+
     def earlier_chunks(self) -> Iterator[EncodedChunk]:
         """Yield the chunks that an earlier attempt has written, from the first on."""
         if self._earlier is None:
@@ -168,6 +178,15 @@ def _one(values: Any, kind: pa.DataType) -> pa.Array:
 
 def _chunks(journal: BinaryIO, data: BinaryIO) -> Iterator[EncodedChunk]:
     """Yield the chunks of a draft, up to the first incomplete or damaged one."""
+    for fields, length, data_hash in _entries(journal):
+        content = data.read(length)
+        if xxhash.xxh3_128_digest(content) != data_hash:
+            return
+        yield _chunk(content, batch.from_bytes(fields))
+
+
+def _entries(journal: BinaryIO) -> Iterator[tuple[bytes, int, bytes]]:
+    """Yield (fields, bytes of the chunk, their hash) up to an incomplete or damaged entry."""
     while True:
         header = journal.read(_HEADER.size)
         if len(header) < _HEADER.size:
@@ -178,10 +197,7 @@ def _chunks(journal: BinaryIO, data: BinaryIO) -> Iterator[EncodedChunk]:
         fields, checksum = journal.read(size), journal.read(_SUM)
         if xxhash.xxh3_64_digest(header + fields) != checksum:
             return
-        content = data.read(length)
-        if xxhash.xxh3_128_digest(content) != data_hash:
-            return
-        yield _chunk(content, batch.from_bytes(fields))
+        yield fields, length, data_hash
 
 
 def _chunk(data: bytes, fields: pa.RecordBatch) -> EncodedChunk:

@@ -10,9 +10,9 @@ import dataclasses
 import functools
 import hashlib
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import apache_beam as beam
 import pyarrow as pa
@@ -120,7 +120,7 @@ def encode_in_order(
     pool: ProcessPool,
     memory: int = MAX_MEMORY,
     first: int = 0,
-) -> Iterator[tuple[int, EncodedChunk]]:
+) -> Generator[tuple[int, EncodedChunk]]:
     """Yield (index of its first row, encoded chunk) in order, encoding ahead within the budget.
 
     first: index of the first row to encode, a multiple of the rows of a task.
@@ -298,21 +298,32 @@ class ShardWriter:
 
     def _chunks(
         self, rows: pa.RecordBatch, draft: ShardDraft, plan: Plan, split: str
-    ) -> Iterator[tuple[int, EncodedChunk]]:
+    ) -> Generator[tuple[int, EncodedChunk]]:
         """Yield (index of its first row, chunk): those of an earlier attempt, then the others."""
-        first = 0
-        for chunk in draft.earlier_chunks():
-            yield first, chunk
-            first += plan.splits[split].task_rows
-        yield from encode_in_order(
+        encode = functools.partial(
+            encode_in_order,
             rows,
             packed=pack_encoder(self.encoder, plan.context),
             split=plan.splits[split],
             compression=self.compression,
             pool=shared_pool(self.workers),
             memory=self.worker_memory,
-            first=first,
         )
+        step = plan.splits[split].task_rows
+        first, expected = 0, draft.count_earlier() * step
+        # While the chunks of an earlier attempt are copied, the next ones are encoded.
+        with closing(encode(first=expected)) as encoded, ThreadPoolExecutor(1) as thread:
+            following = thread.submit(next, encoded, None) if expected else None
+            for chunk in draft.earlier_chunks():
+                yield first, chunk
+                first += step
+            found = following.result() if following is not None else None
+            if first == expected:
+                if found is not None:
+                    yield found
+                yield from encoded
+        if first != expected:  # the draft is damaged
+            yield from encode(first=first)
 
     def _info(
         self, shard: ShardId, written: Shard, digest: str, outcome: ShardOutcome

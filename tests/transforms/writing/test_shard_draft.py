@@ -132,7 +132,9 @@ def test_damage_of_a_draft_is_encoded_again(tmp_path_factory, suffix, damage, ke
     place = _draft(writer, suffix)
     place.write_bytes(damage(place.read_bytes()))
     _, done = _write(writer, rows, plan, 9)
-    assert done == 5 - kept
+    # What follows the journal's last entry is encoded while the chunks before it are checked.
+    ahead = 1 if suffix == ".tmp" else 0
+    assert done == 5 - kept + ahead
     whole = _writer(tmp_path_factory, TinyEncoder())
     _write(whole, rows, plan, 5)
     assert _staged(writer) == _staged(whole)
