@@ -6,6 +6,7 @@ import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 
+from recordmill.errors import ConfigError
 from recordmill.format.split_names import canonical_split
 from recordmill.job.staging import Listing
 from recordmill.notes import Note, count_of
@@ -19,7 +20,7 @@ from recordmill.transforms.model.label_rules import LabelRules
 from recordmill.transforms.model.label_sets import RepeatFactors
 from recordmill.transforms.model.source import Layout, RowSource, Source
 from recordmill.transforms.model.user_columns import user_fields
-from recordmill.transforms.sources.files.number_labels import TARGET
+from recordmill.transforms.sources.files.number_labels import TARGET, NumberLabels
 from recordmill.transforms.sources.files.path_layout import FOLDERS, splits_in
 from recordmill.transforms.sources.rows.column_roles import ColumnRoles
 from recordmill.transforms.sources.rows.file_list import FileList, is_listing
@@ -117,7 +118,9 @@ def _class_notes(config: CommonConfig) -> tuple[Note, ...]:
 def listed_roles(config: CommonConfig, source: Source, layout: Layout) -> ColumnRoles | None:
     """Return the roles of the columns of rows, or of a listing; None for input without columns."""
     if isinstance(layout, RowLayout):
-        return layout.roles
+        if config.number_type is None or layout.roles.label is None:
+            return layout.roles
+        return dataclasses.replace(layout.roles, label=None, target=TARGET)  # of windows
     files = getattr(source, "files", source)
     if isinstance(files, JoinedListings):
         files = files.lists[0]
@@ -129,9 +132,28 @@ def listed_roles(config: CommonConfig, source: Source, layout: Layout) -> Column
     return None if (target := _number(config)) is None else ColumnRoles(target=target)
 
 
+def window_numbers(config: CommonConfig, layout: Layout) -> NumberLabels | None:
+    """Return the reading of the labels of windows as numbers to predict; None for classes.
+
+    layout: of the rows.
+
+    Raises:
+      ConfigError: rows have no label column.
+    """
+    kind = config.number_type
+    if kind is None or not isinstance(config, RowsConfig):
+        return None
+    if not layout.labelled:
+        raise ConfigError(
+            f"--label-type {kind}: no label column was found: name it with --label-column"
+        )
+    parser = config.row_format().value_parser
+    return NumberLabels(label_type=kind, unlabelled=config.unlabelled, parser=parser)
+
+
 def _number(config: CommonConfig) -> str | None:
     """Return the column of the numbers to predict that paths or arrays give."""
-    return TARGET if config.is_number else None
+    return None if config.number_type is None else TARGET
 
 
 def _array_labels(config: CommonConfig) -> str | None:
@@ -204,7 +226,10 @@ def _classes(
     if roles is not None and roles.target is not None:
         bins = f", in {config.label_bins} bins" if config.label_bins is not None else ""
         of_columns = isinstance(layout, RowLayout) or roles.main is not None
-        column = f"the column {roles.target!r}" if of_columns else _path_labels(config, layout)
+        name = layout.roles.label if isinstance(layout, RowLayout) else None
+        column = (
+            f"the column {name or roles.target!r}" if of_columns else _path_labels(config, layout)
+        )
         where = _array_labels(config) or column
         return f"none; the number to predict comes from {where}{bins}"
     if isinstance(layout, RowLayout):

@@ -24,6 +24,7 @@ from recordmill.pipelines.interpretation import (
     rules_of,
     target_of,
     unread_label,
+    window_numbers,
 )
 from recordmill.pipelines.job_outcome import JobOutcome, Status
 from recordmill.pipelines.known_datasets import KnownDatasets
@@ -199,7 +200,7 @@ class Job:
         required: tuple[str, ...] = ()
         if self.learned is not None:
             context = self._context(layout)
-            layout, required = self.learned.match(layout, self.data_type, context)
+            layout, required = self.learned.match(layout, self.data_type, context, self._records)
         self._listed_classes = class_counts(listing, self.staging)
         self._rejected_labels = listing.rejected_labels
         counts = {} if isinstance(source, RowSource) else self._listed_classes
@@ -218,7 +219,7 @@ class Job:
         windows = self.data_type.windows
         check_splits(self.config, windows, layout)
         self.schema_request.refuse(layout)
-        records = layout if windows is None else window_layout(layout, windows)
+        records = self._records(layout)
         check_layout(self.config, windows, records)
         self.staging.begin()
         shards = None if damage is None else damage.shards
@@ -270,12 +271,19 @@ class Job:
         given = store_artifacts(self.data_type.artifacts, self.staging)
         return given | ({} if self.learned is None else self.learned.stage(self.staging))
 
+    def _records(self, layout: Layout) -> Layout:
+        """Return the layout of the records. layout: of rows."""
+        windows = self.data_type.windows
+        if windows is None:
+            return layout
+        return window_layout(layout, windows, window_numbers(self.config, layout))
+
     def _context(self, layout: Layout) -> Context:
         """Return a context for features before the names of the classes are known."""
         roles = listed_roles(self.config, self.data_type.source, layout)
         return Context(
             seed=self.config.seed,
-            labels=("",) if layout.labelled else (),
+            labels=("",) if layout.labelled and self.config.number_type is None else (),
             rename=renames_of(self.config, roles),
             artifacts=self._artifacts(),
         )
@@ -333,6 +341,7 @@ class Job:
                 by_series=data_type.windows.split_by == "series" and not rows.presplit,
                 by_group=data_type.windows.split_by == "series" and rows.grouped,
                 reject_unlabelled=records.labelled and config.unlabelled == "reject",
+                numbers=window_numbers(config, rows),
             )
         return Road(
             run=self._run_spec(rows, records, fingerprint),

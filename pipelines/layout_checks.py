@@ -69,7 +69,7 @@ def check_layout(config: CommonConfig, windows: WindowOptions | None, layout: La
     rule = None if windows is None else windows.label.kind
     boxes = getattr(config, "annotations", ())  # have classes, whether images have them or not
     for flag, wanted in (
-        (f"--window-label {rule}", rule not in (None, "last")),
+        (f"--window-label {rule}", rule not in (None, "last") and config.number_type is None),
         (f"--balance {config.balance}", config.balance != "none"),
         ("--limit-per-class", config.limit_per_class is not None),
         ("--label-offset", config.label_offset != 0 and not boxes),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -38,7 +38,6 @@ from recordmill.transforms.model.source import InformedSource, Layout
 from recordmill.transforms.model.user_columns import user_feature, user_fields
 from recordmill.transforms.sources.rows.record_layout import RowLayout
 from recordmill.transforms.sources.rows.table_rows import TableRows
-from recordmill.transforms.windowing.window_layout import window_layout
 
 _FLAG = "--learned-from"
 _SHOWN = 8  # columns or classes in a message
@@ -190,11 +189,16 @@ class LearnedDataset:
             )
 
     def match(
-        self, layout: Layout, data_type: DataType, context: Context
+        self,
+        layout: Layout,
+        data_type: DataType,
+        context: Context,
+        records: Callable[[Layout], Layout],
     ) -> tuple[Layout, tuple[str, ...]]:
         """Return the layout with columns that may be null where those of the dataset may.
 
-        layout: of the rows. context: with the learned artifacts.
+        layout: of the rows. context: with the learned artifacts. records: returns the layout of the
+        records, given that of the rows.
 
         Returns:
           The layout, and the columns that have missing values but must not; their rows are to be
@@ -204,17 +208,16 @@ class LearnedDataset:
           ConfigError: the columns are not those of the dataset.
         """
         expected = self._expected(context)
-        differ = _differing(expected, self._made(layout, data_type, context))
+        differ = _differing(expected, self._made(records(layout), data_type, context))
         changed: list[pa.Field] = []
         if isinstance(layout, RowLayout) and differ:
             tried = _of_columns(differ, layout.columns)
-            left = _differing(
-                expected, self._made(_with_other_nulls(layout, tried), data_type, context)
-            )
+            other = records(_with_other_nulls(layout, tried))
+            left = _differing(expected, self._made(other, data_type, context))
             unmatched = _of_columns(left, layout.columns)
             changed = [field for field in tried if field not in unmatched]
             layout = _with_other_nulls(layout, changed)
-            differ = _differing(expected, self._made(layout, data_type, context))
+            differ = _differing(expected, self._made(records(layout), data_type, context))
         if differ:
             raise ConfigError(
                 f"{self} has other features than this input gives: {_some(differ.values())}. The"
@@ -297,11 +300,8 @@ class LearnedDataset:
             return stored_features(context.artifacts[FEATURES_FILE])["inputs"]
         return self.manifest.features
 
-    def _made(self, layout: Layout, data_type: DataType, context: Context) -> Features:
+    def _made(self, records: Layout, data_type: DataType, context: Context) -> Features:
         """Return the features that the run would write, to compare with `_expected`."""
-        records = layout
-        if data_type.windows is not None:
-            records = window_layout(layout, data_type.windows)
         if FEATURES_FILE in self.files:
             return {field.name: user_feature(field) for field in user_fields(records.columns)}
         made = data_type.encoder.features(records.columns, context)

@@ -126,7 +126,8 @@ class SchemaRequest:
         windows = None
         if self.data_type.windows is not None:
             inside = fields_of_rows(layout.columns, self.data_type.windows)
-            windows = dataclasses.replace(profiler, rules=None, inside=inside)
+            labelled = layout.labelled and config.number_type is None
+            windows = dataclasses.replace(profiler, rules=None, inside=inside, labelled=labelled)
         return Profiling(
             staging=staging,
             workers=config.workers,

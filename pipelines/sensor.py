@@ -127,7 +127,8 @@ class SensorConfig(ColumnsConfig):
         metavar="RULE",
         help="Class of a window. last: the class of its last row. majority: the most frequent"
         " class. any:CLASS: this class if any row has it, else the class of the last row."
-        " ahead:ROWS: the class of the row this many rows after the last one.",
+        " ahead:ROWS: the class of the row this many rows after the last one. last and ahead:ROWS"
+        " also choose a number (--label-type int, float).",
     )
     sequence_example: bool = option(
         False,
@@ -173,10 +174,10 @@ class SensorConfig(ColumnsConfig):
                 f"--time-unit {self.time_unit}: is the unit of times that are numbers, and"
                 " --time-format reads text: leave one of them out"
             )
-        if self.label_type in ("int", "float"):
+        if self.number_type and LabelRule.parse(self.window_label).kind not in ("last", "ahead"):
             raise ConfigError(
-                f"--label-type {self.label_type}: the label of a window is a class; --label-type"
-                " none reads the column as a channel"
+                f"--window-label {self.window_label}: chooses a class, but with --label-type"
+                f" {self.label_type} the label is a number: expected last or ahead:ROWS"
             )
         refuse_given(
             self,
@@ -233,6 +234,8 @@ class SensorConfig(ColumnsConfig):
 def data_type(config: SensorConfig) -> DataType:
     """Return the source, windows, check, analysis and encoder of time series."""
     options = reading(config)
+    if config.number_type:  # rows have texts, of which those that decide the windows are read
+        options["label_type"] = "class"
     options["used"] = tuple(name for name in options["used"] if name != config.time_feature)
     return DataType(
         name="sensor",

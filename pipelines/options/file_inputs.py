@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection
-from typing import Literal, TypedDict
+from typing import TypedDict
 
 from recordmill.errors import ConfigError
 from recordmill.pipelines.options import values
@@ -142,7 +142,7 @@ def files_of(
             path=one.path,
             format=row_format,
             **{name: getattr(config, name) for name in _COLUMNS},
-            label_type=config.label_type if labelled or not config.is_number else "none",
+            label_type=config.label_type if labelled or config.number_type is None else "none",
             input_root=config.input_root,
             confine=config.confine,
             stores=config.allow_store,
@@ -177,9 +177,8 @@ def path_labels(config: CommonConfig, *, labelled: bool = True) -> PathLabels:
             " out"
         )
     numbers = None
-    if labelled and config.is_number:
-        kind: Literal["int", "float"] = "int" if config.label_type == "int" else "float"
-        numbers = NumberLabels(label_type=kind, unlabelled=config.unlabelled)
+    if labelled and config.number_type is not None:
+        numbers = NumberLabels(label_type=config.number_type, unlabelled=config.unlabelled)
     return {"labelled": labelled and config.label_type != "none", "numbers": numbers}
 
 

@@ -102,9 +102,9 @@ class SelectionConfig:
     )
 
     @property
-    def is_number(self) -> bool:
-        """True if the label is a number to predict."""
-        return self.label_type in ("int", "float")
+    def number_type(self) -> Literal["int", "float"] | None:
+        """Type of the number to predict; None for classes."""
+        return self.label_type if self.label_type in ("int", "float") else None
 
     def _check_selection(self) -> None:
         for name in ("limit", "limit_per_class"):
@@ -126,7 +126,7 @@ class SelectionConfig:
             if getattr(self, name) not in (None, False, (), "none")
         }
         if self.label_bins is not None:
-            if not self.is_number:
+            if self.number_type is None:
                 raise ConfigError("--label-bins: applies to --label-type int or float; add one")
             if self.label_bins < 2:
                 raise ConfigError(f"--label-bins: expected 2 or more, got {self.label_bins}")
@@ -137,7 +137,7 @@ class SelectionConfig:
                     "--balance weights: writes weights of classes, and --label-bins makes none:"
                     " leave one of them out"
                 )
-        for name, flag in given.items() if self.is_number else ():
+        for name, flag in given.items() if self.number_type else ():
             if name in _BINNED and self.label_bins is not None:
                 continue
             bins = ", or add --label-bins 10" if name in _BINNED else ""

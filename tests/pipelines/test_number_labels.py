@@ -213,3 +213,62 @@ def test_the_block_names_the_source_of_the_number(argv, source, tmp_path):
     job = json.loads((tmp_path / "out" / "job.json").read_text())
     expected = f"none; the number to predict comes from {source}"
     assert job["interpretation"]["classes"] == expected
+
+
+def series(tmp_path: pathlib.Path, values: list[str]) -> pathlib.Path:
+    """Series a and b with a column of numbers to predict, y."""
+    lines = [
+        f"2026-01-01 00:{number:02}:00,{name},{number}.5,{value}"
+        for name in "ab"
+        for number, value in enumerate(values)
+    ]
+    (tmp_path / "in.csv").write_text("time,s,x,y\n" + "\n".join(lines))
+    return tmp_path / "in.csv"
+
+
+WINDOWS = ("--time-column", "time", "--series-column", "s", "--window", 2, "--stride", 1)
+VALUES = ["0.5", "1.25", "much", "", "-3", "1e39", "7"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected", "reasons"),
+    [
+        ("last", [-3, -3, 1.25, 1.25, 7, 7], ["bad_value"] * 4 + ["unlabelled"] * 2),
+        ("ahead:2", [-3, -3, 7, 7], ["bad_value"] * 2 + ["unlabelled"] * 2),
+    ],
+)
+def test_the_row_that_decides_a_window_gives_the_number(rule, expected, reasons, tmp_path):
+    options = (*WINDOWS, "--label-column", "y", "--label-type", "float", "--window-label", rule)
+    dataset = made("sensor", series(tmp_path, VALUES), *options, "--max-reject-fraction", 1)
+    assert numbers(dataset) == expected
+    assert sorted(dataset.rejects.values()) == reasons
+    features = dataset.manifest.features
+    assert (features["label"].dtype, features["label"].shape) == ("float32", ())
+    assert "y" not in features  # as the class of rows, it is no channel
+    job = json.loads((tmp_path / "out" / "job.json").read_text())
+    expected_fact = "none; the number to predict comes from the column 'y'"
+    assert job["interpretation"]["classes"] == expected_fact
+
+
+def test_windows_with_decimal_commas_in_bins(tmp_path):
+    source = series(tmp_path, [f"{number}.5" for number in range(9)])
+    text = source.read_text().replace(",", ";").replace(".", ",")
+    source.write_text(text)
+    options = (*WINDOWS, "--label-column", "y", "--label-type", "float", "--delimiter", ";")
+    options += ("--decimal", ",", "--zscore", "x", "--label-bins", 2, "--balance", "undersample")
+    dataset = made("sensor", source, *options, "--sequence-example")
+    bins = {"bin 1: (-inf, 5.5)": 8, "bin 2: [5.5, inf)": 8}
+    assert dict(dataset.manifest.splits["train"].classes) == bins
+
+
+def test_windows_whose_number_cannot_be_found(tmp_path, capsys):
+    source = series(tmp_path, ["1", "2", "3"])
+    options = (*WINDOWS, "--label-type", "float")
+    message = error("sensor", source, capsys, *options)
+    assert "--label-type float: no label column was found: name it with --label-column" in message
+    options += ("--label-column", "y")
+    message = error("sensor", source, capsys, *options, "--window-label", "majority")
+    assert "--window-label majority: chooses a class, but with --label-type float" in message
+    source.write_text(source.read_text().replace(",x,", ",label,"))
+    message = error("sensor", source, capsys, *options)
+    assert "column 'label' has the name" in message

@@ -98,7 +98,7 @@ def numbers_as_classes(
     """Return a sentence if classes are decimal numbers or very many integers.
 
     where: the column or array of labels, if no option says how to read it. windows: the records are
-    windows, whose label cannot be a number.
+    windows of rows.
     """
     if where is None or not labels:
         return []
@@ -108,12 +108,10 @@ def numbers_as_classes(
         kind, name, few = "decimal numbers", "float", not all(map(_NUMBER.fullmatch, labels))
     if few:
         return []
-    other = (
-        "none reads them as a channel" if windows else f"{name} reads them as numbers to predict"
-    )
+    channel = "--label-type none reads them as a channel, " if windows else ""
     return [
-        f"{where} has {len(labels)} classes, and all are {kind}: --label-type"
-        f" {other}, --label-type class keeps them as classes"
+        f"{where} has {len(labels)} classes, and all are {kind}: --label-type {name} reads them as"
+        f" numbers to predict, {channel}--label-type class keeps them as classes"
     ]
 
 

@@ -10,6 +10,7 @@ from recordmill.transforms.model import batch
 from recordmill.transforms.model.source import Layout
 from recordmill.transforms.model.user_columns import flat, is_list, user_fields
 from recordmill.transforms.model.window_options import WindowOptions
+from recordmill.transforms.sources.files.number_labels import TARGET, NumberLabels
 
 OF_SERIES = "window/series"  # string: the series of a window
 START = "window/start"  # timestamp: the time of its first row
@@ -17,8 +18,12 @@ START = "window/start"  # timestamp: the time of its first row
 _SYSTEM = (batch.KEY, batch.LABEL, batch.GROUP, batch.SPLIT)
 
 
-def window_layout(rows: Layout, options: WindowOptions) -> Layout:
+def window_layout(
+    rows: Layout, options: WindowOptions, numbers: NumberLabels | None = None
+) -> Layout:
     """Return the layout of the windows of rows.
+
+    numbers: reading of the labels as numbers to predict; None for classes.
 
     Raises:
       ConfigError: windows cannot hold a column.
@@ -27,7 +32,7 @@ def window_layout(rows: Layout, options: WindowOptions) -> Layout:
     fields += [pa.field(OF_SERIES, pa.string(), False)]
     fields += [pa.field(START, pa.timestamp("us"), False)]
     for field in user_fields(rows.columns):
-        if field.name in (OF_SERIES, START):
+        if field.name in (OF_SERIES, START) or (numbers is not None and field.name == TARGET):
             raise ConfigError(
                 f"column {field.name!r} has the name of a feature of windows: rename it, or drop it"
                 " with --drop-columns"
@@ -37,9 +42,11 @@ def window_layout(rows: Layout, options: WindowOptions) -> Layout:
     if options.time_feature is not None:
         kind = pa.list_(pa.timestamp("us"), options.window)
         fields.append(pa.field(options.time_feature, kind, False))
+    if numbers is not None:
+        fields.append(numbers.field)
     return Layout(
         columns=pa.schema(fields),
-        labelled=rows.labelled,
+        labelled=rows.labelled and numbers is None,
         grouped=rows.grouped or options.split_by == "series",
         split_source="--split-by time" if options.split_by == "time" else rows.split_source,
     )

@@ -20,6 +20,7 @@ from recordmill.job.staging import StagedPart, Staging
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.durations import show_duration, shown_time
 from recordmill.transforms.model.window_options import WindowOptions, cuts_of
+from recordmill.transforms.sources.files.number_labels import TARGET, NumberLabels
 from recordmill.transforms.staged import spill
 from recordmill.transforms.staged.listing import (
     read_excluded,
@@ -80,6 +81,7 @@ class Windowing:
     schema: schema of the windows. splits: {split: fraction}, in order.
     by_series: whether whole series are assigned to splits. by_group: whether groups decide the
       split of a series. reject_unlabelled: whether windows without a class are rejected.
+    numbers: reading of the labels as numbers to predict; None for classes.
     """
 
     options: WindowOptions
@@ -89,6 +91,14 @@ class Windowing:
     by_series: bool
     by_group: bool
     reject_unlabelled: bool
+    numbers: NumberLabels | None = None
+
+    @property
+    def cut_schema(self) -> pa.Schema:
+        """Schema of windows with classes, before they become numbers."""
+        if self.numbers is None:
+            return self.schema
+        return pa.schema([field for field in self.schema if field.name != TARGET])
 
     def plan(self, survey: TimeSurvey) -> TimePlan:
         """Return cells and splits in time, from the survey of all rows."""
@@ -170,7 +180,7 @@ def cut_bucket(
     in_order = sorted(cells, key=lambda cell: cell.name)
     timeline = dataclasses.replace(timeline, steps=_steps(in_order, windowing))
     rejected_series = _series_with_gaps(in_order, timeline, windowing)
-    cutter = WindowCutter(windowing.options, timeline, windowing.schema)
+    cutter = WindowCutter(windowing.options, timeline, windowing.cut_schema)
     parts: list[StagedPart] = []
     rejects: list[Reject] = []
     groups: dict[str, tuple[Any, str]] = {}
@@ -302,8 +312,11 @@ def _extents(rows: pa.RecordBatch) -> Iterator[tuple[str, int, int]]:
 
 
 def _labelled(windows: pa.RecordBatch, windowing: Windowing) -> tuple[pa.RecordBatch, list[Reject]]:
-    """Return the windows, without those that are rejected for lack of a class, and the rejects."""
+    """Return the windows, without those that are rejected for lack of a label, and the rejects."""
     labels = windows[batch.LABEL]
+    if windowing.numbers is not None:
+        where = "the row that decides the label (--window-label)"
+        return windowing.numbers.convert(windows, labels, where=where, stage="check")
     if not windowing.reject_unlabelled or not labels.null_count:
         return windows, []
     detail = "expected a class in the rows that decide the label (--window-label), got none"

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from recordmill.errors import Reason, Reject
+from recordmill.errors import Reason, Reject, Stage
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.source import ListingPart
 from recordmill.transforms.sources.files.file_stat import RejectCause
@@ -22,7 +22,6 @@ LabelType = Literal["class", "int", "float", "none"]
 NUMBERS: Mapping[str, pa.DataType] = {"int": pa.int64(), "float": pa.float64()}
 TARGET = "label"  # column of the numbers
 _LARGEST = float(np.finfo(np.float32).max)
-_PARSER = ValueParser()
 
 
 class NumberedRows(NamedTuple):
@@ -38,27 +37,31 @@ class NumberLabels:
 
     label_type: type of the numbers.
     unlabelled: whether to reject or keep records without a number.
+    parser: reads texts, with the decimal separator and the spellings of missing values.
     """
 
     label_type: Literal["int", "float"]
     unlabelled: Unlabelled = "reject"
+    parser: ValueParser = ValueParser()  # noqa: RUF009, it is frozen
 
     @property
     def field(self) -> pa.Field:
         """The field of the numbers."""
         return pa.field(TARGET, NUMBERS[self.label_type], self.unlabelled == "keep")
 
-    def convert(self, rows: pa.RecordBatch, labels: pa.Array, *, where: str) -> NumberedRows:
+    def convert(
+        self, rows: pa.RecordBatch, labels: pa.Array, *, where: str, stage: Stage = "read"
+    ) -> NumberedRows:
         """Return the rows with a number instead of a class.
 
         Args:
           labels: texts or numbers, [n]. NaN is a missing number.
-          where: place of the labels, for rejects.
+          where: place of the labels, for rejects. stage: the stage that rejects get.
         """
         kind = self.field.type
-        given = _PARSER.mask_missing(TARGET, labels)
-        values, unfit = _PARSER.cast_or_null(given, kind)
-        values = _PARSER.mask_missing(TARGET, values)
+        given = self.parser.mask_missing(TARGET, labels)
+        values, unfit = self.parser.cast_or_null(given, kind)
+        values = self.parser.mask_missing(TARGET, values)
         large = beyond_float32(values)
         missing = np.asarray(values.is_null()) & ~unfit & (self.unlabelled == "reject")
         bad = unfit | large | missing
@@ -74,7 +77,7 @@ class NumberLabels:
                 problem = RejectCause(
                     Reason.BAD_VALUE, f"{where}: {values[row].as_py():g} is not a finite float32"
                 )
-            rejects.append(Reject(rows[batch.KEY][row].as_py(), "read", *problem))
+            rejects.append(Reject(rows[batch.KEY][row].as_py(), stage, *problem))
         columns = {name: rows[name] for name in rows.schema.names}
         columns |= {batch.LABEL: pa.nulls(len(rows), pa.string()), TARGET: values}
         fields = [field for field in rows.schema if field.name != TARGET]

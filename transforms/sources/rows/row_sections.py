@@ -97,8 +97,8 @@ def read_header(rows: RowInput, dropped: Collection[str] = ()) -> ColumnTypes | 
         if first is None:
             first = file, column_types
         if differ := sorted((column_types.keys() ^ first[1].keys()).difference(dropped)):
-            for other, found in (first, (file, column_types)):
-                if not rows.format.columns and (why := delimiter_problem([*found], other.key)):
+            for key, found in ((first[0].key, first[1]), (file.key, column_types)):
+                if not rows.format.columns and (why := delimiter_problem([*found], key)):
                     raise ConfigError(why)
             here, there = (file.key, first[0].key)
             if differ[0] in column_types:
