@@ -9,7 +9,6 @@ datasets. The figures are seconds of CPU per job, from docs/adr/0027-patches-of-
 from __future__ import annotations
 
 import contextlib
-import copy
 import functools
 import gc
 import importlib
@@ -222,7 +221,7 @@ def _cache_pair(module: ModuleType, name: str, *, key: Callable[[Any], Hashable 
         if index not in cache:
             cache[index] = function(argument)
         first, second = cache[index]
-        return copy.copy(first), copy.copy(second)
+        return first.copy(), second.copy()
 
     setattr(module, name, cached)
 
