@@ -42,7 +42,9 @@ from recordmill.runners.secret_files import read_secret
 from recordmill.runners.workers import peers, versions
 from recordmill.runners.workers.pool import WorkerPool
 
-_POLL_SECONDS = 0.5
+_POLL_SECONDS = 0.5  # longest interval of requests for the state of a job
+_FIRST_POLL_SECONDS = 0.1
+_POLL_FRACTION = 0.05  # of the time since the start: a short job ends soon after its last task
 # Interval of full status requests: Flink refreshes its details every 3 s, at some cost of CPU.
 _STATUS_SECONDS = 3.0
 _UNREACHABLE_SECONDS = 60.0  # time without an answer after which a cluster is given up
@@ -213,9 +215,9 @@ class FlinkJob:
 
     def _follow(self, cluster: Cluster, activity: Callable[[], object]) -> None:
         last_activity: object = None
-        last_change = last_answer = time.monotonic()
+        last_change = last_answer = start = time.monotonic()
         while True:
-            time.sleep(_POLL_SECONDS)
+            time.sleep(_poll_seconds(time.monotonic() - start))
             if self._embedded is not None and self._embedded.exit_code() is not None:
                 self._check_embedded_exit(self._embedded)
                 return
@@ -272,6 +274,10 @@ class FlinkJob:
             self._embedded.kill()
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _poll_seconds(elapsed: float) -> float:
+    return min(_POLL_SECONDS, max(_FIRST_POLL_SECONDS, _POLL_FRACTION * elapsed))
 
 
 class _CaptureRunner(PortableRunner):
