@@ -63,6 +63,13 @@ def test_a_night_is_silent_and_can_be_repeated(night):
     assert "nothing has changed" in (sets / "logs" / "2026-11-21.log").read_text()
 
 
+def test_a_night_reuses_the_one_before(night):
+    night()
+    assert night("2026-11-22")[:2] == (0, "")
+    _, _, sets = night("2026-11-22")
+    assert json.loads((sets / "2026-11-22" / "job.json").read_text())["reused"] == 3
+
+
 def test_a_bad_night_is_told(night, tmp_path):
     (tmp_path / "photos" / "hat" / "broken.jpg").write_text("no picture")
     code, said, sets = night()
@@ -105,6 +112,10 @@ def test_the_cronjob_is_one():
     for flag in flags:
         assert f"--{flag} " in shown
     assert subprocess.run(["sh", "-n", "-c", line], check=False).returncode == 0
+    # A night reuses those before it, whose input has the same paths. The shell leaves the pattern.
+    places = dict(re.findall(r'--(input|output|reuse) "(\S+?/[^"]+)"', line))
+    assert places["reuse"] == f"{places['output'].rpartition('/')[0]}/*"
+    assert "$" not in places["input"]
 
 
 def test_the_container_tells_workers_from_commands(tmp_path):

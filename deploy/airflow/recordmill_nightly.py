@@ -4,16 +4,30 @@ Set two Airflow variables: `recordmill_input`, the folder of pictures, and `reco
 folder in which a dataset a day is to stand. Airflow and recordmill live in virtual environments of
 their own; the environment variable RECORDMILL_PYTHON names the interpreter of recordmill's.
 
-A retry continues what the attempt before has finished; running a day again changes nothing.
+A retry continues what the attempt before has finished; running a day again changes nothing. Images
+that have not changed are copied from the newest dataset that can be used.
+
+Each night updates the asset `recordmill_photos`; `extra` of its event has the folder as `dataset`.
+A DAG with `schedule=[Asset("recordmill_photos")]` starts when a dataset is published.
 """
 
 from __future__ import annotations
 
 import os
 from datetime import datetime, timedelta
+from typing import Any
 
 from airflow.providers.apache.beam.operators.beam import BeamRunPythonPipelineOperator
-from airflow.sdk import DAG
+from airflow.sdk import DAG, Asset
+
+PHOTOS = Asset("recordmill_photos")
+
+
+def name_dataset(context: Any, result: Any = None) -> None:
+    """Puts the folder of the dataset into the event of the asset."""
+    folder = context["task"].pipeline_options["output"]  # with the templates filled in
+    context["outlet_events"][PHOTOS].extra = {"dataset": folder}
+
 
 with DAG(
     dag_id="recordmill_nightly",
@@ -35,9 +49,12 @@ with DAG(
         pipeline_options={
             "input": "{{ var.value.recordmill_input }}",
             "output": "{{ var.value.recordmill_output }}/{{ ds }}",
+            "reuse": "{{ var.value.recordmill_output }}/*",
             "size": "224",
             "splits": "train=0.8,validation=0.1,test=0.1",
             "balance": "oversample",
             "seed": "7",
         },
+        outlets=[PHOTOS],
+        post_execute=name_dataset,
     )

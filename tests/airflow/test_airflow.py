@@ -1,8 +1,10 @@
 """A real Airflow loads the DAG and runs it: `make test-airflow` gives it a venv of its own."""
 
+import contextlib
 import json
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 
@@ -51,6 +53,19 @@ def test_a_night(airflow, tmp_path):
     assert "--labels=airflow-version=" in said
     manifest = json.loads((tmp_path / "sets" / "2026-11-21" / "dataset.json").read_text())
     assert manifest["ledger"]["records"]["written"] == 62
+    # The event of the asset, for DAGs that start with it.
+    with contextlib.closing(sqlite3.connect(tmp_path / "airflow.db")) as database:
+        events = database.execute(
+            "SELECT name, asset_event.extra FROM asset_event"
+            " JOIN asset ON asset.id = asset_event.asset_id"
+        ).fetchall()
+    assert [(name, json.loads(extra)) for name, extra in events] == [
+        ("recordmill_photos", {"dataset": str(tmp_path / "sets" / "2026-11-21")})
+    ]
+    # The next night copies all records from it.
+    airflow("dags", "test", "recordmill_nightly", "2026-11-22")
+    written = manifest["ledger"]["records"]["written"] + manifest["ledger"]["copies"]["written"]
+    assert json.loads((tmp_path / "sets/2026-11-22/job.json").read_text())["reused"] == written
     # The same night again: it lists the input, and leaves what is there.
     airflow("dags", "test", "recordmill_nightly", "2026-11-21")
     assert json.loads((tmp_path / "sets" / "2026-11-21" / "dataset.json").read_text()) == manifest
