@@ -105,20 +105,28 @@ def test_texts_and_what_is_learned_from_them(flink, tmp_path, mode):
     assert job.files == direct.files
 
 
-def test_numbers_to_predict_in_bins_of_items_of_arrays(flink, tmp_path):
+@pytest.mark.parametrize("kind", ["arrays", "sensor"])
+def test_numbers_to_predict_in_bins(flink, kind, tmp_path):
     rng = np.random.default_rng(5)
     (tmp_path / "in").mkdir()
+    options: tuple[str, ...] = ("--label-type", "float", "--label-bins", "7", "--spill-above", "1")
+    options += ("--balance", "undersample", "--max-reject-fraction", "0.1")
     for number in range(5):
         targets = np.where(rng.random(700) < 0.02, np.nan, rng.exponential(3, 700))
-        np.savez(tmp_path / "in" / f"{number}.npz", x=rng.random((700, 4)), y=targets)
-    options = (
-        *("--array", "x", "--label-array", "y", "--per-item", "--label-type", "float"),
-        *("--label-bins", "7", "--stratify", "--balance", "undersample", "--spill-above", "1"),
-        *("--max-reject-fraction", "0.1"),
-    )
-    direct = Job(tmp_path / "direct", *options, source=tmp_path / "in", kind="arrays")
+        if kind == "arrays":
+            np.savez(tmp_path / "in" / f"{number}.npz", x=rng.random((700, 4)), y=targets)
+            continue
+        lines = [f"{60 * row},{row}.5,{target}" for row, target in enumerate(targets)]
+        text = "\n".join(["time,x,y", *lines]).replace("nan", "")
+        (tmp_path / "in" / f"{number}.csv").write_text(text)
+    if kind == "arrays":
+        options += ("--array", "x", "--label-array", "y", "--per-item", "--stratify")
+    else:
+        options += ("--time-column", "time", "--window", "6", "--window-label", "ahead:3")
+        options += ("--label-column", "y", "--split-by", "time")
+    direct = Job(tmp_path / "direct", *options, source=tmp_path / "in", kind=kind)
     direct.finish()
-    other = Job(tmp_path / "flink", *options, source=tmp_path / "in", kind="arrays")
+    other = Job(tmp_path / "flink", *options, source=tmp_path / "in", kind=kind)
     job = other.on(flink, "loopback")
     job.finish()
     assert job.files == direct.files
