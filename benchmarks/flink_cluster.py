@@ -30,8 +30,9 @@ WORKERS = (
     "recordmill.processes.child_process",
 )
 _PATIENCE = 120  # s, far more than a start takes
-# Inherited by all that is started from here.
-_MARK = "RECORDMILL_STARTED_BY=" + os.environ.setdefault("RECORDMILL_STARTED_BY", str(os.getpid()))
+# Inherited by all that is started from here, and by nothing that a test beside this one starts.
+os.environ["RECORDMILL_STARTED_BY"] = str(os.getpid())
+_MARK = f"RECORDMILL_STARTED_BY={os.getpid()}"
 
 
 class FlinkCluster:

@@ -21,7 +21,7 @@ def flink(tmp_path_factory) -> Iterator[FlinkCluster]:
 def undisturbed(tmp_path_factory) -> Job:
     """The job that most tests run, by the local runner."""
     job = Job(tmp_path_factory.mktemp("direct") / "out")
-    job.finish()
+    job.finish_here()
     return job
 
 
@@ -29,5 +29,5 @@ def undisturbed(tmp_path_factory) -> Job:
 def large(tmp_path_factory) -> Job:
     """Balanced, augmented, gzipped, of 3,457 photos, by the local runner."""
     job = Job(tmp_path_factory.mktemp("large") / "out", *GZIP, source=SMALL_CLOTHING)
-    job.finish()
+    job.finish_here()
     return job

@@ -14,7 +14,7 @@ def test_the_same_dataset_as_in_a_folder(flink, undisturbed, monkeypatch):
         monkeypatch.setenv(name, value)
     with s3_server(fail=0.02) as uri:
         job = Job(uri("out"), source=fill(uri, photos=[*DEMO.rglob("*.jpg")])).on(flink, "loopback")
-        job.finish()
+        job.finish_here()
         made = files(Location.parse(uri("out")))
         assert made == files(Location.parse(str(undisturbed.output)))
 

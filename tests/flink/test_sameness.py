@@ -24,17 +24,12 @@ def test_embedded(undisturbed, tmp_path):
 
 
 @pytest.mark.parametrize("environment", ["loopback", "process"])
-def test_on_a_cluster(environment, flink, undisturbed, tmp_path):
+def test_on_a_cluster_whose_page_shows_the_eight_steps(environment, flink, undisturbed, tmp_path):
+    before = set(flink.cluster.jobs())
     job = Job(tmp_path / "out").on(flink, environment)
     job.finish()
     assert job.files == undisturbed.files
     assert not (tmp_path / "out" / ".recordmill").exists()
-
-
-def test_flinks_page_shows_the_eight_steps(flink, undisturbed, tmp_path):
-    before = set(flink.cluster.jobs())
-    job = Job(tmp_path / "out").on(flink, "loopback")
-    job.finish()
     (number,) = set(flink.cluster.jobs()) - before
     plan = flink.cluster._call("GET", f"/v1/jobs/{number}/plan")["plan"]
     described = " ".join(node["description"] for node in plan["nodes"])
@@ -47,7 +42,7 @@ def test_with_a_worker_pool_and_gzip_and_everything_spilled(flink, large, tmp_pa
     with worker_pool() as address:
         options = ("--environment-config", address, "--parallelism", "2", "--spill-above", "1")
         job = Job(tmp_path / "out", *GZIP, source=SMALL_CLOTHING).on(flink, "external", *options)
-        job.finish()
+        job.finish_here()
         assert job.files == large.files
         assert command("verify", "--dataset", str(job.output)).code == 0
     # Nothing of all that is left: no worker, no jar on the cluster.
@@ -58,8 +53,8 @@ def test_with_a_worker_pool_and_gzip_and_everything_spilled(flink, large, tmp_pa
 def test_a_stratified_split_and_a_dry_run(flink, tmp_path):
     options = ("--stratify", "--balance", "undersample")
     direct, other = Job(tmp_path / "direct", *options), Job(tmp_path / "flink", *options)
-    direct.finish()
-    other.on(flink, "loopback").finish()
+    direct.finish_here()
+    other.on(flink, "loopback").finish_here()
     assert other.files == direct.files
     planned = [
         job.run().out
@@ -86,9 +81,9 @@ def test_boxes_and_pictures_of_several_classes(flink, tmp_path):
         *("--balance-target", "repeat:0.5", "--spill-above", "1"),
     )
     direct = Job(tmp_path / "direct", *options, source=BOXES)
-    direct.finish()
+    direct.finish_here()
     job = Job(tmp_path / "flink", *options, source=BOXES).on(flink, "loopback")
-    job.finish()
+    job.finish_here()
     assert job.files == direct.files
 
 
@@ -99,9 +94,9 @@ def test_texts_and_what_is_learned_from_them(flink, tmp_path, mode):
         *("--augment", "word-swap", "--spill-above", "1"),
     )
     direct = Job(tmp_path / "direct", *options, source=SMS, kind="text")
-    direct.finish()
+    direct.finish_here()
     job = Job(tmp_path / "flink", *options, source=SMS, kind="text").on(flink, "loopback")
-    job.finish()
+    job.finish_here()
     assert job.files == direct.files
 
 
@@ -147,9 +142,9 @@ def test_a_table_with_equal_rows_groups_samples_and_buckets(flink, tmp_path):
         *("--bucketize", "x=7", "--impute", "y=median", "--spill-above", "1"),
     )
     direct = Job(tmp_path / "direct", *options, source=rows, kind="table")
-    direct.finish()
+    direct.finish_here()
     job = Job(tmp_path / "flink", *options, source=rows, kind="table").on(flink, "loopback")
-    job.finish()
+    job.finish_here()
     assert job.files == direct.files
 
 
@@ -166,9 +161,9 @@ def test_images_of_equal_and_similar_content(flink, tmp_path):
             half.save(path.with_name(f"half-{number}.jpg"))
     options = ("--size", "32", "--dedup", "drop", "--near-duplicates", "group")
     direct = Job(tmp_path / "direct", *options, source=folder)
-    direct.finish()
+    direct.finish_here()
     job = Job(tmp_path / "flink", *options, source=folder).on(flink, "loopback")
-    job.finish()
+    job.finish_here()
     assert job.files == direct.files
     assert {"duplicates.jsonl", "near_duplicates.jsonl"} <= direct.files.keys()
 
@@ -182,9 +177,9 @@ def test_rows_that_repeat_a_key(flink, tmp_path):
         (folder / f"{number}.csv").write_text("\n".join(["id,x,label", *lines]))
     options = ("--key-column", "id", "--max-reject-fraction", "1")
     direct = Job(tmp_path / "direct", *options, source=folder, kind="table")
-    direct.finish()
+    direct.finish_here()
     job = Job(tmp_path / "flink", *options, source=folder, kind="table").on(flink, "loopback")
-    job.finish()
+    job.finish_here()
     assert job.files == direct.files
 
 
@@ -232,15 +227,15 @@ def test_a_table_and_what_is_learned_from_it(flink, tmp_path):
         Job(tmp_path / "none", *options, "--infer-schema", str(place), source=AIR, kind="table")
         for place in (here, there)
     ]
-    jobs[0].finish()
-    jobs[1].on(flink, "loopback").finish()
+    jobs[0].finish_here()
+    jobs[1].on(flink, "loopback").finish_here()
     assert here.read_bytes() == there.read_bytes()
     options += narrowed(here)
     direct = Job(tmp_path / "direct", *options, source=AIR, kind="table")
-    direct.finish()
+    direct.finish_here()
     assert "out_of_schema" in (tmp_path / "direct" / "rejects.jsonl").read_text()
     job = Job(tmp_path / "flink", *options, source=AIR, kind="table").on(flink, "loopback")
-    job.finish()
+    job.finish_here()
     assert job.files == direct.files
 
 
@@ -250,13 +245,13 @@ def test_what_an_earlier_dataset_learned(flink, tmp_path):
         lines = [f"{n * step % 31},{'abcd'[n * step % 3]},{'ab'[n % 2]}" for n in range(200)]
         (tmp_path / f"{name}.csv").write_text("\n".join(["x,word,label", *lines]) + "\n")
     old = Job(tmp_path / "old", *options, source=tmp_path / "old.csv", kind="table")
-    old.finish()
+    old.finish_here()
     options = (*options, "--learned-from", str(old.output), "--max-drift", "0.9")
     direct = Job(tmp_path / "direct", *options, source=tmp_path / "new.csv", kind="table")
-    direct.finish()
+    direct.finish_here()
     job = Job(tmp_path / "flink", *options, source=tmp_path / "new.csv", kind="table")
     job = job.on(flink, "loopback")
-    job.finish()
+    job.finish_here()
     assert job.files == direct.files
     assert job.files["learned.json"] == old.files["learned.json"]
 
@@ -271,13 +266,13 @@ def test_windows_of_series(flink, tmp_path):
     schema = tmp_path / "air.pbtxt"
     Job(
         tmp_path / "none", *options, "--infer-schema", str(schema), source=AIR, kind="sensor"
-    ).finish()
+    ).finish_here()
     options += narrowed(schema)
     direct = Job(tmp_path / "direct", *options, source=AIR, kind="sensor")
-    direct.finish()
+    direct.finish_here()
     assert "out_of_schema" in (tmp_path / "direct" / "rejects.jsonl").read_text()
     job = Job(tmp_path / "flink", *options, source=AIR, kind="sensor").on(flink, "loopback")
-    job.finish()
+    job.finish_here()
     assert job.files == direct.files
 
 
@@ -292,9 +287,9 @@ def test_films(flink, tmp_path):
         *("--max-reject-fraction", "0.2", "--spill-above", "1", "--num-shards", "train=3"),
     )
     direct = Job(tmp_path / "direct", *options, source=source, kind="video")
-    direct.finish()
+    direct.finish_here()
     job = Job(tmp_path / "flink", *options, source=source, kind="video").on(flink, "loopback")
-    job.finish()
+    job.finish_here()
     assert job.files == direct.files
 
 
@@ -312,18 +307,18 @@ def test_arrays(flink, tmp_path):
     )
     source = tmp_path / "volumes"
     direct = Job(tmp_path / "direct", *options, source=source, kind="arrays")
-    direct.finish()
+    direct.finish_here()
     job = Job(tmp_path / "flink", *options, source=source, kind="arrays").on(flink, "loopback")
-    job.finish()
+    job.finish_here()
     assert job.files == direct.files
 
 
 def test_records_of_an_earlier_dataset(flink, undisturbed, tmp_path):
     """A run on the cluster reuses what was made here; nothing is encoded but what is new."""
     earlier = Job(tmp_path / "earlier", "--splits", "train=1", "--num-shards", "3")
-    earlier.finish()
+    earlier.finish_here()
     job = Job(tmp_path / "out", "--reuse", str(earlier.output)).on(flink, "loopback")
-    job.finish()
+    job.finish_here()
     assert job.files == undisturbed.files
     written = json.loads((tmp_path / "out/dataset.json").read_text())["ledger"]
     counts = written["records"]["written"] + written["copies"]["written"]

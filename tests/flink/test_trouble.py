@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from benchmarks.flink_cluster import ROOT, WORKERS, FlinkCluster, processes, wait_until
+from benchmarks.flink_cluster import ROOT, WORKERS, FlinkCluster, processes, wait_until, worker_pool
 from tests.flink.jobs import (
     FOLDER,
     LONG,
@@ -28,21 +28,15 @@ from tests.flink.jobs import (
 def long(tmp_path_factory) -> Job:
     """A job that takes a while, by the local runner."""
     job = Job(tmp_path_factory.mktemp("long") / "out", *LONG)
-    job.finish()
+    job.finish_here()
     return job
 
 
-@pytest.fixture
-def frail(tmp_path) -> Iterator[FlinkCluster]:
-    """A cluster that a test may damage."""
-    (tmp_path / "cluster").mkdir()
-    with FlinkCluster(tmp_path / "cluster") as cluster:
+@pytest.fixture(scope="module")
+def frail(tmp_path_factory) -> Iterator[FlinkCluster]:
+    """A cluster that a test may damage; at first it has no TaskManager."""
+    with FlinkCluster(tmp_path_factory.mktemp("frail"), taskmanagers=0) as cluster:
         yield cluster
-
-
-def state(cluster: FlinkCluster) -> str:
-    (job,) = cluster.cluster.jobs()
-    return cluster.cluster.status(job).state
 
 
 def expect_nothing_left(cluster: FlinkCluster) -> None:
@@ -63,29 +57,42 @@ def test_a_killed_worker(flink, long, tmp_path):
     expect_the_same(job, out, long)
 
 
+def test_a_job_that_stalls_is_cancelled_with_its_cause(frail, tmp_path):
+    assert not frail.taskmanagers, "this test comes before those that start one"
+    options = ("--stall-timeout", "5", "--parallelism", "2")
+    result = Job(tmp_path / "out").on(frail, "loopback", *options).run()
+    assert result.code == 1
+    assert "made no progress for 5 s and was cancelled" in result.last
+    assert "it waits for slots, and none of the 0 slots of 0 TaskManagers is free" in result.last
+    assert state_of_last(frail) == "CANCELED"
+
+
 def test_a_killed_taskmanager(frail, long, tmp_path):
+    frail.start_taskmanager()
+    frail.wait_for_taskmanagers(1)
     out = tmp_path / "out"
     job = Job(out, *LONG).on(frail, "process")
     disturbed(job, frail, replace_taskmanager)
     expect_the_same(job, out, long)
 
 
-def test_a_stopped_command_cancels_its_job(frail, long, tmp_path):
+def test_a_stopped_command_cancels_its_job(flink, long, tmp_path):
     out = tmp_path / "out"
-    job = Job(out, *LONG).on(frail, "process")
+    job = Job(out, *LONG).on(flink, "process")
     process = job.start()
     wait_for_shards(process, out)
     process.send_signal(signal.SIGTERM)
     result = ended(process)
     assert result.code == 143, result.err
     assert result.last.endswith("stopped by SIGTERM; run the same command again to continue")
-    assert state(frail) == "CANCELED"
-    expect_nothing_left(frail)
+    assert state_of_last(flink) == "CANCELED"
+    expect_nothing_left(flink)
     assert not (out / "dataset.json").exists()
     before = finished(out)
     assert before >= 2
-    job.finish()
-    expect_the_same(job, out, long)
+    again = Job(out, *LONG).on(flink, "loopback")
+    again.finish_here()
+    expect_the_same(again, out, long)
 
 
 def test_an_embedded_flink_ends_with_its_command(long, tmp_path):
@@ -132,11 +139,13 @@ def test_a_detached_job_publishes_itself(flink, long, tmp_path):
 
 def test_a_detached_job_is_cancelled_and_goes_on(flink, long, tmp_path):
     out = tmp_path / "out"
-    submitted = Job(out, *LONG).on(flink, "process", "--detach").run()
-    name = submitted.out.split()[-1]
-    wait_until(lambda: finished(out) >= 2, "a finished shard")
-    master = ("--flink-master", flink.master)
-    cancelled = command("cancel", *master, "--output", str(out))
+    with worker_pool() as address:
+        options = ("--environment-config", address, "--detach")
+        submitted = Job(out, *LONG).on(flink, "external", *options).run()
+        name = submitted.out.split()[-1]
+        wait_until(lambda: finished(out) >= 2, "a finished shard")
+        master = ("--flink-master", flink.master)
+        cancelled = command("cancel", *master, "--output", str(out))
     assert (cancelled.code, cancelled.out) == (0, f"job {name} is CANCELED\n"), cancelled.err
     said = command("status", *master, "--job", name)
     assert said.code == 1
@@ -144,8 +153,8 @@ def test_a_detached_job_is_cancelled_and_goes_on(flink, long, tmp_path):
     unknown = command("cancel", *master, "--job", "0" * 32)
     assert unknown.code == 1
     assert "knows no job" in unknown.last
-    job = Job(out, *LONG).on(flink, "process")
-    job.finish()
+    job = Job(out, *LONG).on(flink, "loopback")
+    job.finish_here()
     expect_the_same(job, out, long)
 
 
@@ -158,9 +167,11 @@ def no_pictures(folder):
 
 def test_a_detached_job_that_is_refused_has_failed(flink, tmp_path):
     out = tmp_path / "out"
-    job = Job(out, source=no_pictures(tmp_path / "in")).on(flink, "process", "--detach")
-    name = job.run().out.split()[-1]
-    wait_until(lambda: flink.cluster.status(name).ended, "the end of the job")
+    job = Job(out, source=no_pictures(tmp_path / "in"))
+    with worker_pool() as address:
+        options = ("--environment-config", address, "--detach")
+        name = job.on(flink, "external", *options).run().out.split()[-1]
+        wait_until(lambda: flink.cluster.status(name).ended, "the end of the job")
     by_job = command("status", "--flink-master", flink.master, "--job", name)
     by_output = command("status", "--output", str(out))
     assert (by_job.code, by_output.code) == (1, 1)
@@ -242,19 +253,6 @@ def test_a_worker_of_another_version_refuses(flink, tmp_path):
     assert (
         "has recordmill 9.9, the submitter 0.1.0: install the same versions on both" in result.last
     )
-
-
-def test_a_job_that_stalls_is_cancelled_with_its_cause(tmp_path):
-    (tmp_path / "cluster").mkdir()
-    with FlinkCluster(tmp_path / "cluster", taskmanagers=0) as empty:
-        options = ("--stall-timeout", "5", "--parallelism", "2")
-        result = Job(tmp_path / "out").on(empty, "loopback", *options).run()
-        assert result.code == 1
-        assert "made no progress for 5 s and was cancelled" in result.last
-        assert (
-            "it waits for slots, and none of the 0 slots of 0 TaskManagers is free" in result.last
-        )
-        assert state(empty) == "CANCELED"
 
 
 def test_what_the_status_of_a_failed_job_says(flink, tmp_path):
