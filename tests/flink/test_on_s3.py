@@ -25,9 +25,9 @@ def test_records_of_an_earlier_dataset(flink, undisturbed, monkeypatch):
         monkeypatch.setenv(name, value)
     with s3_server(fail=0.02) as uri:
         source = fill(uri, photos=[*DEMO.rglob("*.jpg")])
-        Job(uri("earlier"), "--splits", "train=1", "--num-shards", "3", source=source).finish()
+        Job(uri("earlier"), "--splits", "train=1", "--num-shards", "3", source=source).finish_here()
         job = Job(uri("out"), "--reuse", uri("earlier"), source=source).on(flink, "loopback")
-        job.finish()
+        job.finish_here()
         out = Location.parse(uri("out"))
         assert files(out) == files(Location.parse(str(undisturbed.output)))
         counts = json.loads((out / "dataset.json").read_bytes())["ledger"]

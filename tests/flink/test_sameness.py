@@ -120,10 +120,10 @@ def test_numbers_to_predict_in_bins(flink, kind, tmp_path):
         options += ("--time-column", "time", "--window", "6", "--window-label", "ahead:3")
         options += ("--label-column", "y", "--split-by", "time")
     direct = Job(tmp_path / "direct", *options, source=tmp_path / "in", kind=kind)
-    direct.finish()
+    direct.finish_here()
     other = Job(tmp_path / "flink", *options, source=tmp_path / "in", kind=kind)
     job = other.on(flink, "loopback")
-    job.finish()
+    job.finish_here()
     assert job.files == direct.files
 
 
