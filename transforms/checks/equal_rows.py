@@ -12,12 +12,16 @@ from collections.abc import Iterable, Iterator
 
 import apache_beam as beam
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.job.staging import StagedPart, Staging, to_json
-from recordmill.transforms.checks.partitions import Candidates, by_partition, join_candidates
+from recordmill.transforms.checks.partitions import (
+    Candidates,
+    by_partition,
+    join_candidates,
+    with_equal,
+)
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.staged.listing import read_part, rewrite_part
 
@@ -71,7 +75,7 @@ def number_equal_rows(
         yield from ((name, (True, part)) for name, part in joined)
         return
     names, found, parts = joined
-    equal = _with_equal(found["hash"])
+    equal = with_equal(found["hash"])
     if not len(equal):
         return
     some = found[equal]
@@ -85,18 +89,6 @@ def number_equal_rows(
     out["row"], out["number"] = found["row"][repeated], numbers[~begins]
     for code in np.unique(parts[repeated]).tolist():
         yield names[code], (False, out[parts[repeated] == code].tobytes())
-
-
-def _with_equal(hashes: batch.UInt64Array) -> npt.NDArray[np.int64]:
-    """Return the indices of the hashes that occur more than once, int64[m]."""
-    ordered = np.sort(hashes)
-    if not (ordered[1:] == ordered[:-1]).any():  # as usual; the indices would take far longer
-        return np.zeros(0, np.int64)
-    order = np.argsort(hashes)
-    is_equal = np.append(False, hashes[order][1:] == hashes[order][:-1])
-    is_equal[:-1] |= is_equal[1:]
-    equal: npt.NDArray[np.int64] = order[is_equal]
-    return equal
 
 
 def write_numbered(

@@ -16,7 +16,12 @@ import pyarrow as pa
 
 from recordmill.errors import Reason, Reject
 from recordmill.job.staging import StagedPart, Staging, to_json
-from recordmill.transforms.checks.partitions import Candidates, by_partition, join_candidates
+from recordmill.transforms.checks.partitions import (
+    Candidates,
+    by_partition,
+    join_candidates,
+    with_equal,
+)
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.sources.rows.repeated_rows import (
     CONFLICTS,
@@ -60,10 +65,9 @@ def find_repeated(
         yield from ((name, (_PART, part)) for name, part in joined)
         return
     names, found, parts = joined
-    _, codes, counts = np.unique(found["hash"], return_inverse=True, return_counts=True)
-    repeated = counts[codes] > 1
+    repeated = with_equal(found["hash"])
     for code in np.unique(parts[repeated]).tolist():
-        rows = found["row"][repeated & (parts == code)]
+        rows = found["row"][repeated[parts[repeated] == code]]
         yield names[code], (_LOOK, rows.tobytes())
 
 
@@ -170,11 +174,12 @@ def _rejects(
         if read[0] != name:
             read = (name, read_part(name, staging=staging))
         one, other = rows.slice(row, 1), read[1].slice(number, 1)
-        places = (table[batch.PLACE][0].as_py() for table in (one, other))
+        places = (batch.place_names(table[batch.PLACE])[0].as_py() for table in (one, other))
         texts[row] = conflict_text(one, other, *places)
     rejects = []
+    names = batch.place_names(rows[batch.PLACE])
     for row, _, _ in pairs:
-        key, place = (rows[name][row].as_py() for name in (batch.KEY, batch.PLACE))
+        key, place = rows[batch.KEY][row].as_py(), names[row].as_py()
         usual = f"{place} has the same key as another row, and differs"
         rejects.append(Reject(key, "read", Reason.BAD_VALUE, texts.get(row, usual)))
     return rejects

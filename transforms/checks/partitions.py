@@ -51,3 +51,15 @@ def join_candidates(
     sizes = [len(data) // dtype.itemsize for data in pieces]
     rows = np.frombuffer(b"".join(pieces), dtype)
     return Partition(names, rows, np.repeat(np.arange(len(pieces)), sizes))
+
+
+def with_equal(hashes: batch.UInt64Array) -> npt.NDArray[np.int64]:
+    """Return the indices of the hashes that occur more than once, int64[m]."""
+    ordered = np.sort(hashes)
+    if not (ordered[1:] == ordered[:-1]).any():  # as usual; the indices would take far longer
+        return np.zeros(0, np.int64)
+    order = np.argsort(hashes)
+    is_equal = np.append(False, hashes[order][1:] == hashes[order][:-1])
+    is_equal[:-1] |= is_equal[1:]
+    equal: npt.NDArray[np.int64] = order[is_equal]
+    return equal

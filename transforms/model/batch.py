@@ -27,8 +27,8 @@ STRATUM = "__stratum__"  # string: stratum of a stratified split, where it is no
 COPY = "__copy__"  # int32: 0 for the record itself, 1.. for oversampled copies
 HASH = "__hash__"  # uint64: xxh3_64 of the key
 UNIT = "__unit__"  # uint64: hash of a key by content without its number; decides the split
-PLACE = "__place__"  # string: FILE#ROW of a row with a key from a column
-SOURCE = "__source__"  # string: FILE#ROW of a row with a key by content
+PLACE = "__place__"  # PLACES: file and row of a row with a key from a column
+SOURCE = "__source__"  # string, or PLACES: lineage of a row with a key by content
 CONTENT = "__content__"  # binary(16): hash of the content of a row, whatever its key and label
 NEAR = "__near__"  # uint64 or list of uint32[128]: hash that is similar for similar content
 
@@ -37,6 +37,9 @@ PATH = "__path__"  # string: path or URI
 DATA = "__data__"  # string: name of a staged file; encoders get its `__path__`
 SIZE = "__size__"  # int64: bytes
 MTIME = "__mtime__"  # int64: nanoseconds since the epoch
+
+# File and row of a row, in 12 bytes. As text, FILE#ROW, places were a fifth of what is staged.
+PLACES = pa.struct({"file": pa.dictionary(pa.int32(), pa.string()), "row": pa.int64()})
 
 UInt64Array = npt.NDArray[np.uint64]
 
@@ -114,7 +117,36 @@ def keys(rows: pa.RecordBatch) -> pa.Array:
 
 def lineage(rows: pa.RecordBatch) -> pa.Array:
     """Return the name of each row for messages, FILE#ROW if its key is by content: string[n]."""
-    return rows[SOURCE if SOURCE in rows.schema.names else KEY]
+    return place_names(rows[SOURCE if SOURCE in rows.schema.names else KEY])
+
+
+def places(file: str, numbers: npt.NDArray[np.int64]) -> pa.Array:
+    """Return the places of rows of a file: PLACES[n]."""
+    files = pa.DictionaryArray.from_arrays(np.zeros(len(numbers), np.int32), pa.array([file]))
+    return pa.StructArray.from_arrays([files, pa.array(numbers)], fields=[*PLACES])
+
+
+def place_names(column: pa.Array) -> pa.Array:
+    """Return places as FILE#ROW; names are returned unchanged. string[n]."""
+    if column.type != PLACES:
+        return column
+    files, numbers = column.flatten()
+    return pc.binary_join_element_wise(files.cast(pa.string()), numbers.cast(pa.string()), "#")
+
+
+def with_sorted_files(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Return rows whose files of places are in a dictionary that depends on the rows alone."""
+    for name in (SOURCE, PLACE):
+        if name in rows.schema.names and rows[name].type == PLACES:
+            files, numbers = rows[name].flatten()
+            codes, values = encode(files)
+            order = np.asarray(pc.sort_indices(values))
+            ranks = np.empty(len(order), np.int32)
+            ranks[order] = np.arange(len(order))
+            files = pa.DictionaryArray.from_arrays(ranks[codes], values.take(pa.array(order)))
+            found = pa.StructArray.from_arrays([files, numbers], fields=[*PLACES])
+            rows = set_column(rows, name, found)
+    return rows
 
 
 def strata(rows: pa.RecordBatch) -> pa.Array:

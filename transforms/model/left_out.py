@@ -21,6 +21,8 @@ def left_out_lines(
     """Return the lines of duplicates.jsonl on rows. same_as: as in `LeftOut`, string[n]."""
     names = [batch.KEY, batch.LABEL, batch.SPLIT]
     names += [batch.SOURCE] if batch.SOURCE in rows.schema.names else []
+    if batch.SOURCE in names:
+        rows = batch.set_column(rows, batch.SOURCE, batch.lineage(rows))
     lines = rows.select(names).rename_columns([name.strip("_") for name in names]).to_pylist()
     others = [None] * len(rows) if same_as is None else same_as.to_pylist()
     return [

@@ -25,7 +25,7 @@ from recordmill.transforms.staged.encoder_tasks import (
     pack_encoder,
     row_task,
 )
-from recordmill.transforms.staged.listing import read_part, with_staged_paths
+from recordmill.transforms.staged.listing import read_part, with_all_keys, with_staged_paths
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -132,6 +132,14 @@ def _sizes(futures: collections.deque[Future[EncodedChunk]]) -> tuple[int, int, 
     return kept, total, reduced
 
 
+def _with_names(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Return rows with their places as names: the estimate of their size must not change."""
+    for name in (batch.SOURCE, batch.PLACE):
+        if name in rows.schema.names:
+            rows = batch.set_column(rows, name, batch.place_names(rows[name]))
+    return rows
+
+
 def _fetch(sample: pa.RecordBatch, split: str, staging: Staging) -> pa.RecordBatch:
     """Read the rows of a sample, in its order."""
     names = sample["part"].to_pylist()
@@ -140,8 +148,8 @@ def _fetch(sample: pa.RecordBatch, split: str, staging: Staging) -> pa.RecordBat
     positions: list[int] = []
     for name in sorted(set(names)):
         chosen = [i for i, other in enumerate(names) if other == name]
-        rows = read_part(name, staging=staging)
-        batches.append(rows.take(pa.array(at[chosen])))
+        rows = read_part(name, staging=staging, keys=False).take(pa.array(at[chosen]))
+        batches.append(_with_names(with_all_keys(rows)))
         positions += chosen
     joined = batch.concat(batches).take(pa.array(np.argsort(positions)))
     count = len(joined)

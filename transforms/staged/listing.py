@@ -306,10 +306,11 @@ def read_part(
         rows = reader.get_batch(0)
     except pa.ArrowInvalid as error:
         raise staging.damaged(name, "it is not an Arrow file") from error
-    return _with_all_keys(rows, columns) if keys else rows
+    return with_all_keys(rows, columns) if keys else rows
 
 
-def _with_all_keys(rows: pa.RecordBatch, columns: Sequence[str] | None) -> pa.RecordBatch:
+def with_all_keys(rows: pa.RecordBatch, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+    """Return rows that were read without keys as `read_part` returns them with keys."""
     names = rows.schema.names
     if batch.KEY in names and batch.CONTENT in names and rows[batch.KEY].null_count:
         rows = batch.with_keys(rows)

@@ -202,7 +202,11 @@ class RowReader:
         rows = batch.set_column(rows, batch.CONTENT, content)
         if not keyed_by_content(self.source):
             return rows
-        rows = batch.set_column(rows, batch.SOURCE, rows[batch.KEY])
+        if batch.PLACE in rows.schema.names:
+            names = [batch.SOURCE if name == batch.PLACE else name for name in rows.schema.names]
+            rows = rows.rename_columns(names)
+        else:
+            rows = batch.set_column(rows, batch.SOURCE, rows[batch.KEY])
         return batch.set_column(rows, batch.KEY, batch.hex_of(content))
 
 

@@ -149,7 +149,11 @@ class ShardOutcome:
             indexed = {**_INDEXED, "source": batch.PLACE}
         present = [name for name in indexed.values() if name in self._rows.schema.names]
         kept = batch.with_keys(batch.choose(self._rows.select(present), self.kept))
-        columns = {name: kept[column] for name, column in indexed.items() if column in present}
+        columns = {
+            name: batch.place_names(kept[column])
+            for name, column in indexed.items()
+            if column in present
+        }
         columns["copy"] = pa.array(self.copies[self.kept])
         if self._content:
             columns["content"] = pa.concat_arrays(self._content)

@@ -143,7 +143,7 @@ def sort_pieces(pieces: Iterable[Piece], *, seed: int, staging: Staging) -> pa.R
     order = batch.sort_order(ranks, unordered)
     if batch.HASH in unordered.schema.names:
         unordered = unordered.drop_columns([batch.HASH])
-    rows, ranks = batch.take(unordered, order), ranks[order]
+    rows, ranks = batch.with_sorted_files(batch.take(unordered, order)), ranks[order]
     copies = batch.copies(rows)
     for at in np.flatnonzero(ranks[1:] == ranks[:-1]):
         key, other = batch.keys(rows.slice(at, 2)).to_pylist()

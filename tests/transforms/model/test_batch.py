@@ -2,6 +2,7 @@
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 import xxhash
 from hypothesis import given
@@ -191,3 +192,27 @@ def test_copies_of_a_record_land_anywhere():
     keys = keyed(["same"] * count, **{batch.COPY: pa.array(np.arange(count), pa.int32())})
     ranks = batch.order_ranks(keys, seed=3)
     assert stats.kstest(ranks.astype(np.float64) / 2**64, "uniform").pvalue > 1e-3
+
+
+def test_places_are_named_by_file_and_row():
+    places = batch.places("a#b.csv", np.array([1, 12]))
+    assert places.type == batch.PLACES
+    names = batch.place_names(places)
+    assert names.to_pylist() == ["a#b.csv#1", "a#b.csv#12"]
+    assert batch.place_names(names) is names
+    rows = pa.RecordBatch.from_pydict({batch.KEY: pa.nulls(2, pa.string()), batch.SOURCE: places})
+    assert batch.lineage(rows) == names
+
+
+@pytest.mark.parametrize("name", [batch.SOURCE, batch.PLACE])
+def test_bytes_of_places_do_not_depend_on_the_order_in_which_files_met(name):
+    files = [batch.places(file, np.arange(1, 4)) for file in ("b", "a", "c")]
+    pieces = [pa.RecordBatch.from_pydict({name: places}) for places in files]
+    found = []
+    for order in ([0, 1, 2], [2, 0, 1]):
+        joined = batch.concat([pieces[number] for number in order])
+        by_name = pc.sort_indices(batch.place_names(joined[name]))[:5]  # without the file c
+        rows = batch.with_sorted_files(joined.take(by_name))
+        assert batch.place_names(rows[name]).to_pylist() == ["a#1", "a#2", "a#3", "b#1", "b#2"]
+        found.append(batch.to_bytes(rows))
+    assert found[0] == found[1]

@@ -167,6 +167,8 @@ def _has_leading_zero(column: pa.Array) -> bool:
     text = np.append(np.frombuffer(data or b"", np.uint8), np.zeros(3, np.uint8))
     first = text[edges[:-1]]
     at = edges[:-1] + ((first == _PLUS) | (first == _MINUS))
-    following = text[at + 1]
+    zeros = np.flatnonzero(text[at] == _ZERO)
+    at = at[zeros] + 1
+    following = text[at]
     digit = (following >= _ZERO) & (following <= _NINE) | np.isin(following, _HEX)
-    return bool((digit & (at + 1 < edges[1:]) & (text[at] == _ZERO)).any())
+    return bool((digit & (at < edges[1:][zeros])).any())

@@ -179,7 +179,7 @@ class RecordRows:
         fields = self._user_fields(user_columns, column_types, roles)
         self._note_text_columns(fields, column_types)
         return RowLayout(
-            columns=pa.schema([*self._leading_fields, *_place_fields(roles), *fields]),
+            columns=pa.schema([*self._leading_fields, *self._place_fields(roles), *fields]),
             labelled=roles.label is not None,
             grouped=roles.group is not None,
             split_source=split_source_of_rows(
@@ -363,8 +363,8 @@ class RecordRows:
                 split=pa.repeat(pa.scalar(split, pa.string()), len(rows.columns))
             )
         source_columns, faults = self._source_columns(rows, roles, file)
-        if roles.key is not None:
-            source_columns = [*source_columns, numbered_keys(file, rows.numbers)]
+        if self._place_fields(roles):
+            source_columns = [*source_columns, batch.places(file, rows.numbers)]
         if roles.target is not None and self.unlabelled == "reject":
             faults = [*faults, rows_without_number(rows, roles.target)]
         listed = build_records(
@@ -379,7 +379,7 @@ class RecordRows:
         )
         return dataclasses.replace(listed, filtered={BLANK: rows.blank} if rows.blank else {})
 
-
-def _place_fields(roles: ColumnRoles) -> list[pa.Field]:
-    """Return the column FILE#ROW of rows that have keys of their own."""
-    return [] if roles.key is None else [pa.field(batch.PLACE, pa.string(), False)]
+    def _place_fields(self, roles: ColumnRoles) -> list[pa.Field]:
+        """Return the column of places, if keys are not places in the end."""
+        needed = roles.key is not None or self.keyed_by_content
+        return [pa.field(batch.PLACE, batch.PLACES, False)] if needed else []
