@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import recordmill
-from recordmill.checking import inspection, verify
+from recordmill.checking import inspection, record_inspection, verify
 from recordmill.checking.shard_check import Damage, ShardReport
 from recordmill.errors import ConfigError, DamageError, RunError
 from recordmill.format import manifest
@@ -224,7 +224,7 @@ def _inspect_record(dataset: Location, config: InspectConfig, number: int) -> in
     except (ValueError, IndexError) as error:
         raise ConfigError(str(error)) from error
     example = decoder(stated.features)(payload)
-    values = inspection.describe_record(
+    values = record_inspection.describe_record(
         example, stated.features, labels=stated.labels, label_offset=stated.label_offset
     )
     saved = None
@@ -258,7 +258,7 @@ def _save(
     example: Mapping[str, Value], stated: manifest.Manifest, path: pathlib.Path
 ) -> pathlib.Path:
     try:
-        return inspection.save_image(example, stated.features, path)
+        return record_inspection.save_image(example, stated.features, path)
     except ValueError as error:
         raise ConfigError(f"--save: {error}") from error
     except OSError as error:

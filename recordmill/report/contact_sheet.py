@@ -16,7 +16,8 @@ from recordmill.format.manifest import Manifest
 from recordmill.format.split_names import in_order
 from recordmill.reading.reader import Records
 from recordmill.report import sampling
-from recordmill.report.thumbnails import as_rgb, strip_of
+from recordmill.report.thumbnail_drawing import as_rgb
+from recordmill.report.thumbnails import strip_of
 from recordmill.storage.files import Location
 
 NAME_WIDTH = 96  # pixels for the names of the classes

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import RenderableType
 
-from recordmill.checking import inspection
+from recordmill.checking import inspection, record_inspection
 from recordmill.checking.shard_check import Damage
 from recordmill.checking.verify import VerificationReport
 from recordmill.errors import Reason, Reject
@@ -236,7 +236,7 @@ def test_notes(summary: inspection.Summary) -> None:
 
 def test_a_record(dataset: Location, summary: inspection.Summary) -> None:
     records = Records(dataset, "train")
-    values = inspection.describe_record(
+    values = record_inspection.describe_record(
         decode_example(records.payload(2)),
         summary.manifest.features,
         labels=summary.manifest.labels,

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from recordmill.checking import inspection
+from recordmill.checking import inspection, record_inspection
 from recordmill.checking.verify import verify
 from recordmill.errors import DamageError
 from recordmill.format import shard_index
@@ -107,11 +107,11 @@ def test_an_eps_is_not_opened(out, monkeypatch, tmp_path):
     eps = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n%%EndComments\n"
     with Image.open(io.BytesIO(eps)) as image:
         assert image.format == "EPS"
-    assert inspection._image_text(eps).startswith("not an image")
+    assert record_inspection._image_text(eps).startswith("not an image")
     features = Manifest.from_bytes((out / "dataset.json").read_bytes()).features
     [name] = [name for name, feature in features.items() if feature.kind == "image"][:1]
     with pytest.raises(ValueError, match="not in a format that Recordmill writes"):
-        inspection.save_image({name: [eps]}, features, tmp_path / "x.png")
+        record_inspection.save_image({name: [eps]}, features, tmp_path / "x.png")
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,9 @@ from PIL import Image
 from recordmill.checking.inspection import (
     ClassCount,
     RejectSummary,
-    describe_record,
     inspect,
-    save_image,
 )
+from recordmill.checking.record_inspection import describe_record, save_image
 from recordmill.format.file_info import file_info
 from recordmill.reading.reader import read_payloads
 from recordmill.storage.files import Location

@@ -3,7 +3,7 @@ import pytest
 
 from recordmill.report.charts import histogram, histogram_of
 from recordmill.report.distributions import _plot
-from recordmill.report.thumbnails import of_array
+from recordmill.report.thumbnail_drawing import of_array
 
 IDS = 1_850_000_000_000_000_000 + 30.0 * np.arange(60)  # neighbouring floats are 256 apart
 WIDE = np.array([-1.5e308, 0, 1, 1.5e308])  # their range is infinite

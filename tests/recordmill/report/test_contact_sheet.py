@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from recordmill.report import contact_sheet, thumbnails
+from recordmill.report import contact_sheet, thumbnail_drawing
 from recordmill.storage.files import Location
 from tests.make_dataset import flower, make_dataset
 
@@ -58,7 +58,7 @@ def test_gray_of_16_bits_is_scaled_by_its_range_as_in_a_report(tmp_path: pathlib
     sheet = np.asarray(sheet_of(tmp_path / "out", labels=["rose"]).convert("L"))
     left, top = contact_sheet.NAME_WIDTH, contact_sheet.HEAD
     tile = sheet[top + 2 : top + 18, left + 2 : left + 18]
-    thumbnail = thumbnails.of_encoded(content.getvalue())
+    thumbnail = thumbnail_drawing.of_encoded(content.getvalue())
     assert thumbnail is not None
     assert tile.min() < 16
     assert tile.max() > 239

@@ -5,6 +5,8 @@ import json
 import os
 import pathlib
 import re
+import subprocess
+import sys
 from collections import Counter
 
 import numpy as np
@@ -318,6 +320,11 @@ def test_rejects_name_their_file_and_row_and_show_unchanged_images(tmp_path: pat
 
 def rejects_of(text: str) -> str:
     return text[text.index("rejects-title") :]
+
+
+def test_only_images_need_pillow() -> None:
+    code = "import sys, recordmill.report.page; sys.exit('PIL' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_secrets_are_hidden() -> None:
