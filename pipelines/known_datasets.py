@@ -72,7 +72,7 @@ class KnownDatasets:
                     f"{_FLAG} {path}: its indexes have no hashes of contents: expected a dataset"
                     " that recordmill wrote, not one that it adopted or that has packed texts"
                 )
-            other = str(manifest.options.get("kind"))
+            other = manifest.command
             compared = {_CONTENTS.get(name) for name in (kind, other)}
             if len(compared) > 1 and None not in compared:
                 raise ConfigError(

@@ -16,9 +16,10 @@ import pyarrow as pa
 
 from recordmill.errors import ConfigError
 from recordmill.format.file_info import file_info
-from recordmill.format.manifest import MANIFEST, Manifest, ManifestError, load
+from recordmill.format.manifest import Manifest, ManifestError, read_manifest
 from recordmill.format.typed_json import damage_of
 from recordmill.job.staging import Staging, to_json
+from recordmill.pipelines.option_text import option_name, option_text
 from recordmill.pipelines.options.config import CommonConfig
 from recordmill.profile import statistics_file
 from recordmill.profile.statistics_file import STATISTICS
@@ -86,16 +87,14 @@ class LearnedDataset:
             return None
         place = Location.parse(config.learned_from)
         try:
-            manifest = load(place)
-            content = (place / MANIFEST).read_bytes()
+            content = read_manifest(place)
+            manifest = Manifest.from_bytes(content)
         except (ManifestError, PathError) as error:
             raise ConfigError(f"{_FLAG} {config.learned_from}: {error}") from error
-        kind = manifest.options.get("kind")
-        if kind != data_type.name:
-            made = "adopt" if kind is None else kind
+        if manifest.command != data_type.name:
             raise ConfigError(
                 f"{_FLAG} {config.learned_from}: expected a dataset that recordmill"
-                f" {data_type.name} wrote, got one of recordmill {made}"
+                f" {data_type.name} wrote, got one of recordmill {manifest.command}"
             )
         if place.without_links() == Location.parse(config.output).without_links():
             raise ConfigError(
@@ -145,9 +144,9 @@ class LearnedDataset:
         now = json.loads(to_json(dict(shaping)))  # tuples become lists
         before = self.manifest.options
         differ = [
-            f"--{name.replace('_', '-')} is {_option_text(now.get(name))}, and was"
-            f" {_option_text(before.get(name))}"
-            for name in _FIXED.get(str(before.get("kind")), _OF_ALL)
+            f"{option_name(name)} is {option_text(now.get(name))}, and was"
+            f" {option_text(before.get(name))}"
+            for name in _FIXED.get(self.manifest.command, _OF_ALL)
             if (now.get(name) or None) != (before.get(name) or None)
         ]
         if differ:
@@ -357,7 +356,7 @@ def _change(before: Feature, now: Feature) -> str:
     facts, earlier = now.to_json(), before.to_json()
     differ = [name for name in {**earlier, **facts} if facts.get(name) != earlier.get(name)]
     return "; ".join(
-        f"has {name} {_option_text(facts.get(name))}, and had {_option_text(earlier.get(name))}"
+        f"has {name} {option_text(facts.get(name))}, and had {option_text(earlier.get(name))}"
         for name in differ
     )
 
@@ -366,16 +365,6 @@ def _feature_text(feature: Feature) -> str:
     shape = ", ".join("any" if size is None else str(size) for size in feature.shape)
     size = "" if feature.size is None else f" below {feature.size}"
     return f"{feature.dtype} [{shape}]{size}"
-
-
-def _option_text(value: Any) -> str:
-    if isinstance(value, Mapping):
-        value = [f"{name}={one}" for name, one in sorted(value.items())]
-    if isinstance(value, list):
-        value = ",".join(map(str, value))
-    if value is True:
-        return "given"
-    return "not given" if value in (None, "") or value is False else str(value)
 
 
 def _some(texts: Any) -> str:

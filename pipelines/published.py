@@ -19,6 +19,7 @@ from recordmill.format.metadata_files import add_metadata
 from recordmill.format.typed_json import as_object
 from recordmill.job import publishing
 from recordmill.job.staging import Staging, to_json
+from recordmill.pipelines.option_text import option_name, option_text
 from recordmill.pipelines.options.config import CommonConfig
 from recordmill.processes.pool import process_count
 from recordmill.storage.files import Location, MissingError, shown, sync_folders
@@ -66,9 +67,11 @@ class Published:
         ours = json.loads(to_json(ours))  # as the manifest stores them: tuples become lists
         differ = sorted(name for name in {*theirs, *ours} if theirs.get(name) != ours.get(name))
         if differ:
+            values = {
+                name: [option_text(one.get(name)) for one in (theirs, ours)] for name in differ
+            }
             shown_ = "; ".join(
-                f"{_flag(name)} was {_value(theirs.get(name))}, is {_value(ours.get(name))}"
-                for name in differ
+                f"{_flag(name)} was {before}, is {now}" for name, (before, now) in values.items()
             )
             raise ConfigError(
                 f"{shown(self.output)} holds a dataset made with other options ({shown_}):"
@@ -213,9 +216,5 @@ def _versions(encoders: Mapping[str, str]) -> dict[str, str]:
     return {f"the version of {name}": version for name, version in encoders.items()}
 
 
-def _value(value: Any) -> str:
-    return "not given" if value is None else repr(value)
-
-
 def _flag(name: str) -> str:
-    return name if " " in name else f"--{name.replace('_', '-')}"
+    return name if " " in name else option_name(name)

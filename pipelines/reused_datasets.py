@@ -18,6 +18,7 @@ from recordmill.format.manifest import MANIFEST, Manifest, index_of
 from recordmill.format.recipes import Recipes, RecipesHeader
 from recordmill.format.shard_index import read_index
 from recordmill.job.staging import REUSE, Staging
+from recordmill.pipelines.option_text import option_name, option_text
 from recordmill.pipelines.options.reuse import ReuseConfig
 from recordmill.storage.files import Location, StorageError, shown
 from recordmill.transforms.model.data_type import DataType, ReusableEncoder
@@ -170,10 +171,8 @@ def _usable(
         manifest = manifests.load(place)
     except (DamageError, StorageError) as error:
         raise _UnusableError(str(error)) from error
-    kind = manifest.options.get("kind")
-    if kind != data_type.name:
-        made = "adopt" if kind is None else kind
-        raise _UnusableError(f"it was made by recordmill {made}, not {data_type.name}")
+    if manifest.command != data_type.name:
+        raise _UnusableError(f"it was made by recordmill {manifest.command}, not {data_type.name}")
     if not manifest.has_recipes:
         why = "" if manifest.compression == "none" else ", because it is compressed"
         raise _UnusableError(f"it has no {manifests.RECIPES}{why}")
@@ -192,19 +191,12 @@ def _usable(
 def _differences(manifest: Manifest, options: Mapping[str, Any]) -> str:
     """Return the options that differ and may shape records, in parentheses."""
     names = {*manifest.options, *options} - _OF_ORDER
-    theirs = manifest.options
-    differ = [
-        f"--{name.replace('_', '-')} was {_plain(theirs.get(name))}, is {_plain(options.get(name))}"
+    texts = [
+        (option_name(name), *(option_text(one.get(name)) for one in (manifest.options, options)))
         for name in sorted(names)
-        if _plain(theirs.get(name)) != _plain(options.get(name))
     ]
+    differ = [f"{name} was {before}, is {now}" for name, before, now in texts if before != now]
     return f" ({'; '.join(differ[:_SHOWN])})" if differ else ""
-
-
-def _plain(value: Any) -> str:
-    if value is None:
-        return "not given"
-    return str([*value] if isinstance(value, list | tuple) else value)
 
 
 def _name(usable: Sequence[Recipes]) -> str:

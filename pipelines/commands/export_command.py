@@ -67,10 +67,10 @@ def export_transform_main(argv: Sequence[str]) -> int:
         manifest = load(dataset)
     except ManifestError as error:
         raise RunError(str(error)) from error
-    export = _EXPORTS.get(str(manifest.options.get("kind")))
+    export = _EXPORTS.get(manifest.command)
     if export is None:
         raise ConfigError(
-            f"expected a dataset of type {', '.join(_EXPORTS)}, got {manifest.options.get('kind')}:"
+            f"expected a dataset of type {', '.join(_EXPORTS)}, got {manifest.command}:"
             " other types have no preprocessing to export"
         )
     if "preprocessing_fn" in manifest.options:

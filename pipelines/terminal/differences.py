@@ -11,6 +11,7 @@ from rich.text import Text
 from recordmill.checking.dataset_diff import Changed, DatasetDiff
 from recordmill.checking.record_diff import KINDS, KindDiff, RecordExample, RecordState
 from recordmill.notes import count_of
+from recordmill.pipelines.option_text import option_text
 from recordmill.pipelines.terminal import distances
 from recordmill.pipelines.terminal.tables import line, name_of, new_table, stack
 from recordmill.printable import printable
@@ -118,5 +119,5 @@ def _differing_parts(one: Changed) -> tuple[Any, Any]:
 def _value(value: Any) -> Text:
     if value is None:
         return Text("-", style="dim")
-    text = printable(str(value))
+    text = printable(option_text(value))
     return Text(text if len(text) <= _WIDTH else f"{text[:_WIDTH]}...")

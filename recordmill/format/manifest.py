@@ -209,6 +209,11 @@ class Manifest:
     has_recipes: bool = False
 
     @property
+    def command(self) -> str:
+        """The command of recordmill that wrote the dataset, such as `images`, or `adopt`."""
+        return str(self.options.get("kind", "adopt"))
+
+    @property
     def compression(self) -> Compression:
         """Compression of the shards."""
         return "gzip" if self.options.get("compression") == "gzip" else "none"
@@ -328,6 +333,15 @@ def load(dataset: Location) -> Manifest:
     Raises:
       ManifestError: the manifest is missing or invalid.
     """
+    return Manifest.from_bytes(read_manifest(dataset))
+
+
+def read_manifest(dataset: Location) -> bytes:
+    """Return the content of the manifest of a dataset.
+
+    Raises:
+      ManifestError: the manifest is missing.
+    """
     location = dataset / MANIFEST
     if not location.exists():
         if dataset.exists() and not dataset.is_dir():
@@ -339,7 +353,7 @@ def load(dataset: Location) -> Manifest:
             f"no dataset: there is no {shown(location)}. A folder without {MANIFEST} is not a"
             " dataset; if a run was interrupted, run the same command again"
         )
-    return Manifest.from_bytes(location.read_bytes())
+    return location.read_bytes()
 
 
 def _feature(name: str, data: Mapping[str, Any]) -> Feature:
