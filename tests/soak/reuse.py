@@ -146,9 +146,10 @@ def _difference(before: pathlib.Path, after: pathlib.Path) -> dict[str, int]:
     return {kind: count for kind, count in counts.items() if isinstance(count, int) and count}
 
 
-def linked(folder: pathlib.Path, *, step: int) -> pathlib.Path:
-    """A folder with one in so many of the photos."""
-    for photo in sorted(PHOTOS.rglob("*.jpg"))[::step]:
+def linked(folder: pathlib.Path, *, count: int) -> pathlib.Path:
+    """A folder with about so many of the photos, of all classes."""
+    photos = sorted(PHOTOS.rglob("*.jpg"))
+    for photo in photos[:: max(len(photos) // count, 1)]:
         place = folder / photo.relative_to(PHOTOS)
         place.parent.mkdir(parents=True, exist_ok=True)
         place.symlink_to(photo)
@@ -158,7 +159,7 @@ def linked(folder: pathlib.Path, *, step: int) -> pathlib.Path:
 def kills(folder: pathlib.Path, *, count: int, seed: int) -> list[str]:
     """Kills reusing runs and finishes them; returns the differences."""
     generator = random.Random(seed)
-    source = linked(folder / "photos", step=2)
+    source = linked(folder / "photos", count=400)
     shards = ("--num-shards", "train=8,validation=2,test=2")
     old = ImagesCommand(
         output=folder / "old", size=64, options=("--num-shards", "3"), source=source
@@ -222,7 +223,7 @@ def _cut_off(place: pathlib.Path, generator: random.Random) -> None:
 def damage(folder: pathlib.Path, *, count: int, seed: int) -> list[str]:
     """Reuses datasets that are damaged in five ways; returns the differences."""
     generator = random.Random(seed)
-    source = linked(folder / "photos", step=10)
+    source = linked(folder / "photos", count=100)
     argv = ["--input", source, "--size", "32", "--num-shards", "3", "--seed"]
     old, other, new = folder / "old", folder / "other", folder / "whole"
     made = run(old, *argv, "1"), run(other, *argv, "2"), run(new, *argv, "3")
