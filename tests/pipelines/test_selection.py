@@ -250,4 +250,4 @@ def test_other_content_of_a_file_is_another_job(tmp_path, capsys):
     assert run("table", *argv) == 0
     (tmp_path / "map.csv").write_text("joy,glee\n")
     assert run("table", *argv) == 2
-    assert "(--label-map was {'joy': 'fun'}, is {'joy': 'glee'})" in capsys.readouterr().err
+    assert "(--label-map was joy=fun, is joy=glee)" in capsys.readouterr().err

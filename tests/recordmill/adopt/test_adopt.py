@@ -599,9 +599,9 @@ def test_the_same_command_again(source, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--label-feature", "label"], "--label-feature was not given, is 'label'"),
-        (["--split", "test"], "--split was not given, is 'test'"),
-        (["--raw", "pixels=uint8:4"], "--raw was {}, is {'pixels': 'uint8:4'}"),
+        (["--label-feature", "label"], "--label-feature was not given, is label"),
+        (["--split", "test"], "--split was not given, is test"),
+        (["--raw", "pixels=uint8:4"], "--raw was not given, is pixels=uint8:4"),
     ],
 )
 def test_other_options(options, message, source, tmp_path, capsys):
