@@ -35,6 +35,13 @@ ADVICE = {
     errno.ENAMETOOLONG: ("the name is too long for that filesystem", f"shorten it, {AGAIN}"),
     errno.EMFILE: ("too many open files", f"raise the limit (ulimit -n), {AGAIN}"),
     errno.ENFILE: ("too many open files on this machine", f"close some programs, {AGAIN}"),
+    **{
+        code: (os.strerror(code).lower(), f"check that the storage is reachable, {AGAIN}")
+        for code in (
+            *(errno.ETIMEDOUT, errno.EREMOTEIO, errno.EHOSTUNREACH, errno.EHOSTDOWN),
+            *(errno.ENETUNREACH, errno.ENETDOWN, errno.ENETRESET),
+        )
+    },
 }
 _CHAIN = 16  # exceptions that led to another one
 _NO_MEMORY = re.compile(

@@ -124,6 +124,8 @@ def test_a_fault_that_passes_changes_nothing(
         (os, "mkdir", "out", errno.EDQUOT, "cannot create the folder {output}"),
         (LocalFiles, "rename", "/dataset.json$", errno.EIO, "cannot move to {output}/dataset.json"),
         (os, "scandir", "/listing", errno.EIO, "cannot list {output}/.recordmill/"),
+        (os, "mkdir", "beam-pipeline-temp", errno.ETIMEDOUT, "the operating system reports at /"),
+        (shutil, "rmtree", "beam-pipeline-temp", errno.ENETDOWN, "the operating system reports"),
     ],
 )
 def test_a_fault_of_writing_fails_the_run(
