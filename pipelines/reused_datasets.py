@@ -232,10 +232,9 @@ def _add(writer: PlacesWriter, recipes: Recipes, shard: str, table: pa.Table) ->
         found[name] = index[name]
     for name in ("width", "height"):
         found[name] = index[name].fill_null(-1) if name in index.column_names else -1
-    content = index["content"].combine_chunks()
-    if content.null_count:
+    if "content" not in index.column_names or index["content"].null_count:
         raise DamageError(f"the index of {shard} lacks hashes of contents")
-    found["content"] = np.frombuffer(b"".join(content.to_pylist()), "V16")
+    found["content"] = np.frombuffer(b"".join(index["content"].to_pylist()), "V16")
     found["crc"] = table["crc"]
     hashes = RowRecipes(
         *(hash_halves(table[name].combine_chunks()) for name in ("recipe", "source"))

@@ -170,12 +170,14 @@ def _opened(
     """
     with location.open_input() as stream:
         try:
+            metadata = pq.read_metadata(stream)
             # No threads: one that releases the stream while Python exits would abort the process.
             file = pq.ParquetFile(
                 stream,
+                metadata=metadata,
                 page_checksum_verification=True,
                 pre_buffer=False,
-                read_dictionary=[*dictionaries],
+                read_dictionary=[name for name in dictionaries if name in metadata.schema.names],
                 buffer_size=buffer_size,
             )
             rows = file.metadata.num_rows

@@ -7,10 +7,12 @@ import shutil
 from collections.abc import Callable, Iterator
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
 from recordmill.format.manifest import RECIPES
+from recordmill.format.shard_index import index_bytes
 from recordmill.pipelines.cli import main
 from recordmill.transforms.checks import prepare_parts
 from tests.folders import make_folder, make_picture
@@ -114,9 +116,15 @@ def _cut_off(name: str) -> Callable[[pathlib.Path, pathlib.Path], None]:
     return cut_off
 
 
+def _without_contents(dataset: pathlib.Path, _: pathlib.Path) -> None:
+    (place,) = dataset.glob("index/train*")
+    place.write_bytes(index_bytes(pq.read_table(place).drop_columns(["content"])))
+
+
 @pytest.mark.parametrize(
     ("change", "why"),
     [
+        (_without_contents, "lacks hashes of contents"),
         (_other_recipes, "recipes.parquet belongs to another dataset"),
         (_flipped(RECIPES), "recipes.parquet is damaged"),
         (_cut_off("index/train*"), "it cannot be read as Parquet"),

@@ -53,3 +53,12 @@ def test_rows_are_read_alone_and_labels_as_dictionaries(tmp_path):
             assert found.to_pylist() == table.select(columns).take(numbers).to_pylist()
     with pytest.raises(IndexDamagedError, match="has 200000 rows, the manifest says 7 records"):
         read_rows(place, [0], columns=columns, records=7)
+
+
+def test_an_index_without_a_column_is_damaged(tmp_path):
+    rows = {"key": ["a"], "label": ["x"], "copy": [0], "offset": [0], "length": [9]}
+    table = pa.table(rows, schema=schema()).drop_columns(["label"])
+    place = Location.parse(str(tmp_path / "index.parquet"))
+    place.write_bytes(index_bytes(table))
+    with pytest.raises(IndexDamagedError, match="expected the columns key string, label string"):
+        read_index(place, dictionaries=["label"])
