@@ -1,9 +1,10 @@
-"""Patches of Apache Beam that shorten the start and the stages of every job.
+"""Patches of Apache Beam that save time or memory in every job.
 
-Each patch is a function below that makes one change in Beam. It applies only to the versions of
-Beam in CHECKED_VERSIONS, and only if the attribute that it changes exists. With any other Beam, or
-with RECORDMILL_BEAM_PATCHES=0 in the environment, Beam runs unchanged and jobs write the same
-datasets. The figures are seconds of CPU per job, from docs/adr/0027-patches-of-beam.md.
+Each patch is a function, here or in `omitted_modules`, that makes one change in Beam. It applies
+only to the versions of Beam in CHECKED_VERSIONS, and only if the attribute that it changes exists.
+With any other Beam, or with RECORDMILL_BEAM_PATCHES=0 in the environment, Beam runs unchanged and
+jobs write the same datasets. The figures are seconds of CPU per job, from
+docs/adr/0027-patches-of-beam.md.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
-import importlib
 import importlib.metadata
 import os
 import sys
@@ -20,6 +20,8 @@ from collections.abc import Callable, Hashable, Iterator
 from types import MethodType, ModuleType
 from typing import Any
 
+from recordmill.runners import omitted_modules
+
 CHECKED_VERSIONS = frozenset({"2.77.0"})
 """Versions of Beam with which every patch was checked."""
 
@@ -27,7 +29,7 @@ SWITCH = "RECORDMILL_BEAM_PATCHES"
 """Environment variable; the value 0 switches all patches off."""
 
 _SAMPLING_PERIOD_MS = 5
-_PIECES = 64  # of grouped values
+_PIECES = 64  # pieces of the values of a GroupByKey, per thread
 
 
 @functools.cache
@@ -77,7 +79,7 @@ def _replaced_modules() -> Iterator[None]:
     """Replace modules while Beam is imported; later imports by name get the real modules."""
     replacements: dict[str, Any] = {}
     if enabled():
-        for replace in _REPLACEMENTS:
+        for replace in omitted_modules.REPLACEMENTS:
             replacements |= replace()
     replacements = {name: new for name, new in replacements.items() if name not in sys.modules}
     sys.modules.update(replacements)
@@ -86,73 +88,6 @@ def _replaced_modules() -> Iterator[None]:
     finally:
         for name in replacements:
             del sys.modules[name]
-
-
-def omit_s3() -> dict[str, Any]:
-    """Omit Beam's own access to S3: apache_beam.io.filesystems goes without it if it must.
-
-    Saves 0.11 s if boto3 is installed; recordmill reads S3 by Arrow. Checked with Beam 2.77.0.
-    """
-    return {"apache_beam.io.aws.s3filesystem": None}  # None: the import raises an ImportError
-
-
-def omit_bigquery() -> dict[str, Any]:
-    """Omit the connector of BigQuery: apache_beam.io goes without it if it cannot be imported.
-
-    Saves 0.06 s: it brings the clients of other services of Google. Checked with Beam 2.77.0.
-    """
-    return {"apache_beam.io.gcp.bigquery": None}
-
-
-def omit_mongodb() -> dict[str, Any]:
-    """Replace the connector of MongoDB by an empty module: apache_beam.io only re-exports it.
-
-    Saves 0.05 s: it imports pymongo. Checked with Beam 2.77.0.
-    """
-    name = "apache_beam.io.mongodbio"
-    return {name: ModuleType(name)}
-
-
-def defer_http_client() -> dict[str, Any]:
-    """Import the HTTP client of apache_beam.internal only when it is called.
-
-    Saves 0.06 s: it imports httplib2, for the download of remote files that a job would stage.
-    Checked with Beam 2.77.0.
-    """
-    name = "apache_beam.internal.http_client"
-    module = ModuleType(name)
-
-    def get_new_http(*args: Any, **kwargs: Any) -> Any:
-        return importlib.import_module(name).get_new_http(*args, **kwargs)
-
-    module.get_new_http = get_new_http  # type: ignore[attr-defined]
-    return {name: module}
-
-
-def defer_beartype() -> dict[str, Any]:
-    """Compare type hints that are classes by issubclass, and import beartype for all others.
-
-    Saves 0.06 s: few pipelines compare others. Checked with Beam 2.77.0.
-    """
-    door, roar = ModuleType("beartype.door"), ModuleType("beartype.roar")
-
-    class BeartypeDoorException(Exception):
-        pass
-
-    def is_subhint(sub: Any, base: Any) -> bool:
-        if type(sub) is type and type(base) is type:
-            return issubclass(sub, base)
-        from beartype.door import is_subhint
-        from beartype.roar import BeartypeDoorException as OriginalException
-
-        try:
-            return is_subhint(sub, base)
-        except OriginalException as error:
-            raise BeartypeDoorException from error
-
-    door.is_subhint = is_subhint  # type: ignore[attr-defined]
-    roar.BeartypeDoorException = BeartypeDoorException  # type: ignore[attr-defined]
-    return {module.__name__: module for module in (door, roar)}
 
 
 def cache_option_views(pipeline_options: ModuleType) -> None:
@@ -261,7 +196,7 @@ def skip_empty_bundles(fn_runner: ModuleType) -> None:
 
 
 def send_in_pieces(fn_runner: ModuleType) -> None:
-    """Hand the elements of a bundle to the thread that processes them in pieces of 10 MB.
+    """Send the elements of a bundle in pieces of 10 MB to the thread that processes the bundle.
 
     Beam joins all of them first, in a buffer that grows by doubling and is copied once more.
     Checked with Beam 2.77.0.
@@ -280,16 +215,16 @@ def send_in_pieces(fn_runner: ModuleType) -> None:
 
 
 def patch_bundles(fn_runner: ModuleType) -> None:
-    """Apply both patches of bundles."""
+    """Apply both patches of `fn_runner`: one module has one entry in `_PATCHES`."""
     skip_empty_bundles(fn_runner)
     send_in_pieces(fn_runner)
 
 
 def group_in_pieces(execution: ModuleType) -> None:
-    """Encode the values of a GroupByKey in pieces, and free those that are encoded.
+    """Encode the values of a GroupByKey in pieces, and free each piece's values once encoded.
 
-    Beam encodes all of them into one buffer, which grows by doubling and is copied once more,
-    before it frees any. With `send_in_pieces` a table of 10 million rows takes 0.3 GB less.
+    Beam encodes all values into one buffer, which grows by doubling and is copied once more, before
+    it frees any. Together with `send_in_pieces` this saves 0.27 GB in a table of 10 million rows.
     Checked with Beam 2.77.0.
     """
     buffer: Any = execution.GroupingBuffer
@@ -412,13 +347,6 @@ def unsampled_states() -> Iterator[None]:
         sampler.start, sampler.stop = methods
 
 
-_REPLACEMENTS: tuple[Callable[[], dict[str, Any]], ...] = (
-    omit_s3,
-    omit_bigquery,
-    omit_mongodb,
-    defer_http_client,
-    defer_beartype,
-)
 # By the module of Beam that each changes.
 _PATCHES: dict[str, Callable[[ModuleType], None]] = {
     "apache_beam.options.pipeline_options": cache_option_views,
