@@ -1,14 +1,14 @@
-"""A dataset a night, with Beam's own Airflow operator.
+"""One dataset per night, with Beam's own Airflow operator.
 
-Set two Airflow variables: `recordmill_input`, the folder of pictures, and `recordmill_output`, the
-folder in which a dataset a day is to stand. Airflow and recordmill live in virtual environments of
-their own; the environment variable RECORDMILL_PYTHON names the interpreter of recordmill's.
+Set two Airflow variables: `recordmill_input`, the folder of images, and `recordmill_output`, the
+folder for the datasets. Airflow and recordmill need separate virtual environments; the environment
+variable RECORDMILL_PYTHON names the Python of recordmill's.
 
-A retry continues what the attempt before has finished; running a day again changes nothing. Images
-that have not changed are copied from the newest dataset that can be used.
+A retry continues the interrupted attempt; running a day again changes nothing. Images that have
+not changed are copied from the newest usable dataset.
 
-Each night updates the asset `recordmill_photos`; `extra` of its event has the folder as `dataset`.
-A DAG with `schedule=[Asset("recordmill_photos")]` starts when a dataset is published.
+Each night updates the asset `recordmill_photos`; the `extra` of its event holds the folder of the
+dataset as `dataset`. A DAG with `schedule=[Asset("recordmill_photos")]` starts after each update.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PHOTOS = Asset("recordmill_photos")
 
 
 def name_dataset(context: Any, result: Any = None) -> None:
-    """Puts the folder of the dataset into the event of the asset."""
+    """Put the folder of the dataset into the event of the asset."""
     folder = context["task"].pipeline_options["output"]  # with the templates filled in
     context["outlet_events"][PHOTOS].extra = {"dataset": folder}
 
