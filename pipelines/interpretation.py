@@ -133,12 +133,12 @@ def listed_roles(config: CommonConfig, source: Source, layout: Layout) -> Column
 
 
 def window_numbers(config: CommonConfig, layout: Layout) -> NumberLabels | None:
-    """Return the reading of the labels of windows as numbers to predict; None for classes.
+    """Return the converter of window labels to numbers to predict; None if labels are classes.
 
-    layout: of the rows.
+    layout: layout of the rows.
 
     Raises:
-      ConfigError: rows have no label column.
+      ConfigError: the rows have no label column.
     """
     kind = config.number_type
     if kind is None or not isinstance(config, RowsConfig):

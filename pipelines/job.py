@@ -272,7 +272,7 @@ class Job:
         return given | ({} if self.learned is None else self.learned.stage(self.staging))
 
     def _records(self, layout: Layout) -> Layout:
-        """Return the layout of the records. layout: of rows."""
+        """Return the layout of the records. layout: layout of the rows."""
         windows = self.data_type.windows
         if windows is None:
             return layout

@@ -166,7 +166,7 @@ class PathLabels(TypedDict):
 
 
 def path_labels(config: CommonConfig, *, labelled: bool = True) -> PathLabels:
-    """Return how the labels of paths are read. labelled: whether paths give labels.
+    """Return the arguments of a source for labels of paths. labelled: whether paths give labels.
 
     Raises:
       ConfigError: --label-type none contradicts --label-from.

@@ -111,8 +111,8 @@ class FlinkConfig:
         False,
         group=FLINK,
         local=True,
-        help="Put all of the job server into the job's jar. Default: only the libraries that jobs"
-        " with Python workers use, a quarter of its size.",
+        help="Copy all but Flink's own classes from the job server into the job's jar. Default:"
+        " only the libraries that jobs with Python workers use.",
     )
 
     def _check_flink(self, runner: str) -> None:

@@ -37,4 +37,6 @@ def read_file(flag: str, path: str) -> str:
     except PathError as error:
         raise ConfigError(f"{flag}: {error}") from error
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{flag}: expected UTF-8 in {path!r}: {error}") from error
+        raise ConfigError(
+            f"{flag}: expected UTF-8 in {path!r}: {error}; save it as UTF-8"
+        ) from error

@@ -33,10 +33,10 @@ class SelectionConfig:
         None,
         group=SELECTION,
         shapes_bytes=True,
-        help="Reading of labels. class: as classes. int, float: as numbers to predict, in the"
-        " feature label; there are no classes. none: a label column has no special role, and"
-        " folders give no classes. Default: class, but decimal numbers or more than 50 integers in"
-        " a column or an array are an error.",
+        help="Type of the labels. class: classes. int, float: numbers to predict, in the feature"
+        " label; there are no classes. none: a label column has no special role, and folders give"
+        " no classes. Default: class, but decimal numbers or more than 50 integers in a column or"
+        " an array are an error.",
     )
     label_bins: int | None = option(
         None,

@@ -21,7 +21,7 @@ from recordmill.tfrecord.flat_arrays import Ints, offsets_of, stable_order
 COLUMNS = ("key", "label", "copy", "content", "source")  # of an index, that are needed
 _SHOWN = 10  # records of a content that its line lists
 
-_DENSE = 16  # times the rows: the table of all pairs of theirs may have that many entries
+_DENSE = 16  # entries per row, at most, of a table that is indexed by number
 
 UInt64Array = npt.NDArray[np.uint64]
 
@@ -43,7 +43,7 @@ def repeated_halves(halves: UInt64Array) -> UInt64Array:
 
 
 def are_among(halves: UInt64Array, some: UInt64Array) -> npt.NDArray[np.bool_]:
-    """Return whether each half is among some: bool[n]."""
+    """Return whether each of the halves occurs in `some`: bool[n]."""
     # Hashing takes a fraction of the time of np.isin, which sorts.
     return np.asarray(pc.is_in(pa.array(halves), value_set=pa.array(some)))
 
@@ -107,7 +107,7 @@ def report_on(
 
 
 def _content_codes(contents: pa.ChunkedArray) -> Ints:
-    """Return the index of each content among the distinct ones in the order of their hashes."""
+    """Return the rank of the hash of each row among the distinct hashes: int64[n]."""
     encoded = contents.dictionary_encode().combine_chunks()
     first, second = hash_halves(encoded.dictionary).T
     order = np.lexsort((second, first))
@@ -118,9 +118,9 @@ def _content_codes(contents: pa.ChunkedArray) -> Ints:
 
 
 def _lines(found: pa.Table, codes: Ints, counts: Ints, reported: Ints) -> Iterator[dict[str, Any]]:
-    """Yield the lines of some contents: first some record of each split and label, then others.
+    """Yield a line per reported content: one record of each split and label, then other records.
 
-    codes: int64[n], of the content of each row. counts: of the rows of each content.
+    codes: int64[n], code of the content of each row. counts: rows of each content. reported: codes.
     """
     if not len(reported):
         return
@@ -149,7 +149,7 @@ def _lines(found: pa.Table, codes: Ints, counts: Ints, reported: Ints) -> Iterat
 
 
 def _shown_rows(found: pa.Table, codes: Ints, counts: Ints, reported: Ints) -> Ints:
-    """Return the rows that lines list, in their order."""
+    """Return the indices of the rows that the lines list, in the order of the lines."""
     is_reported = np.zeros(len(counts), np.bool_)
     is_reported[reported] = True
     at = np.flatnonzero(is_reported[codes])
@@ -162,7 +162,7 @@ def _shown_rows(found: pa.Table, codes: Ints, counts: Ints, reported: Ints) -> I
         size *= len(values) + 1
     is_first = np.zeros(len(at), np.bool_)
     is_first[_first_of_each(pairs, size)] = True
-    # The place of each row in its line: all first ones come before all others.
+    # Place of each row in its line: the first of each split and label precede all others.
     firsts = np.cumsum(is_first)
     begins = offsets_of(counts[reported])
     before = np.append(0, firsts)[begins]
@@ -180,13 +180,13 @@ def _originals(index: pa.Table) -> pa.Table:
 
 
 def _numbered(values: pa.ChunkedArray) -> tuple[Ints, pa.Array]:
-    """Return the index of each value among the distinct ones, -1 for null, and these."""
+    """Return the code of each value, -1 for null, and the distinct values."""
     encoded = values.unify_dictionaries().combine_chunks()
     return encoded.indices.fill_null(-1).to_numpy().astype(np.int64), encoded.dictionary
 
 
 def _first_of_each(numbers: Ints, size: int) -> Ints:
-    """Return the index of the first of each number, by ascending number. size: above all."""
+    """Return the index of the first of each number, by ascending number, which is below `size`."""
     if size > _DENSE * len(numbers):
         return np.unique(numbers, return_index=True)[1]
     first = np.full(size, -1)
@@ -195,9 +195,9 @@ def _first_of_each(numbers: Ints, size: int) -> Ints:
 
 
 def _pairs(codes: Ints, values: pa.ChunkedArray) -> tuple[Ints, Ints, pa.Array]:
-    """Return the distinct pairs of a code and the index of a value, and the values.
+    """Return the distinct pairs of a code and the index of a value, and the distinct values.
 
-    A null is no value.
+    Rows whose value is null are left out.
     """
     numbers, distinct = _numbered(values)
     valid = numbers >= 0
@@ -210,9 +210,9 @@ def _pairs(codes: Ints, values: pa.ChunkedArray) -> tuple[Ints, Ints, pa.Array]:
 
 
 def _splits_of_leaks(codes: Ints, numbers: Ints, splits: pa.Array) -> dict[str, int]:
-    """Return {names of splits, joined by "+": number of contents that are in all of these}.
+    """Return {names of splits, joined by "+": number of contents that are in exactly these splits}.
 
-    codes, numbers: int64[n], the pairs of a content and the index of a split, by content.
+    codes, numbers: int64[n], pairs of a content and the index of a split, sorted by content.
     """
     if not len(codes):
         return {}

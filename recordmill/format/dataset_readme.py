@@ -136,5 +136,5 @@ def _plain(text: str) -> str:
 
 
 def _visible(text: str) -> str:
-    """Return text with escapes for the marks that change the direction of what follows."""
+    """Return text with escapes for bidirectional control characters."""
     return _DIRECTION.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

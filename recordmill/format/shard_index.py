@@ -49,8 +49,8 @@ _FIELDS = (
 REQUIRED = ("key", "label", "copy", "offset", "length")
 _WITHOUT_NULLS = ("key", "copy", "offset", "length")
 _DISTINCT = ("key", "source", "content", "offset")
-_ROWS = 1 << 16  # decoded at once by `read_rows`, at most
-_BUFFER = 1 << 16  # bytes of a column that it reads at once
+_ROWS = 1 << 16  # rows that `read_rows` decodes at once, at most
+_BUFFER = 1 << 16  # bytes of a column that `read_rows` reads at once
 
 
 def schema(optional: Collection[str] = ()) -> pa.Schema:
@@ -109,7 +109,7 @@ def read_index(
 ) -> pa.Table:
     """Read the known columns of an index, or some; names that it does not have are ignored.
 
-    dictionaries: those to read as dictionaries, which takes a sixth of the time if values repeat.
+    dictionaries: columns to read as dictionaries, in a sixth of the time if values repeat.
     records: the number of rows that it must have, if that is known. A few bytes can stand for
       millions of rows, so the number in the footer is checked before any is read.
 
@@ -131,7 +131,7 @@ def read_rows(
     dictionaries: Sequence[str] = (),
     records: int,
 ) -> pa.Table:
-    """Read columns of some rows of an index. Pages behind the last of the rows are not read.
+    """Read columns of some rows of an index. Pages after the last of these rows are not read.
 
     rows: ascending numbers of rows, at least one. dictionaries: as for `read_index`.
 

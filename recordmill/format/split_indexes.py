@@ -44,9 +44,9 @@ def split_rows(
     columns: Sequence[str],
     dictionaries: Sequence[str] = (),
 ) -> Iterator[tuple[list[int], pa.Table]]:
-    """Yield the records of each shard that are among these, and columns of their rows.
+    """Yield, per shard, the numbers of the given records in it, and columns of their rows.
 
-    numbers: of records within the split. columns, dictionaries: as for `read_index`.
+    numbers: numbers of records within the split. columns, dictionaries: as for `read_index`.
 
     Raises as `split_indexes`.
     """

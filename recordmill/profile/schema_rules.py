@@ -126,7 +126,9 @@ def load(path: str) -> SchemaRules:
     except PathError as error:
         raise ConfigError(f"{FLAG}: {error}") from error
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{FLAG}: expected UTF-8 in {path!r}: {error}") from error
+        raise ConfigError(
+            f"{FLAG}: expected UTF-8 in {path!r}: {error}; save it as UTF-8"
+        ) from error
     try:
         return parse(text)
     except _SyntaxError as error:

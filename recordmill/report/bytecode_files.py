@@ -1,4 +1,4 @@
-"""Keeps compiled templates, as compiling them takes longer than all else in a small report."""
+"""Compiled templates on disk: their compilation takes longer than the rest of a small report."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _SUM_BYTES = hashlib.sha256().digest_size
 
 
 class BytecodeFiles(jinja2.BytecodeCache):
-    """Keeps bytecode where Python would keep that of a module of the same path, in `__pycache__`.
+    """Keeps the bytecode of templates in `__pycache__`, as Python keeps that of modules.
 
     A template is compiled again if it, Jinja or the options have changed, and each time if the
-    folder cannot be written. Faults of the files are ignored.
+    folder is not writable. Damaged or unreadable files are ignored.
 
-    options: those that influence the bytecode.
+    options: Jinja's options that influence the bytecode.
     """
 
     def __init__(self, options: str) -> None:

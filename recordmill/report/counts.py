@@ -12,10 +12,10 @@ from recordmill.format.manifest import Manifest
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ClassRow:
-    """Counts of one class: {split: (records, of which copies)}. number: of the class.
+    """Counts of one class: {split: (records, of which copies)}. number: integer label.
 
-    before: its fraction of the labelled records of train before balancing; None if balancing did
-      not change the fractions.
+    before: fraction of the labelled records of train that had this class before balancing; None if
+      balancing did not change the fractions.
     """
 
     name: str

@@ -78,7 +78,7 @@ class Distributions:
         ]
         self._records: dict[str, list[str | None]] = {}  # the label of each, per split
         self._values: dict[tuple[str, str], list[Any]] = defaultdict(list)
-        self._lists: dict[str, list[tuple[str, list[Any]]]] = {}  # those of scalars, per split
+        self._lists: dict[str, list[tuple[str, list[Any]]]] = {}  # values of scalars, per split
         self._lengths: dict[tuple[str, str], list[int]] = defaultdict(list)
         self._texts: dict[str, Counter[bytes]] = defaultdict(Counter)
         self._missing: Counter[tuple[str, str]] = Counter()
@@ -232,7 +232,7 @@ def _frequent(texts: Mapping[bytes, int]) -> tuple[list[tuple[str, float]], int]
 def _frequent_names(
     numbers: npt.NDArray[np.int64], names: Mapping[int, str]
 ) -> tuple[list[tuple[str, float]], int]:
-    """Return what `_frequent` returns, for the names of classes or tokens."""
+    """Return the same as `_frequent`, for numbers of classes or tokens, by their names."""
     some, counts = np.unique(numbers, return_counts=True)
     if len(some) == len(numbers):
         return [], len(some)
@@ -252,9 +252,10 @@ def _specific(
     known: npt.NDArray[np.int64],
     names: Mapping[int, str],
 ) -> dict[str, list[str]]:
-    """Return the tokens with the largest part in the divergence of a class from all records.
+    """Return the tokens that contribute most to the divergence of each class from all records.
 
-    classes: the numbers of each. known: sorted numbers of tokens; names: theirs.
+    classes: token numbers of each class. known: sorted numbers of the tokens with a name. names:
+    {number: token}.
     """
     counts = {
         label: np.bincount(values[np.isin(values, known)], minlength=known[-1] + 1)[known]

@@ -1,4 +1,4 @@
-"""Outlines of masks as COCO has them: polygons, or run lengths.
+"""Outlines of segmentation masks in the formats of COCO: polygons, and run lengths (RLE).
 
 Run lengths count the pixels of alternate runs of background and mask, column by column, as a list
 or as text (https://github.com/cocodataset/cocoapi/blob/master/common/maskApi.c).
@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-_POINTS = 256  # of a polygon that are drawn
-_COLUMNS = 120  # of a mask of run lengths that are drawn
-_RUNS = 16  # of one column
-_PIXELS = 1 << 31  # of a mask
-_BITS = 5  # of a number in each character of run lengths as text
+_POINTS = 256  # drawn points of a polygon, at most
+_COLUMNS = 120  # drawn columns of a mask of run lengths, at most
+_RUNS = 16  # drawn runs of a column, at most
+_PIXELS = 1 << 31  # pixels of a mask, at most
+_BITS = 5  # bits of a number in each character of compressed run lengths
 _LONGEST = 13 * _BITS  # bits
 
 Points = list[list[float]]
@@ -38,7 +38,7 @@ def _of_runs(mask: Mapping[str, Any]) -> list[Points]:
     """Return outlines of the runs in some columns; neighbouring runs that overlap are joined.
 
     Raises:
-      KeyError, ValueError, TypeError, OverflowError: these are no run lengths.
+      KeyError, ValueError, TypeError, OverflowError: the run lengths are invalid.
     """
     height, width = (int(size) for size in mask["size"])
     counts = mask["counts"]
@@ -96,7 +96,7 @@ class _Shape:
 
 
 def _numbers(text: str) -> Sequence[int]:
-    """Decode run lengths that COCO's library wrote as text: each a difference to the one but last.
+    """Decode COCO's compressed run lengths: from the fourth on, differences to the last but one.
 
     Raises:
       ValueError: a number is cut off or too long.

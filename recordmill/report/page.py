@@ -201,7 +201,7 @@ def _visible(value: object) -> object:
 
 @functools.cache
 def template() -> jinja2.Template:
-    """Return the template of the page; the image of deploy/container has it compiled."""
+    """Return the template of the page. The build of deploy/container calls this to compile it."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("recordmill.report"),
         bytecode_cache=BytecodeFiles(repr(_COMPILED_WITH)),

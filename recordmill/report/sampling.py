@@ -2,7 +2,7 @@
 
 Records are stored in the order of a hash of seed, key and copy, so the first ones are a sample. The
 files of an adopted dataset may have any order: there, the records with the smallest hashes of their
-keys are chosen. A larger sample has all records of a smaller one.
+keys are chosen. A larger sample contains all records of a smaller one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from recordmill.tfrecord.typed_records import TypedRecord
 _COLUMNS = ("key", "label", "copy")
 _COPIES = 3  # copies of a shown record that are shown beside it
 _READ_ALONE = 64  # in gzip shards, records further apart than this end a range
-_BLOCK = 1 << 14  # records looked at together
+_BLOCK = 1 << 14  # rows of an index processed at once
 _SKIPPED = 1 << 16  # bytes between two records that are read rather than skipped
 
 Numbers = npt.NDArray[np.int64]
@@ -68,7 +68,7 @@ class Sample:
 
 
 class _Chosen:
-    """The first of some records so far, in the order of the sample."""
+    """The first `count` of the records added so far, in the order of the sample."""
 
     def __init__(self, count: int) -> None:
         self._count = count
@@ -186,7 +186,7 @@ def is_shuffled(manifest: Manifest) -> bool:
 
 
 def order(manifest: Manifest) -> str:
-    """Return the reason for which records are in the sample, in words."""
+    """Return a phrase for a report that says which records are in the sample."""
     if is_shuffled(manifest):
         return "the first ones, as records are stored in random order"
     return "those with the smallest hashes of their keys"
@@ -217,10 +217,10 @@ def first_record(manifest: Manifest, split: str) -> int:
 def read(records: Records, split: str, numbers: Sequence[int]) -> Iterator[tuple[int, TypedRecord]]:
     """Yield the records of a split with these ascending numbers within the split.
 
-    Records that are close to each other are read together. In gzip shards, which can only be read
-    from their start, a shard is read once.
+    Records that are close to each other are read together. A gzip shard, which can only be read
+    from its start, is read once.
 
-    records: those of all splits.
+    records: records of all splits.
 
     Raises:
       DatasetDamagedError: a record is damaged.

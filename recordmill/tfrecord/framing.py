@@ -171,7 +171,7 @@ def read_frames(
     An empty stream holds no records, compressed or not, as in TensorFlow.
 
     max_inflated: bytes of the largest record that is inflated.
-    expected: bytes of the frames that are going to be used, if the stream has many more.
+    expected: size of the frames that will be read, in bytes, if the stream has many more.
 
     Raises:
         FrameError: the stream is damaged. The records before the damaged one have been yielded.

@@ -28,7 +28,7 @@ ENTRY_CLASS = "org.apache.beam.runners.flink.FlinkPipelineRunner"
 
 # A cluster has these entries, and takes its own even if a job brings them.
 _IN_CLUSTER = ("org/apache/flink/", "flink-rpc-akka.jar")
-# Entries that no job of Python workers has been seen to use (ADR 11).
+# Entries that no job with Python workers is known to use (ADR 11).
 _UNUSED = (
     # Libraries of Flink itself, which a cluster has.
     "com/esotericsoftware/",
@@ -37,10 +37,10 @@ _UNUSED = (
     "org/objenesis/",
     "org/snakeyaml/",
     "org/xerial/snappy/",
-    # DoFns in Java.
+    # Libraries for DoFns in Java.
     "net/bytebuddy/",
     "org/apache/beam/sdk/testing/",
-    # Cloud services, from Java.
+    # Clients of cloud services in Java.
     "com/google/api/",
     "com/google/auth/",
     "com/google/common/",
@@ -63,7 +63,7 @@ _UNUSED = (
             "io/opencensus",
         )
     ),
-    # TLS, which Flink does not use towards the workers.
+    # TLS, which Flink does not use for connections to workers.
     "META-INF/native/conscrypt",
     "META-INF/native/libconscrypt",
     "META-INF/native/liborg_apache_beam_vendor_grpc_v1p60p1_netty_tcnative",
@@ -79,7 +79,7 @@ _UNUSED = (
     "org/apache/beam/repackaged/core/org/antlr/",
     "org/apache/beam/repackaged/core/org/apache/commons/compress/",
     "org/yaml/",
-    # Not classes.
+    # Other files than classes.
     "META-INF/maven/",
     "META-INF/native-image/",
     "META-INF/native/liborg_apache_flink_shaded_netty4",
@@ -162,11 +162,11 @@ def write_job_jar(
 ) -> None:
     """Write the jar of a pipeline.
 
-    job_server: jar whose classes are copied into this one, but for Flink's own. A cluster receives
+    job_server: jar whose classes, except Flink's own, are copied. A cluster receives
       the job's jar and hashes it several times. None for an embedded Flink, which reads both jars.
     pipeline: the proto; local files that its environments depend on are added to the jar.
     options: all pipeline options by name.
-    whole: also copy the classes that jobs of Python workers do not use.
+    whole: also copy the classes that jobs with Python workers do not use.
     """
     with zipfile.ZipFile(path, "w") as jar:
         if job_server is not None:

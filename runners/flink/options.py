@@ -32,7 +32,7 @@ class FlinkOptions:
     token_file, ca_file: of the cluster's REST interface, see `Cluster.parse`.
     worker_secret_file: file with the secret of the worker pools.
     parallelism: None uses all free slots.
-    whole_jar: put all of the job server into the job's jar, but for Flink's own classes.
+    whole_jar: copy all but Flink's own classes from the job server into the job's jar.
     stall_seconds: time without any progress after which the job is cancelled.
     imports: modules that workers started on this machine import in advance.
     version: of the embedded Flink.

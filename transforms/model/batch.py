@@ -38,7 +38,7 @@ DATA = "__data__"  # string: name of a staged file; encoders get its `__path__`
 SIZE = "__size__"  # int64: bytes
 MTIME = "__mtime__"  # int64: nanoseconds since the epoch
 
-# File and row of a row, in 12 bytes. As text, FILE#ROW, places were a fifth of what is staged.
+# File and number of a row, in 12 bytes. As text, FILE#ROW, they were a fifth of the staged bytes.
 PLACES = pa.struct({"file": pa.dictionary(pa.int32(), pa.string()), "row": pa.int64()})
 
 UInt64Array = npt.NDArray[np.uint64]
@@ -135,7 +135,7 @@ def place_names(column: pa.Array) -> pa.Array:
 
 
 def with_sorted_files(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Return rows whose files of places are in a dictionary that depends on the rows alone."""
+    """Return rows whose dictionary of files is sorted, so that it depends on the rows alone."""
     for name in (SOURCE, PLACE):
         if name in rows.schema.names and rows[name].type == PLACES:
             files, numbers = rows[name].flatten()

@@ -20,7 +20,7 @@ Places = Ints | npt.NDArray[np.int32]
 
 _BLOCK = 1 << 18  # bytes
 
-# Short strings as numbers: the bytes, and the size in the highest byte. Long ones: their code.
+# Short strings as numbers: their bytes, and their size in the highest byte. Long ones: their code.
 _SHORT = 7  # bytes, at most
 _MANY = 1 << 17  # strings; fewer fit the processor's cache
 _SHORT_MASKS = np.array([(1 << 8 * size) - 1 for size in range(_SHORT + 1)], np.uint64)
@@ -95,11 +95,11 @@ def _encode(data: Bytes, starts: Places, stops: Places) -> tuple[Ints, pa.String
     """Dictionary-encode the strings data[starts[i]:stops[i]], which ascend.
 
     Arrow encodes numbers twice as fast as strings, so short strings are encoded as their bytes and
-    their length in a number, and the others as their number among these.
+    their size in one number, and long strings as their code.
     """
     sizes = stops - starts
     long = np.flatnonzero(sizes > _SHORT)
-    # The long strings of other scripts than Latin are many.
+    # In scripts other than Latin, many strings are long.
     if len(starts) < _MANY or 3 * long.size > len(starts):
         return _encode_strings(data, starts, stops)
     long_codes, long_strings = _encode_strings(data, starts[long], stops[long])
@@ -210,7 +210,7 @@ def string_array(texts: Sequence[str]) -> pa.StringArray:
 
 
 def flat_strings(data: Bytes | bytes, offsets: Ints) -> pa.StringArray:
-    """Return the strings that lie one behind the other in UTF-8 data; offsets: int64[n + 1]."""
+    """Return the consecutive strings of UTF-8 data, string[n]. offsets: int64[n + 1]."""
     buffers = [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(data)]
     return pa.Array.from_buffers(pa.string(), len(offsets) - 1, buffers)
 

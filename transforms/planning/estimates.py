@@ -133,7 +133,7 @@ def _sizes(futures: collections.deque[Future[EncodedChunk]]) -> tuple[int, int, 
 
 
 def _with_names(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Return rows with their places as names: the estimate of their size must not change."""
+    """Return rows with places as text, so that estimates do not depend on how places are staged."""
     for name in (batch.SOURCE, batch.PLACE):
         if name in rows.schema.names:
             rows = batch.set_column(rows, name, batch.place_names(rows[name]))

@@ -310,7 +310,7 @@ def read_part(
 
 
 def with_all_keys(rows: pa.RecordBatch, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-    """Return rows that were read without keys as `read_part` returns them with keys."""
+    """Complete the keys of rows that `read_part` has read with `keys=False`."""
     names = rows.schema.names
     if batch.KEY in names and batch.CONTENT in names and rows[batch.KEY].null_count:
         rows = batch.with_keys(rows)

@@ -1,4 +1,4 @@
-"""Reading of files in staging that are mapped into memory instead of copied."""
+"""Files in staging that are mapped into memory instead of copied."""
 
 from __future__ import annotations
 

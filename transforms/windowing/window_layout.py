@@ -23,7 +23,7 @@ def window_layout(
 ) -> Layout:
     """Return the layout of the windows of rows.
 
-    numbers: reading of the labels as numbers to predict; None for classes.
+    numbers: converts labels to numbers to predict; None if labels are classes.
 
     Raises:
       ConfigError: windows cannot hold a column.

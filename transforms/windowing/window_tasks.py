@@ -81,7 +81,7 @@ class Windowing:
     schema: schema of the windows. splits: {split: fraction}, in order.
     by_series: whether whole series are assigned to splits. by_group: whether groups decide the
       split of a series. reject_unlabelled: whether windows without a class are rejected.
-    numbers: reading of the labels as numbers to predict; None for classes.
+    numbers: converts labels to numbers to predict; None if labels are classes.
     """
 
     options: WindowOptions
@@ -95,7 +95,7 @@ class Windowing:
 
     @property
     def cut_schema(self) -> pa.Schema:
-        """Schema of windows with classes, before they become numbers."""
+        """Schema of windows whose labels are still text."""
         if self.numbers is None:
             return self.schema
         return pa.schema([field for field in self.schema if field.name != TARGET])

@@ -73,7 +73,7 @@ class ShardDraft:
         self._sink.close()
 
     def count_earlier(self) -> int:
-        """Return how many chunks the journal of an earlier attempt describes."""
+        """Return the number of chunks in the journal of an earlier attempt."""
         if self._earlier is None:
             return 0
         try:
@@ -186,7 +186,7 @@ def _chunks(journal: BinaryIO, data: BinaryIO) -> Iterator[EncodedChunk]:
 
 
 def _entries(journal: BinaryIO) -> Iterator[tuple[bytes, int, bytes]]:
-    """Yield (fields, bytes of the chunk, their hash) up to an incomplete or damaged entry."""
+    """Yield (fields, size of the chunk in bytes, its hash) up to an incomplete or damaged entry."""
     while True:
         header = journal.read(_HEADER.size)
         if len(header) < _HEADER.size:

@@ -46,7 +46,7 @@ class ShardOutcome:
 
     @functools.cached_property
     def _recipes(self) -> RowRecipes | None:
-        """Recipes of all rows, hashed when the first chunk is added: others are being encoded."""
+        """Recipes of all rows, hashed with the first chunk, while later chunks are encoded."""
         return None if self._find_recipes is None else self._find_recipes()
 
     def add(self, start: int, chunk: EncodedChunk) -> None:

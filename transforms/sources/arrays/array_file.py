@@ -107,7 +107,7 @@ class ArrayFile(abc.ABC):
     ) -> pa.Array:
         """Return an array of labels as text, string[n]. Raises RecordError for invalid labels.
 
-        numbers: return numbers as numbers of any type.
+        numbers: return numbers unchanged, not as text.
         """
         return label_values(self.read(stored, span).reshape(-1), numbers=numbers)
 
@@ -169,7 +169,7 @@ class NpyFile(ArrayFile):
 def label_values(array: Array, *, numbers: bool = False) -> pa.Array:
     """Convert numbers, bools and texts to class names, string[n], with null for empty text and NaN.
 
-    numbers: leave numbers as they are, with bools as 0 and 1.
+    numbers: return numbers unchanged, and bools as 0 and 1, not as text.
 
     Raises:
       RecordError: the values have another type.

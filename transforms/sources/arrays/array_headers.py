@@ -50,7 +50,7 @@ class ArrayProbe:
     label_array: name of the array of labels in each file.
     label_input: file of labels, for an input of one file.
     label_pattern: regular expression whose first group is the class in the name of a file.
-    label_type: reading of the labels; None for classes that are not decimals.
+    label_type: type of the labels; None for classes, of which decimals are refused.
     unlabelled: whether to reject or keep files without label.
     max_bytes: maximum size of a record, as stored in the file.
     """
@@ -79,7 +79,7 @@ class ArrayProbe:
 
     @property
     def numbers(self) -> NumberLabels | None:
-        """Reading of the labels of this probe as numbers to predict; None if it has none."""
+        """Converter of labels to numbers to predict; None if this probe finds no such labels."""
         given = self.has_labels or self.label_pattern is not None
         if not given or self.label_type not in ("int", "float"):
             return None
@@ -88,7 +88,7 @@ class ArrayProbe:
     def with_name_labels(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[Reject]]:
         """Return references with the labels that `label_pattern` finds in their keys, and rejects.
 
-        Only if labels are numbers, references without a valid one are rejected here.
+        References without a valid label are rejected here only if labels are numbers to predict.
         """
         if self.label_pattern is None:
             return rows, []

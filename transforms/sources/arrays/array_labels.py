@@ -24,7 +24,7 @@ _IN_ARRAY = "the array of labels"
 def check_labels(labels: StoredArray, count: int, unit: str, label_type: LabelType | None) -> None:
     """Raise RecordError if an array of labels does not fit a file.
 
-    count: records of the file. unit: as of `ArraySlicing`. label_type: reading of the labels.
+    count: records of the file. unit: as of `ArraySlicing`. label_type: as of --label-type.
     """
     wanted = count if unit == "item" else 1
     one = labels.shape == () and wanted == 1 and unit != "item"
@@ -76,8 +76,8 @@ def with_labels(
 ) -> tuple[pa.RecordBatch, list[Reject]]:
     """Return the rows with a valid label, and the rejects of the others.
 
-    found: labels of the rows, of several files, texts or numbers of any type. numbers: reading of
-    the labels as numbers to predict; None for classes.
+    found: labels of the rows, per file, as texts or numbers of any type. numbers: converts labels
+    to numbers to predict; None if labels are classes.
     """
     if len({one.type for one in found}) > 1:
         found = [one.cast(pa.string()) for one in found]

@@ -205,7 +205,7 @@ class FileTree:
     leave_out: extensions to skip (without dot, in lower case). They do not apply to a file, nor to
       a pattern that ends in one of them.
     labelled: whether folders give labels.
-    numbers: reading of the labels as numbers to predict; None for classes.
+    numbers: converts labels to numbers to predict; None if labels are classes.
     """
 
     input: str | Inputs

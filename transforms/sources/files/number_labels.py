@@ -1,4 +1,4 @@
-"""Labels that the paths of files or arrays give, as numbers to predict."""
+"""Conversion of the labels of paths, arrays and windows to numbers to predict."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 
 class NumberedRows(NamedTuple):
-    """Rows with a number each, and the rejects of the others."""
+    """Rows with a number, and rejects of rows without one."""
 
     rows: pa.RecordBatch
     rejects: list[Reject]
@@ -33,7 +33,7 @@ class NumberedRows(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class NumberLabels:
-    """Converts labels to numbers in the column `TARGET`, of which records have no class.
+    """Converts labels to numbers in the column `TARGET`; the records then have no class.
 
     label_type: type of the numbers.
     unlabelled: whether to reject or keep records without a number.
@@ -56,7 +56,7 @@ class NumberLabels:
 
         Args:
           labels: texts or numbers, [n]. NaN is a missing number.
-          where: place of the labels, for rejects. stage: the stage that rejects get.
+          where: source of the labels, named in rejects. stage: stage of the rejects.
         """
         kind = self.field.type
         given = self.parser.mask_missing(TARGET, labels)
@@ -98,7 +98,7 @@ class NumberLabels:
 
 
 def beyond_float32(values: pa.Array) -> npt.NDArray[np.bool_]:
-    """Return which numbers float32 cannot hold: bool[n], False for missing ones and integers."""
+    """Return True for numbers that float32 cannot hold: bool[n]; False for nulls and integers."""
     if not pa.types.is_floating(values.type):
         return np.zeros(len(values), np.bool_)
     numbers = values.fill_null(0).to_numpy(zero_copy_only=False)

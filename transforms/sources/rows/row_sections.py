@@ -79,7 +79,7 @@ def list_sections(rows: RowInput, notes: dict[str, Note]) -> Iterator[ListingPar
 def read_header(rows: RowInput, dropped: Collection[str] = ()) -> ColumnTypes | None:
     """Return the columns that all files declare before their rows, None if a format has none.
 
-    dropped: columns that are not read, which some files may lack.
+    dropped: columns that are not read; some files may lack them.
 
     Raises:
       ConfigError: files have different columns.

@@ -80,7 +80,7 @@ NOT_TEXTS = tuple(
     ).split()
 )
 
-_NUMBER = "__number__"  # string: column of sections, the text of a number to predict
+_NUMBER = "__number__"  # string: number to predict as text, a column of sections
 _BOM = b"\xef\xbb\xbf"
 _BEGIN = 64  # bytes of a document that are looked at first
 
@@ -97,7 +97,7 @@ class TextFolder:
     leave_out: extensions to skip (without dot, in lower case).
     max_row_bytes: size above which a document is rejected.
     labelled: whether folders give labels.
-    numbers: reading of the labels as numbers to predict; None for classes.
+    numbers: converts labels to numbers to predict; None if labels are classes.
     """
 
     input: str | Inputs
