@@ -30,7 +30,7 @@ WORKERS = (
     "recordmill.processes.child_process",
 )
 _PATIENCE = 120  # s, far more than a start takes
-# Inherited by all that is started from here, and by nothing that a test beside this one starts.
+# Inherited by processes that are started from here, not by those of tests that run in parallel.
 os.environ["RECORDMILL_STARTED_BY"] = str(os.getpid())
 _MARK = f"RECORDMILL_STARTED_BY={os.getpid()}"
 

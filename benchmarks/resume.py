@@ -1,4 +1,4 @@
-"""Time that a run takes to finish what a killed one began.
+"""Time that a rerun takes to finish the dataset of a killed run.
 
     python -m benchmarks.resume                          20,000 photos, 3 kills of each kind
     python -m benchmarks.resume --photos 4000 --runs 1
@@ -6,8 +6,8 @@
 A run that writes one shard, or 64, is killed (SIGKILL for all of its processes) when it has written
 30 or 90 % of the bytes of the dataset. The same command then finishes it, which must give the
 manifest of an undisturbed run. The time of a job of ten photos (starting Python and Beam, and
-publishing) is taken off both before they are compared, by wall time and by CPU time. `lost` is how
-many of the written bytes are encoded again: those of the task that was being written.
+publishing) is subtracted from the times of both before they are compared, by wall time and by CPU
+time. `lost` is the number of written bytes that are encoded again: those of incomplete chunks.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ from recordmill.storage.files import Location
 from recordmill.transforms.writing.shard_draft import read_chunks
 
 _SHARDS = (1, 64)
-_BARS = {0.3: 0.75, 0.9: 0.2}  # killed at this part: rerun over whole run, at most
+_BARS = {0.3: 0.75, 0.9: 0.2}  # {fraction at the kill: rerun over whole run, at most}
 _EMPTY = 10  # photos
-_PAUSE = 0.02  # seconds between two looks at staging
+_PAUSE = 0.02  # seconds between two checks of staging
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Killed:
-    """A killed run. written: bytes in staging. lost: those that are in no complete chunk."""
+    """A killed run. written: bytes in staging. lost: bytes in no complete chunk."""
 
     written: int
     lost: int
 
 
 def written_bytes(output: pathlib.Path) -> int:
-    """Returns the bytes of finished shards and of drafts in staging."""
+    """Return the bytes of finished shards and of drafts in staging."""
     found = 0
     for pattern in ("shards/*.tfrecord-*", f"{DRAFTS}/*.tmp"):
         for place in output.glob(f"{FOLDER}/*/{pattern}"):
@@ -65,7 +65,7 @@ def written_bytes(output: pathlib.Path) -> int:
 
 
 def lost_bytes(output: pathlib.Path) -> int:
-    """Returns the bytes of drafts that the next run does not take from them."""
+    """Return the bytes of drafts that the next run encodes again."""
     lost = 0
     for place in output.glob(f"{FOLDER}/*/{DRAFTS}/*.tmp"):
         kept = sum(len(chunk.data) for chunk in read_chunks(Location.parse(str(place))))
@@ -74,10 +74,10 @@ def lost_bytes(output: pathlib.Path) -> int:
 
 
 def kill(command: list[str], output: pathlib.Path, *, at: int) -> Killed:
-    """Starts a command, and kills all of its processes when it has written so many bytes.
+    """Start a command, and kill all of its processes when it has written `at` bytes.
 
     Raises:
-      FailedError: it ended before.
+      FailedError: the command ended before.
     """
     process = subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -95,7 +95,7 @@ def kill(command: list[str], output: pathlib.Path, *, at: int) -> Killed:
 
 
 def _median(runs: list[Measured], less: Measured | None = None) -> Measured:
-    """The medians of wall and CPU time, less those of another."""
+    """Return the medians of wall and CPU time, minus the times of `less`."""
     wall = statistics.median(one.wall for one in runs) - (less.wall if less else 0)
     cpu = statistics.median(one.cpu for one in runs) - (less.cpu if less else 0)
     return dataclasses.replace(runs[0], wall=wall, cpu=cpu)

@@ -70,7 +70,7 @@ def add_photos(folder: pathlib.Path, first: int, end: int) -> None:
 
 
 def command_of(source: pathlib.Path, output: pathlib.Path, *options: object) -> list[str]:
-    """The command that makes a dataset of photos."""
+    """Return the command that makes a dataset of photos."""
     places = ("--input", source, "--output", output)
     return python("recordmill.pipelines.cli", "images", *places, "--size", 224, "--quiet", *options)
 

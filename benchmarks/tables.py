@@ -150,8 +150,9 @@ def _values(output: pathlib.Path, name: str) -> Iterator[np.ndarray]:
 
 
 def _alike(some: Sequence[bytes]) -> np.ndarray | None:
-    """The numbers of records that differ in nothing but numbers and class: float64[n, 6]; None for
-    others. To decode a million of them one by one takes a minute.
+    """Return the numbers of records that differ only in numbers and class: float64[n, 6].
+
+    None for other records. Decoding a million records one by one takes a minute.
     """
     if len({*map(len, some)}) > 1:
         return None

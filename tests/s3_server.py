@@ -3,9 +3,8 @@
     python -m tests.s3_server --fail 0.02 --seed 1
 
 prints the port it listens at. Of all requests that fraction is answered with 503 or 500, before
-anything was done about them. --log appends a line for each request
-(`read_log`). Answers about keys below `once-KIND/` are damaged the first time, and those below
-`always-KIND/` every time:
+anything was done about them. --log appends a line for each request (`read_log`). Answers about keys
+below `once-KIND/` are damaged the first time, and those below `always-KIND/` every time:
 
 short    half of an object's bytes are sent, and the headers say that this is all
 changed  an object's first byte is another one
@@ -60,7 +59,7 @@ def s3_server(
 
 
 class Request(NamedTuple):
-    """A line of the log. part: the value of the header Range. sent: bytes of the answer's body."""
+    """A line of the log. part: value of the Range header. sent: bytes of the answer's body."""
 
     method: str
     key: str
@@ -87,7 +86,7 @@ class Failing:
     def __call__(
         self, environ: dict[str, Any], start_response: Callable[..., Any]
     ) -> Iterable[bytes]:
-        # Joined, and logged before it is sent: whoever has the answer finds it in the log.
+        # Joined, and logged before it is sent: a client that has the answer finds it in the log.
         answer = b"".join(self._answer(environ, start_response))
         if self._log is not None:
             key = environ["PATH_INFO"].removeprefix(f"/{BUCKET}/")

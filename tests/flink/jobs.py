@@ -121,7 +121,7 @@ def command(*arguments: str, **environment: str) -> Ended:
 
 
 def run_program(program: str, *arguments: str) -> Ended:
-    """Runs a program of Python, with a command of recordmill in its arguments, to its end."""
+    """Runs a Python program with the arguments of a recordmill command to its end."""
     return ended(start(*arguments, program=("-c", program)))
 
 

@@ -127,7 +127,7 @@ def test_arrays_of_labels_of_any_type(values, label_type, expected, tmp_path):
 
 
 def test_one_number_for_each_file_and_its_chunks(tmp_path):
-    """The labels of the files have unlike types; the folders are no classes."""
+    """The labels of the files have different types; the folders give no classes."""
     (tmp_path / "in" / "sick").mkdir(parents=True)
     for place, label in enumerate([np.float32(0.5), np.array([3]), np.array("2")]):
         np.savez(tmp_path / "in" / "sick" / f"{place}.npz", x=ITEMS + place, y=label)

@@ -6,10 +6,10 @@
 A case is a function of (seed, number): a small dataset of a data type, one file of which has
 flipped bits, lacks a part, has a part twice or noise in it; or, if it is JSON, has other values,
 names or depths; or, if it is an index, other rows or columns. `verify --deep`, `inspect`,
-`inspect --record` and reading all records must end with exit code 0 to 2, and without an exception
-that has no meaning; `verify` must find damage in every file that the manifest lists. Every tenth
-case also runs the command again that made the dataset, with `--verify`. Processes have limited
-memory and time.
+`inspect --record` and reading all records must end with exit code 0 to 2, and without an unexpected
+exception; `verify` must find damage in every file that the manifest lists. Every tenth case also
+runs the command again that made the dataset, with `--verify`. Processes have limited memory and
+time.
 """
 
 from __future__ import annotations

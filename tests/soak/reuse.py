@@ -48,11 +48,11 @@ from tests.s3_server import CREDENTIALS, read_log, s3_server
 from tests.soak.command import PHOTOS, ImagesCommand, end
 
 _GENERATIONS = 8
-_NOT_BEFORE = 0.3  # of the time of a run, to be killed: until then it imports
+_NOT_BEFORE = 0.3  # earliest kill, as a fraction of the time of a run: it imports until then
 
 
 def sequences(folder: pathlib.Path, *, count: int, seed: int) -> list[str]:
-    """Prints a row per sequence; returns the differences. Each core works at one of them."""
+    """Prints a row per sequence; returns the differences. Each core runs one at a time."""
     context = multiprocessing.get_context("spawn")
     cores = len(os.sched_getaffinity(0))
     with ProcessPoolExecutor(cores, mp_context=context, initializer=_share_encoders) as executor:
@@ -66,7 +66,7 @@ def sequences(folder: pathlib.Path, *, count: int, seed: int) -> list[str]:
 
 
 def sequences_on_flink(folder: pathlib.Path, *, count: int, seed: int) -> list[str]:
-    """The same on a cluster of its own, one after the other."""
+    """Runs sequences on a Flink cluster, one after the other; returns the differences."""
     (folder / "cluster").mkdir(parents=True)
     with FlinkCluster(folder / "cluster") as cluster:
         where = ("--flink-master", cluster.master, "--environment", "loopback")
@@ -138,7 +138,7 @@ def nights(folder: pathlib.Path, *, count: int) -> list[str]:
 
 
 def _difference(before: pathlib.Path, after: pathlib.Path) -> dict[str, int]:
-    """What `recordmill diff` counts, but for zeros."""
+    """Returns the counts of `recordmill diff` that are not zero."""
     with contextlib.redirect_stdout(io.StringIO()) as said:
         recordmill(["diff", str(before), str(after), "--json"])
     records = json.loads(said.getvalue())["records"]
@@ -147,7 +147,7 @@ def _difference(before: pathlib.Path, after: pathlib.Path) -> dict[str, int]:
 
 
 def linked(folder: pathlib.Path, *, count: int) -> pathlib.Path:
-    """A folder with about so many of the photos, of all classes."""
+    """Fills a folder with links to about `count` of the photos, of all classes."""
     photos = sorted(PHOTOS.rglob("*.jpg"))
     for photo in photos[:: max(len(photos) // count, 1)]:
         place = folder / photo.relative_to(PHOTOS)
@@ -255,7 +255,7 @@ def damage(folder: pathlib.Path, *, count: int, seed: int) -> list[str]:
 
 
 def store(folder: pathlib.Path, *, count: int) -> list[str]:
-    """Prints what runs from and to an S3-speaking server request; returns the differences."""
+    """Prints the requests of runs from and to an S3-speaking server; returns the differences."""
     folder.mkdir()
     log = folder / "log"
     photos = sorted(measure.PHOTOS.rglob("*.jpg"))
@@ -339,7 +339,7 @@ def main() -> None:
                  lambda: nights(folder / "nights", count=given.nights))  # fmt: skip
             part("kills", given.kills,
                  lambda: kills(folder / "kills", count=given.kills, seed=seed))  # fmt: skip
-            part("damages of five ways", given.damages,
+            part("damages in five ways", given.damages,
                  lambda: damage(folder / "damage", count=given.damages, seed=seed))  # fmt: skip
             part("photos in a store", given.store,
                  lambda: store(folder / "store", count=given.store))  # fmt: skip

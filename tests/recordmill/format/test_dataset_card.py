@@ -99,7 +99,7 @@ def test_a_manifest_with_a_damaged_card_is_damaged(manifest):
     assert Manifest.from_bytes(empty).card == DatasetCard()
 
 
-def test_marks_of_direction_are_escaped(manifest):
+def test_bidirectional_control_characters_are_escaped(manifest):
     name = "cod\u202egnp \u2066x\u2069 \u3000\u200f"
     shown = "cod\\u202egnp \\u2066x\\u2069 \u3000\u200f"
     card = DatasetCard(

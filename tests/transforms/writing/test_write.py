@@ -365,7 +365,7 @@ def test_a_shard_cut_off_before_its_info_is_not_taken_for_an_older_one(writer, m
 
 
 def test_recipes_are_hashed_while_rows_are_encoded(writer, threads, monkeypatch):
-    """Encoder processes do not wait for them."""
+    """Encoder processes do not wait for recipes."""
     events = []
     submit = threads.submit_rows
     monkeypatch.setattr(threads, "submit_rows", lambda task: events.append("task") or submit(task))
