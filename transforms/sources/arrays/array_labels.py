@@ -52,9 +52,10 @@ def check_labels(labels: StoredArray, count: int, unit: str, label_type: LabelTy
 def read_labels(
     location: str, cut: ArraySlicing, first: int, last: int, *, numbers: bool
 ) -> pa.Array:
-    """Return the labels of the records `first` to `last` of a file, string[n].
+    """Return the labels of the records `first` to `last` of a file: string[n], or numbers.
 
-    location: JSON of path, size, mtime and `StoredArray`. numbers: leave numbers as they are.
+    location: JSON of path, size, mtime and `StoredArray`. numbers: return numbers unchanged, not as
+    text.
 
     Raises:
       RecordError: the labels cannot be read.
