@@ -162,8 +162,9 @@ def write_job_jar(
 ) -> None:
     """Write the jar of a pipeline.
 
-    job_server: jar whose classes, except Flink's own, are copied. A cluster receives
-      the job's jar and hashes it several times. None for an embedded Flink, which reads both jars.
+    job_server: jar whose classes are copied, except Flink's own and those that jobs do not use: a
+      cluster receives the job's jar and hashes it several times. None for an embedded Flink, which
+      reads both jars.
     pipeline: the proto; local files that its environments depend on are added to the jar.
     options: all pipeline options by name.
     whole: also copy the classes that jobs with Python workers do not use.
