@@ -234,7 +234,7 @@ class SensorConfig(ColumnsConfig):
 def data_type(config: SensorConfig) -> DataType:
     """Return the source, windows, check, analysis and encoder of time series."""
     options = reading(config)
-    if config.number_type:  # rows have texts, of which those that decide the windows are read
+    if config.number_type:  # rows keep labels as text; those that decide a window become numbers
         options["label_type"] = "class"
     options["used"] = tuple(name for name in options["used"] if name != config.time_feature)
     return DataType(
