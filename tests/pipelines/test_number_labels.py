@@ -183,8 +183,8 @@ def test_many_integers_in_arrays_name_both_readings(tmp_path, capsys):
         (("--label-type", "none", "--label-from", "(a)"), "contradicts --label-from (a)"),
         (("--label-type", "none", "--label-array", "y"), "contradicts --label-array"),
         (("--label-type", "none", "--label-pattern", "(a)"), "contradicts --label-pattern"),
-        (("--label-type", "int", "--label-from", "(i)"), "no file has a number; the first: in.npz:"
-         " its path: column 'label': expected a 64-bit integer, got 'i'"),
+        (("--label-type", "int", "--label-from", "(i)"), "no file has a number to predict; the"
+         " first: in.npz: its path: expected a 64-bit integer, got 'i'"),
         (("--label-type", "int", "--label-array", "y"), "labels of complex64: expected integers"),
     ],
 )  # fmt: skip

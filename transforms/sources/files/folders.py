@@ -249,7 +249,9 @@ class FileTree:
             first = first or next(iter(part.rejects), None)
             yield part
         if not kept and first is not None:
-            raise ConfigError(f"no file has a number; the first: {first.key}: {first.detail}")
+            raise ConfigError(
+                f"no file has a number to predict; the first: {first.key}: {first.detail}"
+            )
 
     def _list(self) -> Iterator[ListingPart]:
         """Yield the files with the labels of their paths."""

@@ -15,7 +15,7 @@ from recordmill.transforms.model import batch
 from recordmill.transforms.model.source import ListingPart
 from recordmill.transforms.sources.files.file_stat import RejectCause
 from recordmill.transforms.sources.files.references import Unlabelled, no_label
-from recordmill.transforms.sources.row_formats.value_parsing import ValueParser, type_mismatch
+from recordmill.transforms.sources.row_formats.value_parsing import ValueParser, value_mismatch
 
 LabelType = Literal["class", "int", "float", "none"]
 
@@ -71,7 +71,7 @@ class NumberLabels:
                 problem = no_label(f"a number in {where}")
             elif unfit[row]:
                 problem = RejectCause(
-                    Reason.BAD_VALUE, f"{where}: {type_mismatch(TARGET, kind, given[row].as_py())}"
+                    Reason.BAD_VALUE, f"{where}: {value_mismatch(kind, given[row].as_py())}"
                 )
             else:
                 problem = RejectCause(

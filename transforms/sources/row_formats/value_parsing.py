@@ -121,10 +121,15 @@ class ValueParser:
 
 def type_mismatch(name: str, kind: pa.DataType, value: object) -> str:
     """Return the message for a value that does not have the type of its column."""
+    return f"column {name!r}: {value_mismatch(kind, value)}"
+
+
+def value_mismatch(kind: pa.DataType, value: object) -> str:
+    """Return the message for a value of another type than expected."""
     shown = repr(value)
     if isinstance(value, str) and len(value) > _SHOWN:
         shown = repr(f"{value[:_SHOWN]}...")
-    return f"column {name!r}: expected {_describe_type(kind)}, got {shown}"
+    return f"expected {_describe_type(kind)}, got {shown}"
 
 
 def _describe_type(kind: pa.DataType) -> str:
