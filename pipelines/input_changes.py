@@ -75,7 +75,7 @@ def describe_changes(
 def _known(recipes: Recipes) -> Iterator[_Part]:
     """Yield the records of each shard, without copies."""
     for shard, table in recipes.shards():
-        place = recipes.dataset / index_of(shard)
+        place = recipes.dataset / index_of(shard.file)
         index = read_index(place, columns=["key", "copy"], records=len(table))
         originals = np.flatnonzero(np.asarray(index["copy"]) == 0)
         keys = index["key"].combine_chunks().take(pa.array(originals))

@@ -14,7 +14,8 @@ import pyarrow as pa
 from recordmill.errors import ConfigError, DamageError
 from recordmill.format import manifest as manifests
 from recordmill.format.content_hashes import hash_halves
-from recordmill.format.manifest import MANIFEST, Manifest, index_of
+from recordmill.format.file_info import stream_info
+from recordmill.format.manifest import MANIFEST, Manifest, Shard, index_of
 from recordmill.format.recipes import Recipes, RecipesHeader
 from recordmill.format.shard_index import read_index
 from recordmill.job.staging import REUSE, Staging
@@ -219,24 +220,30 @@ def _write(places: FramePlaces, usable: Sequence[Recipes]) -> tuple[int, str] | 
     return None
 
 
-def _add(writer: PlacesWriter, recipes: Recipes, shard: str, table: pa.Table) -> None:
+def _add(writer: PlacesWriter, recipes: Recipes, shard: Shard, table: pa.Table) -> None:
     """Add the frames of a shard.
 
     Raises:
       DamageError: its index is damaged.
     """
+    name = index_of(shard.file)
+    place = recipes.dataset / name
+    # The checksums of Parquet leave out its footer, and so the names of columns.
+    with place.open_input() as stream:
+        if stream_info(stream) != shard.index:
+            raise DamageError(f"{name} changed after it was written")
     names = ["offset", "length", "width", "height", "content"]
-    index = read_index(recipes.dataset / index_of(shard), columns=names, records=len(table))
+    index = read_index(place, columns=names, records=len(table))
     found = np.zeros(len(table), PLACE)
-    for name in ("offset", "length"):
-        found[name] = index[name]
-    for name in ("width", "height"):
-        found[name] = index[name].fill_null(-1) if name in index.column_names else -1
+    for column in ("offset", "length"):
+        found[column] = index[column]
+    for column in ("width", "height"):
+        found[column] = index[column].fill_null(-1) if column in index.column_names else -1
     if "content" not in index.column_names or index["content"].null_count:
-        raise DamageError(f"the index of {shard} lacks hashes of contents")
+        raise DamageError(f"{name} lacks hashes of contents")
     found["content"] = np.frombuffer(b"".join(index["content"].to_pylist()), "V16")
     found["crc"] = table["crc"]
     hashes = RowRecipes(
         *(hash_halves(table[name].combine_chunks()) for name in ("recipe", "source"))
     )
-    writer.add(recipes.dataset / shard, hashes, found, table["facts"].combine_chunks())
+    writer.add(recipes.dataset / shard.file, hashes, found, table["facts"].combine_chunks())

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from recordmill.errors import DamageError
-from recordmill.format.manifest import RECIPES, Manifest
+from recordmill.format.manifest import RECIPES, Manifest, Shard
 from recordmill.format.typed_json import as_object, parse_json, take, take_mapping
 from recordmill.storage.files import Location
 
@@ -124,8 +124,8 @@ class Recipes:
             raise RecipesDamagedError(f"{RECIPES} belongs to another dataset")
         return cls(dataset, manifest, header)
 
-    def shards(self) -> Iterator[tuple[str, pa.Table]]:
-        """Yield (file name of a shard, its recipes), in the order of the file.
+    def shards(self) -> Iterator[tuple[Shard, pa.Table]]:
+        """Yield (a shard that has records, its recipes), in the order of the file.
 
         Raises:
           RecipesDamagedError: the file is damaged.
@@ -143,7 +143,7 @@ class Recipes:
                             f"{RECIPES} is damaged: it has {len(table)} recipes for"
                             f" {shard.records} records of {shard.file}"
                         )
-                    yield shard.file, table
+                    yield shard, table
                     group += 1
 
 

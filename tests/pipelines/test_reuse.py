@@ -121,13 +121,20 @@ def _without_contents(dataset: pathlib.Path, _: pathlib.Path) -> None:
     place.write_bytes(index_bytes(pq.read_table(place).drop_columns(["content"])))
 
 
+def _without_widths(dataset: pathlib.Path, _: pathlib.Path) -> None:
+    """A column that an index need not have gets another name."""
+    (place,) = dataset.glob("index/train*")
+    place.write_bytes(place.read_bytes().replace(b"width", b"wodth"))
+
+
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (_without_contents, "lacks hashes of contents"),
+        (_without_contents, "index/train-00000-of-00001.parquet changed"),
         (_other_recipes, "recipes.parquet belongs to another dataset"),
         (_flipped(RECIPES), "recipes.parquet is damaged"),
-        (_cut_off("index/train*"), "it cannot be read as Parquet"),
+        (_cut_off("index/train*"), "index/train-00000-of-00001.parquet changed"),
+        (_without_widths, "index/train-00000-of-00001.parquet changed"),
         (lambda dataset, _: (dataset / RECIPES).unlink(), "recipes.parquet"),
         (lambda dataset, _: (dataset / "dataset.json").unlink(), "there is no"),
     ],
