@@ -90,7 +90,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         standard_streams.make_lossy()
         _report_signals()
     try:
-        code = _main(argv)
+        try:
+            code = _main(argv)
+        except SystemExit as ended:  # of --help and --print-config
+            if not owns_process or ended.code != 0:
+                raise
+            code = 0
         if sys.stdout is not None:
             sys.stdout.flush()
         return standard_streams.report_lost_output("recordmill", code) if owns_process else code

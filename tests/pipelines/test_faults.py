@@ -187,6 +187,7 @@ def test_what_fails_after_publishing_is_a_warning(
         ("2>/dev/full", 0, "recordmill: warning: stderr could not be written: no space left"),
         (">&- 2>&-", 0, ""),
         ("--dry-run >/dev/full", 1, "recordmill: warning: stdout could not be written: no space"),
+        ("--print-config >/dev/full", 1, "recordmill: warning: stdout could not be written: no"),
     ],
 )
 def test_a_closed_or_full_terminal(
