@@ -76,7 +76,7 @@ class VerifyConfig(DatasetConfig):
         if self.workers < 0:
             raise ConfigError(f"--workers: expected 0 or more, got {self.workers}")
         given = self.manifest_sha256
-        if given is not None and not re.fullmatch("[0-9a-f]{64}", given):
+        if given is not None and not re.fullmatch("[0-9a-fA-F]{64}", given):
             raise ConfigError(f"--manifest-sha256: expected 64 hexadecimal digits, got {given!r}")
 
 

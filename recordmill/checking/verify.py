@@ -132,6 +132,8 @@ def verify(
 def check_manifest_sha256(dataset: Location, expected: str) -> None:
     """Compare dataset.json with a hash from elsewhere; it holds those of all other files.
 
+    expected: in hex; some programs print it in upper case.
+
     Raises:
       ManifestError: there is no dataset.json, or it has another hash.
     """
@@ -139,7 +141,7 @@ def check_manifest_sha256(dataset: Location, expected: str) -> None:
     if not place.exists():
         manifests.load(dataset)  # raises
     found = file_info(place.read_bytes()).sha256
-    if found != expected:
+    if found != expected.lower():
         raise ManifestError(f"{MANIFEST} has the sha256 {found}, but expected {expected}")
 
 

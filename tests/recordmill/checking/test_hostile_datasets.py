@@ -154,6 +154,7 @@ def test_a_manifest_whose_hash_is_known(out, capsys):
     known = hashlib.sha256((out / "dataset.json").read_bytes()).hexdigest()
     given = ["verify", "--dataset", str(out), "--quiet", "--workers", "1"]
     assert main([*given, "--manifest-sha256", known]) == 0
+    assert main([*given, "--manifest-sha256", known.upper()]) == 0
     assert main([*given, "--manifest-sha256", "0" * 64]) == 1
     assert (
         f"dataset.json has the sha256 {known}, but expected {'0' * 64}" in capsys.readouterr().err
