@@ -285,6 +285,37 @@ def test_files_with_types_are_read_the_same_way(tmp_path):
     assert json.loads(told)["detail"] == expected
 
 
+@pytest.mark.parametrize("name", ["t.csv", "t.parquet"])
+@pytest.mark.parametrize(
+    ("third", "options", "shape"),
+    [
+        ("nan", ["--types", "x=float"], (None,)),
+        ("-nan", ["--types", "x=float", "--zscore", "x"], (None,)),
+        ("-200.0", ["--types", "x=float", "--missing", "x=-200"], (None,)),
+        ("-0200", ["--types", "x=int", "--missing", "x=-200"], (None,)),
+        ("nan", ["--types", "x=int"], ()),
+        ("5", ["--types", "x=float", "--missing", "x=-200"], ()),
+        ("nan", ["--label-column", "x", "--label-type", "float", "--unlabelled", "keep"], (None,)),
+        ("nan", ["--label-column", "x", "--label-type", "float"], ()),
+    ],
+)
+def test_texts_that_are_missing_as_numbers(tmp_path, name, third, options, shape):
+    """A text makes the column text, until options say that it holds numbers."""
+    columns = {"x": ["01", "text", third, "3", "4"], "y": [*"abcde"]}
+    source = tmp_path / name
+    if name == "t.csv":
+        table(
+            source,
+            "".join(f"{x},{y}\n" for x, y in [("x", "y"), *zip(*columns.values(), strict=True)]),
+        )
+    else:
+        pq.write_table(pa.table(columns), source)
+    made = make(tmp_path / "out", "--input", source, *options, "--max-reject-fraction", 1)
+    feature = made.manifest.features["label" if "--label-column" in options else "x"]
+    assert feature.shape == shape
+    assert main(["verify", "--dataset", str(made.folder), "--workers", "1"]) == 0
+
+
 @pytest.mark.parametrize(
     ("content", "options", "words"),
     [

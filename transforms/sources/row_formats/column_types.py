@@ -19,11 +19,18 @@ class ColumnType(NamedTuple):
     """Types that hold all values of a column so far, the narrowest first; () without any value.
 
     odd: the first value that made a column of numbers or dates text.
+    missing_as: types as which a text of the column would be a missing value, such as `nan`.
     """
 
     types: tuple[pa.DataType, ...] = ()
     nullable: bool = True
     odd: OddValue | None = None
+    missing_as: frozenset[pa.DataType] = frozenset()
+
+    def field_as(self, name: str, kind: pa.DataType) -> pa.Field:
+        """Return the column as it is, nullable if it is once its values are of this type."""
+        field = self.field(name)
+        return field.with_nullable(field.nullable or kind in self.missing_as)
 
     def field(self, name: str) -> pa.Field:
         """Return the column with the narrowest type; a column without values is of strings."""
@@ -84,14 +91,16 @@ def column_type_of(kind: pa.DataType) -> ColumnType:
 
 def _unify_pair(one: ColumnType, other: ColumnType) -> ColumnType:
     nullable = one.nullable or other.nullable
+    missing_as = one.missing_as | other.missing_as
     if not one.types or not other.types:
-        return ColumnType(one.types or other.types, nullable, one.odd or other.odd)
+        return ColumnType(one.types or other.types, nullable, one.odd or other.odd, missing_as)
     common = tuple(kind for kind in one.types if kind in other.types)
     wordy = any(kind.types == (pa.string(),) and kind.odd is None for kind in (one, other))
     odd = None if wordy else one.odd or other.odd
     if odd is not None and not all(kind.odd and kind.odd.every for kind in (one, other)):
         odd = odd._replace(every=False)
-    return ColumnType(common or (_wider(one.types[0], other.types[0]),), nullable, odd)
+    types = common or (_wider(one.types[0], other.types[0]),)
+    return ColumnType(types, nullable, odd, missing_as)
 
 
 def _wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:

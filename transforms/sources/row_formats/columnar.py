@@ -62,12 +62,18 @@ class ColumnarFile:
         found = {
             name: kind for name, kind in column_types.items() if names is None or name in names
         }
-        absent: set[str] = set()
+        found = {name: kind._replace(nullable=False) for name, kind in found.items()}
         for part in self._parts(section, list(found)):
-            for name in found.keys() - absent:
-                if self.value_parser.mask_missing(name, decode_dictionary(part[name])).null_count:
-                    absent.add(name)
-        return {name: kind._replace(nullable=name in absent) for name, kind in found.items()}
+            for name, kind in found.items():
+                if kind.nullable:
+                    continue
+                values = decode_dictionary(part[name])
+                if self.value_parser.mask_missing(name, values).null_count:
+                    found[name] = kind._replace(nullable=True)
+                elif pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
+                    missing_as = self.value_parser.missing_as(name, values)
+                    found[name] = kind._replace(missing_as=kind.missing_as | missing_as)
+        return found
 
     def read(
         self, section: FileSection, wanted: pa.Schema, text: Collection[str]

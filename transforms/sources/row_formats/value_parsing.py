@@ -14,6 +14,11 @@ from recordmill.transforms.sources.row_formats.column_types import NARROW, Colum
 Mask = npt.NDArray[np.bool_]
 
 _INTEGER = r"^[+-]?\d+$"
+_NUMBER_PATTERNS = {
+    pa.int64(): _INTEGER,
+    pa.float64(): r"^[+-]?((?i:nan)|(\d+[.]?\d*|[.]\d+)([eE][+-]?\d+)?)$",
+}
+_LONG = 64  # bytes; of a longer text it is not checked whether it means a missing number
 _SHOWN = 40  # characters of an invalid value in a message
 _SAMPLE = 64  # values that are tried before a whole column
 _PLUS, _MINUS, _ZERO, _NINE = b"+-09"
@@ -66,7 +71,22 @@ class ValueParser:
         values = cast[column_types[0]] if column_types else column
         if column_types:
             nullable = self.mask_missing(name, values).null_count > 0
-        return ColumnType((*column_types, pa.string()), nullable), values
+        missing_as = frozenset() if column_types else self.missing_as(name, column)
+        return ColumnType((*column_types, pa.string()), nullable, missing_as=missing_as), values
+
+    def missing_as(self, name: str, column: pa.Array) -> frozenset[pa.DataType]:
+        """Return the types of numbers as which a text of a column is a missing value."""
+        spelled = bool(self._spellings(name))
+        is_short = pc.less_equal(pc.binary_length(column), _LONG if spelled else len("-nan"))
+        texts = column.filter(is_short).unique().cast(pa.string())
+        found = set()
+        for kind, pattern in _NUMBER_PATTERNS.items():
+            numbers = self._normalize_decimal(texts, kind)
+            numbers = numbers.filter(pc.match_substring_regex(numbers, pattern))
+            values, unfit = self.cast_or_null(numbers, kind)
+            if self.mask_missing(name, values).null_count > np.count_nonzero(unfit):
+                found.add(kind)
+        return frozenset(found)
 
     def cast(self, column: pa.Array, kind: pa.DataType) -> pa.Array:
         """Parse values as a type. Raises pa.ArrowInvalid for an invalid value."""

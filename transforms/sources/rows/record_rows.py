@@ -19,9 +19,10 @@ from recordmill.transforms.model.source import Layout, ListingPart
 from recordmill.transforms.model.user_columns import check_types
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.inputs import check_paths
-from recordmill.transforms.sources.files.number_labels import LabelType
+from recordmill.transforms.sources.files.number_labels import NUMBERS, LabelType
 from recordmill.transforms.sources.files.references import Unlabelled, check_unlabelled
 from recordmill.transforms.sources.row_formats.column_types import (
+    ColumnType,
     ColumnTypes,
     as_nullable,
     has_nan,
@@ -236,13 +237,16 @@ class RecordRows:
         fields = {name: column_types[name].field(name) for name in user_columns}
         check_types(field for name, field in fields.items() if name != roles.target)
         return [
-            self._number_field(field) if name == roles.target else user_field(field)
+            self._number_field(name, column_types[name])
+            if name == roles.target
+            else user_field(field)
             for name, field in fields.items()
         ]
 
-    def _number_field(self, field: pa.Field) -> pa.Field:
+    def _number_field(self, name: str, found: ColumnType) -> pa.Field:
         """Return the field of the column of numbers to predict. Raises ConfigError."""
         where = str(self.input)
+        field = found.field_as(name, NUMBERS[str(self.label_type)])
         return number_field(field, self.label_type, unlabelled=self.unlabelled, where=where)
 
     def _refuse_delimiter(self, names: Sequence[str]) -> None:

@@ -84,10 +84,10 @@ class TableRows(RecordRows):
         check_types(column_types[name].field(name) for name in others)
         fields = []
         for name in user_columns:
-            field = column_types[name].field(name)
             if name == roles.target:
-                fields.append(self._number_field(field))
+                fields.append(self._number_field(name, column_types[name]))
             elif name in declared:
+                field = column_types[name].field_as(name, declared[name])
                 fields.append(self._declared_field(field, declared[name]))
             else:
                 fields.append(self._expected_field(name, column_types[name]))
