@@ -235,3 +235,15 @@ def test_images_that_no_row_names_are_noted(tmp_path):
         "2 files are in the folders of the listed files, but not in list.csv:"
         f" {', '.join(listed[1:3])}"
     ]
+
+
+def test_an_image_whose_row_is_rejected_counts_as_named(tmp_path):
+    make_folder(tmp_path / "in", {"a": 3})
+    names = sorted(str(one.relative_to(tmp_path / "in")) for one in (tmp_path / "in").rglob("*.*"))
+    rows = [f"{name},{age}" for name, age in zip(names, ("1", "many", "3"), strict=True)]
+    listing = tmp_path / "in" / "list.csv"
+    listing.write_text("\n".join(["path,age", *rows]))
+    options = ("--label-column", "age", "--label-type", "int", "--max-reject-fraction", 1)
+    made = make(tmp_path / "out", "--input", listing, *options)
+    assert [*made.rejects.values()] == ["bad_value"]
+    assert not [note for note in made.manifest.notes if note.code == "unlisted"]

@@ -258,6 +258,7 @@ class FileList:
         for section in sections:
             for rows in file.read(section, wanted, roles.named()):
                 check_unnamed(rows, place)
+                named.add(map(normal_path, rows.columns[roles.main].drop_null().to_pylist()))
                 if roles.target is not None:
                     parser = self.row_format.value_parser
                     rows = read_numbers(rows, roles.target, self.label_type, parser)
@@ -269,7 +270,6 @@ class FileList:
                     file=place.name,
                     unlabelled=self.unlabelled,
                 )
-                named.add(map(normal_path, rows.columns[roles.main].drop_null().to_pylist()))
                 rejected.update(reject.reason for reject in listed.rejects)
                 first = first or next(iter(listed.rejects), None)
                 if listed.rows is not None:
