@@ -54,3 +54,11 @@ def test_large_integers_after_a_decimal_number_are_numbers():
     column = pa.array(["1" * 30] * MANY + ["0.5"])
     assert ValueParser().infer_type("x", column).types[0] == pa.float64()
     assert ValueParser().infer_type("x", column.slice(0, MANY)).types == (pa.string(),)
+
+
+@pytest.mark.parametrize(("kind", "value"), [(pa.int64(), 2**53 + 1), (pa.uint64(), 2**63 + 5)])
+def test_large_integers_are_numbers(kind, value):
+    """They are rounded, as those of text are."""
+    found, unfit = ValueParser().cast_or_null(pa.array([value, None], kind), pa.float64())
+    assert found.to_pylist() == [float(value), None]
+    assert not unfit.any()

@@ -94,6 +94,9 @@ class ValueParser:
 
     def cast_or_null(self, column: pa.Array, kind: pa.DataType) -> tuple[pa.Array, Mask]:
         """Parse values as a type. Returns them, null if invalid, and the invalid mask, bool[n]."""
+        if pa.types.is_integer(column.type) and pa.types.is_floating(kind):
+            # Large integers are rounded, as those of text are.
+            return column.cast(kind, safe=False), np.zeros(len(column), np.bool_)
         column = self._normalize_decimal(column, kind)
         try:
             return column.cast(kind), np.zeros(len(column), np.bool_)
