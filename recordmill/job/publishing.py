@@ -19,7 +19,7 @@ of the first; the one that changes the output first withdraws the intent of the 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from recordmill.errors import ConfigError, RunError
@@ -34,6 +34,7 @@ from recordmill.format.manifest import (
 )
 from recordmill.job.staging import FOLDER, INTENT, Staging, jobs, to_json
 from recordmill.storage.files import Location, StorageError, shown, sync_folders
+from recordmill.storage.storage_errors import MissingError, raise_storage_errors
 
 
 def check_output_folder(output: Location) -> None:
@@ -99,9 +100,25 @@ def publish(staging: Staging) -> None:
                     f"{shown(place)} vanished before it was published: run the same command again"
                     " to write it"
                 )
-        staging.place(INTENT).write_bytes(to_json(sorted(_old_files(staging))))
+        old = _old_files(staging)
+        _refuse_links(staging.output, {*old, *manifest.paths()})
+        staging.place(INTENT).write_bytes(to_json(sorted(old)))
     staging.root.sync_folder()
     finish(staging)
+
+
+def _refuse_links(output: Location, names: Collection[str]) -> None:
+    """Raise StorageError if a folder of these files is a symbolic link.
+
+    Later, when the old dataset is deleted already, it would be too late.
+    """
+    for folder in {(output / name).parent for name in names} - {output}:
+        with (
+            contextlib.suppress(MissingError),
+            raise_storage_errors("access", folder),
+            folder.pinned(itself=True),
+        ):
+            pass
 
 
 def replace_files(staging: Staging, manifest: Manifest, files: Mapping[str, bytes]) -> None:

@@ -51,7 +51,23 @@ def test_overwrite_deletes_nothing_through_a_link(arrays, elsewhere, tmp_path, c
     assert run("arrays", *argv) == 1
     assert "is a symbolic link" in capsys.readouterr().err
     assert (elsewhere / "file").read_text() == "precious"
+    assert json.loads((out / "dataset.json").read_bytes()) == manifest
     (out / "sub").unlink()
+    assert run("arrays", *argv) == 0
+
+
+def test_overwrite_keeps_a_dataset_that_it_cannot_replace(arrays, tmp_path, capsys):
+    out = tmp_path / "out"
+    make(out, "--input", arrays, *OPTIONS, command="arrays")
+    (out / "index").rename(tmp_path / "index")
+    (out / "index").symlink_to(tmp_path / "index")
+    before = {path: path.read_bytes() for path in out.iterdir() if path.is_file()}
+    argv = ("--input", arrays, "--output", out, *OPTIONS, "--seed", 5, "--overwrite")
+    assert run("arrays", *argv) == 1
+    assert "is a symbolic link" in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in out.iterdir() if path.is_file()} == before
+    (out / "index").unlink()
+    (tmp_path / "index").rename(out / "index")
     assert run("arrays", *argv) == 0
 
 
