@@ -9,9 +9,9 @@ import yaml
 
 from recordmill.errors import ConfigError
 from recordmill.format.dataset_card import MAX_CARD_BYTES, DatasetCard
+from recordmill.option_files import read_option_file
 from recordmill.pipelines.options import job_file
 from recordmill.pipelines.options.declaration import Group, option
-from recordmill.pipelines.options.labels_file import read_file
 
 _DEPTH = 3  # of a text in it, such as the name of a creator in a list
 _NULL = "tag:yaml.org,2002:null"
@@ -41,7 +41,7 @@ def read_card(path: str | None) -> DatasetCard | None:
     """
     if path is None:
         return None
-    text = read_file("--card", path)
+    text = read_option_file("--card", path)
     if len(text.encode()) > MAX_CARD_BYTES:
         raise ConfigError(f"--card: {path} is larger than {MAX_CARD_BYTES:,} bytes")
     root = job_file.compose(text, f"--card: {path}")

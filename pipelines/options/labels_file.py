@@ -1,8 +1,9 @@
-"""Readers of small text files that options name, such as --labels-file."""
+"""Reader of the file of --labels-file."""
 
 from __future__ import annotations
 
 from recordmill.errors import ConfigError
+from recordmill.option_files import read_option_file
 
 
 def read_labels(path: str | None) -> tuple[str, ...] | None:
@@ -13,7 +14,7 @@ def read_labels(path: str | None) -> tuple[str, ...] | None:
     """
     if path is None:
         return None
-    lines = read_file("--labels-file", path).split("\n")
+    lines = read_option_file("--labels-file", path).split("\n")
     labels = [label for line in lines if (label := line.removesuffix("\r"))]
     repeated = sorted({label for label in labels if labels.count(label) > 1})
     if not labels or repeated:
@@ -22,21 +23,3 @@ def read_labels(path: str | None) -> tuple[str, ...] | None:
             f" {f'{repeated[0]!r} twice' if repeated else 'none'} in {path!r}"
         )
     return tuple(labels)
-
-
-def read_file(flag: str, path: str) -> str:
-    """Return the text of a file that an option names, without a byte order mark.
-
-    Raises:
-      ConfigError: the file cannot be read, or is not UTF-8.
-    """
-    from recordmill.storage.files import Location, PathError  # the command line imports this
-
-    try:
-        return Location.parse(path).read_bytes().decode("utf-8-sig")
-    except PathError as error:
-        raise ConfigError(f"{flag}: {error}") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(
-            f"{flag}: expected UTF-8 in {path!r}: {error}; save it as UTF-8"
-        ) from error

@@ -11,9 +11,9 @@ from typing import Any, Literal
 import yaml
 
 from recordmill.errors import ConfigError
+from recordmill.option_files import read_option_file
 from recordmill.pipelines.options import values
 from recordmill.pipelines.options.declaration import Group, option
-from recordmill.pipelines.options.labels_file import read_file
 
 SELECTION = Group(23, "Labels and selection of records")
 
@@ -167,7 +167,7 @@ class SelectionConfig:
         if self.label_map:
             shaping["label_map"] = self.label_mapping()
         if self.exclude_keys is not None:
-            content = read_file("--exclude-keys", self.exclude_keys).encode()
+            content = read_option_file("--exclude-keys", self.exclude_keys).encode()
             shaping["exclude_keys"] = hashlib.sha256(content).hexdigest()
         return shaping
 
@@ -183,7 +183,7 @@ def _inline(text: str) -> list[tuple[str, str]]:
 
 
 def _pairs_of_file(path: str) -> list[tuple[str, str]]:
-    content = read_file("--label-map", path)
+    content = read_option_file("--label-map", path)
     if path.lower().endswith((".yaml", ".yml")):
         try:
             data = yaml.load(content, Loader=yaml.BaseLoader)

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from recordmill.errors import ConfigError
-from recordmill.storage.files import Location, PathError
+from recordmill.option_files import read_option_file
 
 FLAG = "--schema"
 
@@ -121,14 +121,7 @@ def load(path: str) -> SchemaRules:
     Raises:
       ConfigError: the file cannot be read, or the schema is invalid.
     """
-    try:
-        text = Location.parse(path).read_bytes().decode()
-    except PathError as error:
-        raise ConfigError(f"{FLAG}: {error}") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(
-            f"{FLAG}: expected UTF-8 in {path!r}: {error}; save it as UTF-8"
-        ) from error
+    text = read_option_file(FLAG, path, encoding="utf-8")
     try:
         return parse(text)
     except _SyntaxError as error:
