@@ -12,7 +12,6 @@ time. `lost` is the number of written bytes that are encoded again: those of inc
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import os
 import pathlib
@@ -28,12 +27,10 @@ from benchmarks.measure import (
     FailedError,
     Measured,
     bar,
-    machine,
     members,
     run,
-    two_cores,
 )
-from benchmarks.reuse import LEAST, add_photos, command_of, make
+from benchmarks.reuse import LEAST, add_photos, begin, command_of, make
 from recordmill.job.staging import DRAFTS, FOLDER
 from recordmill.storage.files import Location
 from recordmill.transforms.writing.shard_draft import read_chunks
@@ -102,14 +99,7 @@ def _median(runs: list[Measured], less: Measured | None = None) -> Measured:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--photos", type=int, default=LEAST)
-    parser.add_argument("--runs", type=int, default=3)
-    given = parser.parse_args()
-    two_cores()
-    print(machine())
+    given = begin(__doc__)
     at_least = given.photos >= LEAST
     with tempfile.TemporaryDirectory(prefix="recordmill-bench-") as name:
         folder = pathlib.Path(name)

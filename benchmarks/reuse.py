@@ -101,15 +101,21 @@ def cost_of_recipes(count: int) -> float:
     return time.process_time() - began
 
 
-def main() -> None:
+def begin(description: str | None) -> argparse.Namespace:
+    """Parse --photos and --runs, keep to two cores and print the machine."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--photos", type=int, default=LEAST)
     parser.add_argument("--runs", type=int, default=3)
     given = parser.parse_args()
     two_cores()
     print(machine())
+    return given
+
+
+def main() -> None:
+    given = begin(__doc__)
     count = given.photos
     at_least = count >= LEAST
     with tempfile.TemporaryDirectory(prefix="recordmill-bench-") as name:
