@@ -43,12 +43,12 @@ def write_report(
     place = Location.parse(output) if output else _default_place(dataset)
     _check_target(place, dataset)
     records = Records(dataset)
-    data_type, job = records.manifest.options.get("kind"), dataset / JOB
+    data_type, job = records.manifest.command, dataset / JOB
     command, inputs = None, list[str]()
     if job.exists() and data_type in DATA_TYPES:
         with damage_of(JOB):
             data = as_object(parse_json(job.read_bytes()))
-            command = command_of(str(data_type), data)
+            command = command_of(data_type, data)
             inputs = [*map(str, data.get("input", []))]
     html = page.render(
         dataset, records, compared=compared, other=other, command=command, inputs=inputs

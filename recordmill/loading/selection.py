@@ -122,13 +122,13 @@ def _content(manifest: Manifest, label: str) -> tuple[str, ...]:
         found = tuple(name for name, feature in features.items() if feature.kind == kind)
         if found:
             return found
-    if manifest.options.get("kind") == "text":
+    if manifest.command == "text":
         for name in ("tokens", "text"):
             name = _renamed(manifest, name)
             if name in features:
                 return (name,)
     excluded = {label} | {name for name, one in features.items() if one.kind == "label"}
-    if manifest.options.get("kind") == "sensor":
+    if manifest.command == "sensor":
         excluded |= {_renamed(manifest, name) for name in _WINDOW_ORIGIN}
     found = tuple(sorted(features.keys() - excluded))
     if not found:

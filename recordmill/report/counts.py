@@ -87,8 +87,7 @@ def _fractions(weights: Mapping[str, float]) -> dict[str, float]:
 
 def kind_of(manifest: Manifest) -> str:
     """Return the data type of a dataset, or `adopted`."""
-    kind = str(manifest.options.get("kind", "adopt"))
-    return "adopted" if kind == "adopt" else kind
+    return "adopted" if manifest.command == "adopt" else manifest.command
 
 
 def stages(ledger: Ledger, *, shards: int) -> list[LedgerStage]:

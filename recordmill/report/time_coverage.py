@@ -56,7 +56,7 @@ def time_coverage(dataset: Location, manifest: Manifest) -> TimeCoverage | None:
     Raises:
       IndexDamagedError, StorageError: an index cannot be read.
     """
-    if manifest.options.get("kind") != "sensor":
+    if manifest.command != "sensor":
         return None
     starts = {
         split: np.unique(
