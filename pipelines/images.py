@@ -19,11 +19,12 @@ from recordmill.pipelines.options.annotations import AnnotationsConfig, annotate
 from recordmill.pipelines.options.declaration import Group, option
 from recordmill.pipelines.options.file_inputs import FilesConfig, files_of
 from recordmill.transforms.encoders.image_contents import ImageContents
-from recordmill.transforms.encoders.images import (
+from recordmill.transforms.encoders.image_headers import (
+    DepthAnalysis,
     HeaderCheck,
-    ImageEncoder,
     ImageHeaders,
 )
+from recordmill.transforms.encoders.images import ImageEncoder
 from recordmill.transforms.imaging.augment import AUGMENTATIONS
 from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.model.data_type import DataType
@@ -77,8 +78,9 @@ class ImagesConfig(AnnotationsConfig, FilesConfig):
         "auto",
         group=IMAGES,
         shapes_bytes=True,
-        help="Bits per channel of every image; 16 needs --image-format png or raw. auto is 8, with"
-        " a note if images have more.",
+        help="Bits per channel of every image; 16 needs --image-format png or raw. auto: 16 if the"
+        " format has them and an image of train has more than 8, else 8, with a note if images have"
+        " more.",
     )
     quality: int = option(
         _DEFAULT.quality, group=IMAGES, shapes_bytes=True, help="JPEG quality, 1 to 95."
@@ -180,6 +182,7 @@ def data_type(config: ImagesConfig) -> DataType:
             classed=config.image_class_rule is not None,
         ),
         check=HeaderCheck(options=options) if probe else None,
+        analysis=DepthAnalysis(options=options) if options.finds_depth else None,
         headers=ImageHeaders(options=options),
         duplicates=same_content(config),
         content=ImageContents.of(options, near=config.near_duplicates != "none"),

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from recordmill.transforms.assign_splits import AssignSplits
     from recordmill.transforms.check import Check
     from recordmill.transforms.encode_examples import EncodeExamples
-    from recordmill.transforms.encoders.images import HeaderCheck, ImageEncoder
+    from recordmill.transforms.encoders.image_headers import DepthAnalysis, HeaderCheck
+    from recordmill.transforms.encoders.images import ImageEncoder
     from recordmill.transforms.images import DecodeAndResizeImages, ReadImages
     from recordmill.transforms.imaging.image_options import ImageOptions
     from recordmill.transforms.model.run_spec import RunSpec
@@ -54,10 +55,11 @@ _MODULES = {
     "AssignSplits": "assign_splits",
     "Check": "check",
     "DecodeAndResizeImages": "images",
+    "DepthAnalysis": "encoders.image_headers",
     "EncodeExamples": "encode_examples",
     "FileList": "sources.rows.file_list",
     "FileTree": "sources.files.folders",
-    "HeaderCheck": "encoders.images",
+    "HeaderCheck": "encoders.image_headers",
     "ImageEncoder": "encoders.images",
     "ImageOptions": "imaging.image_options",
     "Publish": "publish",
@@ -76,6 +78,7 @@ __all__ = [
     "AssignSplits",
     "Check",
     "DecodeAndResizeImages",
+    "DepthAnalysis",
     "EncodeExamples",
     "FileList",
     "FileTree",

@@ -67,6 +67,33 @@ def test_every_record_has_16_bits(photos, tmp_path, capsys):
     assert "uint16" in capsys.readouterr().out
 
 
+def test_auto_keeps_16_bits_where_train_and_the_format_have_them(photos, tmp_path):
+    flags = ("--input", photos, "--splits", "train=1", "--image-format", "png")
+    asked = make(tmp_path / "asked", *flags, "--depth", "16")
+    made = make(tmp_path / "out", *flags)
+    assert made.manifest.features == asked.manifest.features
+    assert made.examples() == asked.examples()
+    assert made.manifest.notes == ()
+    assert json.loads((made.folder / "image_depth.json").read_text()) == {"bits": 16}
+
+
+def test_auto_looks_at_train_alone(photos, tmp_path):
+    plain = tmp_path / "plain"
+    plain.mkdir()
+    for number in range(3):
+        Image.new("RGB", (40, 30), (number, 2, 3)).save(plain / f"{number}.png")
+    flags = ("--input", f"train={plain}", "--input", f"test={photos / 'deep'}")
+    made = make(tmp_path / "out", *flags, "--image-format", "raw", "--resize-mode", "none")
+    assert made.manifest.features["image/encoded"].raw_dtype == "uint8"
+    (note,) = [note for note in made.manifest.notes if note.code == NOTE]
+    assert note.startswith("3 images have more than 8 bits per channel and were reduced to 8")
+    later = make(
+        *(tmp_path / "later", "--input", f"train={photos / 'deep'}", "--image-format", "raw"),
+        *("--resize-mode", "none", "--learned-from", made.folder),
+    )
+    assert later.manifest.features["image/encoded"].raw_dtype == "uint8"
+
+
 def test_raw_pixels_of_16_bits_are_balanced_and_augmented(photos, tmp_path):
     flags = ("--splits", "train=1", "--image-format", "raw", "--mode", "gray", "--size", "20")
     balance = ("--augment", "flip,crop,rotate,brightness,contrast", "--augment-all")

@@ -11,7 +11,7 @@ import pyarrow as pa
 from recordmill.errors import Filtered, RecordError
 from recordmill.format.content_hashes import ContentHashes
 from recordmill.storage.input_files import read_file
-from recordmill.transforms.encoders.images import references
+from recordmill.transforms.encoders.image_headers import references
 from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.imaging.pixels import decode
 from recordmill.transforms.model import batch

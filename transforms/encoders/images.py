@@ -1,4 +1,4 @@
-"""Images as Examples: an encoder, a header check and a header reader for rows that name files."""
+"""Images as Examples, encoded from the files that rows name."""
 
 from __future__ import annotations
 
@@ -14,13 +14,17 @@ from PIL import features as pillow_features
 from recordmill.errors import ConfigError, Filtered, RecordError
 from recordmill.format.content_hashes import ContentHashes
 from recordmill.format.ledger import Reduced
-from recordmill.storage.input_files import open_file, read_file
+from recordmill.storage.input_files import read_file
 from recordmill.tfrecord.features import Feature, Features
+from recordmill.transforms.encoders.image_headers import (
+    SOURCE_COLUMNS,
+    references,
+    with_found_depth,
+)
 from recordmill.transforms.encoders.labels import label_feature, label_numbers
 from recordmill.transforms.encoders.objects import ObjectOptions, PlacedObjects, object_features
 from recordmill.transforms.imaging import png16, resample
 from recordmill.transforms.imaging.augment import check_names, generator_for
-from recordmill.transforms.imaging.headers import read_header
 from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.imaging.pixels import EncodedImage, process
 from recordmill.transforms.model import batch
@@ -30,72 +34,11 @@ from recordmill.transforms.model.data_type import (
     Encoded,
     ExampleInputs,
     OutcomeCollector,
-    RowOutcome,
     needs_classes,
 )
 from recordmill.transforms.model.example_facts import ExampleFacts
 from recordmill.transforms.model.ragged import binary_array
 from recordmill.transforms.model.user_columns import user_fields, with_users
-
-SOURCE_COLUMNS = (batch.PATH, batch.SIZE, batch.MTIME)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class HeaderCheck:
-    """Check that rejects invalid images and leaves out small ones, judged by their headers."""
-
-    options: ImageOptions
-
-    @property
-    def source_columns(self) -> tuple[str, ...]:
-        """Names of the columns that identify a file."""
-        return SOURCE_COLUMNS
-
-    def check(self, rows: pa.RecordBatch) -> RowOutcome:
-        """Read the header of every file."""
-        outcomes = OutcomeCollector("check")
-        for row, (key, path, size, mtime) in enumerate(references(rows)):
-            try:
-                with open_file(path, size=size, mtime=mtime) as file:
-                    read_header(file, self.options)
-            except (RecordError, Filtered) as error:
-                outcomes.leave_out(key, error)
-            else:
-                outcomes.keep(row)
-        return outcomes.result()
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ImageHeaders:
-    """Reader of the headers of images, for schemas and statistics."""
-
-    options: ImageOptions
-
-    @property
-    def fields(self) -> pa.Schema:
-        """Schema of the columns that `read` returns."""
-        sides = [pa.field(f"image/{name}", pa.int64()) for name in ("height", "width", "channels")]
-        return pa.schema([pa.field("image/format", pa.string()), *sides])
-
-    def read(self, rows: pa.RecordBatch) -> tuple[RowOutcome, pa.RecordBatch]:
-        """Return the format (in lower case) and the size of the source images."""
-        outcomes = OutcomeCollector("check")
-        found = []
-        for row, (key, path, size, mtime) in enumerate(references(rows)):
-            try:
-                with open_file(path, size=size, mtime=mtime) as file:
-                    found.append(read_header(file, self.options))
-            except (RecordError, Filtered) as error:
-                outcomes.leave_out(key, error)
-            else:
-                outcomes.keep(row)
-        columns = {
-            "image/format": pa.array([one.format.lower() for one in found], pa.string()),
-            "image/height": pa.array([one.height for one in found], pa.int64()),
-            "image/width": pa.array([one.width for one in found], pa.int64()),
-            "image/channels": pa.array([one.channels for one in found], pa.int64()),
-        }
-        return outcomes.result(), pa.RecordBatch.from_pydict(columns, schema=self.fields)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -162,13 +105,14 @@ class ImageEncoder:
         return declared
 
     def _encoded_feature(self, context: Context) -> Feature:
-        fixed = self.options.size is not None and self.options.resize_mode != "fit"
-        sides = self.options.size if fixed and self.options.size else (None, None)
+        options = with_found_depth(self.options, context.artifacts)
+        fixed = options.size is not None and options.resize_mode != "fit"
+        sides = options.size if fixed and options.size else (None, None)
         feature = Feature(
             dtype="string",
-            kind="raw" if self.options.is_raw else "image",
-            raw_dtype=f"uint{self.options.bits}" if self.options.normalize == "none" else "float32",
-            raw_shape=(*sides, self.options.channels),
+            kind="raw" if options.is_raw else "image",
+            raw_dtype=f"uint{options.bits}" if options.normalize == "none" else "float32",
+            raw_shape=(*sides, options.channels),
         )
         if fixed or feature.kind == "image":
             return feature
@@ -178,7 +122,7 @@ class ImageEncoder:
     def versions(self) -> Mapping[str, str]:
         """Return the versions of the libraries that affect pixels or bytes."""
         found = {"pillow": PIL.__version__, **resample.versions()}
-        if self.options.bits == 16:
+        if self.options.bits == 16 or self.options.finds_depth:
             found |= png16.versions()
         for name, feature in _LIBRARIES.items():
             version = pillow_features.version(feature)
@@ -225,6 +169,7 @@ class ImageEncoder:
 
     def encode(self, rows: pa.RecordBatch, context: Context) -> Encoded:
         """Encode the files that rows name, in order; unreadable images are rejected."""
+        options = with_found_depth(self.options, context.artifacts)
         outcomes = OutcomeCollector("encode")
         images: list[EncodedImage] = []
         # Rows have the hash if duplicates were looked for before.
@@ -238,7 +183,7 @@ class ImageEncoder:
             generator = generator_for(context.seed, key=key, copy=copies[row]) if names else None
             try:
                 data = read_file(path, size=size, mtime=mtime)
-                image = process(data, self.options, names, generator)
+                image = process(data, options, names, generator)
                 if objects is not None:
                     objects.place(row, image)
             except (RecordError, Filtered) as error:
@@ -248,7 +193,7 @@ class ImageEncoder:
                 if hashes is not None:
                     hashes.add(data)
                 outcomes.keep(row)
-                fact = self._facts(image, objects)
+                fact = _facts(image, objects, options.bits)
                 facts.append(fact)
                 if not copies[row]:
                     reduced = reduced.plus(fact.reduced_of(key))
@@ -270,13 +215,6 @@ class ImageEncoder:
             reduced=reduced,
             facts=facts,
         )
-
-    def _facts(self, image: EncodedImage, objects: PlacedObjects | None) -> ExampleFacts:
-        """Return the facts about an image, after its objects were placed."""
-        reduced = None if image.reduced is None else (image.reduced, self.options.bits)
-        if objects is None:
-            return ExampleFacts(reduced=reduced)
-        return dataclasses.replace(objects.facts_of_last(), reduced=reduced)
 
     def _label_columns(self, labels: pa.Array, context: Context) -> dict[str, pa.Array]:
         numbers = label_numbers(labels, context)
@@ -304,12 +242,6 @@ _LIBRARIES = {
 }
 
 
-def references(rows: pa.RecordBatch) -> Sequence[tuple[str, str, int, int]]:
-    """Return (key, path, size in bytes, mtime in nanoseconds) of every row."""
-    names = (batch.KEY, batch.PATH, batch.SIZE, batch.MTIME)
-    return list(zip(*(rows.column(name).to_pylist() for name in names), strict=True))
-
-
 def _copies(rows: pa.RecordBatch) -> list[int]:
     return rows.column(batch.COPY).to_pylist()  # type: ignore[no-any-return]
 
@@ -327,3 +259,11 @@ def _image_columns(kept: pa.RecordBatch, images: Sequence[EncodedImage]) -> dict
 
 def _sides(images: Sequence[EncodedImage], name: str) -> npt.NDArray[np.int64]:
     return np.array([getattr(image, name) for image in images], np.int64)
+
+
+def _facts(image: EncodedImage, objects: PlacedObjects | None, bits: int) -> ExampleFacts:
+    """Return the facts about an image, after its objects were placed. bits: per channel."""
+    reduced = None if image.reduced is None else (image.reduced, bits)
+    if objects is None:
+        return ExampleFacts(reduced=reduced)
+    return dataclasses.replace(objects.facts_of_last(), reduced=reduced)

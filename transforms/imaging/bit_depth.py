@@ -69,6 +69,25 @@ def stored_bits(image: ImageFile, data: bytes) -> int:
     return 8
 
 
+def can_keep_16_bits(image: ImageFile, head: bytes) -> bool:
+    """Return whether `to_16_bits` returns more than 8 bits per channel of an opened image file.
+
+    head: first bytes of the file, at least 64 KiB unless it is shorter.
+    """
+    if stored_bits(image, head) <= 8 or _needs_8_bits(image):
+        return False
+    if is_gray(image.mode):
+        return True
+    match image:
+        case PngImageFile():
+            return True
+        case TiffImageFile():
+            return not _is_separate(image) or _has_plain_planes(image)
+        case PpmImageFile():
+            return head.startswith(b"P6")
+    return False
+
+
 def highest_level(image: Image.Image) -> int:
     """Return the highest level of the colours of a loaded image, scaled to 0 to 65535.
 
@@ -101,8 +120,7 @@ def to_16_bits(
     Raises:
         RecordError: UNSUPPORTED, the pixels are not from 0 to 65535.
     """
-    profile = image.info.get("icc_profile")
-    if profile and srgb_transform(profile, "L" if is_gray(image.mode) else "RGB"):
+    if _needs_8_bits(image):
         return None
     if window is not None and is_gray(image.mode):
         levels = windowed_levels(image, window)
@@ -138,6 +156,12 @@ def correct_raw_modes(image: ImageFile) -> None:
         _set_raw_modes(image, _byte_order(image))
 
 
+def _needs_8_bits(image: ImageFile) -> bool:
+    """Return whether a colour profile has to be applied, which Pillow does with 8 bits."""
+    profile = image.info.get("icc_profile")
+    return bool(profile and srgb_transform(profile, "L" if is_gray(image.mode) else "RGB"))
+
+
 def _gray(image: ImageFile) -> Image16:
     values, full = gray_levels(image)
     levels = ((values.astype(np.uint32) * TOP + full // 2) // full).astype(np.uint16)
@@ -165,8 +189,8 @@ def _from_tiff(image: TiffImageFile, data: bytes) -> Image16 | None:
     high, low = TiffImageFile(io.BytesIO(data)), TiffImageFile(io.BytesIO(data))
     name, _, order = _raw_mode(high).partition(";16")
     if _is_separate(high):
-        if image.mode not in ("RGB", "RGBA") or high.tile[0].codec_name != "raw":
-            return None  # Pillow reads 8 bits of compressed planes
+        if not _has_plain_planes(high):
+            return None
         order = _byte_order(high)
     elif name not in ("RGB", "RGBA", "RGBX", "RGBa"):
         return None
@@ -183,6 +207,11 @@ def _tiff_bits(image: TiffImageFile) -> int:
 
 def _is_separate(image: TiffImageFile) -> bool:
     return bool(image.tag_v2.get(_PLANAR_CONFIGURATION) == _SEPARATE)
+
+
+def _has_plain_planes(image: TiffImageFile) -> bool:
+    """Return whether separate planes are not compressed; Pillow reads 8 bits of others."""
+    return image.mode in ("RGB", "RGBA") and image.tile[0].codec_name == "raw"
 
 
 def _byte_order(image: TiffImageFile) -> str:

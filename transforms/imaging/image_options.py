@@ -30,7 +30,8 @@ class ImageOptions:
     background: (red, green, blue), 0 to 255, sRGB.
     image_format: jpeg, png, or raw: the pixels, uint8[height, width, channels] in C order, or
         uint16 with a depth of 16.
-    depth: bits per channel of png and raw: 8 or 16; auto is 8.
+    depth: bits per channel of png and raw: 8 or 16. auto: 16 if `DepthAnalysis` found an image of
+        train with more than 8, else 8.
     quality: of JPEG, 1 to 95 (above 95 files grow without a gain, according to Pillow).
     normalize: raw pixels as little-endian float32: `unit` in [0, 1]; `signed` in [-1, 1];
         `imagenet` minus the mean and divided by the deviation of ImageNet's channels. `none` keeps
@@ -116,6 +117,11 @@ class ImageOptions:
     def bits(self) -> int:
         """Bits per channel of the written image: 8 or 16."""
         return 16 if self.depth == "16" else 8
+
+    @property
+    def finds_depth(self) -> bool:
+        """True if the depth depends on the images."""
+        return self.depth == "auto" and self.image_format != "jpeg"
 
     @property
     def is_raw(self) -> bool:

@@ -17,7 +17,8 @@ from PIL import Image
 from recordmill.errors import ConfigError, Reason, RunError
 from recordmill.tfrecord.example import encode_examples
 from recordmill.tfrecord.features import Feature
-from recordmill.transforms.encoders.images import HeaderCheck, ImageEncoder
+from recordmill.transforms.encoders.image_headers import HeaderCheck
+from recordmill.transforms.encoders.images import ImageEncoder
 from recordmill.transforms.imaging.pixels import ImageOptions
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import Context, check_renames

@@ -14,7 +14,12 @@ from recordmill.errors import ConfigError, Reason
 from recordmill.image_constants import MAX_LEVEL_CHANGE
 from recordmill.transforms.imaging import pixels as imaging
 from recordmill.transforms.imaging.augment import AUGMENTATIONS, augment
-from recordmill.transforms.imaging.bit_depth import stored_bits
+from recordmill.transforms.imaging.bit_depth import (
+    can_keep_16_bits,
+    correct_raw_modes,
+    stored_bits,
+    to_16_bits,
+)
 from recordmill.transforms.imaging.headers import open_image
 from recordmill.transforms.imaging.image16 import Image16
 from recordmill.transforms.imaging.pixels import ImageOptions, process
@@ -266,6 +271,40 @@ def test_pixels_that_pillow_reads_with_8_bits_are_reported():
     assert (read(png_with_profile(pixels, SRGB), raw()) == pixels).all()
     gray = Image.fromarray(waves(channels=1)[..., 0])
     assert (read(saved(gray, "JPEG2000"), raw(mode="gray")) == waves(channels=1)).all()
+
+
+def test_headers_tell_which_files_keep_16_bits():
+    """By the head of a file it is known whether decoding it gives more than 8 bits."""
+    profiled = png_with_profile(waves(), profile_of(DISPLAY_P3, 2.2))
+    gray = Image.fromarray(waves(channels=1)[..., 0])
+    plain = b"P3 2 1 65535 " + b"65535 256 1 0 0 7\n"
+    files = {
+        **{
+            f"{name} of {n}": data
+            for n in MODES
+            for name, data in files_of(waves(channels=n)).items()
+        },
+        "compressed planes": tiff(waves(), planar=True, deflate=True),
+        "profile": profiled,
+        "gray JPEG 2000": saved(gray, "JPEG2000"),
+        "JPEG 2000 of 8 bits": saved(photo(), "JPEG2000"),
+        "plain PPM": plain,
+        "PNG of 8 bits": saved(photo(), "PNG"),
+        "JPEG": saved(photo(), "JPEG"),
+    }
+    found = {}
+    for name, data in files.items():
+        told = can_keep_16_bits(open_image(io.BytesIO(data), raw()), data[:65536])
+        image = open_image(io.BytesIO(data), raw())
+        correct_raw_modes(image)
+        image.load()
+        found[name] = told
+        assert told == (stored_bits(image, data) > 8 and to_16_bits(image, data) is not None), name
+    shallow = {"compressed planes", "profile", "plain PPM"}
+    assert {name for name, told in found.items() if not told} == {
+        *shallow,
+        *("JPEG 2000 of 8 bits", "PNG of 8 bits", "JPEG"),
+    }
 
 
 def png_with_profile(pixels, profile):

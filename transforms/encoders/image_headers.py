@@ -1,0 +1,145 @@
+"""Headers of images: a check, a reader for schemas and statistics, and the depth of all images."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+
+from recordmill.errors import Filtered, RecordError
+from recordmill.format.typed_json import as_object, parse_json
+from recordmill.storage.input_files import open_file
+from recordmill.transforms.encoders.artifacts import read_artifact
+from recordmill.transforms.imaging.bit_depth import can_keep_16_bits
+from recordmill.transforms.imaging.headers import open_image, read_header
+from recordmill.transforms.imaging.image_options import Depth, ImageOptions
+from recordmill.transforms.model import batch
+from recordmill.transforms.model.data_type import Artifact, OutcomeCollector, RowOutcome
+
+DEPTH_FILE = "image_depth.json"  # learned for --depth auto
+
+SOURCE_COLUMNS = (batch.PATH, batch.SIZE, batch.MTIME)
+
+_ITEM = "item"
+_HEAD = 1 << 16  # bytes of a file in which its bits per channel are stated
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class HeaderCheck:
+    """Check that rejects invalid images and leaves out small ones, judged by their headers."""
+
+    options: ImageOptions
+
+    @property
+    def source_columns(self) -> tuple[str, ...]:
+        """Names of the columns that identify a file."""
+        return SOURCE_COLUMNS
+
+    def check(self, rows: pa.RecordBatch) -> RowOutcome:
+        """Read the header of every file."""
+        outcomes = OutcomeCollector("check")
+        for row, (key, path, size, mtime) in enumerate(references(rows)):
+            try:
+                with open_file(path, size=size, mtime=mtime) as file:
+                    read_header(file, self.options)
+            except (RecordError, Filtered) as error:
+                outcomes.leave_out(key, error)
+            else:
+                outcomes.keep(row)
+        return outcomes.result()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ImageHeaders:
+    """Reader of the headers of images, for schemas and statistics."""
+
+    options: ImageOptions
+
+    @property
+    def fields(self) -> pa.Schema:
+        """Schema of the columns that `read` returns."""
+        sides = [pa.field(f"image/{name}", pa.int64()) for name in ("height", "width", "channels")]
+        return pa.schema([pa.field("image/format", pa.string()), *sides])
+
+    def read(self, rows: pa.RecordBatch) -> tuple[RowOutcome, pa.RecordBatch]:
+        """Return the format (in lower case) and the size of the source images."""
+        outcomes = OutcomeCollector("check")
+        found = []
+        for row, (key, path, size, mtime) in enumerate(references(rows)):
+            try:
+                with open_file(path, size=size, mtime=mtime) as file:
+                    found.append(read_header(file, self.options))
+            except (RecordError, Filtered) as error:
+                outcomes.leave_out(key, error)
+            else:
+                outcomes.keep(row)
+        columns = {
+            "image/format": pa.array([one.format.lower() for one in found], pa.string()),
+            "image/height": pa.array([one.height for one in found], pa.int64()),
+            "image/width": pa.array([one.width for one in found], pa.int64()),
+            "image/channels": pa.array([one.channels for one in found], pa.int64()),
+        }
+        return outcomes.result(), pa.RecordBatch.from_pydict(columns, schema=self.fields)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DepthAnalysis:
+    """Analysis that reads the headers of train for the depth of all images."""
+
+    options: ImageOptions
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns that identify a file."""
+        return (batch.KEY, *SOURCE_COLUMNS)
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Names of the learned artifacts."""
+        return (DEPTH_FILE,)
+
+    def count(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the number of images of each depth; unreadable ones are rejected when encoded."""
+        counts = {"8": 0, "16": 0}
+        for _, path, size, mtime in references(rows):
+            try:
+                with open_file(path, size=size, mtime=mtime) as file:
+                    image = open_image(file, self.options)
+                    file.seek(0)
+                    deep = can_keep_16_bits(image, file.read(_HEAD))
+            except (RecordError, Filtered):
+                continue
+            counts["16" if deep else "8"] += 1
+        numbers = pa.array(list(counts.values()), pa.int64())
+        return pa.RecordBatch.from_pydict({_ITEM: pa.array(list(counts)), "images": numbers})
+
+    def select(self, counts: pa.RecordBatch) -> pa.RecordBatch:
+        """Return all items."""
+        return counts
+
+    def learn(self, counts: pa.RecordBatch, *, records: int) -> Mapping[str, bytes]:
+        """Return the depth: 16 if any image has more than 8 bits."""
+        del records
+        images = dict(zip(counts[_ITEM].to_pylist(), counts["images"].to_pylist(), strict=True))
+        return {DEPTH_FILE: json.dumps({"bits": 16 if images.get("16") else 8}).encode() + b"\n"}
+
+
+def with_found_depth(options: ImageOptions, artifacts: Mapping[str, Artifact]) -> ImageOptions:
+    """Return the options with a depth of 16 if it was found for `auto`."""
+    if options.depth != "auto" or DEPTH_FILE not in artifacts:
+        return options
+    return dataclasses.replace(options, depth=_depth(artifacts[DEPTH_FILE]))
+
+
+@functools.lru_cache(maxsize=4)
+def _depth(artifact: Artifact) -> Depth:
+    return "16" if as_object(parse_json(read_artifact(artifact)))["bits"] == 16 else "auto"
+
+
+def references(rows: pa.RecordBatch) -> Sequence[tuple[str, str, int, int]]:
+    """Return (key, path, size in bytes, mtime in nanoseconds) of every row."""
+    names = (batch.KEY, batch.PATH, batch.SIZE, batch.MTIME)
+    return list(zip(*(rows.column(name).to_pylist() for name in names), strict=True))
