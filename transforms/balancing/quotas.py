@@ -138,7 +138,8 @@ def _held_in_train(rows: pa.RecordBatch) -> Held:
 def replicate(
     rows: pa.RecordBatch, *, quotas: Mapping[str, Quota], seed: int
 ) -> Iterator[pa.RecordBatch]:
-    """Yield rows as often as their quota says, with `__copy__` 0, 1, ..; in batches of `ROWS`.
+    """Yield rows as often as their quota says, with `__copy__` 0, 1, ..; in batches of
+    `limits.BATCH_ROWS`.
 
     Rows of other splits than train, and rows without a label, appear once.
     """
