@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import io
+import math
 import struct
 import zlib
+from typing import BinaryIO
 
 from PIL import Image
+
+from recordmill.errors import Reason, RecordError
+
+_SCAN = b"\xff\xda"  # JPEG's marker before each scan
+_MANY_SCANS = 100
+_MOST_PASSES = 16  # decoded pixels of all scans, in the limit of pixels
+_MOST_PIXELS = 178_956_970  # the most that Pillow decodes, unless its own limit is changed
+_MANY_COMMENT_BLOCKS = 5000  # 1.3 MB of text
 
 # Another one of Pillow's formats, EPS, would start Ghostscript.
 _FORMATS = ("AVIF", "BMP", "GIF", "ICO", "JPEG", "JPEG2000", "PNG", "PPM", "TGA", "TIFF", "WEBP")
@@ -21,6 +31,60 @@ def open_image(content: bytes) -> Image.Image:
     """Read the header of an encoded image; its pixels are decoded when they are used.
 
     Raises:
-      UNREADABLE_IMAGE: the content is invalid, or of another format.
+      UNREADABLE_IMAGE: the content is invalid, of another format, or takes minutes to decode.
     """
-    return Image.open(io.BytesIO(content), formats=_FORMATS)
+    if content.startswith(b"GIF8"):
+        gif_size(io.BytesIO(content))
+    image = Image.open(io.BytesIO(content), formats=_FORMATS)
+    if image.format == "JPEG":
+        check_scans(content, pixels=math.prod(image.size), limit=_MOST_PIXELS)
+    return image
+
+
+def gif_size(file: BinaryIO) -> tuple[int, int]:
+    """Return (width, height) of a GIF with its first frame, which may exceed the screen.
+
+    Pillow may allocate the pixels of the frame when it opens the file, and appends to the comment
+    block by block, which takes time quadratic in its size.
+    Source: https://www.w3.org/Graphics/GIF/spec-gif89a.txt, 18 to 24.
+
+    Raises:
+      RecordError: the comment has megabytes.
+    """
+    file.seek(6)
+    screen = file.read(7).ljust(7, b"\0")
+    width, height, flags = struct.unpack("<HHB2x", screen)
+    if flags & 128:
+        file.seek(3 << (flags & 7) + 1, io.SEEK_CUR)
+    comment_blocks = 0
+    while (start := file.read(1)) not in (b"", b";"):
+        if start == b",":
+            left, top, frame_width, frame_height = struct.unpack(
+                "<4H", file.read(8).ljust(8, b"\0")
+            )
+            return max(width, left + frame_width), max(height, top + frame_height)
+        if start != b"!":
+            continue
+        is_comment = file.read(1) == b"\xfe"
+        while (size := file.read(1)) not in (b"", b"\0"):
+            file.seek(size[0], io.SEEK_CUR)
+            comment_blocks += is_comment
+            if comment_blocks > _MANY_COMMENT_BLOCKS:
+                raise RecordError(Reason.CORRUPT, "the comment of the GIF has megabytes")
+    return width, height
+
+
+def check_scans(data: bytes, *, pixels: int, limit: int) -> None:
+    """Raise RecordError for a JPEG of which a few bytes take minutes to decode.
+
+    A progressive JPEG is decoded once for each of its scans; encoders write about ten.
+
+    limit: --max-pixels.
+    """
+    scans = data.count(_SCAN)
+    if scans > _MANY_SCANS and scans * pixels > _MOST_PASSES * limit:
+        raise RecordError(
+            Reason.TOO_MANY_PIXELS,
+            f"a JPEG of {scans} scans of {pixels} pixels, more than {_MOST_PASSES} times"
+            f" --max-pixels {limit}",
+        )

@@ -30,6 +30,7 @@ from PIL.TiffImagePlugin import TiffImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 
 from recordmill.errors import Filtered, Reason, RecordError
+from recordmill.format.image_files import gif_size
 from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.imaging.tiff_pixels import is_unknown_type, tiff_pixels
 
@@ -146,6 +147,8 @@ def open_image(file: BinaryIO, options: ImageOptions) -> ImageFile:
         if name == "ICO":
             # Pillow decodes an icon when it opens it, whatever size its directory states.
             _check_size(_icon_size(file), options)
+        if name == "GIF":
+            _check_size(gif_size(file), options)
         file.seek(0)
         image = _OPENERS[name](file)
     except RecordError:

@@ -22,6 +22,7 @@ from PIL.JpegImagePlugin import JpegImageFile
 from PIL.PngImagePlugin import PngImageFile
 
 from recordmill.errors import Reason, RecordError
+from recordmill.format.image_files import check_scans
 from recordmill.image_constants import IMAGENET_MEAN, IMAGENET_STD
 from recordmill.transforms.imaging.affine import IDENTITY, Affine, exif_transform
 from recordmill.transforms.imaging.augment import AnyImage, augment
@@ -76,8 +77,6 @@ _MEAN = np.array(IMAGENET_MEAN, np.float32)
 _STD = np.array(IMAGENET_STD, np.float32)
 
 _SCAN = b"\xff\xda"  # JPEG's marker before each scan
-_MANY_SCANS = 100
-_MOST_PASSES = 16  # decoded pixels of all scans, in --max-pixels
 
 _GRAY_AND_ALPHA = 4  # PNG's colour type
 _MODES = {8: PILLOW_MODES, 16: {**PILLOW_MODES, "gray": "I;16"}}  # by bits per channel
@@ -278,27 +277,11 @@ def _open(data: bytes, options: ImageOptions) -> ImageFile:
     """Open an image, and load it unless it is a JPEG, which may be loaded at a reduced size."""
     image = open_image(io.BytesIO(data), options)
     if isinstance(image, JpegImageFile):
-        _check_scans(image, data, options)
+        if not _has_one_scan(image, data):
+            check_scans(data, pixels=math.prod(image.size), limit=options.max_pixels)
     else:
         _load(image, options)  # a PNG may store its orientation after its pixels
     return image
-
-
-def _check_scans(image: JpegImageFile, data: bytes, options: ImageOptions) -> None:
-    """Raise RecordError for a JPEG of which a few bytes take minutes to decode.
-
-    A progressive JPEG is decoded once for each of its scans; encoders write about ten.
-    """
-    if _has_one_scan(image, data):
-        return
-    scans = data.count(_SCAN)
-    pixels = math.prod(image.size)
-    if scans > _MANY_SCANS and scans * pixels > _MOST_PASSES * options.max_pixels:
-        raise RecordError(
-            Reason.TOO_MANY_PIXELS,
-            f"a JPEG of {scans} scans of {pixels} pixels, more than {_MOST_PASSES} times"
-            f" --max-pixels {options.max_pixels}",
-        )
 
 
 def _has_one_scan(image: JpegImageFile, data: bytes) -> bool:

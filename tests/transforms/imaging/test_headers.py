@@ -76,6 +76,27 @@ def test_a_gif_whose_frame_is_larger_than_its_screen():
     assert str(error) == "too_many_pixels: 300x300 pixels, more than --max-pixels 1000"
 
 
+def test_a_frame_of_a_gif_is_not_allocated_before_its_size_is_checked(monkeypatch):
+    data = saved(Image.new("P", (300, 300)), "GIF")
+    image = data.index(b",", 13)
+    erased_after = b"!\xf9\4\x09\0\0\0\0"
+    data = data[:6] + struct.pack("<HH", 1, 1) + data[10:image] + erased_after + data[image:]
+    monkeypatch.setattr(Image.core, "fill", lambda *_: pytest.fail("a frame was allocated"))
+    error = reject(data, ImageOptions(max_pixels=1000))
+    assert str(error) == "too_many_pixels: 300x300 pixels, more than --max-pixels 1000"
+
+
+def test_a_gif_with_megabytes_of_comments():
+    data = saved(Image.new("P", (3, 3)), "GIF")
+    image = data.index(b",", 13)
+    block = b"\xff" + b"c" * 255
+    ordinary = data[:image] + b"!\xfe" + block * 100 + b"\0" + data[image:]
+    assert process(ordinary, AS_PNG).width == 3
+    for comments in (b"!\xfe" + block * 6000 + b"\0", b"!\xfe\1c\0" * 6000):
+        error = reject(data[:image] + comments + data[image:])
+        assert str(error) == "corrupt: the comment of the GIF has megabytes"
+
+
 def test_max_pixels_is_inclusive(jpeg):
     process(jpeg, ImageOptions(max_pixels=120 * 90))
     assert reject(jpeg, ImageOptions(max_pixels=120 * 90 - 1)).reason == Reason.TOO_MANY_PIXELS
