@@ -121,7 +121,7 @@ class Damaging:
     ) -> Iterable[bytes]:
         method, query = environ["REQUEST_METHOD"], environ["QUERY_STRING"]
         where = f"{environ['PATH_INFO']}?{query}"
-        found = re.search(r"(once|always)-(short|changed|bare|unsized|cut)(/|%2F)", where)
+        found = re.search(r"(once|always)-(short|changed|bare|unsized|cut|denied)(/|%2F)", where)
         if found is None or method not in ("GET", "HEAD"):
             answer: Iterable[bytes] = self._app(environ, start_response)
             return answer
@@ -132,7 +132,9 @@ class Damaging:
         method = "LIST" if "list-type" in query else method
         if (found[1] == "always" or (method, where) not in self._done) and status < "300":
             drop: tuple[str, ...] = ()
-            if method == "HEAD" and kind in ("bare", "unsized"):
+            if (method, kind) == ("GET", "denied"):
+                status, body = "403 Forbidden", b"<Error><Code>AccessDenied</Code></Error>"
+            elif method == "HEAD" and kind in ("bare", "unsized"):
                 drop = ("content-length", "last-modified")[: 2 if kind == "bare" else 1]
             elif (method, kind) in (("GET", "short"), ("LIST", "cut")):
                 body = body[: len(body) // 2]

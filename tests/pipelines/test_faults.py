@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -19,6 +20,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from recordmill.pipelines.cli import main
 from recordmill.storage import storage_errors
 from recordmill.storage.local_files import LocalFiles
 from tests.image_runs import encoders_kept, images
@@ -114,6 +116,52 @@ def test_a_fault_that_passes_changes_nothing(
     assert images("--input", photos, "--output", tmp_path / "out", *_ONE_SHARD) == 0
     assert len(failed) == 1
     assert (tmp_path / "out" / "rejects.jsonl").read_bytes() == b""
+
+
+def test_a_fault_while_a_table_is_listed_fails_the_run(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = tmp_path / "rows.csv"
+    rows.write_text("x,label\n1,a\n2,b\n")
+    command = ["table", "--input", str(rows), "--output", str(tmp_path / "out")]
+    with pytest.MonkeyPatch.context() as patch:
+        failed = _fail(patch, os, "open", errno.EIO, "/rows.csv$", 1000)
+        assert main(command) == 1
+    assert failed
+    said = capsys.readouterr().err
+    assert said.startswith(f"recordmill table: error: cannot read {rows}: input/output error; ")
+    assert said.count("\n") == 1
+    assert main([*command, "--splits", "train=1"]) == 0
+
+
+def test_a_path_that_was_missing_is_looked_for_by_a_rerun(
+    photos: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    listing, late = tmp_path / "list.csv", tmp_path / "late.jpg"
+    listing.write_text(f"path,label\n{photos}/a/0.jpg,a\n{late},b\n")
+    arguments = ("--input", listing, "--output", tmp_path / "out", *_ONE_SHARD)
+    assert images(*arguments, "--max-reject-fraction", "0.1") == 1
+    late.write_bytes((photos / "b/1.jpg").read_bytes())
+    assert images(*arguments, "--max-reject-fraction", "0.1") == 0
+    assert (tmp_path / "out/rejects.jsonl").read_bytes() == b""
+
+
+def test_a_limit_of_threads_ends_in_one_sentence(
+    photos: pathlib.Path, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`ulimit -u` does not limit root, who may run the tests."""
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    arguments = ("--input", photos, "--output", tmp_path / "out", *_ONE_SHARD)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        assert images(*arguments) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("recordmill images: error: cannot start a thread or a process: free ")
+    assert said.count("\n") == 1
+    assert images(*arguments) == 0
 
 
 @pytest.mark.parametrize(
@@ -233,6 +281,29 @@ def test_limits_of_the_process_end_in_one_sentence(
     assert lines[0].startswith("recordmill images: error: ")
     assert said in lines[0]
     assert lines[0].endswith("then run the same command again")
+
+
+@pytest.mark.parametrize(
+    ("prefix", "options"),
+    [
+        ("ulimit -n 64;", "--workers 32"),
+        ("TMPDIR=/nonexistent", "--workers 2"),
+    ],
+)
+def test_what_a_run_does_without(
+    prefix: str, options: str, photos: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    """More workers than open files, which waited for ever, and a folder for temporary files."""
+    command = f"{sys.executable} -m recordmill images --input {photos} --output {tmp_path}/out"
+    done = subprocess.run(
+        ["sh", "-c", f"{prefix} {command} {' '.join(_ONE_SHARD)} --quiet {options}"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "out" / "dataset.json").exists()
 
 
 def test_short_reads_and_writes_change_nothing(tmp_path: pathlib.Path) -> None:

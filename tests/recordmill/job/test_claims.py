@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from recordmill.job.claims import PREFIX, ClaimedError, ClaimTiming, hold_claim
-from recordmill.storage.files import Location
+from recordmill.storage.files import Location, StorageError
 
 _QUICK = ClaimTiming(renew=0.05, expire=90, pause=0.02)
 
@@ -72,6 +72,19 @@ def test_a_holder_that_was_taken_over_hears_of_it(folder):
         (claim,) = claims(folder)
         claim.unlink()
         assert lost.wait(30)
+
+
+def test_a_claim_that_the_store_does_not_delete_blocks_no_run(folder, monkeypatch, capsys):
+    def refuse(place, *, missing_ok=False):
+        raise StorageError(f"cannot delete {place}: permission denied")
+
+    monkeypatch.setattr(Location, "delete", refuse)
+    with hold_claim(folder):
+        pass
+    with hold_claim(folder):
+        assert len(claims(folder)) == 2
+    said = capsys.readouterr().err
+    assert "permission denied: it has no effect any more, and can be removed\n" in said
 
 
 def test_of_many_at_once_never_two_hold_it(folder):

@@ -145,6 +145,19 @@ def test_damaged_answers_do_not_change_the_dataset(kind, s3, local):
     assert files(Location.parse(out)) == files(Location.parse(str(local)))
 
 
+def test_an_image_that_may_not_be_read_fails_the_run(s3, capfd):
+    """It was a reject, which a rerun kept after the permission was granted."""
+    for name in ("a/1.jpg", "b/once-denied/2.jpg"):
+        Location.parse(s3(f"guarded/{name}")).write_bytes(PHOTOS[0].read_bytes())
+    arguments = ("--input", s3("guarded"), "--output", s3("out-guarded"), "--num-shards", "1")
+    assert images(*arguments, "--splits", "train=1") == 1
+    said = capfd.readouterr().err
+    assert "/b/once-denied/2.jpg" in said
+    assert "permission denied; check its owner, mode or access policy" in said
+    assert images(*arguments, "--splits", "train=1") == 0
+    assert (Location.parse(s3("out-guarded")) / "rejects.jsonl").read_bytes() == b""
+
+
 def test_two_at_once_exclude_each_other(s3, source, capfd):
     out = s3("held-out")
     with lock.hold_lock(Location.parse(out) / FOLDER):
