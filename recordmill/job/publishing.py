@@ -19,6 +19,7 @@ of the first; the one that changes the output first withdraws the intent of the 
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -44,6 +45,7 @@ def check_output_folder(output: Location) -> None:
       ConfigError: it is a file, or holds anything else.
     """
     if not output.exists():
+        _check_parent(output)
         return
     if not output.is_dir():
         raise ConfigError(f"--output: expected a folder, got the file {shown(output)}")
@@ -54,8 +56,8 @@ def check_output_folder(output: Location) -> None:
             load(output)
         except ManifestError as error:
             raise ConfigError(
-                f"--output {shown(output)} holds a {MANIFEST} that Recordmill did not write"
-                f" ({error}): choose another folder"
+                f"--output {shown(output)} holds a {MANIFEST} that is damaged or that Recordmill"
+                f" did not write ({error}): choose another folder"
             ) from error
         return
     # Another worker of the same run may create the staging folder at this moment.
@@ -66,6 +68,24 @@ def check_output_folder(output: Location) -> None:
             f" {', '.join(map(repr, found[:3]))}{', ...' if len(found) > 3 else ''}): choose an"
             " empty or a new folder; --overwrite replaces datasets only"
         )
+
+
+def _check_parent(output: Location) -> None:
+    """Raise ConfigError if the output is below a file, or below a link that leads to nothing."""
+    if not output.is_local:
+        return
+    path = output.local_path
+    while not os.path.lexists(path):
+        path = os.path.dirname(path)
+    if os.path.isdir(path):
+        return
+    if os.path.islink(path):
+        raise ConfigError(
+            f"--output {shown(output)}: {shown(path)} is a symbolic link to"
+            f" {shown(os.readlink(path))}, which is no folder: create that folder, or remove the"
+            " link"
+        )
+    raise ConfigError(f"--output {shown(output)}: expected a folder, got the file {shown(path)}")
 
 
 def stage_files(staging: Staging, manifest: Manifest, files: Mapping[str, bytes]) -> None:

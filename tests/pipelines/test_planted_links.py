@@ -71,6 +71,18 @@ def test_overwrite_keeps_a_dataset_that_it_cannot_replace(arrays, tmp_path, caps
     assert run("arrays", *argv) == 0
 
 
+def test_a_dataset_with_a_forged_split_is_refused(arrays, tmp_path, capsys):
+    out = tmp_path / "out"
+    make(out, "--input", arrays, *OPTIONS, command="arrays")
+    manifest = json.loads((out / "dataset.json").read_bytes())
+    manifest["splits"]["../../tmp/x"] = manifest["splits"]["train"]
+    (out / "dataset.json").write_text(json.dumps(manifest))
+    argv = ("--input", arrays, "--output", out, *OPTIONS)
+    for options in ((), ("--overwrite",)):
+        assert run("arrays", *argv, *options) == 2
+        assert "holds a dataset.json that is damaged or that" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("planted", ["lock.json", "", "index"])
 def test_nothing_is_written_through_a_link(planted, arrays, elsewhere, tmp_path, capsys):
     out = tmp_path / "out"
@@ -88,6 +100,15 @@ def test_an_output_that_is_reached_through_a_link_is_fine(arrays, elsewhere, tmp
     (tmp_path / "link").symlink_to(elsewhere)
     made = make(tmp_path / "link/out", "--input", arrays, *OPTIONS, command="arrays")
     assert made.keys("train") == {"a.npy"}
+
+
+@pytest.mark.parametrize("below", ["", "sub"])
+def test_an_output_that_is_a_link_to_nowhere_is_named(below, arrays, tmp_path, capsys):
+    (tmp_path / "out").symlink_to(tmp_path / "nowhere")
+    assert run("arrays", "--input", arrays, "--output", tmp_path / "out" / below, *OPTIONS) == 2
+    said = capsys.readouterr().err
+    assert f"{tmp_path}/out is a symbolic link to {tmp_path}/nowhere, which is no folder" in said
+    assert not (tmp_path / "nowhere").exists()
 
 
 @pytest.mark.parametrize("what", ["pipe", "device"])

@@ -122,3 +122,12 @@ def test_columns_of_records_are_config_errors(tmp_path):
         fastavro.writer(sink, schema, [{"x": {"y": 1}}])
     with pytest.raises(ConfigError, match=r"column 'x' of .* has the Avro type"):
         opened(path).header()
+
+
+def test_records_that_hold_themselves_are_config_errors(tmp_path):
+    path = tmp_path / "t.avro"
+    schema = {"type": "record", "name": "R", "fields": [{"name": "x", "type": ["null", "R"]}]}
+    with path.open("wb") as sink:
+        fastavro.writer(sink, schema, [{"x": {"x": {"x": None}}}])
+    with pytest.raises(ConfigError, match=r"column 'x' of .* has the Avro type"):
+        opened(path).header()
