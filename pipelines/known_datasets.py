@@ -155,7 +155,9 @@ class KnownDatasets:
                 for shard in split.shards:
                     index = place / index_of(shard.file)
                     try:
-                        table = read_index(index, columns=["content"], records=shard.records)
+                        table = read_index(
+                            index, columns=["content"], records=shard.records, stated=shard.index
+                        )
                     except IndexDamagedError as error:
                         raise ConfigError(f"{_FLAG}: {index.spelling}: {error}") from error
                     if "content" in table.column_names:

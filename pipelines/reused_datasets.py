@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -14,10 +14,9 @@ import pyarrow as pa
 from recordmill.errors import ConfigError, DamageError
 from recordmill.format import manifest as manifests
 from recordmill.format.content_hashes import hash_halves
-from recordmill.format.file_info import stream_info
 from recordmill.format.manifest import MANIFEST, Manifest, Shard, index_of
 from recordmill.format.recipes import Recipes, RecipesHeader
-from recordmill.format.shard_index import read_index
+from recordmill.format.shard_index import IndexDamagedError, read_index
 from recordmill.job.staging import REUSE, Staging
 from recordmill.pipelines.option_text import option_name, option_text
 from recordmill.pipelines.options.reuse import ReuseConfig
@@ -87,16 +86,16 @@ def stage_reused(
     header = header_of(data_type.encoder, config.fingerprint)
     found: dict[Location, Recipes] = {}
     unusable: list[str] = []
-    for candidates, several in _candidates(config.reuse, None if header is None else replaced):
-        for place in candidates:
-            try:
-                found[place] = _usable(place, header, data_type, options)
-            except _UnusableError as error:
-                unusable.append(f"{shown(place)}: {error}")
-            else:
-                if several:
-                    break
-    unusable += [f"{path}: there is no dataset" for path in config.reuse if not _exists(path)]
+    for path in config.reuse:
+        datasets, unreadable = _candidates(path)
+        unusable += unreadable
+        if not datasets and not unreadable:
+            unusable.append(f"{shown(path)}: there is no dataset")
+        for place in datasets:  # of those that match a pattern, the first that is usable
+            if _add_usable(found, unusable, place, header, data_type, options):
+                break
+    if replaced is not None and header is not None:
+        _add_usable(found, unusable, replaced, header, data_type, options)
     places = None
     usable = [*found.values()]
     while usable:
@@ -119,41 +118,50 @@ def stage_reused(
     return Reused(places, {"reuse": "; ".join(lines)} if lines else {})
 
 
-def _candidates(
-    paths: Sequence[str], replaced: Location | None
-) -> Iterator[tuple[Sequence[Location], bool]]:
-    """Yield (datasets, whether the first usable one is enough)."""
-    for path in paths:
-        if _is_pattern(path):
-            yield _newest_first(path), True
-        else:
-            yield [Location.parse(path)], False
-    if replaced is not None:
-        yield [replaced], False
+def _candidates(path: str) -> tuple[list[Location], list[str]]:
+    """Return the datasets that --reuse names, the newest first, and sentences on unreadable ones.
 
-
-def _is_pattern(path: str) -> bool:
-    return "*" in Location.parse(path).path
-
-
-def _exists(path: str) -> bool:
-    return not _is_pattern(path) or bool(_newest_first(path))
-
-
-def _newest_first(pattern: str) -> list[Location]:
-    """Return the datasets that match a pattern, of which only the last part may be one."""
-    place = Location.parse(pattern)
-    folder, name = place.parent, place.name
+    In a pattern only the last part may have a *.
+    """
+    place = Location.parse(path)
+    if "*" not in place.path:
+        return [place], []
+    folder = place.parent
     if "*" in folder.path:
         raise ConfigError(
-            f"--reuse {pattern}: expected * in the last part of the path only, such as 'sets/*'"
+            f"--reuse {path}: expected * in the last part of the path only, such as 'sets/*'"
         )
-    entries = folder.list_dir() if folder.exists() else []
-    matches = re.compile(".*".join(map(re.escape, name.split("*"))), re.DOTALL).fullmatch
-    found = [folder / one.name for one in entries if matches(one.name)]
-    dated = [(one / MANIFEST, one) for one in found if (one / MANIFEST).exists()]
-    dated.sort(key=lambda item: (item[0].stat().mtime_ns, str(item[1])), reverse=True)
-    return [one for _, one in dated]
+    matches = re.compile(".*".join(map(re.escape, place.name.split("*"))), re.DOTALL).fullmatch
+    dated: list[tuple[int, str, Location]] = []
+    unreadable: list[str] = []
+    try:
+        entries = folder.list_dir() if folder.exists() else []
+    except StorageError as error:
+        return [], [f"{shown(path)}: {error}"]
+    for dataset in (folder / entry.name for entry in entries if matches(entry.name)):
+        try:
+            if (dataset / MANIFEST).exists():
+                dated.append(((dataset / MANIFEST).stat().mtime_ns, str(dataset), dataset))
+        except StorageError as error:
+            unreadable.append(f"{shown(dataset)}: {error}")
+    return [dataset for _, _, dataset in sorted(dated, reverse=True)], unreadable
+
+
+def _add_usable(
+    found: dict[Location, Recipes],
+    unusable: list[str],
+    place: Location,
+    header: RecipesHeader | None,
+    data_type: DataType,
+    options: Mapping[str, Any],
+) -> bool:
+    """Add a dataset to those that are found, or to the others; return whether it is usable."""
+    try:
+        found[place] = _usable(place, header, data_type, options)
+    except _UnusableError as error:
+        unusable.append(f"{shown(place)}: {error}")
+        return False
+    return True
 
 
 def _usable(
@@ -228,12 +236,11 @@ def _add(writer: PlacesWriter, recipes: Recipes, shard: Shard, table: pa.Table) 
     """
     name = index_of(shard.file)
     place = recipes.dataset / name
-    # The checksums of Parquet leave out its footer, and so the names of columns.
-    with place.open_input() as stream:
-        if stream_info(stream) != shard.index:
-            raise DamageError(f"{name} changed after it was written")
     names = ["offset", "length", "width", "height", "content"]
-    index = read_index(place, columns=names, records=len(table))
+    try:
+        index = read_index(place, columns=names, records=len(table), stated=shard.index)
+    except IndexDamagedError as error:
+        raise DamageError(f"{name}: {error}") from error
     found = np.zeros(len(table), PLACE)
     for column in ("offset", "length"):
         found[column] = index[column]

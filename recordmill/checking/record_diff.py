@@ -239,7 +239,9 @@ def _write_rows(
         opened = [stack.enter_context((folder / f"{n}").open("wb")) for n in range(files)]
         for split in in_order(manifest.splits):
             payloads = Records(place, split).payloads() if by_frames else None
-            indexes = split_indexes(place, split, manifest.splits[split], columns=columns)
+            indexes = split_indexes(
+                place, split, manifest.splits[split], columns=columns, checked=True
+            )
             for first, index in indexes:
                 for batch in index.to_batches(max_chunksize=_BATCH):
                     rows = _rows(batch, names)

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from recordmill.checking.conformance import Conformance, NonconformingError
 from recordmill.checking.split_leakage import ShardHashes
 from recordmill.format.content_hashes import array_name, content_hash
-from recordmill.format.file_info import FileInfo, HashingReader, stream_info
+from recordmill.format.file_info import FileInfo, HashingReader, why_changed
 from recordmill.format.manifest import Shard
 from recordmill.format.shard_index import IndexDamagedError, read_index
 from recordmill.storage.files import Location, MissingError
@@ -125,14 +125,10 @@ def check_index(task: ShardTask) -> tuple[pa.Table | None, list[Damage]]:
     """
     shard = task.shard
     try:
-        with (task.dataset / task.index).open_input() as file:
-            changed = compare_file(task.index, found=stream_info(file), stated=shard.index)
-        if changed:
-            return None, changed
         if shard.records * _LEAST_RECORD_BYTES > shard.bytes * _MAX_DEFLATE_RATIO:
             what = f"{shard.records} records do not fit into its {shard.bytes} bytes"
             return None, [Damage(file=shard.file, what=what)]
-        index = read_index(task.dataset / task.index, records=shard.records)
+        index = read_index(task.dataset / task.index, records=shard.records, stated=shard.index)
     except MissingError:
         return None, [Damage(file=task.index, what="the file is missing")]
     except IndexDamagedError as error:
@@ -270,10 +266,5 @@ def _check_record(
 
 def compare_file(file: str, *, found: FileInfo, stated: FileInfo) -> list[Damage]:
     """Return a defect if a file does not have the size and sha256 that the manifest states."""
-    if found == stated:
-        return []
-    if found.bytes != stated.bytes:
-        what = f"is {found.bytes} bytes, the manifest says {stated.bytes}"
-    else:
-        what = f"has the sha256 {found.sha256}, the manifest says {stated.sha256}"
-    return [Damage(file=file, what=f"{what}: it changed after it was written")]
+    changed = why_changed(found, stated)
+    return [] if changed is None else [Damage(file=file, what=changed)]

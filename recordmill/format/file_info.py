@@ -52,6 +52,20 @@ def stream_info(stream: BinaryIO) -> FileInfo:
     return hashing.info
 
 
+def why_changed(found: FileInfo, stated: FileInfo) -> str | None:
+    """Return why a file is not the one that the manifest states, as the rest of a sentence on it.
+
+    None if it is.
+    """
+    if found == stated:
+        return None
+    if found.bytes != stated.bytes:
+        what = f"is {found.bytes} bytes, the manifest says {stated.bytes}"
+    else:
+        what = f"has the sha256 {found.sha256}, the manifest says {stated.sha256}"
+    return f"{what}: it changed after it was written"
+
+
 class HashingReader(io.RawIOBase):
     """A raw stream that hashes every byte read through it.
 

@@ -27,6 +27,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from recordmill.errors import DamageError
+from recordmill.format.file_info import FileInfo, stream_info, why_changed
 from recordmill.storage.files import Location
 
 
@@ -106,18 +107,24 @@ def read_index(
     columns: Sequence[str] | None = None,
     dictionaries: Sequence[str] = (),
     records: int | None = None,
+    stated: FileInfo | None = None,
 ) -> pa.Table:
     """Read the known columns of an index, or some; names that it does not have are ignored.
 
     dictionaries: columns to read as dictionaries, in a sixth of the time if values repeat.
     records: the number of rows that it must have, if that is known. A few bytes can stand for
       millions of rows, so the number in the footer is checked before any is read.
+    stated: the size and the hash that the manifest states, which are compared before anything is
+      parsed: the checksums of pages leave out the footer, and so the names of columns.
 
     Raises:
       IndexDamagedError: the file is not Parquet, or its rows or columns are not those of the index.
       StorageError: the file cannot be read.
     """
-    with _opened(location, records=records, dictionaries=dictionaries) as (file, known):
+    with _opened(location, records=records, dictionaries=dictionaries, stated=stated) as (
+        file,
+        known,
+    ):
         table = file.read(columns=known if columns is None else columns, use_threads=False)
         table.validate(full=True)
     return _without_nulls(table)
@@ -163,12 +170,18 @@ def _opened(
     records: int | None,
     dictionaries: Sequence[str] = (),
     buffer_size: int = 0,
+    stated: FileInfo | None = None,
 ) -> Iterator[tuple[pq.ParquetFile, list[str]]]:
     """Open an index; yield the file and the names of its known columns.
 
     dictionaries: columns that are read as dictionaries. Raises as `read_index`.
     """
     with location.open_input() as stream:
+        if stated is not None:
+            changed = why_changed(stream_info(stream), stated)
+            if changed is not None:
+                raise IndexDamagedError(changed)
+            stream.seek(0)
         try:
             metadata = pq.read_metadata(stream)
             # No threads: one that releases the stream while Python exits would abort the process.

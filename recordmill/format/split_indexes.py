@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 import pyarrow as pa
 
-from recordmill.format.manifest import INDEX, SplitInfo, index_name
+from recordmill.format.manifest import INDEX, Shard, SplitInfo, index_name
 from recordmill.format.shard_index import IndexDamagedError, read_index, read_rows
 from recordmill.storage.files import Location
 
@@ -20,18 +20,26 @@ def split_indexes(
     *,
     columns: Sequence[str],
     dictionaries: Sequence[str] = (),
+    checked: bool = False,
 ) -> Iterator[tuple[int, pa.Table]]:
     """Yield the number of the first record of each shard in the split, and columns of its index.
 
-    columns, dictionaries: as for `read_index`.
+    columns, dictionaries: as for `read_index`. checked: whether to compare the hash of each index
+      with the manifest.
 
     Raises:
       IndexDamagedError: an index is invalid, or has another number of rows than its shard.
       StorageError: an index cannot be read.
     """
-    for first, place, records in _indexes(dataset, split, info):
+    for first, place, shard in _indexes(dataset, split, info):
         with _named(place):
-            index = read_index(place, columns=columns, dictionaries=dictionaries, records=records)
+            index = read_index(
+                place,
+                columns=columns,
+                dictionaries=dictionaries,
+                records=shard.records,
+                stated=shard.index if checked else None,
+            )
         yield first, index
 
 
@@ -51,23 +59,30 @@ def split_rows(
     Raises as `split_indexes`.
     """
     ordered = sorted({*numbers})
-    for first, place, records in _indexes(dataset, split, info):
-        start, stop = (bisect.bisect_left(ordered, one) for one in (first, first + records))
+    for first, place, shard in _indexes(dataset, split, info):
+        ends = (first, first + shard.records)
+        start, stop = (bisect.bisect_left(ordered, one) for one in ends)
         inside = ordered[start:stop]
         if inside:
             with _named(place):
                 rows = [number - first for number in inside]
                 index = read_rows(
-                    place, rows, columns=columns, dictionaries=dictionaries, records=records
+                    place,
+                    rows,
+                    columns=columns,
+                    dictionaries=dictionaries,
+                    records=shard.records,
                 )
             yield inside, index
 
 
-def _indexes(dataset: Location, split: str, info: SplitInfo) -> Iterator[tuple[int, Location, int]]:
-    """Yield the number of the first record of each shard, its index, and its number of records."""
+def _indexes(
+    dataset: Location, split: str, info: SplitInfo
+) -> Iterator[tuple[int, Location, Shard]]:
+    """Yield the number of the first record of each shard, its index, and the shard."""
     first = 0
     for number, shard in enumerate(info.shards):
-        yield first, dataset / index_name(split, number, len(info.shards)), shard.records
+        yield first, dataset / index_name(split, number, len(info.shards)), shard
         first += shard.records
 
 

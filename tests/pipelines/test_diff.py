@@ -2,12 +2,16 @@
 
 import json
 import pathlib
+import shutil
 from collections.abc import Iterator
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from recordmill.checking.dataset_diff import Changed
+from recordmill.format.shard_index import index_bytes
 from recordmill.pipelines.cli import main
 from recordmill.pipelines.terminal.differences import _differing_parts
 from tests.image_runs import encoders_kept, make
@@ -133,3 +137,20 @@ def test_a_damaged_index_is_named(
     index.write_bytes(index.read_bytes()[:-9])
     assert main(["diff", before, other]) == 1
     assert index.name in capsys.readouterr().err
+
+
+def test_a_changed_index_is_damage(
+    before: str, after: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its rows are valid, and so were compared without a word."""
+    changed = tmp_path / "changed"
+    shutil.copytree(after, changed)
+    index = sorted((changed / "index").glob("train-*"))[0]
+    rows = pq.read_table(index)
+    others = pa.array([f"other-{n}" for n in range(len(rows))])
+    index.write_bytes(index_bytes(rows.set_column(0, "key", others)))
+    for pair in ((before, str(changed)), (str(changed), before)):
+        assert main(["diff", *pair]) == 1
+        said = capsys.readouterr().err
+        assert said.startswith(f"recordmill diff: error: index/{index.name}: ")
+        assert said.endswith("it changed after it was written\n")

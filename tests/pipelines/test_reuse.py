@@ -1,5 +1,6 @@
 """Runs that take records from earlier datasets write what a run from scratch writes."""
 
+import errno
 import json
 import os
 import pathlib
@@ -130,11 +131,11 @@ def _without_widths(dataset: pathlib.Path, _: pathlib.Path) -> None:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (_without_contents, "index/train-00000-of-00001.parquet changed"),
+        (_without_contents, "it changed after it was written"),
         (_other_recipes, "recipes.parquet belongs to another dataset"),
         (_flipped(RECIPES), "recipes.parquet is damaged"),
-        (_cut_off("index/train*"), "index/train-00000-of-00001.parquet changed"),
-        (_without_widths, "index/train-00000-of-00001.parquet changed"),
+        (_cut_off("index/train*"), "it changed after it was written"),
+        (_without_widths, "it changed after it was written"),
         (lambda dataset, _: (dataset / RECIPES).unlink(), "recipes.parquet"),
         (lambda dataset, _: (dataset / "dataset.json").unlink(), "there is no"),
     ],
@@ -199,6 +200,25 @@ def test_the_newest_of_a_pattern(photos, first, tmp_path, capfd):
     assert f"records of {tmp_path}/sets/monday; nothing of {tmp_path}/sets/tuesday" in said
     assert main(["images", *argv, str(tmp_path / "none*")]) == 0
     assert f"nothing of {tmp_path}/none*: there is no dataset" in capfd.readouterr().err
+
+
+def test_an_unreadable_dataset_of_a_pattern(photos, first, tmp_path, monkeypatch, capfd):
+    """Each is named, as one that is given by its name."""
+    os_stat = os.stat
+
+    def stat(path, **options):
+        if str(path).endswith("sets/closed/dataset.json"):
+            raise PermissionError(errno.EACCES, "no", str(path))
+        return os_stat(path, **options)
+
+    for name in ("open", "closed"):
+        shutil.copytree(first, tmp_path / "sets" / name)
+    monkeypatch.setattr(os, "stat", stat)
+    argv = ["--input", str(photos), "--output", str(tmp_path / "out"), "--dry-run", "--reuse"]
+    assert main(["images", *argv, str(tmp_path / "sets/*")]) == 0
+    said = capfd.readouterr().err
+    assert f"records of {tmp_path}/sets/open; nothing of {tmp_path}/sets/closed: cannot" in said
+    assert "permission denied" in said
 
 
 def test_overwrite_reuses_unless_told_otherwise(photos, tmp_path):
