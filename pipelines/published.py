@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Literal
@@ -21,6 +22,7 @@ from recordmill.job import publishing
 from recordmill.job.staging import Staging, to_json
 from recordmill.pipelines.option_text import option_name, option_text
 from recordmill.pipelines.options.config import CommonConfig
+from recordmill.printable import printable
 from recordmill.processes.pool import process_count
 from recordmill.storage.files import Location, MissingError, shown, sync_folders
 from recordmill.storage.redaction import redact_uri
@@ -218,3 +220,8 @@ def _versions(encoders: Mapping[str, str]) -> dict[str, str]:
 
 def _flag(name: str) -> str:
     return name if " " in name else option_name(name)
+
+
+def warn_complete(prog: str, what: str) -> None:
+    """Report a failure after the dataset was published."""
+    print(f"{prog}: warning: the dataset is complete, but {printable(what)}", file=sys.stderr)

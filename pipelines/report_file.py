@@ -9,13 +9,15 @@ import shlex
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from recordmill.errors import ConfigError
+from recordmill.errors import ConfigError, RunError
 from recordmill.format.manifest import JOB, load
 from recordmill.format.typed_json import as_object, damage_of, parse_json
 from recordmill.pipelines.data_types import DATA_TYPES
 from recordmill.pipelines.options.declaration import Option, options_of
+from recordmill.pipelines.published import warn_complete
 from recordmill.profile.statistics_file import SliceView
 from recordmill.storage.files import Location, shown
+from recordmill.storage.machine_faults import machine_fault
 
 _HEAD = 4096  # bytes of a report, its digest among them
 _DIGEST = re.compile(rb'<meta name="recordmill-digest" content="([0-9a-f]*)">')
@@ -57,7 +59,30 @@ def write_report(
     return place
 
 
-def stale_report(dataset: Location) -> Location | None:
+def update_report(dataset: Location, *, wanted: bool, prog: str, quiet: bool) -> None:
+    """Write the report of a dataset that a run has completed, or warn of one of an earlier dataset.
+
+    If it cannot be written, that is a warning, too, as the dataset is complete.
+    """
+    if not wanted:
+        stale = _stale_report(dataset)
+        if stale is not None:
+            warn_complete(
+                prog,
+                f"{shown(stale)} shows an earlier dataset; `recordmill report --dataset"
+                f" {shown(dataset)}` replaces it",
+            )
+        return
+    try:
+        place = write_report(dataset)
+    except (ConfigError, RunError, OSError, MemoryError) as error:
+        warn_complete(prog, f"no report was written: {machine_fault(error) or error}")
+        return
+    if not quiet:
+        print(f"The report is in {shown(place)}")
+
+
+def _stale_report(dataset: Location) -> Location | None:
     """Return the report beside a dataset if it shows another one, such as one since replaced.
 
     Only local folders are looked at.

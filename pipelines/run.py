@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from recordmill.errors import ConfigError, RunError
+from recordmill.errors import RunError
 from recordmill.format.manifest import JOB, load
 from recordmill.format.typed_json import as_object
 from recordmill.job import lock
@@ -22,6 +22,7 @@ from recordmill.pipelines.job import Job
 from recordmill.pipelines.job_outcome import JobOutcome
 from recordmill.pipelines.options.config import CommonConfig
 from recordmill.pipelines.plan_json import plan_json
+from recordmill.pipelines.published import warn_complete
 from recordmill.pipelines.road import Road
 from recordmill.pipelines.watch import JobProgress
 from recordmill.printable import printable
@@ -94,7 +95,7 @@ def run(
     if outcome.status in ("published", "unchanged", "described"):
         standard_streams.make_stdout_optional()
     if outcome.leftovers:
-        _warn(prog, outcome.leftovers)
+        warn_complete(prog, outcome.leftovers)
     if not config.quiet:
         # The closing tables of a dataset end with its notes.
         if outcome.notes and outcome.status != "published":
@@ -103,10 +104,9 @@ def run(
         if not config.json:
             _print_outcome_if_readable(outcome, job, seconds=time.monotonic() - started, prog=prog)
     if outcome.status in ("published", "unchanged", "described", "repaired"):
-        if config.report:
-            _write_report(job, prog=prog, quiet=config.quiet)
-        else:
-            _warn_of_stale_report(job, prog=prog)
+        from recordmill.pipelines.report_file import update_report
+
+        update_report(job.output, wanted=config.report, prog=prog, quiet=config.quiet)
     if config.json:
         print(json.dumps(plan_json(outcome), indent=2, ensure_ascii=False))
     if outcome.status == "detached" and on_flink is not None:
@@ -121,31 +121,6 @@ def run(
         print(f"{prog}: error: {printable(outcome.verdict.message)}", file=sys.stderr)
         return outcome.verdict.code
     return 0
-
-
-def _write_report(job: Job, *, prog: str, quiet: bool) -> None:
-    """Write the report beside the dataset. A failure is a warning, as the dataset is complete."""
-    from recordmill.pipelines.report_file import write_report
-
-    try:
-        place = write_report(job.output)
-    except (ConfigError, RunError, OSError, MemoryError) as error:
-        _warn(prog, f"no report was written: {machine_fault(error) or error}")
-        return
-    if not quiet:
-        print(f"The report is in {shown(place)}")
-
-
-def _warn_of_stale_report(job: Job, *, prog: str) -> None:
-    from recordmill.pipelines.report_file import stale_report
-
-    place = stale_report(job.output)
-    if place is not None:
-        _warn(
-            prog,
-            f"{shown(place)} shows an earlier dataset; `recordmill report --dataset"
-            f" {shown(job.output)}` replaces it",
-        )
 
 
 def _on_flink(config: CommonConfig, job: Job, beam_options: Sequence[str], prog: str) -> FlinkJob:
@@ -209,15 +184,7 @@ def _print_outcome_if_readable(outcome: JobOutcome, job: Job, *, seconds: float,
     except (RunError, OSError, MemoryError) as error:
         if outcome.status != "published":
             raise
-        _warn(prog, f"its summary cannot be shown: {machine_fault(error) or error}")
-
-
-def _warn(prog: str, what: str) -> None:
-    """Report a failure after the dataset was published."""
-    print(
-        f"{prog}: warning: the dataset is complete, but {printable(what)}",
-        file=sys.stderr,
-    )
+        warn_complete(prog, f"its summary cannot be shown: {machine_fault(error) or error}")
 
 
 def _print_outcome(outcome: JobOutcome, job: Job, *, seconds: float) -> None:

@@ -40,6 +40,10 @@ def adopt_main(argv: Sequence[str]) -> int:
         outcome = job.run(on_listed=counted.begin, on_scanned=counted.add)
     if not config.quiet:
         _print_outcome(outcome, config, seconds=time.monotonic() - started)
+    if not config.dry_run:
+        from recordmill.pipelines.report_file import update_report
+
+        update_report(job.output, wanted=config.report, prog="recordmill adopt", quiet=config.quiet)
     return 0
 
 

@@ -10,6 +10,7 @@ from recordmill.pipelines.commands.adopt_input import check_split
 from recordmill.pipelines.options import values
 from recordmill.pipelines.options.card import CardConfig
 from recordmill.pipelines.options.declaration import Group, option
+from recordmill.pipelines.options.reporting import REPORT_HELP
 from recordmill.reading.raw_arrays import RawArray
 from recordmill.tfrecord.framing import MAX_RECORD_BYTES
 
@@ -101,6 +102,7 @@ class AdoptConfig(CardConfig):
         help="If the output already holds this dataset, compare the contents of its files with the"
         " manifest, not just their sizes.",
     )
+    report: bool = option(False, group=_RUN, help=REPORT_HELP)
     quiet: bool = option(False, group=_RUN, help="Print errors only.")
     max_record_bytes: int = option(
         MAX_RECORD_BYTES,
@@ -117,5 +119,8 @@ class AdoptConfig(CardConfig):
             if value < 0:
                 raise ConfigError(f"{flag}: expected 0 or more, got {value}")
         check_split(self.split)
-        if self.verify and self.dry_run:
-            raise ConfigError("--verify: cannot be combined with --dry-run; leave one of them out")
+        for flag in (one for one in ("verify", "report") if getattr(self, one)):
+            if self.dry_run:
+                raise ConfigError(
+                    f"--{flag}: cannot be combined with --dry-run; leave one of them out"
+                )

@@ -8,6 +8,9 @@ from recordmill.errors import ConfigError
 from recordmill.pipelines.options.declaration import Group, option
 
 RUN = Group(80, "Job")
+REPORT_HELP = (
+    "Write a report on the dataset as one HTML page, OUT.report.html, beside the output folder OUT."
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -26,8 +29,7 @@ class ReportConfig:
         False,
         group=RUN,
         local=True,
-        help="Write a report on the dataset as one HTML page, OUT.report.html, beside the output"
-        " folder OUT.",
+        help=REPORT_HELP,
     )
     verify: bool = option(
         False,

@@ -77,6 +77,16 @@ def test_other_data_types_and_numbers_that_are_equal(command, tmp_path):
     )
 
 
+def test_no_note_on_bins_if_all_rows_are_rejected(tmp_path, capsys):
+    (tmp_path / "a.csv").write_text("x,y\n1,abc\n2,abc\n")
+    argv = ["--input", tmp_path / "a.csv", "--output", tmp_path / "out", "--label-column", "y"]
+    argv += ["--label-type", "float", "--label-bins", 3, "--stratify"]
+    assert run("table", *argv, "--max-reject-fraction", 1) == 1
+    said = capsys.readouterr().err
+    assert "nothing is left to write: of 2 inputs 2 were rejected" in said
+    assert "--label-bins" not in said
+
+
 def listing(tmp_path: pathlib.Path, numbers: list[int]) -> pathlib.Path:
     lines = []
     for place, number in enumerate(numbers):

@@ -15,6 +15,7 @@ from recordmill.format.file_info import file_info
 from recordmill.format.manifest import load
 from recordmill.pipelines import table
 from recordmill.pipelines.cli import main
+from recordmill.pipelines.commands.adopt_command import adopt_main
 from recordmill.pipelines.commands.report_command import report_main
 from recordmill.pipelines.options import declaration
 from recordmill.pipelines.options.config import CommonConfig
@@ -121,6 +122,30 @@ def test_a_run_writes_the_report_of_its_dataset(
     path.mkdir()  # the dataset stays complete if its report cannot be written
     assert main([*argv, "--splits", "train=1"]) == 0
     assert "the dataset is complete, but no report was written" in capsys.readouterr().err
+
+
+def test_adopt_writes_a_report_or_warns_of_an_earlier_one(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_dataset(tmp_path / "made")
+    files = f"{tmp_path}/made/train.tfrecord-*"
+    argv = ["adopt", "--input", files, "--output", f"{tmp_path}/out", "--report"]
+    assert main(argv) == 0
+    path = tmp_path / "out.report.html"
+    assert capsys.readouterr().out.endswith(f"The report is in {path}\n")
+    digest = load(Location.parse(f"{tmp_path}/out")).digest
+    assert f'<meta name="recordmill-digest" content="{digest}">' in path.read_text()
+    argv = [*argv[:-1], "--quiet", "--overwrite", "--split", "test"]
+    assert main(argv) == 0
+    assert f"recordmill adopt: warning: the dataset is complete, but {path} shows an earlier" in (
+        capsys.readouterr().err
+    )
+    assert main([*argv, "--report"]) == 0
+    assert capsys.readouterr().err == ""
+    assert main(argv) == 0
+    assert capsys.readouterr().err == ""
+    with pytest.raises(ConfigError, match="--report: cannot be combined with --dry-run"):
+        adopt_main([*argv[1:], "--report", "--dry-run"])
 
 
 def test_a_run_warns_of_the_report_of_an_earlier_dataset(

@@ -56,10 +56,10 @@ def join_candidates(
 def with_equal(hashes: batch.UInt64Array) -> npt.NDArray[np.int64]:
     """Return the indices of the hashes that occur more than once, int64[m]."""
     ordered = np.sort(hashes)
-    if not (ordered[1:] == ordered[:-1]).any():  # as usual; the indices would take far longer
+    same = ordered[1:] == ordered[:-1]
+    if not same.any():  # as usual; the indices would take far longer
         return np.zeros(0, np.int64)
-    order = np.argsort(hashes)
-    is_equal = np.append(False, hashes[order][1:] == hashes[order][:-1])
-    is_equal[:-1] |= is_equal[1:]
-    equal: npt.NDArray[np.int64] = order[is_equal]
+    is_equal = np.append(False, same)
+    is_equal[:-1] |= same
+    equal: npt.NDArray[np.int64] = np.argsort(hashes)[is_equal]
     return equal
