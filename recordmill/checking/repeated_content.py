@@ -6,8 +6,9 @@ which are few, are then compared one by one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +19,8 @@ from recordmill.format.content_hashes import hash_halves
 from recordmill.format.content_report import EXAMPLES, LISTED, ContentCounts, ContentReport
 from recordmill.tfrecord.flat_arrays import Ints, offsets_of, stable_order
 
-COLUMNS = ("key", "label", "copy", "content", "source")  # of an index, that are needed
+COLUMNS = ("label", "copy", "content")  # of an index, that are compared
+NAMES = ("key", "source")  # that are needed of the records that are shown
 _SHOWN = 10  # records of a content that its line lists
 
 _DENSE = 16  # entries per row, at most, of a table that is indexed by number
@@ -30,16 +32,16 @@ def content_halves(index: pa.Table) -> UInt64Array:
     """Return the first half of each hash in an index, without copies: uint64[n]."""
     if "content" not in index.column_names:
         return np.zeros(0, np.uint64)
-    hashes = _originals(index)["content"].drop_null().combine_chunks()
-    if isinstance(hashes, pa.ChunkedArray):  # of no chunks
-        return np.zeros(0, np.uint64)
-    return hash_halves(hashes)[:, 0]
+    return _first_halves(_hashed(index)[1])
 
 
 def repeated_halves(halves: UInt64Array) -> UInt64Array:
     """Return the values that occur at least twice: uint64[m], sorted, each once."""
     values = np.sort(halves)
-    return np.unique(values[1:][values[1:] == values[:-1]])
+    again = values[1:][values[1:] == values[:-1]]
+    starts = np.flatnonzero(again[1:] != again[:-1]) + 1
+    distinct: UInt64Array = again[np.append(0, starts)] if len(again) else again
+    return distinct
 
 
 def are_among(halves: UInt64Array, some: UInt64Array) -> npt.NDArray[np.bool_]:
@@ -48,62 +50,84 @@ def are_among(halves: UInt64Array, some: UInt64Array) -> npt.NDArray[np.bool_]:
     return np.asarray(pc.is_in(pa.array(halves), value_set=pa.array(some)))
 
 
-def records_with(index: pa.Table, halves: UInt64Array, *, split: str) -> pa.Table:
-    """Return the records of an index whose hashes begin with one of these halves, without copies.
+class Suspects(NamedTuple):
+    """Records of an index whose contents may be repeated, without copies.
 
-    Returns:
-      A table with the columns content, split, key, label and source; the source is null if the key
-      names the place of the record.
+    records: a table with the columns content, split, label. rows: their rows in the index.
+    read_names: returns the columns key and source of rows of the index, given in ascending order;
+      the source is null, or missing, if the key names the place of the record.
+    """
+
+    records: pa.Table
+    rows: Ints
+    read_names: Callable[[Ints], pa.Table]
+
+
+def records_with(
+    index: pa.Table,
+    halves: UInt64Array,
+    *,
+    split: str,
+    read_names: Callable[[Ints], pa.Table] | None = None,
+) -> Suspects:
+    """Return the records of an index whose hashes begin with one of these halves.
+
+    read_names: as in `Suspects`; by default, the names are in this table, too.
     """
     if "content" not in index.column_names:
         index = index.slice(0, 0).append_column("content", pa.array([], pa.binary(16)))
-    originals = _originals(index)
-    if originals["content"].null_count:
-        originals = originals.filter(pc.is_valid(originals["content"]))
-    if originals.num_rows:
-        found = are_among(hash_halves(originals["content"].combine_chunks())[:, 0], halves)
-        originals = originals if found.all() else originals.filter(pa.array(found))
-    count = originals.num_rows
+    rows, contents = _hashed(index)
+    among = np.flatnonzero(are_among(_first_halves(contents), halves))
+    rows = rows[among]
     columns = {
-        "content": originals["content"],
-        "split": pa.DictionaryArray.from_arrays(np.zeros(count, np.int32), pa.array([split])),
-        "key": originals["key"],
-        "label": originals["label"].dictionary_encode(),
-        "source": originals["source"]
-        if "source" in originals.column_names
-        else pa.nulls(count, pa.string()),
+        "content": _choose(contents, among),
+        "split": pa.DictionaryArray.from_arrays(np.zeros(len(rows), np.int32), pa.array([split])),
+        "label": _choose(index["label"], rows).dictionary_encode(),
     }
-    return pa.table(columns)
+    names = index.select([name for name in NAMES if name in index.column_names])
+    return Suspects(
+        pa.table(columns), rows, read_names or (lambda some: names.take(pa.array(some)))
+    )
 
 
 def report_on(
-    records: int, suspects: Sequence[pa.Table]
+    records: int, suspects: Sequence[Suspects]
 ) -> tuple[ContentReport, Iterator[dict[str, Any]]]:
     """Return the report on some contents, and the leaks and conflicts in the order of their hashes.
 
-    records: number of all records. suspects: results of `records_with` that include every record
-      of a repeated content; contents of a single record do not matter.
+    records: number of all records. suspects: every record of a repeated content; contents of a
+      single record do not matter.
     """
     if not suspects:
         return ContentReport(records=records), iter(())
-    found = pa.concat_tables(suspects)
+    found = pa.concat_tables([one.records for one in suspects])
     codes = _content_codes(found["content"])
     counts = np.bincount(codes)
-    of_splits, split_numbers, splits = _pairs(codes, found["split"])
-    of_labels, _, _ = _pairs(codes, found["label"])
-    in_splits = np.bincount(of_splits, minlength=len(counts))
-    labels = np.bincount(of_labels, minlength=len(counts))
-    reported = np.flatnonzero((in_splits > 1) | (labels > 1))[:LISTED]
-    is_leak = in_splits[of_splits] > 1
+    split_numbers, splits = _numbered(found["split"])
+    label_numbers, labels = _numbered(found["label"])
+    # The first record of each content, split and label represents the others; they are sorted.
+    width = len(labels) + 1
+    triples = (codes * len(splits) + split_numbers) * width + label_numbers + 1
+    firsts = _first_of_each(triples, len(counts) * len(splits) * width)
+    of_splits, of_labels = (
+        _distinct_pairs(codes[firsts], numbers[firsts])
+        for numbers in (split_numbers, label_numbers)
+    )
+    in_splits = np.bincount(of_splits[0], minlength=len(counts))
+    in_labels = np.bincount(of_labels[0], minlength=len(counts))
+    reported = np.flatnonzero((in_splits > 1) | (in_labels > 1))[:LISTED]
+    contents, numbers = (one[in_splits[of_splits[0]] > 1] for one in of_splits)
+    rows, sizes = _shown_rows(codes, counts, reported, firsts)
+    lines = list(zip(sizes.tolist(), counts[reported].tolist(), strict=True))
     report = ContentReport(
         records=records,
         repeated=_counted(counts, counts > 1),
         leaks=_counted(counts, in_splits > 1),
-        splits=_splits_of_leaks(of_splits[is_leak], split_numbers[is_leak], splits),
-        conflicts=_counted(counts, labels > 1),
-        examples=tuple(_lines(found, codes, counts, reported[:EXAMPLES])),
+        splits=_splits_of_leaks(contents, numbers, splits),
+        conflicts=_counted(counts, in_labels > 1),
+        examples=tuple(_lines(suspects, found, rows[: sizes[:EXAMPLES].sum()], lines[:EXAMPLES])),
     )
-    return report, _lines(found, codes, counts, reported)
+    return report, _lines(suspects, found, rows, lines)
 
 
 def _content_codes(contents: pa.ChunkedArray) -> Ints:
@@ -117,66 +141,97 @@ def _content_codes(contents: pa.ChunkedArray) -> Ints:
     return codes
 
 
-def _lines(found: pa.Table, codes: Ints, counts: Ints, reported: Ints) -> Iterator[dict[str, Any]]:
-    """Yield a line per reported content: one record of each split and label, then other records.
+def _shown_rows(codes: Ints, counts: Ints, reported: Ints, firsts: Ints) -> tuple[Ints, Ints]:
+    """Return the rows that the lines list, in their order, and the number of rows of each line.
 
     codes: int64[n], code of the content of each row. counts: rows of each content. reported: codes.
+    firsts: the first row of each content, split and label; they precede other rows of a line.
     """
-    if not len(reported):
+    is_reported = np.zeros(len(counts), np.bool_)
+    is_reported[reported] = True
+    rows = np.flatnonzero(is_reported[codes])
+    rows = rows[stable_order(codes[rows])]
+    begins = offsets_of(counts[reported])
+    ranks = np.arange(len(rows)) - np.repeat(begins[:-1], counts[reported])
+    is_first = np.zeros(len(codes), np.bool_)
+    is_first[firsts] = True
+    some = np.flatnonzero(is_first[rows] | (ranks < _SHOWN))
+    rows, lines = rows[some], np.searchsorted(begins, some, side="right") - 1
+    order = np.lexsort((~is_first[rows], lines))
+    rows, lines = rows[order], lines[order]
+    places = np.arange(len(rows)) - np.searchsorted(lines, lines)
+    kept = places < _SHOWN
+    return rows[kept], np.bincount(lines[kept], minlength=len(reported))
+
+
+def _lines(
+    suspects: Sequence[Suspects], found: pa.Table, rows: Ints, lines: Sequence[tuple[int, int]]
+) -> Iterator[dict[str, Any]]:
+    """Yield a line per reported content: one record of each split and label, then other records.
+
+    found: the records of all suspects. rows: those that the lines list.
+    lines: (number of rows of a line, number of records of its content).
+    """
+    if not lines:
         return
-    rows = _shown_rows(found, codes, counts, reported)
+    names = _names(suspects, rows)
     shown = found.take(pa.array(rows))
     # Arrow converts dictionaries to Python values one by one.
     label, split = (shown[name].cast(pa.string()) for name in ("label", "split"))
-    columns = [one.to_pylist() for one in (shown["key"], label, split, shown["source"])]
+    columns = [one.to_pylist() for one in (names["key"], label, split, names["source"])]
     records = [
         {"key": key, "label": label, "split": split}
         if source is None
-        else {"key": key, "label": label, "split": split, "source": source}
+        else {"key": key, "label": label, "source": source, "split": split}
         for key, label, split, source in zip(*columns, strict=True)
     ]
-    starts = np.searchsorted(codes[rows], reported)
+    ends = list(itertools.accumulate(size for size, _ in lines))
+    starts = [0, *ends[:-1]]
     hashes = shown["content"].take(pa.array(starts)).to_pylist()
-    ends = np.append(starts[1:], len(rows))
-    others = counts[reported] - (ends - starts)
-    for content, start, end, more in zip(
-        hashes, starts.tolist(), ends.tolist(), others.tolist(), strict=True
-    ):
+    for content, start, end, (size, count) in zip(hashes, starts, ends, lines, strict=True):
         line: dict[str, Any] = {"content": content.hex(), "records": records[start:end]}
-        if more:
-            line["more"] = more
+        if count > size:
+            line["more"] = count - size
         yield line
 
 
-def _shown_rows(found: pa.Table, codes: Ints, counts: Ints, reported: Ints) -> Ints:
-    """Return the indices of the rows that the lines list, in the order of the lines."""
-    is_reported = np.zeros(len(counts), np.bool_)
-    is_reported[reported] = True
-    at = np.flatnonzero(is_reported[codes])
-    at = at[stable_order(codes[at])]
-    pairs = codes[at]
-    size = len(counts)
-    for name in ("split", "label"):
-        numbers, values = _numbered(found[name])
-        pairs = pairs * (len(values) + 1) + numbers[at] + 1
-        size *= len(values) + 1
-    is_first = np.zeros(len(at), np.bool_)
-    is_first[_first_of_each(pairs, size)] = True
-    # Place of each row in its line: the first of each split and label precede all others.
-    firsts = np.cumsum(is_first)
-    begins = offsets_of(counts[reported])
-    before = np.append(0, firsts)[begins]
-    line = np.repeat(np.arange(len(reported)), counts[reported])
-    own_firsts = firsts - before[line]
-    others = np.arange(1, len(at) + 1) - begins[line] - own_firsts
-    places = np.where(is_first, own_firsts - 1, np.diff(before)[line] + others - 1)
-    kept = np.flatnonzero(places < _SHOWN)
-    return at[kept[np.argsort(line[kept] * _SHOWN + places[kept])]]
+def _names(suspects: Sequence[Suspects], rows: Ints) -> pa.Table:
+    """Return the columns key and source of rows of all suspects together, in their order."""
+    order = np.argsort(rows)
+    ascending = rows[order]
+    begins = offsets_of(np.array([len(one.rows) for one in suspects]))
+    found = []
+    for one, begin, (start, end) in zip(
+        suspects,
+        begins.tolist(),
+        itertools.pairwise(np.searchsorted(ascending, begins).tolist()),
+        strict=False,
+    ):
+        if start < end:
+            names = one.read_names(one.rows[ascending[start:end] - begin])
+            if "source" not in names.column_names:
+                names = names.append_column("source", pa.nulls(len(names), pa.string()))
+            found.append(names.select(NAMES))
+    places = np.empty(len(order), np.int64)
+    places[order] = np.arange(len(order))
+    return pa.concat_tables(found).take(pa.array(places))
 
 
-def _originals(index: pa.Table) -> pa.Table:
-    is_original = pc.equal(index["copy"], 0)
-    return index if pc.all(is_original).as_py() else index.filter(is_original)
+def _hashed(index: pa.Table) -> tuple[Ints, pa.ChunkedArray]:
+    """Return the rows of an index that are no copies and have a content, and their contents."""
+    chosen = pc.and_(pc.equal(index["copy"], 0), pc.is_valid(index["content"]))
+    rows = np.flatnonzero(chosen)
+    return rows, _choose(index["content"], rows)
+
+
+def _choose(values: pa.ChunkedArray, rows: Ints) -> pa.ChunkedArray:
+    """Return the values of some rows, without a copy if they are all rows."""
+    return values if len(rows) == len(values) else values.take(pa.array(rows))
+
+
+def _first_halves(contents: pa.ChunkedArray) -> UInt64Array:
+    halves = [hash_halves(chunk)[:, 0] for chunk in contents.chunks]
+    return np.concatenate(halves) if halves else np.zeros(0, np.uint64)
 
 
 def _numbered(values: pa.ChunkedArray) -> tuple[Ints, pa.Array]:
@@ -194,19 +249,12 @@ def _first_of_each(numbers: Ints, size: int) -> Ints:
     return first[first >= 0]
 
 
-def _pairs(codes: Ints, values: pa.ChunkedArray) -> tuple[Ints, Ints, pa.Array]:
-    """Return the distinct pairs of a code and the index of a value, and the distinct values.
-
-    Rows whose value is null are left out.
-    """
-    numbers, distinct = _numbered(values)
+def _distinct_pairs(codes: Ints, numbers: Ints) -> tuple[Ints, Ints]:
+    """Return the distinct pairs of a code and a number, in order; negative numbers are left out."""
     valid = numbers >= 0
-    if not valid.all():
-        codes, numbers = codes[valid], numbers[valid]
-    width = max(len(distinct), 1)
-    pairs = codes * width + numbers
-    pairs = pairs[_first_of_each(pairs, (int(codes.max(initial=-1)) + 1) * width)]
-    return pairs // width, pairs % width, distinct
+    width = int(numbers.max(initial=0)) + 1
+    pairs = np.unique(codes[valid] * width + numbers[valid])
+    return pairs // width, pairs % width
 
 
 def _splits_of_leaks(codes: Ints, numbers: Ints, splits: pa.Array) -> dict[str, int]:

@@ -165,12 +165,15 @@ def _shard_info(data: dict[str, Any]) -> ShardInfo:
 
 def to_json(value: Any) -> bytes:
     """Return dataclasses and plain values as JSON with sorted keys."""
-    return json.dumps(value, sort_keys=True, ensure_ascii=False, default=_fields).encode()
+    return _ENCODER.encode(value).encode()
 
 
 def _fields(value: Any) -> dict[str, Any]:
     """Return the fields of a dataclass, without the copies that `asdict` makes."""
     return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+
+
+_ENCODER = json.JSONEncoder(sort_keys=True, ensure_ascii=False, default=_fields)
 
 
 def reject_line(reject: Reject) -> bytes:

@@ -6,6 +6,7 @@ left out.
 """
 
 import dataclasses
+import functools
 import json
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -16,6 +17,9 @@ from apache_beam.pvalue import AsSingleton
 
 from recordmill.checking.repeated_content import (
     COLUMNS,
+    NAMES,
+    Suspects,
+    UInt64Array,
     are_among,
     content_halves,
     records_with,
@@ -24,8 +28,9 @@ from recordmill.checking.repeated_content import (
 )
 from recordmill.format.content_report import LISTED, ContentReport
 from recordmill.format.manifest import index_of
-from recordmill.format.shard_index import read_index
+from recordmill.format.shard_index import read_index, read_rows
 from recordmill.job.staging import ShardInfo, Staging, to_json
+from recordmill.storage.files import Location
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.planning.plan import Plan
 
@@ -60,7 +65,7 @@ def find_repeated(bucket_halves: tuple[int, Iterable[Halves]], *, staging: Stagi
     everything = np.concatenate(list(halves.values()))
     repeated = repeated_halves(everything)
     suspects = [
-        records_with(read_index(staging.place(name), columns=COLUMNS), repeated, split=split)
+        _suspects(staging.place(name), repeated, split=split)
         for (split, name), found in sorted(halves.items())
         if are_among(found, repeated).any()
     ]
@@ -70,6 +75,13 @@ def find_repeated(bucket_halves: tuple[int, Iterable[Halves]], *, staging: Stagi
         place.parent.make_dirs()
         place.write_bytes(b"".join(to_json(line) + b"\n" for line in lines))
     return bucket, to_json(report)
+
+
+def _suspects(place: Location, repeated: UInt64Array, *, split: str) -> Suspects:
+    """Return the records of an index whose content may be repeated; names are read when shown."""
+    index = read_index(place, columns=COLUMNS, dictionaries=("label",))
+    read_names = functools.partial(read_rows, place, columns=NAMES, records=len(index))
+    return records_with(index, repeated, split=split, read_names=read_names)
 
 
 def summarize(
