@@ -98,7 +98,7 @@ class Road:
                 analysis=self.analysis,
                 profiling=profiling,
                 artifacts=self.artifacts,
-                unique_keys=self.unique_keys,
+                unique_keys=self._unique_keys,
             )
         )
         if infers:
@@ -115,6 +115,12 @@ class Road:
     @property
     def _check(self) -> data_type.RowCheck | None:
         return None if self.reader is not None else self.check
+
+    @property
+    def _unique_keys(self) -> bool:
+        """True if the source, or the decision on rows of the same key, guarantees unique keys."""
+        decided = self.reader is not None and self.reader.conflicts is not None
+        return self.unique_keys or (decided and self.windowing is None)
 
     @property
     def _remedy(self) -> str:

@@ -22,6 +22,7 @@ from recordmill.tfrecord.flat_arrays import Ints, offsets_of, stable_order
 COLUMNS = ("label", "copy", "content")  # of an index, that are compared
 NAMES = ("key", "source")  # that are needed of the records that are shown
 _SHOWN = 10  # records of a content that its line lists
+_LINES_AT_ONCE = 1024  # whose records are Python objects
 
 _DENSE = 16  # entries per row, at most, of a table that is indexed by number
 
@@ -178,21 +179,27 @@ def _lines(
     shown = found.take(pa.array(rows))
     # Arrow converts dictionaries to Python values one by one.
     label, split = (shown[name].cast(pa.string()) for name in ("label", "split"))
-    columns = [one.to_pylist() for one in (names["key"], label, split, names["source"])]
-    records = [
-        {"key": key, "label": label, "split": split}
-        if source is None
-        else {"key": key, "label": label, "source": source, "split": split}
-        for key, label, split, source in zip(*columns, strict=True)
-    ]
-    ends = list(itertools.accumulate(size for size, _ in lines))
-    starts = [0, *ends[:-1]]
-    hashes = shown["content"].take(pa.array(starts)).to_pylist()
-    for content, start, end, (size, count) in zip(hashes, starts, ends, lines, strict=True):
-        line: dict[str, Any] = {"content": content.hex(), "records": records[start:end]}
-        if count > size:
-            line["more"] = count - size
-        yield line
+    columns = (names["key"], label, split, names["source"])
+    begins = offsets_of(np.array([size for size, _ in lines]))
+    contents = shown["content"].take(pa.array(begins[:-1]))
+    for first in range(0, len(lines), _LINES_AT_ONCE):
+        some = lines[first : first + _LINES_AT_ONCE]
+        start, end = begins[first], begins[first + len(some)]
+        records = (
+            {"key": key, "label": label, "split": split}
+            if source is None
+            else {"key": key, "label": label, "source": source, "split": split}
+            for key, label, split, source in zip(
+                *(one.slice(start, end - start).to_pylist() for one in columns), strict=True
+            )
+        )
+        hashes = contents.slice(first, len(some)).to_pylist()
+        for content, (size, count) in zip(hashes, some, strict=True):
+            shown_records = list(itertools.islice(records, size))
+            line: dict[str, Any] = {"content": content.hex(), "records": shown_records}
+            if count > size:
+                line["more"] = count - size
+            yield line
 
 
 def _names(suspects: Sequence[Suspects], rows: Ints) -> pa.Table:
