@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import apache_beam as beam
 
@@ -21,6 +21,8 @@ from recordmill.transforms.planning.profiling import (
 )
 from recordmill.transforms.planning.survey import Survey
 from recordmill.transforms.staged.batches import Element, scan
+
+T = TypeVar("T")
 
 
 class AnalyzedBatches(NamedTuple):
@@ -47,6 +49,11 @@ def _hashes(summary: PartSummary) -> Iterable[tuple[int, bytes]]:
 
 def _problems(summary: PartSummary) -> Iterable[str]:
     return summary.problems
+
+
+def _constant(_: bytes, value: T) -> T:
+    """Return a value for the only element of an Impulse: half of the transforms of a Create."""
+    return value
 
 
 @dataclasses.dataclass(eq=False)
@@ -106,16 +113,18 @@ class Analyze(beam.PTransform):
             )
             repeated = find_repeated_keys(hashes, keys, chunked=self.run.unit == "chunk")
             problems = (problems, repeated) | "AllProblems" >> beam.Flatten()
+        once = batches.pipeline | "Once" >> beam.Impulse()
         return AnalyzedBatches(
             batches=batches,
             survey=survey,
-            learned=self._learned(batches, summaries),
-            profiled=self._profiled(summaries),
+            learned=self._learned(once, batches, summaries),
+            profiled=self._profiled(once, summaries),
             problems=problems,
         )
 
     def _learned(
         self,
+        once: beam.PCollection[bytes],
         batches: beam.PCollection[Element],
         summaries: beam.PCollection[PartSummary],
     ) -> beam.PCollection[Learned]:
@@ -138,14 +147,16 @@ class Analyze(beam.PTransform):
                 staging=self.run.staging,
                 read_again=functools.partial(scan, batches, staging=self.run.staging),
             )
-        return batches.pipeline | "NothingLearned" >> beam.Create(
-            [Learned(artifacts=self.artifacts)]
-        )
+        nothing = Learned(artifacts=self.artifacts)
+        return once | "NothingLearned" >> beam.Map(_constant, nothing).with_output_types(Learned)
 
     def _profiled(
-        self, summaries: beam.PCollection[PartSummary]
+        self, once: beam.PCollection[bytes], summaries: beam.PCollection[PartSummary]
     ) -> beam.PCollection[ProfileOutcome]:
         profiling = self.profiling
         if profiling is None or profiling.infer:
-            return summaries.pipeline | "NotProfiled" >> beam.Create([ProfileOutcome()])
+            nothing = ProfileOutcome()
+            return once | "NotProfiled" >> beam.Map(_constant, nothing).with_output_types(
+                ProfileOutcome
+            )
         return conclude_profiles(summaries, profiling=profiling)

@@ -99,9 +99,8 @@ class Read(beam.PTransform):
         return cls(run, listing=listing, reader=reader)
 
     def expand(self, begin: beam.pvalue.PBegin) -> beam.PCollection[Element]:
-        parts = (
-            begin | "Listing" >> beam.Create(self.listing.parts) | "SpreadParts" >> beam.Reshuffle()
-        )
+        # Create reshuffles its elements, so that all workers get some.
+        parts = begin | "Listing" >> beam.Create(self.listing.parts)
         if self.reader is not None:
             workers = self.run.workers
             read = functools.partial(read_rows_of, reader=self.reader, run=self.run)

@@ -8,7 +8,9 @@ where Pillow is used; pixels may then differ by one level, so the manifest names
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Mapping
 
 from PIL import Image
 
@@ -50,7 +52,8 @@ def resize(image: Image.Image, size: Size, box: Box) -> Image.Image:
     return _scaled(image, size, box)
 
 
-def versions() -> dict[str, str]:
+@functools.cache
+def versions() -> Mapping[str, str]:
     """Return the version of the resizing library: releases may round differently.
 
     Empty if images are resized with Pillow.

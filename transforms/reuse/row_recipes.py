@@ -7,6 +7,7 @@ not cover splits, shards or order, nor the seed unless the row is augmented.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib.metadata
 from collections.abc import Sequence
@@ -34,16 +35,20 @@ class RowRecipes(NamedTuple):
     sources: npt.NDArray[np.uint64]
 
 
+@functools.cache
+def _own_version() -> str:
+    return importlib.metadata.version(_OWN)  # parses a file: milliseconds
+
+
 def header_of(encoder: Encoder, fingerprint: Fingerprint) -> RecipesHeader | None:
     """Return the header of the recipes that an encoder gives, without digest; None without any."""
     if not isinstance(encoder, ReusableEncoder):
         return None
-    own = importlib.metadata.version(_OWN)
     return RecipesHeader(
         digest="",
         fingerprint=fingerprint,
         settings=encoder.settings(),
-        versions={**encoder.versions(), _OWN: own},
+        versions={**encoder.versions(), _OWN: _own_version()},
     )
 
 
