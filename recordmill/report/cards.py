@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from markupsafe import Markup
 
 from recordmill.format.manifest import Manifest
@@ -15,7 +16,7 @@ from recordmill.report.sampling import SampledRecord
 from recordmill.report.thumbnails import Thumbnail
 from recordmill.tfrecord.features import Feature
 
-_LINES = 6  # series of one record that are drawn
+_LINES = 16  # series of one record that are drawn
 _VALUES = 8  # numbers of one feature that are listed
 _CHARACTERS = 280  # characters of a text that are shown
 _TOKENS = 48  # tokens that are shown
@@ -30,29 +31,34 @@ _TRANSFORM = "image/object/segmentation/transform"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Box:
-    """A box as fractions of the image, and its class."""
+    """A box as fractions of the image, its class, and the number of its colour."""
 
     left: float
     top: float
     width: float
     height: float
     label: str
+    colour: int = 0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Card:
     """A record as it is shown.
 
-    polygons: outlines of its masks, as points of an SVG of the size of its thumbnail.
+    polygons: outlines of its masks, as points of an SVG of the size of its thumbnail, and the
+      colour of each.
+    lines: (name, range of the values, drawing) of its series.
+    padding: the number of zeros behind its tokens.
     """
 
     place: SampledRecord
     images: Sequence[Thumbnail]
     boxes: Sequence[Box]
-    polygons: Sequence[str]
+    polygons: Sequence[tuple[str, int]]
     caption: str
-    lines: Sequence[tuple[str, Markup]]
+    lines: Sequence[tuple[str, str, Markup]]
     tokens: Sequence[tuple[str, bool]]  # and whether each is known to the vocabulary
+    padding: int
     values: Sequence[tuple[str, str]]
 
     @property
@@ -76,6 +82,14 @@ class CardMaker:
             for name, feature in manifest.features.items()
             if feature.kind == "index" and feature.shape != ()
         }
+        # Masks and positions of tokens, which the drawn tokens show already.
+        self._beside_tokens = tuple(f"{name}/" for name in self._tokens)
+        self._box_classes: dict[str, int] = {}
+
+    @property
+    def box_classes(self) -> Mapping[str, int]:
+        """The classes of the boxes and masks of all cards, and the numbers of their colours."""
+        return self._box_classes
 
     def thumbnails(self, record: Mapping[str, Any]) -> dict[str, list[Thumbnail]]:
         """Return the thumbnails of a record's images, clips and arrays, by feature."""
@@ -84,13 +98,16 @@ class CardMaker:
         from recordmill.report import thumbnail_drawing  # Pillow takes 0.02 s
 
         found: dict[str, list[Thumbnail]] = {}
+        is_alone = len(self._drawn) == 1
         for name, feature in self._drawn.items():
             small: Iterable[Thumbnail | None] = ()
             if feature.kind == "image":
                 value = record[name]
                 frames = [value] if isinstance(value, bytes) else list(np.ravel(value))
+                is_large = is_alone and len(frames) == 1
+                side = thumbnail_drawing.LARGE_SIDE if is_large else thumbnail_drawing.SIDE
                 small = (
-                    thumbnail_drawing.of_encoded(frames[number])
+                    thumbnail_drawing.of_encoded(frames[number], side=side)
                     for number in thumbnails.strip_of(len(frames))
                     if frames[number]
                 )
@@ -107,20 +124,21 @@ class CardMaker:
         images: Mapping[str, Sequence[Thumbnail]],
     ) -> Card:
         """Return the card of a record, with the thumbnails that were made of it."""
-        lines: list[tuple[str, Markup]] = []
+        lines: list[tuple[str, str, Markup]] = []
         tokens: list[tuple[str, bool]] = []
+        padding = 0
         values: list[tuple[str, str]] = []
         for name, feature in self._features.items():
             value = record[name]
             if name in images or feature.kind == "label" or name.startswith(_BOX):
                 continue
             if name in self._tokens:
-                tokens = self._shown_tokens(name, np.ravel(value).tolist())
-            elif not images and _is_series(feature, value):
-                if len(lines) < _LINES:
-                    series = np.asarray(value, np.float64)
+                tokens, padding = self._shown_tokens(name, np.ravel(value))
+            elif not images and len(lines) < _LINES and _is_series(feature, value):
+                if not name.startswith(self._beside_tokens):
+                    series = np.asarray(value, np.float64).reshape(-1)
                     title = f"{name}: {len(series)} values"
-                    lines.append((name, charts.sparkline(series.reshape(-1), title=title)))
+                    lines.append((name, _range(series), charts.sparkline(series, title=title)))
             else:
                 values.append((name, _text(value)))
         drawn = [one for some in images.values() for one in some]
@@ -132,14 +150,18 @@ class CardMaker:
             caption=_text(self._of(record, _CAPTION, b"")),
             lines=lines,
             tokens=tokens,
+            padding=padding,
             values=[(name, text) for name, text in values if text],
         )
 
     def _of(self, record: Mapping[str, Any], name: str, default: Any) -> Any:
         return record.get(self._renamed.get(name, name), default)
 
-    def _polygons(self, record: Mapping[str, Any], scale: float) -> list[str]:
-        """Return the outlines of masks (docs/images.md).
+    def _colour(self, label: str) -> int:
+        return self._box_classes.setdefault(label, len(self._box_classes) % charts.COLOURS)
+
+    def _polygons(self, record: Mapping[str, Any], scale: float) -> list[tuple[str, int]]:
+        """Return the outlines of masks (docs/images.md), and their colours.
 
         scale: thumbnail pixels per pixel of the image.
         """
@@ -147,36 +169,55 @@ class CardMaker:
         if len(matrix) != len("abcdef"):
             return []
         a, b, c, d, e, f = (matrix * scale).tolist()
-        found: list[str] = []
-        for text in self._of(record, _MASKS, ())[:_MASKED]:
-            found += [
-                " ".join(f"{a * x + b * y + c:.1f},{d * x + e * y + f:.1f}" for x, y in points)
-                for points in masks.outlines(text)
-            ]
+        found: list[tuple[str, int]] = []
+        texts = self._of(record, _MASKS, ())[:_MASKED]
+        labels = self._box_labels(record, len(texts))
+        for text, label in zip(texts, labels, strict=False):
+            for points in masks.outlines(text):
+                places = (f"{a * x + b * y + c:.1f},{d * x + e * y + f:.1f}" for x, y in points)
+                found.append((" ".join(places), self._colour(label)))
         return found
+
+    def _box_labels(self, record: Mapping[str, Any], count: int) -> list[str]:
+        """Return the classes of boxes or masks; empty names if the record has none."""
+        texts = self._of(record, _NAMES, ())
+        return [*(one.decode(errors="replace") for one in texts)] or [""] * count
 
     def _boxes(self, record: Mapping[str, Any]) -> list[Box]:
         names = (_BOX + side for side in ("xmin", "ymin", "xmax", "ymax"))
         sides = [some for name in names if (some := self._of(record, name, None)) is not None]
         if len(sides) < 4:
             return []
-        texts = self._of(record, _NAMES, ())
-        labels = [*(one.decode(errors="replace") for one in texts)] or [""] * len(sides[0])
+        labels = self._box_labels(record, len(sides[0]))
         return [
-            Box(left=x, top=y, width=max(right - x, 0), height=max(low - y, 0), label=label)
+            Box(
+                left=x,
+                top=y,
+                width=max(right - x, 0),
+                height=max(low - y, 0),
+                label=label,
+                colour=self._colour(label),
+            )
             for x, y, right, low, label in zip(
                 *(side.tolist() for side in sides), labels, strict=True
             )
         ]
 
-    def _shown_tokens(self, name: str, numbers: Sequence[int]) -> list[tuple[str, bool]]:
+    def _shown_tokens(
+        self, name: str, numbers: npt.NDArray[Any]
+    ) -> tuple[list[tuple[str, bool]], int]:
+        """Return the first tokens, and the number of zeros behind the last one."""
         vocabulary = self._tokens[name]
-        some = numbers[:_TOKENS]
+        used = len(numbers)
+        if 0 not in vocabulary:
+            used = int(np.max(np.flatnonzero(numbers), initial=-1)) + 1
+        some = numbers[: min(used, _TOKENS)].tolist()
+        padding = len(numbers) - used
         if not vocabulary:
-            return [(str(one), True) for one in some]
+            return [(str(one), True) for one in some], padding
         return [
             (vocabulary[one], True) if one in vocabulary else (f"#{one}", False) for one in some
-        ]
+        ], padding
 
 
 def _is_series(feature: Feature, value: Any) -> bool:
@@ -187,6 +228,15 @@ def _is_series(feature: Feature, value: Any) -> bool:
         and value.ndim == 1
         and len(value) >= _SERIES
     )
+
+
+def _range(series: npt.NDArray[np.float64]) -> str:
+    """Return the range of the finite values of a series as text."""
+    finite = series[np.isfinite(series)]
+    if not len(finite):
+        return "no values"
+    low, high = (charts.number_text(float(one)) for one in (finite.min(), finite.max()))
+    return low if low == high else f"{low} to {high}"
 
 
 def _text(value: Any) -> str:

@@ -18,10 +18,13 @@ from recordmill.storage.redaction import redact_uri
 
 _WIDTH, _HEIGHT = 300, 96  # of a histogram, in SVG units
 _AXIS = 14  # height of the line of numbers below a histogram
+_WIDE_BINS = 8  # up to this many bins, numbers stand below the middle of their bins
 _SPARK_WIDTH, _SPARK_HEIGHT = 120, 32
 _SPARK_POINTS = 240  # longer lines are drawn by the extremes of each piece
 BINS = 24
 COLOURS = 6  # of series
+_KEY_END = 7  # characters
+_LINE = 80  # characters
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -29,11 +32,13 @@ class BinnedCounts:
     """Counts of values in bins of equal width, per series (such as a split).
 
     low, high: the ends of the first and the last bin.
+    is_whole: each bin holds one whole number, which is its middle.
     """
 
     low: float
     high: float
     counts: Mapping[str, npt.NDArray[np.int64]]
+    is_whole: bool = False
 
 
 def histogram_of(
@@ -43,14 +48,15 @@ def histogram_of(
     finite = {name: some[np.isfinite(some)] for name, some in values.items()}
     together = np.concatenate([np.empty(0), *finite.values()])
     low, high = (float(together.min()), float(together.max())) if together.size else (0.0, 1.0)
-    if low == high:
+    is_whole = bool(together.size) and high - low < bins and not (together % 1).any()
+    if is_whole:
+        bins = round(high - low) + 1
+    if is_whole or low == high:
         low, high = low - 0.5, high + 0.5
-    elif together.size and not (together % 1).any() and high - low < bins:
-        low, high = low - 0.5, high + 0.5  # one bin per whole number
-        bins = round(high - low)
     return BinnedCounts(
         low=low,
         high=high,
+        is_whole=is_whole,
         counts={
             name: _counts(some, low=low, high=high, bins=bins) for name, some in finite.items()
         },
@@ -92,9 +98,22 @@ def histogram(data: BinnedCounts, *, title: str) -> Markup:
             )
         )
     height = _HEIGHT + _AXIS
+    bins = max((len(share) for share in shares.values()), default=1)
+    middle = 0.5 * data.is_whole
+    is_wide = data.is_whole and bins <= _WIDE_BINS
+    inset = _WIDTH / bins * middle if is_wide else 0.0
     axis = Markup(
-        '<text x="0" y="{y}">{low}</text><text x="{w}" y="{y}" text-anchor="end">{high}</text>'
-    ).format(y=height - 2, w=_WIDTH, low=number_text(data.low), high=number_text(data.high))
+        '<text x="{left}" y="{y}" text-anchor="{first}">{low}</text>'
+        '<text x="{right}" y="{y}" text-anchor="{last}">{high}</text>'
+    ).format(
+        y=height - 2,
+        left=round(inset, 1),
+        right=round(_WIDTH - inset, 1),
+        first="middle" if is_wide else "start",
+        last="middle" if is_wide else "end",
+        low=_axis_text(data.low + middle),
+        high=_axis_text(data.high - middle),
+    )
     return _svg(_WIDTH, height, title, Markup("").join(paths) + axis, css="histogram")
 
 
@@ -128,7 +147,7 @@ def sparkline(values: npt.NDArray[np.float64], *, title: str) -> Markup:
             pen = "M"
             continue
         y = 2 + (_SPARK_HEIGHT - 4) * (1 - (value - low) / span)
-        points.append(f"{pen}{number * step:.1f} {y:.1f}")
+        points.append(f"{pen}{number * step:.1f} {y:.1f}{'h0' * (pen == 'M')}")  # h0: a lone dot
         pen = "L"
     line = Markup('<path class="line" d="{}"/>').format("".join(points))
     return _svg(_SPARK_WIDTH, _SPARK_HEIGHT, title, line, css="spark")
@@ -141,6 +160,16 @@ def number_text(value: float) -> str:
     if value == int(value) or abs(value) >= 1000:
         return f"{value:,.0f}" if abs(value) < 1e7 else f"{value:.4g}"
     return f"{value:.4g}"
+
+
+def percent_text(fraction: float, decimals: int = 1) -> Markup:
+    """Return a fraction in percent, with a space that no line ends at."""
+    return Markup("{}&nbsp;%").format(f"{100 * fraction:.{decimals}f}")
+
+
+def _axis_text(value: float) -> str:
+    """Return the number at an end of an axis, without decimals from 100 on."""
+    return number_text(float(round(value)) if 100 <= abs(value) < 1e7 else value)
 
 
 def _extremes(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
@@ -161,4 +190,25 @@ def visible(text: str) -> Markup:
 
     Joiners and marks of direction are escaped too: a page shows what a name really consists of.
     """
-    return escape(escaped(redact_uri(text), keep="\n"))
+    return escape(_shown(text))
+
+
+def breakable(name: str) -> Markup:
+    """Return a name for a page; lines can end after its slashes."""
+    return Markup("/<wbr>").join(_shown(name).split("/"))
+
+
+def ends_of(key: str) -> tuple[str, str]:
+    """Return a key in two parts for a page: its last part is always shown."""
+    text = _shown(key)  # as a whole, because a secret that is cut in two is not recognized
+    return text[:-_KEY_END], text[-_KEY_END:]
+
+
+def shortened(text: str) -> str:
+    """Return the beginning of a text for one line of a page."""
+    text = _shown(text)
+    return text if len(text) <= _LINE else f"{text[:_LINE]}..."
+
+
+def _shown(text: str) -> str:
+    return escaped(redact_uri(text), keep="\n")

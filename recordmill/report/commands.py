@@ -12,6 +12,16 @@ def inspect(dataset: Location, *options: str) -> str:
     return shlex.join(["recordmill", "inspect", "--dataset", str(dataset), *options])
 
 
+def in_lines(command: str) -> str:
+    """Return a command with one option per line, which a shell reads as the same words."""
+    lines: list[list[str]] = [[]]
+    for word in shlex.split(command):
+        if word.startswith("--"):
+            lines.append([])
+        lines[-1].append(shlex.quote(word))
+    return " \\\n  ".join(" ".join(line) for line in lines)
+
+
 def inspect_record(dataset: Location, split: str, number: int) -> str:
     """Return the command that prints a record."""
     return inspect(dataset, "--split", split, "--record", str(number))

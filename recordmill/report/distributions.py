@@ -22,6 +22,7 @@ _VALUES = 256  # values of one record that count
 _TOP = 8  # most frequent texts or classes that are listed
 _CLASSES = 40  # classes with their most specific tokens
 _TEXT = 80  # characters of a text that are shown
+_RECURRING = 0.5  # with fewer distinct texts per value, the texts are names
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -43,7 +44,8 @@ class FeatureFigure:
     """A feature as the sample shows it.
 
     missing: per split, the fraction of sampled records without a value.
-    top: the most frequent texts, classes or tokens, with the fraction of values that they are.
+    top: the most frequent texts, classes or tokens, with the fraction of values that they are;
+      padding is left out.
     unknown: per split, the fraction of tokens that the vocabulary lacks; empty without one.
     specific: per class, the tokens that set it apart from the others.
     between_classes: the fraction of a number's variance that lies between classes; None if that is
@@ -138,7 +140,8 @@ class Distributions:
 
         names: {feature: {number: name}} of classes and tokens.
         """
-        return [self._summary(name, names.get(name, {})) for name in self._features]
+        drawn: dict[tuple[Any, ...], str] = {}
+        return [self._summary(name, names.get(name, {}), drawn) for name in self._features]
 
     def brightness(self) -> Plot | None:
         """Return the distribution of the mean grey level of images; None without images."""
@@ -146,7 +149,13 @@ class Distributions:
         what = "mean grey level of an image"
         return _plot("brightness", what, values, by="split") if values else None
 
-    def _summary(self, name: str, names: Mapping[int, str]) -> FeatureFigure:
+    def _summary(
+        self, name: str, names: Mapping[int, str], drawn_lengths: dict[tuple[Any, ...], str]
+    ) -> FeatureFigure:
+        """Return the figure of a feature.
+
+        drawn_lengths: the first feature with each distribution of lengths; this one is added.
+        """
         feature = self._features[name]
         records = self.records
         splits = in_order(records)
@@ -159,24 +168,40 @@ class Distributions:
             if (some := self._values.get((name, split)))
         }
         classes = self._of_classes(name, values)
+        texts = self._texts[name]
         if values and not are_names:
             plots.append(_plot("values", f"values of {name}", values, by="split"))
             if feature.kind == "value" and classes and plots[-1].chart:
                 largest = sorted(classes, key=lambda label: (-len(classes[label]), label))
                 by_class = {label: classes[label] for label in sorted(largest[: charts.COLOURS])}
-                plots.append(_plot("by class", f"values of {name}", by_class, by="class"))
+                plot = _plot("by class", f"values of {name}", by_class, by="class")
+                plots.append(dataclasses.replace(plot, facts=""))
         lengths = {
             split: np.asarray(counts, np.float64)
             for split in splits
             if (counts := self._lengths.get((name, split)))
         }
-        if lengths:
+        # Texts that recur are names, whose lengths say nothing. Of at most one value per record,
+        # `missing` says how many have it.
+        are_recurring = len(texts) <= _RECURRING * texts.total()
+        longest = max((counts.max() for counts in lengths.values()), default=0)
+        if lengths and (
+            longest > 1 if feature.shape != () else texts.total() and not are_recurring
+        ):
             what = "characters" if feature.shape == () else "values per record"
-            plots.append(_plot(what, f"{what} of {name}", lengths, by="split"))
+            plot = _plot(what, f"{what} of {name}", lengths, by="split")
+            counts = {split: tuple(some.tolist()) for split, some in lengths.items()}
+            first = drawn_lengths.setdefault(tuple(counts.items()), name)
+            if first != name and plot.chart:
+                plot = dataclasses.replace(plot, chart=Markup(""), facts=f"as in {first}")
+            plots.append(plot)
         if values and are_names:
-            top, distinct = _frequent_names(np.concatenate([*values.values()]), names)
+            numbers = np.concatenate([*values.values()])
+            if feature.kind == "index" and feature.shape != () and 0 not in names:
+                numbers = numbers[numbers != 0]
+            top, distinct = _frequent_names(numbers, names)
         else:
-            top, distinct = _frequent(self._texts[name])
+            top, distinct = _frequent(texts)
         known = np.array(sorted(names)) if feature.kind == "index" and names else None
         return FeatureFigure(
             name=name,
@@ -234,6 +259,8 @@ def _frequent_names(
 ) -> tuple[list[tuple[str, float]], int]:
     """Return the same as `_frequent`, for numbers of classes or tokens, by their names."""
     some, counts = np.unique(numbers, return_counts=True)
+    if not len(some):
+        return [], 0
     if len(some) == len(numbers):
         return [], len(some)
     is_frequent = counts >= np.sort(counts)[-_TOP:][0]
@@ -297,7 +324,7 @@ def _plot(
     odd = len(together) - len(finite)
     facts, chart = "no finite values", Markup("")
     if len(finite) and finite.min() == finite.max():
-        facts = f"{charts.number_text(float(finite[0]))} each"
+        facts = f"always {charts.number_text(float(finite[0]))}"
     elif len(finite):
         largest = np.abs(finite).max()
         mean = (finite / largest).mean() * largest  # a sum of the largest floats is infinite

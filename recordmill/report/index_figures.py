@@ -18,6 +18,7 @@ _PER_OCTAVE = 4  # bins between a size and its double
 _OCTAVES = 48
 _FINER = 32  # bins between an aspect ratio and its double
 _LEAST = 2.0**-8  # smaller aspect ratios are in the first bin
+_BINS = 32  # of a histogram
 ASPECT = "aspect"
 
 
@@ -27,7 +28,7 @@ class SizeFigure:
 
     name: `length`, `width`, `height`, or `aspect` (width / height).
     smallest, largest: (value, split, record number).
-    histogram: bins of equal width on a logarithmic axis; None if all values are equal.
+    histogram: at most 32 bins of equal width on a logarithmic axis; None if all values are equal.
     """
 
     name: str
@@ -71,10 +72,15 @@ class _Collected:
         if self.smallest[0] < self.largest[0]:
             used = np.flatnonzero(sum(self.counts.values()))
             low, high = int(used[0]), int(used[-1]) + 1
+            joined = -(-(high - low) // _BINS)
+            high = low + -(-(high - low) // joined) * joined
             histogram = BinnedCounts(
                 low=self._least * 2 ** (low / self._per_octave),
                 high=self._least * 2 ** (high / self._per_octave),
-                counts={split: counts[low:high] for split, counts in self.counts.items()},
+                counts={
+                    split: np.pad(counts, (0, joined))[low:high].reshape(-1, joined).sum(axis=1)
+                    for split, counts in self.counts.items()
+                },
             )
         return SizeFigure(
             name=name,

@@ -17,12 +17,13 @@ from recordmill.report.sampling import SampledRecord
 from recordmill.storage.files import Location
 
 _ALIKE = 3  # pairs of images that are shown
+_DIFFERENCE = 10.0  # of the grey levels of images that are alike
 _COMPARED = 256  # images that are compared with each other
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Notable:
-    """A record, and the reason for showing it, such as `image width: 640, the largest`."""
+    """A record, and the reason for showing it, such as `largest image width: 640`."""
 
     reason: str
     card: Card
@@ -48,7 +49,7 @@ def by_brightness(cards: Sequence[Card]) -> list[Notable]:
 
 
 def most_alike(cards: Sequence[Card]) -> list[AlikePair]:
-    """Return the pairs of drawn images whose reduced grey levels differ least."""
+    """Return the pairs of drawn images whose reduced grey levels differ least, by at most 10."""
     cards = [card for card in cards if len(card.images) == 1][:_COMPARED]
     if len(cards) < 3:
         return []
@@ -59,7 +60,7 @@ def most_alike(cards: Sequence[Card]) -> list[AlikePair]:
     for _ in range(_ALIKE):
         one, other = np.unravel_index(int(differences.argmin()), differences.shape)
         difference = float(differences[one, other])
-        if not np.isfinite(difference):
+        if difference > _DIFFERENCE:
             break
         found.append(AlikePair(difference=difference, cards=(cards[one], cards[other])))
         differences[[one, other], :] = differences[:, [one, other]] = np.inf
@@ -83,7 +84,10 @@ def by_size(
         if size.histogram is not None:
             for name, one in (("smallest", size.smallest), ("largest", size.largest)):
                 value, split, number = one
-                text = f"{titles[size.name]}: {charts.number_text(value)}, the {name}"
+                what, unit = titles[size.name], ""
+                if size.name == "length":
+                    what, unit = "record", " bytes"
+                text = f"{name} {what}: {charts.number_text(value)}{unit}"
                 reasons.setdefault((split, number), []).append(text)
     places: list[SampledRecord] = []
     for split, info in records.manifest.splits.items():

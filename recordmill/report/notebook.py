@@ -41,7 +41,8 @@ _STYLE = Markup("""<style>
 .recordmill-view img{margin:0 2px 0 0;background:#fff;vertical-align:top}
 .recordmill-view .token{border:1px solid #8888;border-radius:3px;padding:0 .2em}
 .recordmill-view .unknown{border-style:dashed}
-.recordmill-view .line{fill:none;stroke:#1c7ed6;stroke-width:1.25}
+.recordmill-view .lines{display:flex;flex-wrap:wrap;gap:.2em 1em}
+.recordmill-view .line{fill:none;stroke:#1c7ed6;stroke-width:1.25;stroke-linecap:round}
 .recordmill-view .box{fill:none;stroke:#e03131;stroke-width:1.5}
 </style>""")
 
@@ -210,13 +211,18 @@ def _card(card: Card) -> Markup:
             for image in card.images[:_VALUES]
         ]
         parts.append(Markup("<div>{}</div>").format(Markup("").join(drawn)))
-    parts += [Markup("<div>{} {}</div>").format(_short(name), line) for name, line in card.lines]
+    if card.lines:
+        line_of = Markup("<div>{} <small>{}</small><br>{}</div>")
+        lines = [line_of.format(_short(name), extent, line) for name, extent, line in card.lines]
+        parts.append(Markup('<div class="lines">{}</div>').format(Markup("").join(lines)))
     if card.tokens:
         token = Markup('<span class="{}">{}</span>')
         shown = [
             token.format("token" if known else "token unknown", _short(text))
             for text, known in card.tokens
         ]
+        if card.padding:
+            shown.append(Markup("<small>{:,} padding</small>").format(card.padding))
         parts.append(Markup("<div>{}</div>").format(Markup(" ").join(shown)))
     value = Markup("<div><b>{}</b> <bdi>{}</bdi></div>")
     parts += [value.format(_short(name), _short(text)) for name, text in card.values[:_VALUES]]

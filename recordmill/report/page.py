@@ -14,6 +14,7 @@ from markupsafe import Markup
 
 from recordmill.checking import inspection
 from recordmill.checking.inspection import Summary
+from recordmill.format.manifest import Manifest
 from recordmill.format.split_names import in_order
 from recordmill.profile.statistics_file import SliceView
 from recordmill.reading.reader import Records
@@ -33,6 +34,8 @@ PLOTTED = 500  # records per split for distributions
 _DRAWN = 160  # records to draw, copies not counted
 _PER_CLASS = 8  # of them, per class and split
 _CLASSES = 40  # classes of which records are drawn
+_LARGE_CARDS = ("sensor", "text", "video")
+_COLUMNS = 12  # of a table of records
 _COMPILED_WITH: dict[str, Any] = {"autoescape": True, "trim_blocks": True, "lstrip_blocks": True}
 _TITLES = {
     "length": "bytes of a record",
@@ -51,15 +54,13 @@ class SampleReport:
     brightness: Plot | None
     plotted: Mapping[str, int]
 
+    def all_cards(self) -> list[Card]:
+        """Return the cards of all classes and splits."""
+        return [card for group in self.cards.values() for some in group.values() for card in some]
+
     def images(self) -> list[Card]:
         """Return the cards with images or arrays, without copies."""
-        return [
-            card
-            for group in self.cards.values()
-            for some in group.values()
-            for card in some
-            if card.images and not card.place.copy
-        ]
+        return [card for card in self.all_cards() if card.images and not card.place.copy]
 
 
 def render(
@@ -85,12 +86,14 @@ def render(
     summary = inspection.inspect(dataset, manifest=manifest, compared=compared)
     splits = in_order(manifest.splits)
     rows = class_rows(summary)
-    drawn = _drawn(rows)
+    drawn = _drawn(rows, alone=_PER_CLASS if manifest.command in _LARGE_CARDS else 3 * _PER_CLASS)
     tokens = vocabularies(dataset, manifest)
     maker = CardMaker(manifest, tokens)
     shown = _shown(dataset, records, drawn, maker, tokens)
     sizes = index_figures.sizes(dataset, manifest)
     images = shown.images()
+    cards = shown.all_cards()
+    value_names = table_columns(cards, manifest)
     encoded = [card for card in images if card.encoded]
     return template().render(
         name=str(dataset).rstrip("/").rpartition("/")[2],
@@ -108,6 +111,13 @@ def render(
         sizes=[(_TITLES[one.name], one, _size_chart(one)) for one in sizes],
         shown=shown,
         drawn=drawn,
+        has_classes=len(rows) > 1 or rows[0].number is not None,
+        has_vocabulary=any(not known for card in cards for _, known in card.tokens),
+        are_tiles=bool(images) and all(len(card.images) == 1 for card in images),
+        columns=value_names[:_COLUMNS],
+        value_names=len(value_names),
+        box_classes=maker.box_classes,
+        in_lines=commands.in_lines,
         has_images=any(feature.kind == "image" for feature in manifest.features.values()),
         modes=Counter(image.mode for card in encoded for image in card.encoded).most_common(),
         notable=[
@@ -127,10 +137,19 @@ def render(
     )
 
 
-def _drawn(rows: Sequence[ClassRow]) -> dict[str | None, int]:
+def table_columns(cards: Sequence[Card], manifest: Manifest) -> list[str]:
+    """Return the features that cards have values of, if a table can show the cards; else none."""
+    if any(card.images or card.lines or card.tokens for card in cards):
+        return []
+    found = {name for card in cards for name, _ in card.values}
+    return [name for name in manifest.features if name in found]
+
+
+def _drawn(rows: Sequence[ClassRow], *, alone: int) -> dict[str | None, int]:
     """Return the number of records to draw of each class and split.
 
-    If there are too many classes, the largest and the smallest are drawn.
+    If there are too many classes, the largest and the smallest are drawn. alone: the most records
+    of a split without other classes.
     """
     present = [row for row in rows if row.total]
     if len(present) > _CLASSES:
@@ -138,7 +157,7 @@ def _drawn(rows: Sequence[ClassRow]) -> dict[str | None, int]:
         present = [*by_size[: _CLASSES // 2], *by_size[-_CLASSES // 2 :]]
     splits = max((len(row.counts) for row in present), default=1)
     count = _DRAWN // max(len(present) * splits, 1)
-    most = 3 * _PER_CLASS if len(present) == 1 else _PER_CLASS
+    most = alone if len(present) == 1 else _PER_CLASS
     return {None if row.number is None else row.name: min(max(count, 1), most) for row in present}
 
 
@@ -210,6 +229,10 @@ def template() -> jinja2.Template:
         **_COMPILED_WITH,
     )
     environment.filters["number"] = charts.number_text
+    environment.filters["breakable"] = charts.breakable
+    environment.filters["ends_of"] = charts.ends_of
+    environment.filters["shortened"] = charts.shortened
+    environment.filters["percent"] = charts.percent_text
     environment.globals["bar"] = charts.bar
     folder = importlib.resources.files(__package__) / "templates"
     for name in ("css", "js"):  # no templates, which would take as long to compile as the page

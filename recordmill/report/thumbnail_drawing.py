@@ -15,6 +15,7 @@ from recordmill.format.image_files import UNREADABLE_IMAGE, open_image
 from recordmill.report.thumbnails import ARRAY, Thumbnail
 
 SIDE = 112  # pixels of the longer side
+LARGE_SIDE = 160  # of a record's only image
 _QUALITY = 72
 _LEVELS = 12  # a side of the grey levels by which thumbnails are compared
 _TAILS = (0.5, 99.5)  # percentiles of an array that have the lowest and the highest colour
@@ -28,18 +29,18 @@ _COLOURS = np.stack(
 ).astype(np.uint8)
 
 
-def of_encoded(content: bytes, *, pixels: int | None = None) -> Thumbnail | None:
+def of_encoded(content: bytes, *, side: int = SIDE, pixels: int | None = None) -> Thumbnail | None:
     """Return the thumbnail of an encoded image; None if it cannot be decoded.
 
-    pixels: images with more are not decoded.
+    side: pixels of the longer side. pixels: images with more are not decoded.
     """
     try:
         with open_image(content) as image:
             mode, width = image.mode, image.width
             if pixels is not None and width * image.height > pixels:
                 return None
-            image.draft("RGB", (SIDE, SIDE))  # JPEGs are decoded at a fraction of their size
-            return _reduced(image, mode=mode, width=width)
+            image.draft("RGB", (side, side))  # JPEGs are decoded at a fraction of their size
+            return _reduced(image, mode=mode, width=width, side=side)
     except UNREADABLE_IMAGE:
         return None
 
@@ -79,13 +80,14 @@ def of_array(array: npt.NDArray[Any]) -> Thumbnail | None:
         image = image.resize(
             (image.width * factor, image.height * factor), Image.Resampling.NEAREST
         )
-    return dataclasses.replace(_reduced(image, mode=ARRAY, width=width), colours=colours)
+    drawn = _reduced(image, mode=ARRAY, width=width, side=SIDE)
+    return dataclasses.replace(drawn, colours=colours)
 
 
-def _reduced(image: Image.Image, *, mode: str, width: int) -> Thumbnail:
+def _reduced(image: Image.Image, *, mode: str, width: int, side: int) -> Thumbnail:
     """Return the thumbnail of an image. mode, width: those that it had before it was reduced."""
     image = as_rgb(image)
-    image.thumbnail((SIDE, SIDE), Image.Resampling.LANCZOS)
+    image.thumbnail((side, side), Image.Resampling.LANCZOS)
     content = io.BytesIO()
     image.save(content, "JPEG", quality=_QUALITY)
     encoded = base64.b64encode(content.getvalue()).decode("ascii")

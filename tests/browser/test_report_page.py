@@ -122,6 +122,53 @@ def test_a_page_is_whole_and_accessible(
     assert serious == []
 
 
+@pytest.mark.parametrize("width", [1280, 390])
+def test_nothing_is_cut_or_covered(browser: webdriver.Chrome, page: str, width: int) -> None:
+    opened(browser, page, width=width)
+    cut = browser.execute_script(
+        """
+        const right = document.documentElement.clientWidth;
+        return [...document.querySelectorAll("body *")].filter((one) => {
+          const box = one.getBoundingClientRect();
+          return box.width && box.right > right + 1 && !one.closest(".scroll, .head, [hidden]");
+        }).map((one) => one.outerHTML.slice(0, 200));
+        """
+    )
+    assert cut == []
+    covered = browser.execute_script(
+        """
+        return [...document.querySelectorAll(".cards, .feature-list")].flatMap((list) => {
+          const boxes = [...list.children].map((one) => one.getBoundingClientRect());
+          return boxes.flatMap((one, n) => boxes.slice(n + 1).filter((other) =>
+            one.left < other.right - 1 && other.left < one.right - 1
+            && one.top < other.bottom - 1 && other.top < one.bottom - 1));
+        }).length;
+        """
+    )
+    assert covered == 0
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_cards_fill_their_rows(browser: webdriver.Chrome, page: str, width: int) -> None:
+    opened(browser, page, width=width)
+    empty = browser.execute_script(
+        """
+        return [...document.querySelectorAll(".cards")].map((list) => {
+          const cards = [...list.children].map((one) => one.getBoundingClientRect());
+          const first = cards.filter((one) => one.top === cards[0].top);
+          const end = Math.max(...first.map((one) => one.right));
+          const isFull = first.length < cards.length;
+          return isFull ? list.getBoundingClientRect().right - end : 0;
+        });
+        """
+    )
+    assert max(empty, default=0) <= 1
+    tiles = browser.find_elements(By.CSS_SELECTOR, "#records .tiles .card")
+    if width == 390 and len(tiles) > 2:
+        tops = [one.rect["y"] for one in tiles[:3]]
+        assert tops[0] == tops[1]  # at least two beside each other
+
+
 def test_numbers_are_those_of_inspect_and_of_a_count(
     browser: webdriver.Chrome, page: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -198,7 +245,10 @@ def test_filters_and_details(browser: webdriver.Chrome, page: str) -> None:
     opened(browser, page)
     groups = browser.find_elements(By.CSS_SELECTOR, ".class-group")
     name = groups[-1].get_dom_attribute("data-label") or ""
-    browser.find_element(By.ID, "class-filter").send_keys(name)
+    class_filter = browser.find_element(By.ID, "class-filter")
+    assert class_filter.is_displayed() == (name != "(no class)")
+    if class_filter.is_displayed():
+        class_filter.send_keys(name)
     shown = [one.get_dom_attribute("data-label") for one in groups if one.is_displayed()]
     assert shown
     assert all(name in (one or "") for one in shown)

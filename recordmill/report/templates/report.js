@@ -11,7 +11,7 @@ for (const table of document.querySelectorAll("table.sortable")) {
       for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
       cell.setAttribute("aria-sort", descending ? "descending" : "ascending");
       const value = (row) => row.cells[column].dataset.value ?? row.cells[column].textContent.trim();
-      const number = (text) => (text === "" ? NaN : Number(text.replaceAll(",", "").replace(/ %$/, "")));
+      const number = (text) => (text === "" ? NaN : Number(text.replaceAll(",", "").replace(/\s%$/, "")));
       const rows = [...body.rows].map((row) => [row, value(row)]);
       const numeric = rows.every(([, text]) => text === "" || !Number.isNaN(number(text)));
       rows.sort(([, a], [, b]) => (numeric ? (number(a) || 0) - (number(b) || 0) : a.localeCompare(b)));

@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import subprocess
 import sys
 from collections import Counter
@@ -19,14 +20,16 @@ from recordmill.checking.inspection import inspect
 from recordmill.format.file_info import file_info
 from recordmill.format.ledger import CopyCounts, InputCounts, Ledger, RecordCounts
 from recordmill.reading.reader import Records
-from recordmill.report import charts, page
+from recordmill.report import charts, commands, page
 from recordmill.report.counts import LedgerStage, stages
 from recordmill.report.time_coverage import Gap, time_coverage
+from recordmill.report.vocabularies import model_pieces
 from recordmill.storage.files import Location
 from recordmill.tfrecord.features import Feature
 from tests.make_dataset import Row, flower, make_dataset, rewrite
 
 IMAGE_ONLY = {"image/encoded": Feature(dtype="string", kind="image")}
+EMPTY: dict[str, list[list[Row]]] = {"validation": [], "test": []}
 NASTY = "<script>alert(1)</script>\"'&\x1b[31m\u202egnp"
 
 
@@ -150,11 +153,76 @@ def test_tokens_are_shown_by_name_and_unknown_ones_are_counted(tmp_path: pathlib
     files = {**manifest.files, "vocabulary/tokens.txt": file_info(words)}
     rewrite(folder, dataclasses.replace(manifest, files=files))
     text = render(folder)
-    assert "unknown tokens: train 28.6 %" in text  # 2 of 7 that are not padding
+    assert "unknown tokens: train 28.6&nbsp;%" in text  # 2 of 7 that are not padding
     assert text.count('<span class="token unknown">#1</span>') == 2
     assert '<span class="token">&lt;i&gt;</span>' in text
     specific = text[text.index("most specific") :]
     assert specific.index("rose") < specific.index("red") < specific.index("tulip")
+
+
+def test_padding_is_counted_and_not_drawn(tmp_path: pathlib.Path) -> None:
+    features = {
+        "tokens": Feature(dtype="int64", shape=(16,), kind="index", size=4),
+        "tokens/mask": Feature(dtype="int64", shape=(16,)),
+    }
+    tokens = [2, 1, 3, *[0] * 13]
+    values = {"tokens": tokens, "tokens/mask": [int(one > 0) for one in tokens]}
+    folder = tmp_path / "out"
+    manifest = make_dataset(
+        folder, {"train": [[Row(key="a", label="rose", values=values)]], **EMPTY}, features=features
+    )
+    (folder / "vocabulary").mkdir()
+    # A piece is field 1 with its text as field 1 and its type, of which 2 is unknown, as field 3.
+    pieces = [(b"<pad>", 3), (b"<unk>", 2), (b"red", 1), (b"\xe2\x96\x81rose", 1)]
+    model = b"".join(
+        b"\x0a" + bytes([len(text) + 4]) + b"\x0a" + bytes([len(text)]) + text + bytes([0x18, kind])
+        for text, kind in pieces
+    )
+    (folder / "vocabulary/sentencepiece.model").write_bytes(model)
+    files = {**manifest.files, "vocabulary/sentencepiece.model": file_info(model)}
+    rewrite(folder, dataclasses.replace(manifest, files=files))
+    text = render(folder)
+    shown = re.findall('<span class="token( unknown)?">(.*?)</span>', text)
+    assert shown == [("", "red"), (" unknown", "#1"), ("", "\u2581rose")]
+    assert "and 13 of padding" in text
+    assert ">#0<" not in text
+    assert '<path class="line"' not in text  # the mask says no more than the tokens
+    assert model_pieces(model[:-1]) == {}
+
+
+def test_axes_of_whole_numbers_name_whole_numbers() -> None:
+    drawn = charts.histogram(charts.histogram_of({"train": np.array([3.0, 5, 5])}), title="t")
+    assert re.findall(">([^<>]+)</text>", drawn) == ["3", "5"]
+
+
+def test_values_that_recur_are_listed_without_their_lengths(tmp_path: pathlib.Path) -> None:
+    features = {name: Feature(dtype="string", kind="text") for name in ("city", "note")}
+    rows = [
+        Row(key=str(n), label=None, values={"city": [b"Oslo"], "note": [b"x" * n]})
+        for n in range(8)
+    ]
+    make_dataset(tmp_path / "out", {"train": [rows], **EMPTY}, features=features, labels=())
+    text = render(tmp_path / "out")
+    assert "always <bdi>Oslo</bdi>" in text
+    assert text.count("<figcaption>characters: ") == 1
+    assert text.count('<tr class="card"') == 8  # rows of a table
+
+
+def test_a_secret_in_a_key_is_not_shown_in_parts(tmp_path: pathlib.Path) -> None:
+    key = "s3://key:hunter2@bo"
+    row = Row(key=key, label=None, values={"x": [1]})
+    features = {"x": Feature(dtype="int64")}
+    make_dataset(tmp_path / "out", {"train": [[row]], **EMPTY}, features=features, labels=())
+    text = re.sub("<.*?>", "", render(tmp_path / "out"))
+    assert "hunter" not in text
+    assert "ter2@bo" not in text
+
+
+def test_a_command_stays_the_same_in_lines() -> None:
+    words = ["recordmill", "text", "--input", "a --b\nc", "--label-map=--x=y", "--report"]
+    lines = commands.in_lines(shlex.join(words))
+    assert shlex.split(lines.replace("\\\n", "")) == words
+    assert lines.splitlines()[-1] == "  --report"
 
 
 def test_series_are_drawn_with_gaps(tmp_path: pathlib.Path) -> None:
@@ -207,11 +275,8 @@ def test_variance_between_classes(tmp_path: pathlib.Path) -> None:
         tmp_path / "out", {"train": [rows], "validation": [], "test": []}, features=features
     )
     text = render(tmp_path / "out")
-    assert "100 % of its variance lies between the classes" in text
-    assert "0 % of its variance lies between the classes" in text
-
-
-EMPTY: dict[str, list[list[Row]]] = {"validation": [], "test": []}
+    assert "100&nbsp;% of its variance lies between the classes" in text
+    assert "0&nbsp;% of its variance lies between the classes" in text
 
 
 def test_coverage_of_time_shows_the_purge(tmp_path: pathlib.Path) -> None:
@@ -242,7 +307,7 @@ def test_extreme_sizes_are_those_of_the_indexes(tmp_path: pathlib.Path) -> None:
     [index] = [*(tmp_path / "out/index").glob("train-*")]
     lengths = pq.read_table(index)["length"].to_pylist()
     for name, value in (("smallest", min(lengths)), ("largest", max(lengths))):
-        place = text.index(f"bytes of a record: {value:,}, the {name}")
+        place = text.index(f"{name} record: {value:,} bytes")
         assert f'data-text="{"abc"[lengths.index(value)]}"' in text[place : place + 200]
 
 
@@ -285,8 +350,8 @@ def test_masks_and_captions_are_drawn(tmp_path: pathlib.Path) -> None:
     row = Row(key="a", label="rose", values={"image/encoded": image, **values})
     make_dataset(tmp_path / "out", {"train": [[row]], **EMPTY}, features=features)
     text = render(tmp_path / "out")
-    assert '<polygon class="mask" points="1.0,0.0 9.0,0.0 9.0,4.0"/>' in text
-    assert '<polygon class="mask" points="3.0,0.0 5.0,0.0 5.0,2.0 3.0,2.0"/>' in text
+    assert '<polygon class="mask b0" points="1.0,0.0 9.0,0.0 9.0,4.0"/>' in text
+    assert '<polygon class="mask b0" points="3.0,0.0 5.0,0.0 5.0,2.0 3.0,2.0"/>' in text
     assert "<bdi>a &lt;b&gt;rose&lt;/b&gt;</bdi></span>" in text
 
 
