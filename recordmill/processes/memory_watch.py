@@ -35,13 +35,14 @@ class _Limit(NamedTuple):
 class MemoryWatch:
     """Kills processes whose resident memory exceeds their limit, in a thread of its own.
 
-    The thread runs while there are processes to watch.
+    The thread starts with the first process to watch, and ends with `close`.
     """
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._limits: list[_Limit] = []
         self._thread: threading.Thread | None = None
+        self._closed = threading.Event()
 
     @contextlib.contextmanager
     def limit(self, process: _Process, limit: int, exceeded: threading.Event) -> Iterator[None]:
@@ -62,14 +63,21 @@ class MemoryWatch:
             with self._changed:
                 self._limits.remove(watched)
 
+    def close(self) -> None:
+        """Watch no process any longer, and let the thread end."""
+        with self._changed:
+            self._closed.set()
+            self._changed.notify()
+
     def _run(self) -> None:
-        pause = threading.Event()
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._limits)
+                self._changed.wait_for(lambda: self._limits or self._closed.is_set())
+                if self._closed.is_set():
+                    return
                 # The lock is held, so that a process is never killed after its task.
                 left = [_kill_beyond(watched) for watched in self._limits]
-            pause.wait(pause_before(min(left)))
+            self._closed.wait(pause_before(min(left)))
 
 
 def pause_before(left: int) -> float:

@@ -115,6 +115,7 @@ class ProcessPool:
     def close(self) -> None:
         """Kill the children, even during tasks, and wait for their end."""
         self._threads.shutdown(wait=False, cancel_futures=True)
+        self._watch.close()
         for child in self._children:
             child.close()
 

@@ -137,6 +137,17 @@ def test_tasks_over_rows_larger_than_the_shared_memory(pool, size):
     assert pool.submit_rows(task).result() == (bytes, size)
 
 
+def test_a_closed_pool_leaves_no_thread_that_watches_it():
+    before = {*threading.enumerate()}
+    pool = ProcessPool(1)
+    task = RowTask(count=1, call=lambda faults: process_id, trial=process_id)
+    pool.submit_rows(task).result()
+    (watch,) = (one for one in {*threading.enumerate()} - before if one.name == "memory")
+    pool.close()
+    watch.join(10)
+    assert not watch.is_alive()
+
+
 def test_processes_far_below_their_limit_are_checked_less_often():
     pauses = [pause_before(left) for left in (-1, 0, 100 << 20, 1 << 29, 8 << 30)]
     assert pauses == [0.05, 0.05, 0.05, 0.25, 0.5]
