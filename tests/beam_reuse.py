@@ -14,7 +14,8 @@ import copy
 import sys
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from types import FunctionType
+from concurrent.futures import Executor, Future
+from types import FunctionType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -34,6 +35,7 @@ def reused_inspections() -> Iterator[None]:
 def _patch(patch: pytest.MonkeyPatch) -> None:
     from apache_beam.internal import pickler
     from apache_beam.options import pipeline_options
+    from apache_beam.runners.worker import bundle_processor
     from apache_beam.transforms import core
     from apache_beam.typehints import decorators, native_type_compatibility
     from apache_beam.typehints.decorators import IOTypeHints
@@ -88,11 +90,26 @@ def _patch(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(module, "get_signature", get_signature)
     for module in (decorators, native_type_compatibility):
         patch.setattr(module, "convert_to_beam_type", convert_once)
+    # Each of a run's bundles starts a thread that creates its operations, and waits for it.
+    futures = SimpleNamespace(ThreadPoolExecutor=_InlineExecutor, TimeoutError=TimeoutError)
+    patch.setattr(bundle_processor, "concurrent", SimpleNamespace(futures=futures))
     # A pipeline pickles what it is made of when it is run.
     patch.setattr(pickler, "roundtrip", lambda value: value)
     patch.setattr(options, "__init__", init)
     patch.setattr(options, "__getattr__", get_option)
     patch.setattr(pipeline_options._BeamArgumentParser, "_get_formatter", formatter)
+
+
+class _InlineExecutor(Executor):
+    """Executor that calls functions in the thread that submits them, and raises what they raise."""
+
+    def __init__(self, **_: Any) -> None:
+        pass
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        future.set_result(fn(*args, **kwargs))
+        return future
 
 
 def _once_per_function(inspect: Callable[[Any], Any]) -> Callable[[Any], Any]:

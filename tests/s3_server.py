@@ -154,7 +154,7 @@ def main() -> None:
     import logging
 
     import boto3
-    from moto.server import DomainDispatcherApplication, create_backend_app
+    from moto.server import create_backend_app
     from werkzeug.serving import make_server
 
     parser = argparse.ArgumentParser(
@@ -165,7 +165,8 @@ def main() -> None:
     parser.add_argument("--log", type=argparse.FileType("a"))
     arguments = parser.parse_args()
     logging.getLogger("werkzeug").setLevel(logging.CRITICAL)
-    server_app = Damaging(DomainDispatcherApplication(create_backend_app))
+    # Alone: moto's dispatcher of services lists the folder of all services for each request.
+    server_app = Damaging(create_backend_app("s3"))
     app = Failing(server_app, 0.0, arguments.seed, arguments.log)
     server = make_server("127.0.0.1", 0, app, threaded=True)
     import threading
