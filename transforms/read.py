@@ -13,6 +13,7 @@ from recordmill.job.staging import Listing, StagedPart
 from recordmill.processes.pool import shared_pool
 from recordmill.transforms.checks.equal_rows import NumberEqualRows
 from recordmill.transforms.checks.key_conflicts import DecideRepeatedRows
+from recordmill.transforms.checks.partitions import partitions_of
 from recordmill.transforms.checks.prepare_parts import PrepareParts, read_rows_of
 from recordmill.transforms.model import batch, coders  # noqa: F401  (coders: registers the batch's coder)
 from recordmill.transforms.model.counters import RecordCounters
@@ -103,15 +104,18 @@ class Read(beam.PTransform):
         parts = begin | "Listing" >> beam.Create(self.listing.parts)
         if self.reader is not None:
             workers = self.run.workers
+            partitions = partitions_of(len(self.listing.parts))
             read = functools.partial(read_rows_of, reader=self.reader, run=self.run)
             parts |= "ReadRows" >> PrepareParts(read, at_once=workers)
             if keyed_by_content(self.reader.source):
                 duplicates = self.reader.duplicates
                 by_group = duplicates is None or duplicates.mode != "group"
-                parts |= "NumberEqualRows" >> NumberEqualRows(self.run.staging, by_group=by_group)
+                parts |= "NumberEqualRows" >> NumberEqualRows(
+                    self.run.staging, by_group=by_group, partitions=partitions
+                )
             if self.reader.conflicts is not None:
                 parts |= "DecideRepeatedRows" >> DecideRepeatedRows(
-                    self.run.staging, conflicts=self.reader.conflicts
+                    self.run.staging, conflicts=self.reader.conflicts, partitions=partitions
                 )
         return parts | "Batches" >> beam.Map(
             _batch, counters=RecordCounters("Read")

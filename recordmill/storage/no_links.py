@@ -30,8 +30,11 @@ def pinned_path(path: str, *, top: int, itself: bool) -> Iterator[str]:
         at = os.open(path[:top] or "/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         stack.callback(os.close, at)
         for folder in folders:
-            _refuse_link(folder, at, path)
-            at = os.open(folder, _FOLDER, dir_fd=at)
+            try:
+                at = os.open(folder, _FOLDER, dir_fd=at)  # fails for a link
+            except OSError:
+                _refuse_link(folder, at, path)
+                raise
             stack.callback(os.close, at)
         if itself:
             _refuse_link(name, at, path)

@@ -34,7 +34,11 @@ _COLUMNS = (batch.HASH, batch.LABEL, batch.GROUP, batch.SPLIT)
 
 
 def equal_row_candidates(
-    part: StagedPart, *, staging: Staging, by_group: bool = True
+    part: StagedPart,
+    *,
+    staging: Staging,
+    by_group: bool = True,
+    partitions: int = limits.PARTITIONS,
 ) -> Iterator[tuple[int, Candidates]]:
     """Yield (partition, candidates) for the rows of a part, and for the part itself.
 
@@ -49,7 +53,7 @@ def equal_row_candidates(
     found["hash"] = batch.hashes(rows)
     found["tie"] = _ties(rows)
     found["row"] = np.arange(len(rows))
-    for partition, data in by_partition(found):
+    for partition, data in by_partition(found, partitions):
         yield partition, (part.name, data)
 
 
@@ -121,11 +125,12 @@ def write_numbered(
 class NumberEqualRows(beam.PTransform):
     """Give equal rows distinct keys: parts of rows in, the same parts with unique keys out.
 
-    by_group: as in `equal_row_candidates`.
+    by_group: as in `equal_row_candidates`. partitions: number of groups in which hashes meet.
     """
 
     staging: Staging
     by_group: bool = True
+    partitions: int = limits.PARTITIONS
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -135,7 +140,10 @@ class NumberEqualRows(beam.PTransform):
             parts
             | "HashRows"
             >> beam.FlatMap(
-                equal_row_candidates, staging=self.staging, by_group=self.by_group
+                equal_row_candidates,
+                staging=self.staging,
+                by_group=self.by_group,
+                partitions=self.partitions,
             ).with_output_types(tuple[int, Candidates])
             | "GroupByHash" >> beam.GroupByKey()
             | "Number" >> beam.FlatMap(number_equal_rows).with_output_types(tuple[str, PartMessage])

@@ -45,14 +45,16 @@ _DESCRIBED = np.dtype(
 _DETAILED = 100  # rejects of a part that name the difference; each may read another part
 
 
-def keyed_rows(part: StagedPart, *, staging: Staging) -> Iterator[tuple[int, Candidates]]:
+def keyed_rows(
+    part: StagedPart, *, staging: Staging, partitions: int = limits.PARTITIONS
+) -> Iterator[tuple[int, Candidates]]:
     """Yield (partition, hashes of keys) for the rows of a part, and the part itself."""
     yield limits.PARTITIONS, (part.name, to_json(part))
     rows = read_part(part.name, staging=staging, columns=(batch.KEY, batch.HASH))
     found = np.empty(len(rows), _KEYED)
     found["hash"] = batch.hashes(rows)
     found["row"] = np.arange(len(rows))
-    for partition, data in by_partition(found):
+    for partition, data in by_partition(found, partitions):
         yield partition, (part.name, data)
 
 
@@ -88,7 +90,7 @@ def describe_repeated(
     _, found["key"] = batch.hash_rows(rows.select([batch.KEY]))
     content = rows.select([column for column in rows.schema.names if column not in others])
     found["first"], found["second"] = batch.hash_rows(content)
-    for partition, data in by_partition(found):
+    for partition, data in by_partition(found, limits.PARTITIONS):
         yield partition, (name, data)
 
 
@@ -197,11 +199,13 @@ class DecideRepeatedRows(beam.PTransform):
     """Decide rows that have the same key: parts in, parts whose keys are unique out.
 
     conflicts: treatment of rows that differ; `error` yields a `Problem` too.
+    partitions: number of groups in which the hashes of keys meet.
     """
 
     staging: Staging
     _: dataclasses.KW_ONLY
     conflicts: Conflicts
+    partitions: int = limits.PARTITIONS
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -211,7 +215,10 @@ class DecideRepeatedRows(beam.PTransform):
         candidates, message = tuple[int, Candidates], tuple[str, PartMessage]
         return (
             parts
-            | "HashKeys" >> beam.FlatMap(keyed_rows, staging=staging).with_output_types(candidates)
+            | "HashKeys"
+            >> beam.FlatMap(
+                keyed_rows, staging=staging, partitions=self.partitions
+            ).with_output_types(candidates)
             | "GroupByHash" >> beam.GroupByKey()
             | "FindRepeated" >> beam.FlatMap(find_repeated).with_output_types(message)
             | "GroupByPart" >> beam.GroupByKey()

@@ -16,11 +16,16 @@ from recordmill.transforms.model import batch, limits
 Candidates = tuple[str, bytes]
 
 
-def by_partition(found: npt.NDArray[Any]) -> Iterator[tuple[int, bytes]]:
+def partitions_of(parts: int) -> int:
+    """Return the number of partitions for the rows of these parts: few rows need few messages."""
+    return min(max(parts, 1), limits.PARTITIONS)
+
+
+def by_partition(found: npt.NDArray[Any], count: int) -> Iterator[tuple[int, bytes]]:
     """Yield (partition, bytes) of the rows of a structured array with the field `hash`."""
-    partitions = batch.scale(found["hash"], limits.PARTITIONS)
+    partitions = batch.scale(found["hash"], count)
     data = found[stable_order(partitions)].tobytes()
-    counts = np.bincount(partitions, minlength=limits.PARTITIONS)
+    counts = np.bincount(partitions, minlength=count)
     edges = (offsets_of(counts) * found.dtype.itemsize).tolist()
     for partition, (start, end) in enumerate(itertools.pairwise(edges)):
         if start < end:

@@ -30,7 +30,7 @@ from recordmill.processes.pool import ProcessPool, shared_pool
 from recordmill.processes.row_tasks import MAX_MEMORY
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.counters import RecordCounters
-from recordmill.transforms.model.data_type import Encoder
+from recordmill.transforms.model.data_type import Encoder, ReusableEncoder
 from recordmill.transforms.planning.plan import Plan, SplitPlan
 from recordmill.transforms.reuse.frame_places import FramePlaces
 from recordmill.transforms.reuse.row_recipes import row_recipes
@@ -216,10 +216,7 @@ class ShardWriter:
         if rows is None:
             rows = _no_rows()
         rows = batch.set_column(rows, batch.SPLIT, batch.constant(split, len(rows)))
-        lineage = [n for n in (batch.SOURCE, batch.PLACE) if n in rows.schema.names]
-        inputs = with_staged_paths(
-            rows.drop_columns(lineage), self.staging
-        )  # only the index has it
+        inputs = with_staged_paths(self._without_unused(rows), self.staging)
         find = functools.partial(row_recipes, inputs, encoder=self.encoder, context=plan.context)
         recipes = functools.cache(functools.partial(find, fingerprint=self.fingerprint))
         outcome = ShardOutcome(rows, recipes if self._has_recipes else None)
@@ -253,6 +250,13 @@ class ShardWriter:
         index.parent.sync_folder()
         info_place.write_bytes(to_json(info))
         return info
+
+    def _without_unused(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Return rows without the columns that only the index has."""
+        unused = {batch.SOURCE, batch.PLACE}
+        if not isinstance(self.encoder, ReusableEncoder) and not rows[batch.KEY].null_count:
+            unused.add(batch.CONTENT)
+        return rows.drop_columns([name for name in rows.schema.names if name in unused])
 
     def _digest(self, rows: pa.RecordBatch | None, plan: Plan, split: str) -> str:
         """Return a hash of all that determines the bytes of a shard."""

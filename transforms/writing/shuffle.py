@@ -94,15 +94,15 @@ class CutIntoPieces(beam.DoFn):
     def _cut(self, rows: pa.RecordBatch, plan: Plan) -> Iterator[tuple[ShardId, Piece]]:
         shards = shard_indices(rows, plan=plan)
         rows = rows.drop_columns([batch.SPLIT])  # the shard has it
+        ids = all_shards(plan)
         if not plan.spill:
-            ids = all_shards(plan)
             for shard, part in spill.split_by_shard(rows, shards):
                 yield ids[shard], spill.inline(part)
             return
         self._rows.append(rows)
         self._shards.append(shards)
         self._bytes += rows.nbytes
-        if self._bytes >= limits.SPILL_BYTES:
+        if self._bytes >= min(limits.SPILL_BYTES, len(ids) * limits.PIECE_BYTES):
             yield from self._flush()
 
     def finish_bundle(self) -> Iterator[WindowedValue]:

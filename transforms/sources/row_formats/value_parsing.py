@@ -21,8 +21,9 @@ _NUMBER_PATTERNS = {
 _LONG = 64  # bytes; of a longer text it is not checked whether it means a missing number
 _SHOWN = 40  # characters of an invalid value in a message
 _SAMPLE = 64  # values that are tried before a whole column
-_PLUS, _MINUS, _ZERO, _NINE = b"+-09"
-_HEX = np.frombuffer(b"xX", np.uint8)  # after a zero, Arrow reads a hexadecimal number
+_PLUS, _MINUS, _ZERO = b"+-0"
+_AFTER_ZERO = np.zeros(256, np.bool_)  # bytes that make a leading zero significant
+_AFTER_ZERO[list(b"0123456789xX")] = True  # after 0x, Arrow reads a hexadecimal number
 _NO_NUMBER = "?"  # makes a text no number
 
 
@@ -198,5 +199,4 @@ def _has_leading_zero(column: pa.Array) -> bool:
     zeros = np.flatnonzero(text[at] == _ZERO)
     at = at[zeros] + 1
     following = text[at]
-    digit = (following >= _ZERO) & (following <= _NINE) | np.isin(following, _HEX)
-    return bool((digit & (at < edges[1:][zeros])).any())
+    return bool((_AFTER_ZERO[following] & (at < edges[1:][zeros])).any())
