@@ -190,8 +190,8 @@ class Distributions:
         ):
             what = "characters" if feature.shape == () else "values per record"
             plot = _plot(what, f"{what} of {name}", lengths, by="split")
-            counts = {split: tuple(some.tolist()) for split, some in lengths.items()}
-            first = drawn_lengths.setdefault(tuple(counts.items()), name)
+            of_splits = tuple((split, *some.tolist()) for split, some in lengths.items())
+            first = drawn_lengths.setdefault(of_splits, name)
             if first != name and plot.chart:
                 plot = dataclasses.replace(plot, chart=Markup(""), facts=f"as in {first}")
             plots.append(plot)
