@@ -241,8 +241,9 @@ def test_a_click_sorts_a_table(browser: webdriver.Chrome, page: str) -> None:
     assert counts() == expected[::-1]
 
 
-def test_filters_and_details(browser: webdriver.Chrome, page: str) -> None:
-    opened(browser, page)
+@pytest.mark.parametrize("width", [1280, 390])
+def test_filters_and_details(browser: webdriver.Chrome, page: str, width: int) -> None:
+    opened(browser, page, width=width)
     groups = browser.find_elements(By.CSS_SELECTOR, ".class-group")
     name = groups[-1].get_dom_attribute("data-label") or ""
     class_filter = browser.find_element(By.ID, "class-filter")
@@ -257,6 +258,12 @@ def test_filters_and_details(browser: webdriver.Chrome, page: str) -> None:
     assert {one.get_dom_attribute("data-split") for one in splits if one.is_displayed()} == {
         "train"
     }
+    shown = [
+        one
+        for one in browser.find_elements(By.CSS_SELECTOR, "#records .card")
+        if one.is_displayed()
+    ]
+    assert browser.find_element(By.ID, "filter-count").text == f"{len(shown)} records shown"
     card = next(
         one for one in browser.find_elements(By.CSS_SELECTOR, ".card .open") if one.is_displayed()
     )
@@ -264,6 +271,9 @@ def test_filters_and_details(browser: webdriver.Chrome, page: str) -> None:
     details = browser.find_element(By.ID, "details")
     assert details.is_displayed()
     assert "recordmill inspect --dataset" in details.text
+    # Long names leave room for the values.
+    widths = [one.size["width"] for one in details.find_elements(By.CSS_SELECTOR, "dd")]
+    assert min(widths) >= details.size["width"] * 0.4
     details.find_element(By.TAG_NAME, "button").click()
     assert not details.is_displayed()
 

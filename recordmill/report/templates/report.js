@@ -37,7 +37,7 @@ function filterRecords() {
       part.hidden = split.value !== "" && part.dataset.split !== split.value;
     }
   }
-  const shown = [...document.querySelectorAll(".card")].filter((card) => !card.closest("[hidden]"));
+  const shown = [...document.querySelectorAll("#records .card")].filter((card) => !card.closest("[hidden]"));
   document.getElementById("filter-count").textContent = `${shown.length} records shown`;
 }
 split.addEventListener("change", filterRecords);
@@ -46,7 +46,7 @@ const dialog = document.getElementById("details");
 for (const button of document.querySelectorAll(".open")) {
   button.addEventListener("click", () => {
     const card = button.closest(".card");
-    const images = [...button.querySelectorAll(".strip, .lines, .tokens")].map((one) => one.cloneNode(true));
+    const images = [...button.querySelectorAll(".strip, .scale, .caption, .lines, .tokens")].map((one) => one.cloneNode(true));
     const details = card.querySelector(".details").cloneNode(true);
     details.hidden = false;
     document.getElementById("details-title").textContent = card.dataset.text;
@@ -58,7 +58,13 @@ const command = document.getElementById("command");
 for (const button of document.querySelectorAll("[data-command]")) {
   button.addEventListener("click", () => {
     document.getElementById("command-title").textContent = button.ariaLabel.replace(/: show the command$/, "");
-    command.querySelector("code").textContent = button.dataset.command;
+    const words = button.dataset.command.split(" ").map((text) => {
+      const word = document.createElement("span"); // a line never ends within an option
+      word.className = "word";
+      word.textContent = text;
+      return [word, " "];
+    });
+    command.querySelector("code").replaceChildren(...words.flat().slice(0, -1));
     document.getElementById("copied").textContent = "";
     command.showModal();
   });
