@@ -2,10 +2,12 @@
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 import apache_beam as beam
+from apache_beam.transforms.window import GlobalWindows
+from apache_beam.utils.windowed_value import WindowedValue
 
 from recordmill.transforms.checks.unique_keys import find_repeated_keys
 from recordmill.transforms.model import batch, data_type
@@ -22,25 +24,38 @@ from recordmill.transforms.planning.profiling import (
 from recordmill.transforms.planning.survey import Survey
 from recordmill.transforms.staged.batches import Element, scan
 
-T = TypeVar("T")
+_SUMMED_AT_ONCE = 10  # surveys, which are only kept in memory till they are added up
 
 
 class AnalyzedBatches(NamedTuple):
     """Batches, and the results of the analysis of all of them.
 
-    survey: one element, or none without batches. learned, profiled: one element each.
-    problems: reasons, as sentences for the user, why the input cannot become a dataset.
+    surveys: partial sums, one or more per bundle. learned, profiled: one element each, or the
+    value itself if it is known before the run. problems: reasons, as sentences for the user, why
+    the input cannot become a dataset.
     """
 
     batches: beam.PCollection[Element]
-    survey: beam.PCollection[Survey]
-    learned: beam.PCollection[Learned]
-    profiled: beam.PCollection[ProfileOutcome]
+    surveys: beam.PCollection[Survey]
+    learned: beam.PCollection[Learned] | Learned
+    profiled: beam.PCollection[ProfileOutcome] | ProfileOutcome
     problems: beam.PCollection[str]
 
 
-def _survey(summary: PartSummary) -> Survey:
-    return summary.survey
+class _SumSurveys(beam.DoFn):
+    """Adds up the surveys of a bundle. A CombineGlobally would be a stage more on Flink."""
+
+    def start_bundle(self) -> None:
+        self._surveys: list[Survey] = []
+
+    def process(self, summary: PartSummary) -> None:
+        self._surveys.append(summary.survey)
+        if len(self._surveys) == _SUMMED_AT_ONCE:
+            self._surveys = [Survey.sum(self._surveys)]
+
+    def finish_bundle(self) -> Iterator[WindowedValue]:
+        if self._surveys:
+            yield GlobalWindows.windowed_value_at_end_of_window(Survey.sum(self._surveys))
 
 
 def _hashes(summary: PartSummary) -> Iterable[tuple[int, bytes]]:
@@ -49,11 +64,6 @@ def _hashes(summary: PartSummary) -> Iterable[tuple[int, bytes]]:
 
 def _problems(summary: PartSummary) -> Iterable[str]:
     return summary.problems
-
-
-def _constant(_: bytes, value: T) -> T:
-    """Return a value for the only element of an Impulse: half of the transforms of a Create."""
-    return value
 
 
 @dataclasses.dataclass(eq=False)
@@ -94,11 +104,7 @@ class Analyze(beam.PTransform):
         summaries = batches | SummarizeParts(planning_pass)
         if profiling is not None and profiling.infer:
             infer_dataset_schema(summaries, profiling=profiling)
-        survey = (
-            summaries
-            | "Survey" >> beam.Map(_survey).with_output_types(Survey)
-            | "SumSurveys" >> beam.CombineGlobally(Survey.sum).without_defaults()
-        )
+        surveys = summaries | "SumSurveys" >> beam.ParDo(_SumSurveys()).with_output_types(Survey)
         problems = summaries | "Problems" >> beam.FlatMap(_problems).with_output_types(str)
         if not self.unique_keys:
             keys = functools.partial(
@@ -113,21 +119,19 @@ class Analyze(beam.PTransform):
             )
             repeated = find_repeated_keys(hashes, keys, chunked=self.run.unit == "chunk")
             problems = (problems, repeated) | "AllProblems" >> beam.Flatten()
-        once = batches.pipeline | "Once" >> beam.Impulse()
         return AnalyzedBatches(
             batches=batches,
-            survey=survey,
-            learned=self._learned(once, batches, summaries),
-            profiled=self._profiled(once, summaries),
+            surveys=surveys,
+            learned=self._learned(batches, summaries),
+            profiled=self._profiled(summaries),
             problems=problems,
         )
 
     def _learned(
         self,
-        once: beam.PCollection[bytes],
         batches: beam.PCollection[Element],
         summaries: beam.PCollection[PartSummary],
-    ) -> beam.PCollection[Learned]:
+    ) -> beam.PCollection[Learned] | Learned:
         if isinstance(self.analysis, Preprocessing):
             from recordmill.transforms.planning import tft_analysis  # imports TensorFlow: seconds
 
@@ -147,16 +151,12 @@ class Analyze(beam.PTransform):
                 staging=self.run.staging,
                 read_again=functools.partial(scan, batches, staging=self.run.staging),
             )
-        nothing = Learned(artifacts=self.artifacts)
-        return once | "NothingLearned" >> beam.Map(_constant, nothing).with_output_types(Learned)
+        return Learned(artifacts=self.artifacts)
 
     def _profiled(
-        self, once: beam.PCollection[bytes], summaries: beam.PCollection[PartSummary]
-    ) -> beam.PCollection[ProfileOutcome]:
+        self, summaries: beam.PCollection[PartSummary]
+    ) -> beam.PCollection[ProfileOutcome] | ProfileOutcome:
         profiling = self.profiling
         if profiling is None or profiling.infer:
-            nothing = ProfileOutcome()
-            return once | "NotProfiled" >> beam.Map(_constant, nothing).with_output_types(
-                ProfileOutcome
-            )
+            return ProfileOutcome()
         return conclude_profiles(summaries, profiling=profiling)

@@ -76,7 +76,7 @@ class Publish(beam.PTransform):
                 _publish,
                 AsSingleton(shards.plan),
                 AsList(shards.infos),
-                AsList(shards | CheckContent(self.run.staging)),
+                AsList(shards.contents | CheckContent(self.run.staging)),
                 run=self.run,
             ).with_output_types(str)
         )

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, get_args
 
 import apache_beam as beam
-from apache_beam.pvalue import AsList, AsSingleton
+from apache_beam.pvalue import AsList, AsSingleton, PCollection
 
 from recordmill.errors import ConfigError
 from recordmill.job.staging import Verdict, reject_line, to_json
@@ -33,7 +33,7 @@ class PlannedBatches(NamedTuple):
 
 def _plan(
     _: bytes,
-    survey: Survey,
+    surveys: Sequence[Survey],
     quotas: Mapping[str, Quota],
     problems: Sequence[str],
     learned: Learned,
@@ -45,6 +45,7 @@ def _plan(
     if run.is_custom:
         run.staging.root.make_dirs()
         run.staging.begin()
+    survey = Survey.sum(surveys)
     sentences = sorted(problems)
     if learned.problem is not None and survey.counts:
         sentences.append(learned.problem)
@@ -134,11 +135,21 @@ class Rebalance(beam.PTransform):
             | "Plan"
             >> beam.Map(
                 functools.partial(_plan, run=run, plan_only=self.plan_only),
-                AsSingleton(analyzed.survey, default_value=Survey()),
+                AsList(analyzed.surveys),
                 quotas,
                 AsList(analyzed.problems),
-                AsSingleton(analyzed.learned),
-                AsSingleton(analyzed.profiled),
+                _result(analyzed.learned),
+                _result(analyzed.profiled),
             ).with_output_types(Plan)
         )
         return PlannedBatches(analyzed.batches, plan)
+
+    def _extract_input_pvalues(self, analyzed: Any) -> Any:
+        # Beam expects every input to be a PCollection; results known before the run are none.
+        found, inputs = super()._extract_input_pvalues(analyzed)
+        return found, {tag: one for tag, one in inputs.items() if isinstance(one, PCollection)}
+
+
+def _result(value: Any) -> Any:
+    """Return an argument for a result, which is a PCollection unless it is known before the run."""
+    return AsSingleton(value) if isinstance(value, PCollection) else value

@@ -10,20 +10,16 @@ from apache_beam.pvalue import AsSingleton
 from recordmill.transforms.model import coders  # noqa: F401  (registers the batch's coder)
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.planning.plan import Plan
+from recordmill.transforms.staged.batches import spread
 from recordmill.transforms.staged.spill import Piece
 from recordmill.transforms.writing.shuffle import CutIntoPieces, ShardId, empty_pieces
 
 
 class ShuffledShards(NamedTuple):
-    """The pieces of each shard, and the plan."""
+    """The pieces of each shard, at least one, which may be empty; and the plan."""
 
-    pieces: beam.PCollection[tuple[ShardId, list[Piece]]]
+    pieces: beam.PCollection[tuple[ShardId, Iterable[Piece]]]
     plan: beam.PCollection[Plan]
-
-
-def _without_empty(shard: tuple[ShardId, Iterable[Piece]]) -> tuple[ShardId, list[Piece]]:
-    shard_id, pieces = shard
-    return shard_id, [piece for piece in pieces if piece[0] or piece[1]]
 
 
 @dataclasses.dataclass(eq=False)
@@ -46,26 +42,17 @@ class Reshuffle(beam.PTransform):
 
     def expand(self, planned: Any) -> Any:  # PlannedBatches -> ShuffledShards
         plan = AsSingleton(planned.plan)
-        pieces = (
-            planned.batches
-            # Handles, not rows, wait for the plan: a runner keeps waiting elements in memory.
-            | "SpreadBatches" >> beam.Reshuffle()
-            | "Cut"
-            >> beam.ParDo(
-                CutIntoPieces(self.run.staging, grouped=self.run.grouped), plan
-            ).with_output_types(tuple[ShardId, Piece])
-        )
-        empty = (
-            planned.batches.pipeline
-            | "Once" >> beam.Impulse()
-            | "NameShards"
-            >> beam.FlatMap(empty_pieces, plan).with_output_types(tuple[ShardId, Piece])
+        # Handles, not rows, wait for the plan: a runner keeps waiting elements in memory.
+        pieces = spread(planned.batches, "SpreadBatches") | "Cut" >> beam.ParDo(
+            CutIntoPieces(self.run.staging, grouped=self.run.grouped), plan
+        ).with_output_types(tuple[ShardId, Piece])
+        empty = planned.plan | "NameShards" >> beam.FlatMap(empty_pieces).with_output_types(
+            tuple[ShardId, Piece]
         )
         shards = (
             (pieces, empty)
             | "WithEmpty" >> beam.Flatten()
             | "GroupByShard" >> beam.GroupByKey()
-            | "Pieces" >> beam.Map(_without_empty).with_output_types(tuple[ShardId, list[Piece]])
             # A few keys are distributed unevenly over the workers; reshuffled elements are not.
             | "Spread" >> beam.Reshuffle()
         )

@@ -1,5 +1,7 @@
 """The graph that the road builds: eight steps at its top level, whatever a run needs of them."""
 
+from typing import Any
+
 import apache_beam as beam
 import pytest
 
@@ -45,11 +47,15 @@ def road_of(folder, **options) -> Road:
     return roads[0]
 
 
-def top_level(road: Road) -> list[str]:
-    """The names at the top level of the pipeline's proto, in their order."""
+def proto_of(road: Road) -> Any:
     pipeline = beam.Pipeline(runner="DirectRunner")
     road.build(pipeline)
-    proto = pipeline.to_runner_api()
+    return pipeline.to_runner_api()
+
+
+def top_level(road: Road) -> list[str]:
+    """The names at the top level of the pipeline's proto, in their order."""
+    proto = proto_of(road)
     (root,) = proto.root_transform_ids
     transforms = proto.components.transforms
     return [transforms[name].unique_name for name in transforms[root].subtransforms]
@@ -58,6 +64,15 @@ def top_level(road: Road) -> list[str]:
 @pytest.mark.parametrize("options", [PLAIN, RICH, SECTIONS], ids=["plain", "rich", "sections"])
 def test_eight_steps_are_the_top_level(options, tmp_path):
     assert top_level(road_of(tmp_path / "out", **options)) == STEPS
+
+
+def test_a_plain_run_has_few_stages(tmp_path):
+    """Each source and each exchange is a stage, with a worker to start on Flink."""
+    transforms = proto_of(road_of(tmp_path / "out", **PLAIN)).components.transforms.values()
+    # A Reshuffle has a GroupByKey in it.
+    names = {"impulse": 3, "reshuffle": 3, "group_by_key": 5, "combine_per_key": 0}
+    urns = [transform.spec.urn for transform in transforms]
+    assert {name: urns.count(f"beam:transform:{name}:v1") for name in names} == names
 
 
 def test_a_dry_run_ends_with_the_plan(tmp_path):

@@ -9,11 +9,9 @@ import dataclasses
 import functools
 import json
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import apache_beam as beam
 import numpy as np
-from apache_beam.pvalue import AsSingleton
 
 from recordmill.checking.repeated_content import (
     COLUMNS,
@@ -32,7 +30,6 @@ from recordmill.format.shard_index import read_index, read_rows
 from recordmill.job.staging import ShardInfo, Staging, to_json
 from recordmill.storage.files import Location
 from recordmill.transforms.model import batch, limits
-from recordmill.transforms.planning.plan import Plan
 
 _HASHES = ("copy", "content")
 
@@ -40,16 +37,19 @@ Halves = tuple[str, str, bytes]  # (split, name of the index, first halves of ha
 BucketReport = tuple[int, bytes]  # (bucket, its report as JSON); buckets are ordered as the hashes
 
 
-def hash_halves(info: ShardInfo, plan: Plan, *, staging: Staging) -> Iterator[tuple[int, Halves]]:
+def hash_halves(
+    written: tuple[ShardInfo, int], *, staging: Staging
+) -> Iterator[tuple[int, Halves]]:
     """Yield (bucket, halves) for the contents of a shard.
 
+    written: the shard, and the number of records that are planned for the dataset.
     A bucket reads all indexes again if halves repeat, so there are no more than memory requires.
     """
+    info, planned = written
     name = index_of(info.shard.file)
     halves = np.sort(
         content_halves(read_index(staging.place(name), columns=_HASHES, records=info.shard.records))
     )
-    planned = sum(split.records for split in plan.splits.values())
     parts = min(-(-planned // limits.CONTENT_ROWS), limits.PARTITIONS)
     buckets = batch.scale(halves, parts)
     ends = np.searchsorted(buckets, np.arange(parts), side="right").tolist()
@@ -106,20 +106,18 @@ def _lines_file(bucket: int) -> str:
 
 @dataclasses.dataclass(eq=False)
 class CheckContent(beam.PTransform):
-    """Compare the contents of all records: `WrittenShards` in, reports out."""
+    """Compare the contents of all records: `hash_halves` of all shards in, reports out."""
 
     staging: Staging
 
     def __post_init__(self) -> None:
         super().__init__()
 
-    def expand(self, shards: Any) -> beam.PCollection[BucketReport]:  # WrittenShards
+    def expand(
+        self, contents: beam.PCollection[tuple[int, Halves]]
+    ) -> beam.PCollection[BucketReport]:
         return (
-            shards.infos
-            | "Halves"
-            >> beam.FlatMap(
-                hash_halves, AsSingleton(shards.plan), staging=self.staging
-            ).with_output_types(tuple[int, Halves])
+            contents
             | "GroupByHalf" >> beam.GroupByKey()
             | "FindRepeated"
             >> beam.Map(find_repeated, staging=self.staging).with_output_types(BucketReport)

@@ -89,6 +89,23 @@ def with_step(element: Element, step: Step) -> Element:
     return dataclasses.replace(element, steps=(*element.steps, step))
 
 
+def _unchanged(element: Element) -> Element:
+    return element
+
+
+def spread(batches: beam.PCollection[Element], label: str) -> beam.PCollection[Element]:
+    """Distribute handles evenly over the workers, for a later pass over the batches.
+
+    Flink's runner ends a stage at a collection if one of its consumers cannot be in that stage, as
+    a Reshuffle cannot. The copy leaves the other consumers in it, such as the planning pass.
+    """
+    return (
+        batches
+        | f"{label}Handles" >> beam.Map(_unchanged).with_output_types(Element)
+        | label >> beam.Reshuffle()
+    )
+
+
 class RowScan(Protocol):
     """Reads the rows of all batches.
 
@@ -136,8 +153,4 @@ def scan(
         step = beam.FlatMap(_rows, **read)
         return batches | label >> step.with_output_types(pa.RecordBatch)
     step = beam.FlatMap(_rows, after, **read)
-    return (
-        batches
-        | f"{label}Spread" >> beam.Reshuffle()
-        | label >> step.with_output_types(pa.RecordBatch)
-    )
+    return spread(batches, f"{label}Spread") | label >> step.with_output_types(pa.RecordBatch)

@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import hashlib
 import threading
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing, contextmanager
 
@@ -365,7 +365,8 @@ def _no_rows() -> pa.RecordBatch:
 
 
 class WriteShard(beam.DoFn):
-    """Write shards, two of a bundle concurrently.
+    """Write shards, two of a bundle concurrently: pieces of shards in, (summary, number of records
+    that are planned for the dataset) out.
 
     While the last rows of one shard are encoded, or its index is written, the other keeps the
     encoder processes busy. A shard is written under a unique temporary name in staging and renamed;
@@ -387,15 +388,20 @@ class WriteShard(beam.DoFn):
     def start_bundle(self) -> None:
         self._writing: collections.deque[Future[ShardInfo]] = collections.deque()
 
-    def process(self, element: tuple[ShardId, list[Piece]], plan: Plan) -> Iterator[ShardInfo]:
-        (split, number), _ = element
+    def process(
+        self, element: tuple[ShardId, Iterable[Piece]], plan: Plan
+    ) -> Iterator[tuple[ShardInfo, int]]:
+        (split, number), pieces = element
         count = plan.splits[split].shards
         name = shard_name(split, number, count, self._writer.compression)
         if self._only is not None and name not in self._only:
             return
         if len(self._writing) == limits.SHARDS_AT_ONCE:
             yield self._oldest()
-        self._writing.append(self._threads.submit(self._writer.write, *element, plan))
+        not_empty = [piece for piece in pieces if piece[0] or piece[1]]
+        write = self._writer.write
+        self._writing.append(self._threads.submit(write, (split, number), not_empty, plan))
+        self._planned = sum(each.records for each in plan.splits.values())
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
         while self._writing:
@@ -404,11 +410,11 @@ class WriteShard(beam.DoFn):
     def teardown(self) -> None:
         self._threads.shutdown()
 
-    def _oldest(self) -> ShardInfo:
+    def _oldest(self) -> tuple[ShardInfo, int]:
         try:
             info = self._writing.popleft().result()
         except BaseException:
             wait(self._writing)  # no thread of a failed attempt may go on writing
             raise
         self._counters.add(read=info.planned, out=info.shard.records, rejected=len(info.rejects))
-        return info
+        return info, self._planned

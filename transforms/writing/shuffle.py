@@ -120,7 +120,7 @@ class CutIntoPieces(beam.DoFn):
         return [(ids[shard], piece) for shard, piece in pieces]
 
 
-def empty_pieces(_: bytes, plan: Plan) -> Iterator[tuple[ShardId, Piece]]:
+def empty_pieces(plan: Plan) -> Iterator[tuple[ShardId, Piece]]:
     """Yield an empty piece for each shard, so that shards without records are written too."""
     for shard in all_shards(plan):
         yield shard, (b"", "", 0, 0)
