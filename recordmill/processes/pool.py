@@ -60,21 +60,26 @@ class ProcessPool:
 
     workers: maximum number of children.
     imports: modules that tasks need; the children have them before the first task.
+    forked: children that were forked earlier (`fork_children`).
     """
 
-    def __init__(self, workers: int, *, imports: Sequence[str] = ()) -> None:
+    def __init__(
+        self, workers: int, *, imports: Sequence[str] = (), forked: Sequence[_Child] = ()
+    ) -> None:
         self.workers = workers
-        self._children = [_Child(imports) for _ in range(workers)]
-        if _is_single_threaded():
+        started = [*forked[:workers]]
+        for child in forked[workers:]:
+            child.close()
+        self._children = [*(_Child(imports) for _ in range(workers - len(started))), *started]
+        if not started and _is_single_threaded():
             for module in imports:
                 with contextlib.suppress(Exception):  # a task that needs it reports the error
                     importlib.import_module(module)
-            for child in self._children[-process_count(0) :]:
-                try:
-                    child.fork(self._children)
-                except OSError as error:
-                    self.kill()
-                    raise WorkerStartError(_describe_refusal(error)) from error
+            try:
+                _fork(self._children[-process_count(0) :])
+            except OSError as error:
+                self.kill()
+                raise WorkerStartError(_describe_refusal(error)) from error
         # Last in, first out: a child that is already running is preferred.
         self._idle: queue.LifoQueue[_Child] = queue.LifoQueue()
         for child in self._children:
@@ -260,6 +265,11 @@ class _Child:
         return None
 
 
+def _fork(children: Sequence[_Child]) -> None:
+    for child in children:
+        child.fork(children)
+
+
 def _main_of_fork(socket: Connection, memory: int, siblings: Sequence[_Child]) -> None:
     child_process.drop_stderr()
     os.setpgid(0, 0)  # Ctrl-C is handled by the parent alone
@@ -314,6 +324,24 @@ def process_count(workers: int) -> int:
 
 _lock = threading.Lock()
 _shared: ProcessPool | None = None
+_forked: list[_Child] = []
+
+
+def fork_children() -> None:
+    """Fork a child per core for the shared pool, before this process starts its first thread.
+
+    A new interpreter needs 0.3 s of CPU until it has imported what tasks need; a fork has it.
+    """
+    if not _is_single_threaded():
+        return
+    children = [_Child(()) for _ in range(process_count(0))]
+    try:
+        _fork(children)
+    except OSError:  # new interpreters may still start later
+        for child in children:
+            child.close()
+    else:
+        _forked.extend(children)
 
 
 def shared_pool(workers: int = 0, *, imports: Sequence[str] = ()) -> ProcessPool:
@@ -321,7 +349,8 @@ def shared_pool(workers: int = 0, *, imports: Sequence[str] = ()) -> ProcessPool
     global _shared
     with _lock:
         if _shared is None:
-            _shared = ProcessPool(process_count(workers), imports=imports)
+            _shared = ProcessPool(process_count(workers), imports=imports, forked=_forked)
+            _forked.clear()
         return _shared
 
 

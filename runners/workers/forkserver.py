@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from recordmill.processes import environment
+from recordmill.processes.pool import fork_children
 from recordmill.runners.beam_patches import permanent_imports
 
 _BOOT = "recordmill.runners.workers.boot"
@@ -46,6 +47,7 @@ def _become_worker(flags: list[str]) -> NoReturn:
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(2, 1)
         os.setpgid(0, 0)  # Ctrl-C is handled by the process that runs the pool
+        fork_children()
         code = sys.modules[_BOOT].main(flags)
     except BaseException:  # noqa: BLE001 (must not return to the loop of the forkserver)
         traceback.print_exc()

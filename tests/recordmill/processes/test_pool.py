@@ -386,18 +386,21 @@ def test_a_failed_import_is_reported_by_the_task_that_needs_it(tmp_path, monkeyp
 
 
 START = """
-import sys, threading
+import multiprocessing, sys, threading
 from recordmill.processes import environment
 
 environment.set_up()
 import pyarrow.compute
 
-from recordmill.processes.pool import ProcessPool
+from recordmill.processes.pool import fork_children, shared_pool
 from tests.recordmill.processes.test_pool import command, kill
 
-if sys.argv[1] == "threads":
+if sys.argv[1] == "forked, then threads":
+    fork_children()
+if sys.argv[1] != "none":
     threading.Thread(target=threading.Event().wait, daemon=True).start()
-pool = ProcessPool(1)
+pool = shared_pool(1)
+assert len(multiprocessing.active_children()) <= 1, "there are more children than the pool has"
 print(pool.submit(command).result())
 if sys.argv[2] == "killed":
     print(pool.submit(kill, 9).exception())
@@ -414,7 +417,9 @@ def command() -> str:
 
 
 @pytest.mark.parametrize("killed", ["killed", "alive"])
-@pytest.mark.parametrize(("threads", "spawned"), [("none", False), ("threads", True)])
+@pytest.mark.parametrize(
+    ("threads", "spawned"), [("none", False), ("threads", True), ("forked, then threads", False)]
+)
 def test_children_are_forked_only_if_there_are_no_threads(threads, spawned, killed):
     """A child that was killed is replaced by a new interpreter, because the pool has threads."""
     process = subprocess.Popen(
