@@ -19,6 +19,7 @@ from typing import Any
 import yaml
 
 from benchmarks.measure import ROOT, python
+from recordmill.runners.flink.jar import write_library
 from recordmill.runners.flink.rest import Cluster, ClusterError
 
 HOME = ROOT / "build" / "flink" / "pyflink"
@@ -39,10 +40,17 @@ class FlinkCluster:
     """Starts and ends with its `with` block.
 
     folder: for configuration and logs. memory: of each TaskManager, as Flink writes it.
+    library: whether its lib folder has that of `recordmill flink-library`.
     """
 
     def __init__(
-        self, folder: pathlib.Path, *, taskmanagers: int = 1, slots: int = 2, memory: str = "2g"
+        self,
+        folder: pathlib.Path,
+        *,
+        taskmanagers: int = 1,
+        slots: int = 2,
+        memory: str = "2g",
+        library: bool = True,
     ) -> None:
         for needed in (HOME, JOB_SERVER):
             assert needed.exists(), f"{needed} is missing: make flink-job-server flink"
@@ -79,6 +87,13 @@ class FlinkCluster:
             "io.tmp.dirs": str(folder / "tmp"),
         }
         (folder / "tmp").mkdir()
+        self._lib = HOME / "lib"
+        if library:
+            self._lib = folder / "lib"
+            self._lib.mkdir()
+            for jar in (HOME / "lib").iterdir():
+                (self._lib / jar.name).symlink_to(jar)
+            write_library(str(self._lib), job_server=str(JOB_SERVER))
         (conf / "config.yaml").write_text(yaml.safe_dump(settings))
         self._processes: list[subprocess.Popen[bytes]] = []
         self.taskmanagers: list[subprocess.Popen[bytes]] = []
@@ -131,6 +146,7 @@ class FlinkCluster:
         environment = os.environ | {
             "FLINK_HOME": str(HOME),
             "FLINK_CONF_DIR": str(self._folder / "conf"),
+            "FLINK_LIB_DIR": str(self._lib),
             "FLINK_LOG_DIR": str(logs),
             "FLINK_PID_DIR": str(self._folder),
         }

@@ -70,6 +70,11 @@ _TOOLS = {
         "worker_pool_main",
         "serve Python workers to the Flink TaskManager of this machine",
     ),
+    "flink-library": (
+        "recordmill.pipelines.commands.flink_commands",
+        "flink_library_main",
+        "write Beam's classes for the lib folder of a Flink cluster",
+    ),
 }
 
 

@@ -56,9 +56,10 @@ CONFIGS = {
     "status": flink_commands.StatusConfig,
     "cancel": flink_commands.CancelConfig,
     "worker-pool": flink_commands.PoolConfig,
+    "flink-library": flink_commands.LibraryConfig,
 }
 KINDS = ("images", "text", "table", "sensor", "arrays", "video")
-PAGE_OF = {"status": "flink", "cancel": "flink", "worker-pool": "flink"}
+PAGE_OF = dict.fromkeys(("status", "cancel", "worker-pool", "flink-library"), "flink")
 
 
 def blocks(page: pathlib.Path, language: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""The commands for jobs on Flink: `recordmill status`, `cancel` and `worker-pool`."""
+"""The commands for Flink: `recordmill status`, `cancel`, `worker-pool` and `flink-library`."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from recordmill.storage.files import Location, shown
 
 _JOB = Group(10, "Job")
 _POOL = Group(10, "Worker pool")
+_LIBRARY = Group(10, "Library")
 _OUTPUT = Group(30, "Output")
 
 
@@ -123,6 +124,29 @@ class PoolConfig:
             raise ConfigError(f"--port: expected 0 to 65535, got {self.port}")
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LibraryConfig:
+    """Options of `recordmill flink-library`."""
+
+    flink_job_server_jar: str | None = option(
+        None,
+        group=_LIBRARY,
+        metavar="PATH",
+        help="Jar of Beam's Flink job server, the one that the jobs name.",
+    )
+    output: str | None = option(
+        None, group=_LIBRARY, metavar="FOLDER", help="Folder to write the jar to."
+    )
+
+    def __post_init__(self) -> None:
+        if self.flink_job_server_jar is None or self.output is None:
+            raise ConfigError("expected --flink-job-server-jar and --output")
+        if "://" in self.flink_job_server_jar:
+            raise ConfigError(
+                f"--flink-job-server-jar: expected a file, got {self.flink_job_server_jar}"
+            )
+
+
 def status_main(argv: Sequence[str]) -> int:
     """Shows the state and progress of a job on a Flink cluster, and why it failed.
 
@@ -197,6 +221,28 @@ def worker_pool_main(argv: Sequence[str]) -> int:
     with WorkerPool(host=config.host, port=config.port, secret=secret, imports=imports) as pool:
         print(f"listening for workers at {pool.address}", flush=True)
         pool.wait()
+    return 0
+
+
+def flink_library_main(argv: Sequence[str]) -> int:
+    """Writes Beam's classes for the lib folder of a Flink cluster, which shortens every job.
+
+    A cluster that has them does not receive and load them with each job. The jar is for the lib
+    folder of the JobManager and of all TaskManagers, which read it when they start.
+
+    Example:
+      recordmill flink-library --flink-job-server-jar flink-job-server.jar --output flink/lib
+    """
+    from recordmill.runners.flink import jar
+
+    config = parse_command(LibraryConfig, argv, flink_library_main)
+    assert config.flink_job_server_jar is not None
+    assert config.output is not None
+    given = jar.find_job_server_jar(config.flink_job_server_jar, flink_version="")
+    try:
+        print(jar.write_library(config.output, job_server=given))
+    except OSError as error:
+        raise ConfigError(f"--output {config.output}: {error.strerror}") from error
     return 0
 
 

@@ -6,6 +6,7 @@ ended, and the same jar runs in a Flink that is embedded in a process on this ma
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import mmap
@@ -15,6 +16,7 @@ import zipfile
 from collections.abc import Mapping
 from typing import Any
 
+import xxhash
 from apache_beam.portability import common_urns
 from apache_beam.portability.api import beam_runner_api_pb2
 from apache_beam.runners.portability.portable_runner import JobServiceHandle
@@ -86,6 +88,12 @@ _UNUSED = (
     "META-INF/proguard/",
     "OSGI-OPT/",
 )
+# Classes that read the pipeline from the jar they are in, and those they share a package with.
+_READERS = (
+    "org/apache/beam/runners/flink/FlinkPipelineRunner",
+    "org/apache/beam/runners/flink/FlinkPortableRunnerResult",
+    "org/apache/beam/runners/jobsubmission/PortablePipelineJarUtils",
+)
 _MISSING_CLASS = re.compile(
     r"(?:NoClassDefFoundError|ClassNotFoundException): (?:Could not initialize class )?([\w./$]+)"
     r"|: Provider ([\w.$]+) not found"
@@ -152,6 +160,35 @@ def _has_entry(jar: str, name: bytes) -> bool:
             return content.rfind(name) >= 0
 
 
+def library_name(job_server: str) -> str:
+    """Return the name of the library of a job server, which follows from its content."""
+    with (
+        open(job_server, "rb") as file,
+        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,
+    ):
+        digest = xxhash.xxh3_128(content)
+    digest.update(repr((_IN_CLUSTER, _UNUSED)).encode())
+    return f"recordmill-beam-{digest.hexdigest()[:16]}.jar"
+
+
+def write_library(folder: str, *, job_server: str) -> str:
+    """Write the classes of a job server that jobs use, for the lib folder of a cluster.
+
+    Returns the path of the jar. A cluster that has it loads these classes once, not for each job.
+    """
+    os.makedirs(folder, exist_ok=True)
+    path = os.path.join(folder, library_name(job_server))
+    unfinished = f"{path}.{os.getpid()}.tmp"
+    try:
+        with zipfile.ZipFile(unfinished, "w") as jar:
+            _copy_entries(job_server, jar, leave_out=_IN_CLUSTER + _UNUSED)
+        os.replace(unfinished, path)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(unfinished)
+    return path
+
+
 def write_job_jar(
     path: str,
     *,
@@ -159,6 +196,7 @@ def write_job_jar(
     pipeline: Any,
     options: Mapping[str, Any],
     whole: bool = False,
+    has_library: bool = False,
 ) -> None:
     """Write the jar of a pipeline.
 
@@ -168,11 +206,14 @@ def write_job_jar(
     pipeline: the proto; local files that its environments depend on are added to the jar.
     options: all pipeline options by name.
     whole: also copy the classes that jobs with Python workers do not use.
+    has_library: whether the cluster has the library of the job server (`write_library`), so that
+      only the classes are copied that read the pipeline.
     """
     with zipfile.ZipFile(path, "w") as jar:
         if job_server is not None:
             leave_out = _IN_CLUSTER if whole else _IN_CLUSTER + _UNUSED
-            _copy_entries(job_server, jar, leave_out=leave_out)
+            only = _READERS if has_library else ("",)
+            _copy_entries(job_server, jar, leave_out=leave_out, only=only)
         for environment in pipeline.components.environments.values():
             for dependency in environment.dependencies:
                 _add_dependency(jar, dependency)
@@ -185,17 +226,26 @@ def write_job_jar(
         jar.writestr(f"{_FOLDER}/pipeline-manifest.json", json.dumps({"defaultJobName": _NAME}))
 
 
-def find_left_out(error: str) -> str | None:
-    """Return the class that a Java error reports as missing if a job's jar leaves it out."""
+def find_left_out(error: str, *, has_library: bool = False) -> str | None:
+    """Return the class that a Java error reports as missing if a job's jar leaves it out.
+
+    has_library: as in `write_job_jar`.
+    """
+    left_out = (*_UNUSED, "org/apache/beam/") if has_library else _UNUSED
     for match in _MISSING_CLASS.finditer(error):
         name = (match[1] or match[2]).replace("/", ".")
-        if name.replace(".", "/").startswith(_UNUSED):
+        if name.replace(".", "/").startswith(left_out):
             return name
     return None
 
 
-def _copy_entries(source: str, jar: zipfile.ZipFile, *, leave_out: tuple[str, ...]) -> None:
-    """Copy the entries of another jar into an empty one, compressed as they are."""
+def _copy_entries(
+    source: str, jar: zipfile.ZipFile, *, leave_out: tuple[str, ...], only: tuple[str, ...] = ("",)
+) -> None:
+    """Copy the entries of another jar into an empty one, compressed as they are.
+
+    leave_out, only: beginnings of their names.
+    """
     with (
         zipfile.ZipFile(source) as entries,
         open(source, "rb") as file,
@@ -206,7 +256,7 @@ def _copy_entries(source: str, jar: zipfile.ZipFile, *, leave_out: tuple[str, ..
         ends = [*(info.header_offset for info in infos[1:]), entries.start_dir]
         for info, end in zip(infos, ends, strict=True):
             start = info.header_offset
-            if info.filename.startswith(leave_out):
+            if info.filename.startswith(leave_out) or not info.filename.startswith(only):
                 continue
             info.header_offset = jar.start_dir
             jar.fp.write(content[start:end])

@@ -34,6 +34,7 @@ from recordmill.runners.flink.jar import (
     ENTRY_CLASS,
     find_job_server_jar,
     find_left_out,
+    library_name,
     write_job_jar,
 )
 from recordmill.runners.flink.options import FlinkOptions
@@ -90,6 +91,11 @@ class FlinkJob:
         self._parallelism = options.parallelism or slots
         self._jar = find_job_server_jar(
             options.job_server_jar, flink_version=version, sha256=options.job_server_sha256
+        )
+        self._has_library = (
+            self._cluster is not None
+            and not options.whole_jar
+            and self._cluster.has_library(library_name(self._jar))
         )
         self._embedded: EmbeddedFlink | None = None
         self._pool: WorkerPool | None = None
@@ -186,6 +192,7 @@ class FlinkJob:
                 options=beam_options.get_all_options()
                 | {versions.OPTION: versions.to_option(versions.installed())},
                 whole=options.whole_jar,
+                has_library=self._has_library,
             )
             if self._cluster is None:
                 self._embedded = EmbeddedFlink(self._folder, parallelism=self._parallelism)
@@ -204,7 +211,7 @@ class FlinkJob:
             cluster.run_jar(uploaded, ENTRY_CLASS, self.id)
             self._status = cluster.status(self.id)
         except ClusterError as error:
-            left_out = _left_out_error(str(error))
+            left_out = _left_out_error(str(error), has_library=self._has_library)
             if left_out is None:
                 raise
             raise left_out from error
@@ -234,7 +241,7 @@ class FlinkJob:
             if status is None:
                 continue
             if status.ended and self._embedded is None:
-                _check_end(cluster, status)
+                _check_end(cluster, status, has_library=self._has_library)
                 return
             current = (status.activity, activity())
             if current != last_activity:
@@ -320,7 +327,7 @@ def _beam_options(
     return PipelineOptions.from_dictionary(given | {"job_name": options.job_name})
 
 
-def _check_end(cluster: Cluster, status: JobStatus) -> None:
+def _check_end(cluster: Cluster, status: JobStatus, *, has_library: bool) -> None:
     """Raise RunError unless the job has finished successfully."""
     if status.state == "FINISHED":
         return
@@ -328,11 +335,13 @@ def _check_end(cluster: Cluster, status: JobStatus) -> None:
         raise RunError(
             f"the Flink job {status.id} was cancelled; run the same command again to continue"
         )
-    raise _job_error(cluster.failure(status.id), source=f"the Flink job {status.id}")
+    raise _job_error(
+        cluster.failure(status.id), source=f"the Flink job {status.id}", has_library=has_library
+    )
 
 
-def _job_error(text: str, *, source: str) -> RunError:
-    left_out = _left_out_error(text)
+def _job_error(text: str, *, source: str, has_library: bool = False) -> RunError:
+    left_out = _left_out_error(text, has_library=has_library)
     if left_out is not None:
         return left_out
     failure = parse_failure(text)
@@ -349,10 +358,17 @@ def _job_error(text: str, *, source: str) -> RunError:
     return RunError(f"{failure}; run the same command again to continue")
 
 
-def _left_out_error(text: str) -> RunError | None:
-    name = find_left_out(text)
+def _left_out_error(text: str, *, has_library: bool) -> RunError | None:
+    name = find_left_out(text, has_library=has_library)
     if name is None:
         return None
+    if has_library:
+        return RunError(
+            f"the job needs the class {name} of Beam's job server, and not every TaskManager has"
+            " it: copy the jar of recordmill flink-library that is in the lib folder of the"
+            " JobManager to all of them and restart them, or add --flink-whole-jar; then run the"
+            " same command again to continue"
+        )
     return RunError(
         f"the job needs the class {name} of Beam's job server, which was left out of the job's"
         " jar: add --flink-whole-jar and run the same command again to continue"

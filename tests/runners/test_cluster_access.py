@@ -24,6 +24,7 @@ from recordmill.runners.flink.jar import (
     ENTRY_CLASS,
     find_job_server_jar,
     find_left_out,
+    library_name,
     write_job_jar,
 )
 from recordmill.runners.flink.rest import Cluster, ClusterError
@@ -34,7 +35,10 @@ BASIC = f"Basic {base64.b64encode(b'user:password').decode()}"
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         allowed = self.headers.get("Authorization") in ("Bearer the-token", BASIC)
-        body = json.dumps({"flink-version": "1.19.3"} if allowed else {"errors": []}).encode()
+        answer: dict[str, object] = {"flink-version": "1.19.3"} if allowed else {"errors": []}
+        if self.path == "/v1/jobmanager/environment":
+            answer = {"classpath": ["/opt/flink/lib/here.jar", "/opt/flink/lib/flink-dist.jar"]}
+        body = json.dumps(answer).encode()
         self.send_response(200 if allowed else 401)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -151,6 +155,48 @@ def test_no_job_server_is_downloaded_unchecked(given):
         find_job_server_jar(given, flink_version="1.19")
 
 
+def test_a_library_is_found_in_the_class_path_of_the_jobmanager(plain, tmp_path):
+    token = token_file(tmp_path)
+    cluster = Cluster.parse(f"127.0.0.1:{plain}", token_file=token)
+    assert cluster.has_library("here.jar")
+    assert not cluster.has_library("dist.jar")
+    assert not Cluster.parse(f"127.0.0.1:{plain}").has_library("here.jar")  # refused: unknown
+
+
+def job_server(path: pathlib.Path, *, changed: bool = False) -> str:
+    entry = ENTRY_CLASS.replace(".", "/")
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as jar:
+        jar.writestr(f"{entry}.class", b"E" * 5000)
+        jar.writestr("org/apache/beam/A.class", b"A" * (4999 if changed else 5000))
+        jar.writestr("org/apache/flink/B.class", b"B" * 5000)
+        jar.writestr("net/bytebuddy/C.class", b"C" * 5000)
+    return str(path)
+
+
+def test_a_library_and_the_jar_of_a_job_beside_it(tmp_path, capsys):
+    server = job_server(tmp_path / "server.jar")
+    library = ["flink-library", "--flink-job-server-jar", server, "--output"]
+    assert main([*library, str(tmp_path / "lib")]) == 0
+    (path,) = (tmp_path / "lib").iterdir()
+    assert capsys.readouterr().out == f"{path}\n"
+    assert path.name == library_name(server)
+    assert path.name != library_name(job_server(tmp_path / "other.jar", changed=True))
+    entry = f"{ENTRY_CLASS.replace('.', '/')}.class"
+    with zipfile.ZipFile(path) as jar:
+        assert jar.testzip() is None
+        assert set(jar.namelist()) == {entry, "org/apache/beam/A.class"}
+    pipeline = beam_runner_api_pb2.Pipeline()
+    job = str(tmp_path / "job.jar")
+    write_job_jar(job, job_server=server, pipeline=pipeline, options={}, has_library=True)
+    with zipfile.ZipFile(job) as jar:
+        names = {name for name in jar.namelist() if not name.startswith("BEAM-PIPELINE")}
+    assert names == {entry}
+    assert main(["flink-library", "--output", str(tmp_path)]) == 2
+    assert "expected --flink-job-server-jar and --output" in capsys.readouterr().err
+    assert main([*library, "/dev/null/lib"]) == 2
+    assert "--output /dev/null/lib: Not a directory" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("whole", [True, False])
 def test_the_jar_for_a_cluster_is_without_flink_and_what_no_job_uses(tmp_path, whole):
     server, job = tmp_path / "server.jar", tmp_path / "job.jar"
@@ -193,3 +239,9 @@ def test_the_jar_for_a_cluster_is_without_flink_and_what_no_job_uses(tmp_path, w
 )
 def test_a_class_that_was_left_out_is_found_in_an_error(error, name):
     assert find_left_out(error) == name
+
+
+def test_a_class_of_the_library_is_left_out_of_a_job_that_relies_on_it():
+    error = "java.lang.ClassNotFoundException: org.apache.beam.runners.flink.A\n\tat java.net"
+    assert find_left_out(error) is None
+    assert find_left_out(error, has_library=True) == "org.apache.beam.runners.flink.A"
