@@ -1,3 +1,4 @@
+import functools
 from collections import Counter
 
 import numpy as np
@@ -92,3 +93,23 @@ def test_hashes_that_share_their_first_half_are_not_equal():
     rows = [(str(number), "a", 0, content, None) for number, content in enumerate(contents)]
     found, lines = report([("train", index_of(rows[:1])), ("test", index_of(rows[1:]))])
     assert (found.repeated.contents, lines) == (0, [])
+
+
+def test_names_are_read_only_of_records_that_are_listed():
+    rows = [(f"key {number}", "a", 0, content_hash(b"same"), None) for number in range(50)]
+    read = []
+
+    def names_of(index, some):
+        read.append(len(some))
+        return index.select(["key"]).take(pa.array(some))
+
+    suspects = []
+    for split, index in (("test", index_of(rows[:5])), ("train", index_of(rows[5:]))):
+        halves = repeated_content.content_halves(index)
+        read_names = functools.partial(names_of, index)
+        suspects.append(records_with(index, halves, split=split, read_names=read_names))
+    _, lines = report_on(50, suspects)
+    (line,) = lines
+    shown = [record["key"] for record in line["records"]]
+    assert shown == ["key 0", "key 5", *(f"key {n}" for n in (1, 2, 3, 4, 6, 7, 8, 9))]
+    assert sum(read) == 2 * len(shown)  # for the examples, and for the lines
