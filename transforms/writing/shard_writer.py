@@ -30,7 +30,7 @@ from recordmill.processes.pool import ProcessPool, shared_pool
 from recordmill.processes.row_tasks import MAX_MEMORY
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.counters import RecordCounters
-from recordmill.transforms.model.data_type import Encoder, ReusableEncoder
+from recordmill.transforms.model.data_type import Encoder
 from recordmill.transforms.planning.plan import Plan, SplitPlan
 from recordmill.transforms.reuse.frame_places import FramePlaces
 from recordmill.transforms.reuse.row_recipes import row_recipes
@@ -252,9 +252,13 @@ class ShardWriter:
         return info
 
     def _without_unused(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Return rows without the columns that only the index has."""
+        """Return rows without the columns that only the index has.
+
+        References keep the content: encoders compare what they read with it.
+        """
         unused = {batch.SOURCE, batch.PLACE}
-        if not isinstance(self.encoder, ReusableEncoder) and not rows[batch.KEY].null_count:
+        refers = {batch.PATH, batch.DATA}.intersection(rows.schema.names)
+        if not refers and not rows[batch.KEY].null_count:
             unused.add(batch.CONTENT)
         return rows.drop_columns([name for name in rows.schema.names if name in unused])
 
