@@ -174,8 +174,9 @@ class Distributions:
             if feature.kind == "value" and classes and plots[-1].chart:
                 largest = sorted(classes, key=lambda label: (-len(classes[label]), label))
                 by_class = {label: classes[label] for label in sorted(largest[: charts.COLOURS])}
-                plot = _plot("by class", f"values of {name}", by_class, by="class")
-                plots.append(dataclasses.replace(plot, facts=""))
+                if not _are_alike(by_class):
+                    plot = _plot("by class", f"values of {name}", by_class, by="class")
+                    plots.append(dataclasses.replace(plot, facts=""))
         lengths = {
             split: np.asarray(counts, np.float64)
             for split in splits
@@ -308,6 +309,12 @@ def _between_classes(classes: Mapping[str, npt.NDArray[np.float64]]) -> float | 
         return None
     between = sum(len(one) * (one.mean() - together.mean()) ** 2 for one in groups)
     return float(between / len(together) / total)
+
+
+def _are_alike(classes: Mapping[str, npt.NDArray[np.float64]]) -> bool:
+    """Return whether all classes have the same distribution, which needs no chart."""
+    counts = [*charts.histogram_of(classes).counts.values()]
+    return all((one * counts[0].sum() == counts[0] * one.sum()).all() for one in counts)
 
 
 def shortened(text: bytes) -> str:

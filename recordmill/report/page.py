@@ -162,7 +162,7 @@ def _drawn(rows: Sequence[ClassRow], *, alone: int) -> dict[str | None, int]:
 
 
 def _size_chart(figure: SizeFigure) -> str:
-    if figure.histogram is None:
+    if figure.histogram is None or len(next(iter(figure.histogram.counts.values()))) == 1:
         return ""
     title = f"{_TITLES[figure.name]} per split, on a logarithmic axis"
     return charts.histogram(figure.histogram, title=title)
