@@ -20,12 +20,12 @@ from recordmill.report.thumbnail_drawing import as_rgb
 from recordmill.report.thumbnails import strip_of
 from recordmill.storage.files import Location
 
-NAME_WIDTH = 96  # pixels for the names of the classes
+NAME_WIDTH = 96  # pixels for the names of the classes; more for longer ones
 GAP = 18  # between the blocks of two splits
 HEAD, FOOT = 52, 34  # for the names of the splits, and for the legend
 BACKGROUND, INK, FAINT, COPY = "#ffffff", "#1b1f24", "#6a737d", "#d9480f"
 FRAME = 3
-_LETTERS = 14  # of the name of a class
+_LETTERS = 32  # of the name of a class
 _NAMED = 10  # splits or classes that an error names
 BOX_COLOURS = ("#e03131", "#2f9e44", "#1971c2", "#f08c00", "#9c36b5", "#0c8599")
 BOX_FEATURES = (
@@ -164,14 +164,16 @@ def draw(
         names.append("")
     columns = {name: max(map(len, rows.values()), default=0) for name, rows in splits.items()}
     widths = {name: max(count * wide, NAME_WIDTH + 24) for name, count in columns.items()}
-    width = NAME_WIDTH + sum(widths.values()) + GAP * len(widths)
+    large, small = ImageFont.load_default(15), ImageFont.load_default(12)
+    texts = [_shortened(label) or "(no class)" for label in names]
+    start = max(NAME_WIDTH, *(int(small.getlength(text)) + 16 for text in texts))
+    width = start + sum(widths.values()) + GAP * len(widths)
     sheet = Image.new("RGB", (width, HEAD + len(names) * size + FOOT), BACKGROUND)
     pen = ImageDraw.Draw(sheet)
-    large, small = ImageFont.load_default(15), ImageFont.load_default(12)
-    for row, label in enumerate(names):
+    for row, text in enumerate(texts):
         place = (8, HEAD + row * size + size // 2)
-        pen.text(place, _shortened(label) or "(no class)", INK, font=small, anchor="lm")
-    left = NAME_WIDTH
+        pen.text(place, text, INK, font=small, anchor="lm")
+    left = start
     for name, rows in splits.items():
         of_classes = manifest.splits[name].classes
         records = (
@@ -187,7 +189,7 @@ def draw(
                 sheet.paste(_draw_tile(tile, size), place)
         left += widths[name] + GAP
     if any(tile.copy for tile in tiles):
-        _draw_legend(pen, middle=sheet.height - FOOT // 2, font=small)
+        _draw_legend(pen, (start, sheet.height - FOOT // 2), font=small)
     return sheet
 
 
@@ -235,7 +237,8 @@ def _shortened(name: str) -> str:
     return name if len(name) <= _LETTERS else f"{name[: _LETTERS - 1]}\u2026"
 
 
-def _draw_legend(pen: ImageDraw.ImageDraw, *, middle: int, font: Font) -> None:
-    pen.rectangle((NAME_WIDTH, middle - 7, NAME_WIDTH + 14, middle + 7), outline=COPY, width=FRAME)
+def _draw_legend(pen: ImageDraw.ImageDraw, place: tuple[int, int], *, font: Font) -> None:
+    left, middle = place
+    pen.rectangle((left, middle - 7, left + 14, middle + 7), outline=COPY, width=FRAME)
     text = "framed: an oversampled copy, beside the record that it repeats"
-    pen.text((NAME_WIDTH + 22, middle), text, INK, font=font, anchor="lm")
+    pen.text((left + 22, middle), text, INK, font=font, anchor="lm")

@@ -26,6 +26,7 @@ MAX_BYTES = 1_000_000  # of a view
 _FEW = 12  # records of an overview, over all splits
 _ROWS = 20  # rows of a table
 _VALUES = 12  # values, images or tokens of a record
+_LINES = 6  # series of a record
 _CHARACTERS = 200  # characters of a name or text
 
 _STYLE = Markup("""<style>
@@ -35,13 +36,15 @@ _STYLE = Markup("""<style>
 .recordmill-view table{border-collapse:collapse;margin:.3em 0}
 .recordmill-view th,.recordmill-view td{padding:.1em 1em .1em 0;text-align:left}
 .recordmill-view .scroll{overflow-x:auto}
-.recordmill-view .cards{display:flex;flex-wrap:wrap;gap:.5em}
-.recordmill-view .card{border:1px solid #8888;border-radius:4px;padding:.3em;max-width:22em}
+.recordmill-view .cards{display:grid;gap:.5em}
+.recordmill-view .cards{grid-template-columns:repeat(auto-fill,minmax(15em,1fr))}
+.recordmill-view .card{border:1px solid #8888;border-radius:4px;padding:.3em;min-width:0}
 .recordmill-view .copy{border-style:dashed}
-.recordmill-view img{margin:0 2px 0 0;background:#fff;vertical-align:top}
+.recordmill-view img{margin:0 2px 0 0;max-width:100%;height:auto;vertical-align:top}
 .recordmill-view .token{border:1px solid #8888;border-radius:3px;padding:0 .2em}
 .recordmill-view .unknown{border-style:dashed}
-.recordmill-view .lines{display:flex;flex-wrap:wrap;gap:.2em 1em}
+.recordmill-view .lines{display:grid;grid-template-columns:1fr 1fr;gap:.2em 1em}
+.recordmill-view .lines svg{display:block;width:100%;height:auto}
 .recordmill-view .line{fill:none;stroke:#1c7ed6;stroke-width:1.25;stroke-linecap:round}
 .recordmill-view .box{fill:none;stroke:#e03131;stroke-width:1.5}
 </style>""")
@@ -212,9 +215,13 @@ def _card(card: Card) -> Markup:
         ]
         parts.append(Markup("<div>{}</div>").format(Markup("").join(drawn)))
     if card.lines:
-        line_of = Markup("<div>{} <small>{}</small><br>{}</div>")
-        lines = [line_of.format(_short(name), extent, line) for name, extent, line in card.lines]
+        line_of = Markup("<div>{}<br><small>{}</small>{}</div>")
+        lines = [
+            line_of.format(_short(name), extent, line) for name, extent, line in card.lines[:_LINES]
+        ]
         parts.append(Markup('<div class="lines">{}</div>').format(Markup("").join(lines)))
+        if len(card.lines) > _LINES:
+            parts.append(Markup("<div>and {} more</div>").format(len(card.lines) - _LINES))
     if card.tokens:
         token = Markup('<span class="{}">{}</span>')
         shown = [

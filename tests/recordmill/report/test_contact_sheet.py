@@ -1,3 +1,4 @@
+import dataclasses
 import io
 import pathlib
 
@@ -47,6 +48,19 @@ def test_an_image_that_cannot_be_decoded_is_a_crossed_tile(tmp_path: pathlib.Pat
     sheet = sheet_of(tmp_path / "out").convert("RGB")
     left, top = contact_sheet.NAME_WIDTH, contact_sheet.HEAD
     assert sheet.getpixel((left + 2, top + 10)) == (0xEA, 0xEE, 0xF2)
+
+
+def test_names_of_classes_are_beside_the_images(tmp_path: pathlib.Path) -> None:
+    for number, label in enumerate(("rose", "a very long name of a class")):
+        rows = [dataclasses.replace(row, label=label) for row in ROWS]
+        make_dataset(tmp_path / f"{number}", {"train": [rows]}, labels=(label,))
+    short, long = (sheet_of(tmp_path / name) for name in "01")
+    assert long.width > short.width
+    more = long.width - short.width
+    top = contact_sheet.HEAD
+    box = (contact_sheet.NAME_WIDTH, top, short.width, top + 20)
+    moved = (contact_sheet.NAME_WIDTH + more, top, long.width, top + 20)
+    assert long.crop(moved).tobytes() == short.crop(box).tobytes()
 
 
 def test_gray_of_16_bits_is_scaled_by_its_range_as_in_a_report(tmp_path: pathlib.Path) -> None:
