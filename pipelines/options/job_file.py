@@ -17,6 +17,7 @@ import yaml
 from recordmill.errors import ConfigError
 from recordmill.storage.redaction import redact_uri
 
+_LARGEST = 1 << 20  # bytes
 _NULL, _BOOL = "tag:yaml.org,2002:null", "tag:yaml.org,2002:bool"
 
 
@@ -60,9 +61,12 @@ def read(path: pathlib.Path) -> Iterator[Given]:
         value.
     """
     try:
-        content = path.read_bytes()
+        with path.open("rb") as file:  # perhaps a pipe, as of a shell's <(...)
+            content = file.read(_LARGEST + 1)
     except OSError as error:
         raise ConfigError(f"--config: cannot read {path}: {error.strerror}") from error
+    if len(content) > _LARGEST:
+        raise ConfigError(f"--config: expected a file of at most {_LARGEST:,} bytes, got {path}")
     root = compose(content, path)
     if root is None:  # empty, or comments only
         return

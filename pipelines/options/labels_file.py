@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from recordmill.errors import ConfigError
 from recordmill.option_files import read_option_file
 
@@ -16,7 +18,7 @@ def read_labels(path: str | None) -> tuple[str, ...] | None:
         return None
     lines = read_option_file("--labels-file", path).split("\n")
     labels = [label for line in lines if (label := line.removesuffix("\r"))]
-    repeated = sorted({label for label in labels if labels.count(label) > 1})
+    repeated = sorted(label for label, count in Counter(labels).items() if count > 1)
     if not labels or repeated:
         raise ConfigError(
             f"--labels-file: expected class names, one per line, each once; got"

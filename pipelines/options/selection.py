@@ -186,16 +186,23 @@ def _pairs_of_file(path: str) -> list[tuple[str, str]]:
     content = read_option_file("--label-map", path)
     if path.lower().endswith((".yaml", ".yml")):
         try:
-            data = yaml.load(content, Loader=yaml.BaseLoader)
+            root = yaml.compose(content, Loader=yaml.BaseLoader)
         except yaml.YAMLError as error:
             raise ConfigError(f"--label-map {path}: {' '.join(str(error).split())}") from error
         except RecursionError as error:
             raise ConfigError(f"--label-map {path}: expected lines of `old: new`") from error
-        if not isinstance(data, dict) or not all(isinstance(new, str) for new in data.values()):
+        entries = root.value if isinstance(root, yaml.MappingNode) else None
+        if entries is None or not all(
+            isinstance(node, yaml.ScalarNode) for entry in entries for node in entry
+        ):
             raise ConfigError(f"--label-map {path}: expected lines of `old: new`")
-        return list(data.items())
+        return [(old.value, new.value) for old, new in entries]
     pairs = []
-    for number, row in enumerate(csv.reader(io.StringIO(content, newline="")), 1):
+    try:
+        rows = list(csv.reader(io.StringIO(content, newline="")))
+    except csv.Error as error:
+        raise ConfigError(f"--label-map {path}: it is not CSV: {error}") from error
+    for number, row in enumerate(rows, 1):
         if not row:
             continue
         if len(row) != 2:

@@ -152,6 +152,10 @@ def parse(text: str) -> SchemaRules:
         raise _SyntaxError(
             f"expected a tensorflow_metadata Schema in text format: {error}", error.GetLine() or 1
         ) from error
+    except RecursionError as error:
+        raise ConfigError(
+            "expected a tensorflow_metadata Schema in text format: it is nested too deeply"
+        ) from error
     _only(
         schema,
         "the schema",

@@ -233,6 +233,11 @@ def test_options_that_fit_no_class(argv, code, said, tmp_path, capsys):
         ("map.yaml", "- a\n- b\n", "expected lines of `old: new`"),
         ("map.yml", "a: [b]\n", "expected lines of `old: new`"),
         ("map.yml", "a: [b\n", "while parsing"),
+        ("map.yml", "a: " + "[" * 100_000, "expected lines of `old: new`"),
+        ("map.yml", "? [a]\n: b\n", "expected lines of `old: new`"),
+        ("map.yml", "", "expected lines of `old: new`"),
+        ("map.yml", "a: b\na: c\n", "expected one new name for 'a', got 'b' and 'c'"),
+        ("map.csv", "a," + "b" * 200_000, "it is not CSV: field larger than field limit"),
     ],
 )
 def test_files_that_are_no_map(name, content, said, tmp_path, capsys):
