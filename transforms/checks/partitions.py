@@ -24,7 +24,7 @@ def partitions_of(parts: int) -> int:
 def by_partition(found: npt.NDArray[Any], count: int) -> Iterator[tuple[int, bytes]]:
     """Yield (partition, bytes) of the rows of a structured array with the field `hash`."""
     partitions = batch.scale(found["hash"], count)
-    data = found[stable_order(partitions)].tobytes()
+    data = found.take(stable_order(partitions)).tobytes()  # `[]` takes twice as long
     counts = np.bincount(partitions, minlength=count)
     edges = (offsets_of(counts) * found.dtype.itemsize).tolist()
     for partition, (start, end) in enumerate(itertools.pairwise(edges)):

@@ -131,9 +131,10 @@ def place_names(column: pa.Array) -> pa.Array:
     if column.type != PLACES:
         return column
     files, numbers = column.flatten()
-    # As one value, the usual single file is joined in half the time.
-    names = files.dictionary[0] if len(files.dictionary) == 1 else files.cast(pa.string())
-    return pc.binary_join_element_wise(names, numbers.cast(pa.string()), "#")
+    rows = numbers.cast(pa.string())
+    if len(files.dictionary) == 1:  # as usual; to join texts takes three times as long
+        return pc.binary_replace_slice(rows, 0, 0, f"{files.dictionary[0]}#")
+    return pc.binary_join_element_wise(files.cast(pa.string()), rows, "#")
 
 
 def with_sorted_files(rows: pa.RecordBatch) -> pa.RecordBatch:
