@@ -30,6 +30,7 @@ WORKERS = (
     "recordmill.runners.workers import",
     "recordmill.processes.child_process",
 )
+_JAVA_FLAGS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _PATIENCE = 120  # s, far more than a start takes
 # Inherited by processes that are started from here, not by those of tests that run in parallel.
 os.environ["RECORDMILL_STARTED_BY"] = str(os.getpid())
@@ -65,7 +66,7 @@ class FlinkCluster:
         shipped = yaml.safe_load((conf / "config.yaml").read_text())
         settings = {
             # As docs/flink.md has it.
-            "env.java.opts.all": f"{shipped['env']['java']['opts']['all']} -XX:TieredStopAtLevel=1",
+            "env.java.opts.all": f"{shipped['env']['java']['opts']['all']} {_JAVA_FLAGS}",
             "env.java.opts.taskmanager": "-XX:+ExitOnOutOfMemoryError",
             "jobmanager.rpc.address": "127.0.0.1",
             "jobmanager.rpc.port": rpc,

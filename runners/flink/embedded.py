@@ -61,11 +61,12 @@ class EmbeddedFlink:
         Raises ConfigError if Java is missing.
         """
         opened = [f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in _OPEN_PACKAGES]
-        # The work is done in Python: the second compiler stage costs more time than it saves.
-        jit = "-XX:TieredStopAtLevel=1"
+        # The work is done in Python: the second compiler stage costs more time than it saves, and
+        # so do the threads of the default collector.
+        flags = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
         tmpdir = f"-Djava.io.tmpdir={self._folder}"
         class_path = os.pathsep.join((jar, os.path.abspath(job_server)))
-        command = [find_java(), jit, *opened, tmpdir, "-cp", class_path, ENTRY_CLASS]
+        command = [find_java(), *flags, *opened, tmpdir, "-cp", class_path, ENTRY_CLASS]
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-I", "-S", parent_watchdog.__file__, str(self._folder), *command,

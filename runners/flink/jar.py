@@ -226,6 +226,11 @@ def write_job_jar(
         jar.writestr(f"{_FOLDER}/pipeline-manifest.json", json.dumps({"defaultJobName": _NAME}))
 
 
+def has_files(pipeline: Any) -> bool:
+    """Return whether files are shipped with a pipeline, such as that of --setup_file."""
+    return any(one.dependencies for one in pipeline.components.environments.values())
+
+
 def find_left_out(error: str, *, has_library: bool = False) -> str | None:
     """Return the class that a Java error reports as missing if a job's jar leaves it out.
 

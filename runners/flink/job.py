@@ -34,6 +34,7 @@ from recordmill.runners.flink.jar import (
     ENTRY_CLASS,
     find_job_server_jar,
     find_left_out,
+    has_files,
     library_name,
     write_job_jar,
 )
@@ -184,6 +185,8 @@ class FlinkJob:
             )
             pipeline = _pipeline_proto(build, beam_options, folder=self._folder)
             add_secret(pipeline, self._secret)
+            # Beam reads shipped files as resources of its own class loader, not of the job's.
+            self._has_library = self._has_library and not has_files(pipeline)
             jar = os.path.join(self._folder, "job.jar")
             write_job_jar(
                 jar,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+
 from recordmill.processes import environment
 
 
@@ -9,7 +11,13 @@ def main() -> int:
     """Run a worker until the runner stops it, and return its exit code."""
     environment.set_up()
     from recordmill.processes.pool import fork_children
-    from recordmill.runners.workers import boot  # imports Beam, and NumPy and Arrow with it
+    from recordmill.runners.beam_patches import permanent_imports
 
+    with permanent_imports():
+        from recordmill.runners.workers import boot
+
+        # All that a job of ours needs, so that encoder processes share it.
+        for module in ("apache_beam.runners.worker.sdk_worker_main", "recordmill.transforms"):
+            importlib.import_module(module)
     fork_children()
     return boot.main()

@@ -27,7 +27,7 @@ def undisturbed(tmp_path_factory) -> Job:
 
 @pytest.fixture(scope="session")
 def large(tmp_path_factory) -> Job:
-    """Balanced, augmented, gzipped, of 3,457 photos, by the local runner."""
+    """Balanced, augmented, gzipped, of 852 photos, by the local runner."""
     job = Job(tmp_path_factory.mktemp("large") / "out", *GZIP, source=SMALL_CLOTHING)
     job.finish_here()
     return job

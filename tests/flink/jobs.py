@@ -21,7 +21,7 @@ from tests.soak.command import content
 # Balanced and augmented, of small photos.
 LARGE = ("--size", "48", "--augment", "flip,crop")
 # Enough shards of enough pictures that a job can be caught writing.
-LONG = ("--size", "512", "--balance-target", "60", "--num-shards", "train=24,test=2")
+LONG = ("--size", "384", "--balance-target", "40", "--num-shards", "train=24,test=2")
 FOLDER = ".recordmill"
 _PATIENCE = 280  # s
 

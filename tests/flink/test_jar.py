@@ -1,4 +1,4 @@
-"""The jar of a job: which classes of Beam's job server it has, and what happens without one."""
+"""The jar of a job: which classes of Beam's job server it has."""
 
 import pathlib
 import zipfile
@@ -7,9 +7,6 @@ from apache_beam.portability.api import beam_runner_api_pb2
 
 from benchmarks.flink_cluster import JOB_SERVER
 from recordmill.runners.flink.jar import write_job_jar
-from tests.flink.jobs import Job, run_program
-
-FORGOTTEN = "org/apache/beam/runners/fnexecution/control/DefaultJobBundleFactory"
 
 
 def write_jar(path: pathlib.Path, *, whole: bool) -> list[str]:
@@ -41,19 +38,3 @@ def test_it_is_a_quarter_of_the_job_server(tmp_path):
         path.stat().st_size for path in (tmp_path / "job.jar", tmp_path / "whole.jar", JOB_SERVER)
     ]
     assert sizes[0] < 0.3 * sizes[2] < sizes[1] < sizes[2]
-
-
-def test_a_class_that_was_left_out_is_named(flink, tmp_path):
-    program = (
-        "import sys; from recordmill.pipelines import cli\n"
-        "from recordmill.runners.flink import jar\n"
-        f"jar._UNUSED += ({FORGOTTEN!r},); sys.exit(cli.main(sys.argv[1:]))"
-    )
-    job = Job(tmp_path / "out").on(flink, "loopback")
-    result = run_program(program, *job.arguments)
-    assert result.code == 1
-    name = FORGOTTEN.replace("/", ".")
-    assert f"error: the job needs the class {name} of Beam's job server" in result.last
-    assert result.last.endswith("add --flink-whole-jar and run the same command again to continue")
-    job.arguments.append("--flink-whole-jar")
-    assert run_program(program, *job.arguments).code == 0

@@ -23,6 +23,8 @@ from tests.flink.jobs import (
     wait_for_shards,
 )
 
+FORGOTTEN = "org/apache/beam/runners/fnexecution/control/DefaultJobBundleFactory"
+
 
 @pytest.fixture(scope="module")
 def long(tmp_path_factory) -> Job:
@@ -34,8 +36,9 @@ def long(tmp_path_factory) -> Job:
 
 @pytest.fixture(scope="module")
 def frail(tmp_path_factory) -> Iterator[FlinkCluster]:
-    """A cluster that a test may damage; at first it has no TaskManager."""
-    with FlinkCluster(tmp_path_factory.mktemp("frail"), taskmanagers=0) as cluster:
+    """A cluster that a test may damage, without the library; at first it has no TaskManager."""
+    folder = tmp_path_factory.mktemp("frail")
+    with FlinkCluster(folder, taskmanagers=0, library=False) as cluster:
         yield cluster
 
 
@@ -76,6 +79,23 @@ def test_a_killed_taskmanager(frail, long, tmp_path):
     expect_the_same(job, out, long)
 
 
+def test_a_class_that_was_left_out_is_named(frail, tmp_path):
+    assert frail.taskmanagers, "this test comes after one that starts them"
+    program = (
+        "import sys; from recordmill.pipelines import cli\n"
+        "from recordmill.runners.flink import jar\n"
+        f"jar._UNUSED += ({FORGOTTEN!r},); sys.exit(cli.main(sys.argv[1:]))"
+    )
+    job = Job(tmp_path / "out").on(frail, "loopback")
+    result = run_program(program, *job.arguments)
+    assert result.code == 1
+    name = FORGOTTEN.replace("/", ".")
+    assert f"error: the job needs the class {name} of Beam's job server" in result.last
+    assert result.last.endswith("add --flink-whole-jar and run the same command again to continue")
+    job.arguments.append("--flink-whole-jar")
+    assert run_program(program, *job.arguments).code == 0
+
+
 def test_a_stopped_command_cancels_its_job(flink, long, tmp_path):
     out = tmp_path / "out"
     job = Job(out, *LONG).on(flink, "process")
@@ -109,8 +129,9 @@ def test_an_embedded_flink_ends_with_its_command(long, tmp_path):
         ours = (str(temporary), *WORKERS)
         wait_until(lambda: not list(processes(*ours)), "the end of all processes")  # noqa: B023
         wait_until(lambda: not list(temporary.iterdir()), f"{list(temporary.iterdir())} gone")
-    job.finish(TMPDIR=str(temporary))
-    expect_the_same(job, out, long)
+    again = Job(out, *LONG)
+    again.finish_here()
+    expect_the_same(again, out, long)
 
 
 def test_a_detached_job_publishes_itself(flink, long, tmp_path):
