@@ -15,7 +15,7 @@ from recordmill.storage.files import Location, shown
 from recordmill.transforms.sources.files.file_stat import refuse_special
 from recordmill.transforms.sources.files.folders import FileTree, has_extension
 from recordmill.transforms.sources.files.number_labels import NumberLabels
-from recordmill.transforms.sources.files.other_kinds import other_kind
+from recordmill.transforms.sources.files.other_kinds import compressed_tar, is_archive, other_kind
 from recordmill.transforms.sources.files.references import Unlabelled
 from recordmill.transforms.sources.rows.file_list import FileList, is_listing
 from recordmill.transforms.sources.rows.joined_listings import JoinedListings
@@ -183,8 +183,14 @@ def path_labels(config: CommonConfig, *, labelled: bool = True) -> PathLabels:
 
 
 def _refuse_other_kind(place: Location, leave_out: Collection[str]) -> None:
-    """Raise ConfigError for a single file that cannot be read, such as an archive."""
-    if not has_extension(place.name, leave_out) or not place.exists() or place.is_dir():
+    """Raise ConfigError for a single file that cannot be read, such as a compressed tar."""
+    if is_archive(place.name) or not has_extension(place.name, leave_out):
         return
-    what = other_kind(place.name) or "has an extension of files that this command does not read"
+    if not place.exists() or place.is_dir():
+        return
+    what = (
+        compressed_tar(place.name)
+        or other_kind(place.name)
+        or "has an extension of files that this command does not read"
+    )
     raise ConfigError(f"--input {shown(place)} {what}")

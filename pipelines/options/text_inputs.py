@@ -54,8 +54,8 @@ def _hold_rows(inputs: Inputs) -> bool:
     Raises:
       ConfigError: some inputs hold files of rows, and others text files.
     """
-    roots = find_roots(inputs)
-    kinds = [root.file or holds_rows(root) for root in roots]
+    roots = find_roots(inputs, archives=True)
+    kinds = [not root.archive and (root.file or holds_rows(root)) for root in roots]
     if len(set(kinds)) > 1:
         one, other = (roots[kinds.index(kind)].given.path for kind in (True, False))
         raise ConfigError(

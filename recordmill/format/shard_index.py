@@ -9,7 +9,8 @@ Columns of every index:
 
 Columns of some:
   group: string, null without one; if records have groups.
-  source: string, FILE#ROW of the row that it was made of; if keys are not names of places.
+  source: string, FILE#ROW of the row that it was made of, or ARCHIVE#OFFSET of its file; if keys
+    are not names of places.
   content: fixed_size_binary(16), a hash of its content (docs/duplicates.md), equal for records of
     equal content, whatever their keys and labels; null if it was not hashed.
   width, height: int32, of its image as written, in pixels.

@@ -1,19 +1,25 @@
-"""Input files of a run: opened and read only if they are still as they were listed."""
+"""Input files of a run: opened and read only if they are still as they were listed.
+
+A path may be a reference to a member of an archive (`members`): then its archive must be as listed.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import functools
+import io
 import mmap
 import os
+import zlib
 from collections.abc import Iterator
-from typing import BinaryIO, NoReturn
+from typing import TYPE_CHECKING, BinaryIO, NoReturn
 
 import pyarrow as pa
 
 from recordmill.storage.files import Location, is_uri
 from recordmill.storage.local_files import open_regular, read_exactly
+from recordmill.storage.members import LOCAL_HEADER, Member
 from recordmill.storage.redaction import shown
 from recordmill.storage.storage_errors import (
     ChangedInputError,
@@ -22,7 +28,12 @@ from recordmill.storage.storage_errors import (
     raise_storage_errors,
 )
 
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
 _SECOND = 10**9  # nanoseconds
+_BUFFER = 1 << 20  # bytes
+_PIECE = 4 << 20  # bytes read at once for a checksum
 
 
 def open_file(path: str, *, size: int | None = None, mtime: int | None = None) -> BinaryIO:
@@ -33,8 +44,12 @@ def open_file(path: str, *, size: int | None = None, mtime: int | None = None) -
 
     Raises:
       ChangedInputError: the file has changed since it was listed, or is missing.
+      RecordError: it is a member of an archive, and damaged.
       StorageError: the storage or the machine fails, even after retries.
     """
+    member = Member.of(path)
+    if member is not None:
+        return InputFile(path, size=member.size, mtime=mtime).stream()
     location = Location.parse(path)
     if size is not None and mtime is not None:
         _check_unchanged(location, path, (size, mtime))
@@ -46,39 +61,82 @@ def read_file(path: str, *, size: int, mtime: int) -> bytes:
 
     size, mtime: as for `open_file`, which raises the same errors.
     """
-    if path.startswith("/"):
-        with _input_errors(path):
-            data = call_with_retries(_read_local, path, size, mtime)
-    else:
-        location = Location.parse(path)
-        _check_unchanged(location, path, (size, mtime))
-        with _input_errors(path):
-            data = call_with_retries(location.store.read_range, location.path, 0, size)
+    member = Member.of(path)
+    if member is not None:
+        return _read_member(member, mtime)
+    data = _read_range(path, (size, mtime), 0, size)
     _compare(path, (size, mtime), (len(data), mtime))
     return data
+
+
+def _read_member(member: Member, mtime: int) -> bytes:
+    """Return the content of a member of an archive, with one read if possible."""
+    listed = (member.archive_size, mtime)
+    offset, length = member.span
+    data = _read_range(member.archive, listed, offset, length)
+    start = member.start_in(data)
+    stored = data[start : start + member.length] if start else data
+    if len(stored) < member.length:  # the extra field is longer than usual, or the file has shrunk
+        stored = _read_range(member.archive, listed, offset + start, member.length)
+        if len(stored) < member.length:
+            _changed(member.archive, "became shorter while the job ran")
+    return member.content(stored)
 
 
 class InputFile:
     """An input file, opened once and read in ranges, if it is still as listed.
 
-    path: path or URI. size, mtime: as for `open_file`, which raises the same errors.
+    A compressed member of an archive is held in memory.
+
+    path: path, URI, or reference to a member of an archive. size: bytes. mtime: as for `open_file`,
+      which raises the same errors; None if it was checked before.
     """
 
-    def __init__(self, path: str, *, size: int, mtime: int) -> None:
+    def __init__(self, path: str, *, size: int, mtime: int | None) -> None:
         self.path = path
         self.size = size
         self.mtime = mtime
         self._descriptor: int | None = None
-        if not path.startswith("/"):
-            _check_unchanged(Location.parse(path), path, (size, mtime))
+        self._start = 0  # of the content in the file
+        self._content: bytes | None = None
+        member = Member.of(path)
+        self._file = path if member is None else member.archive
+        self._open(size if member is None else member.archive_size)
+        if member is not None:
+            try:
+                self._enter(member)
+            except BaseException:
+                self.close()
+                raise
+
+    def _open(self, size: int) -> None:
+        if not self._file.startswith("/"):
+            if self.mtime is not None:
+                _check_unchanged(Location.parse(self._file), self._file, (size, self.mtime))
             return
-        with _input_errors(path):
-            self._descriptor = call_with_retries(open_regular, path)
+        with _input_errors(self._file):
+            self._descriptor = call_with_retries(open_regular, self._file)
             status = os.fstat(self._descriptor)
         found = (status.st_size, status.st_mtime_ns)
-        if found != (size, mtime):
+        listed = found if self.mtime is None else (size, self.mtime)
+        if found != listed:
             self.close()
-        _compare(path, (size, mtime), found)
+        _compare(self._file, listed, found)
+
+    def _enter(self, member: Member) -> None:
+        """Find the content of a member, and check it. Raises RecordError."""
+        header = b"" if member.method == "tar" else self.read(member.offset, LOCAL_HEADER)
+        start = member.offset + member.start_in(header)
+        if member.method == "deflated":
+            self._content = member.content(self.read(start, member.length))
+            self.close()
+            return
+        self._start = start
+        if member.method == "stored":
+            crc = 0
+            for at in range(0, self.size, _PIECE):
+                crc = zlib.crc32(self.read(at, min(_PIECE, self.size - at)), crc)
+            member.check(member.length, crc)
 
     def __enter__(self) -> InputFile:
         return self
@@ -98,20 +156,29 @@ class InputFile:
         Raises:
           ChangedInputError: the file ends before them.
         """
-        with _input_errors(self.path):
+        if self._content is not None:
+            return self._content[offset : offset + length]
+        offset += self._start
+        with _input_errors(self._file):
             if self._descriptor is not None:
                 data = call_with_retries(read_exactly, self._descriptor, offset, length)
             else:
-                location = Location.parse(self.path)
+                location = Location.parse(self._file)
                 read_range = location.store.read_range
                 data = call_with_retries(read_range, location.path, offset, length)
         if len(data) < length:
-            _changed(self.path, "became shorter while the job ran")
+            _changed(self._file, "became shorter while the job ran")
         return data
 
+    def stream(self) -> BinaryIO:
+        """Return the content as a seekable, buffered stream, which closes the file."""
+        if self._content is not None:
+            return io.BytesIO(self._content)
+        return io.BufferedReader(_RangeStream(self), _BUFFER)
+
     def map(self) -> mmap.mmap | None:
-        """Map a local file into memory; return None for a file on another filesystem."""
-        if self._descriptor is None:
+        """Map a local file into memory; return None for others, and for members of archives."""
+        if self._descriptor is None or self._file != self.path:
             return None
         with _input_errors(self.path):
             return call_with_retries(self._map)
@@ -121,12 +188,58 @@ class InputFile:
         return mmap.mmap(self._descriptor, self.size, access=mmap.ACCESS_READ)
 
 
-def _read_local(path: str, size: int, mtime: int) -> bytes:
+class _RangeStream(io.RawIOBase):
+    """The content of an `InputFile` as a raw stream."""
+
+    def __init__(self, file: InputFile) -> None:
+        self._file = file
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        view = memoryview(buffer).cast("B")
+        count = max(0, min(len(view), self._file.size - self._at))
+        view[:count] = self._file.read(self._at, count)
+        self._at += count
+        return count
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._file.size}[whence]
+        if start + offset < 0:
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        self._at = start + offset
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+def _read_range(path: str, listed: tuple[int, int], offset: int, length: int) -> bytes:
+    """Return up to `length` bytes of a file that is still as listed; fewer only at its end."""
+    if path.startswith("/"):
+        with _input_errors(path):
+            return call_with_retries(_read_local, path, listed, offset, length)
+    location = Location.parse(path)
+    _check_unchanged(location, path, listed)
+    with _input_errors(path):
+        return call_with_retries(location.store.read_range, location.path, offset, length)
+
+
+def _read_local(path: str, listed: tuple[int, int], offset: int, length: int) -> bytes:
     descriptor = open_regular(path)
     try:
         status = os.fstat(descriptor)
-        _compare(path, (size, mtime), (status.st_size, status.st_mtime_ns))
-        return read_exactly(descriptor, 0, size)
+        _compare(path, listed, (status.st_size, status.st_mtime_ns))
+        return read_exactly(descriptor, offset, length)
     finally:
         os.close(descriptor)
 

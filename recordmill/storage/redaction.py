@@ -6,6 +6,8 @@ import os
 import re
 from typing import Any
 
+from recordmill.storage.members import shown_reference
+
 HIDDEN = "***"
 
 # A secret key may contain '/', which is often left unescaped.
@@ -59,4 +61,5 @@ def _redact_options(uri: re.Match[str]) -> str:
 
 def shown(place: object) -> str:
     """Return a path as text without secrets, with escapes for bytes that are not UTF-8."""
-    return redact_uri(os.fsencode(str(place)).decode("utf-8", "backslashreplace"))
+    text = shown_reference(str(place))
+    return redact_uri(os.fsencode(text).decode("utf-8", "backslashreplace"))

@@ -451,17 +451,17 @@ def test_unlabelled_rows_are_kept_when_asked(photos, tmp_path):
 @pytest.mark.parametrize(
     ("command", "name", "said"),
     [
-        ("images", "photos.zip", "photos.zip is an archive: unpack it, and pass the folder"),
-        ("images", "photos.tar.gz", "photos.tar.gz is an archive"),
+        ("images", "photos.rar", "photos.rar is an archive: unpack it, and pass the folder"),
+        ("images", "photos.tar.gz", "photos.tar.gz is a compressed tar"),
         ("images", "a.tfrecord", "a.tfrecord is named as a TFRecord file: recordmill adopt makes"),
         ("images", "coco.json", "coco.json is a JSON document: pass annotations as --annotations"),
         ("images", "a.pdf", "a.pdf has an extension of files that this command"),
         ("images", "a.svg", "a.svg is an SVG, which is no raster image: convert it to pixels"),
-        ("video", "a.zip", "a.zip is an archive"),
-        ("arrays", "a.zip", "a.zip is an archive"),
+        ("video", "a.zip", "a.zip cannot be read: it has no directory"),
+        ("arrays", "a.zip", "a.zip cannot be read: it has no directory"),
         ("table", "a.zip", "a.zip is an archive"),
         ("table", "train.tfrecord-00000-of-00001", "is named as a TFRecord file: recordmill adopt"),
-        ("text", "a.tar", "a.tar is an archive"),
+        ("text", "a.tar", "a.tar cannot be read: the archive ends inside of a header"),
     ],
 )
 def test_a_file_of_another_kind(command, name, said, tmp_path, capsys):

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError, Reason, Reject
 from recordmill.notes import Note, count_of, notes_of
+from recordmill.storage.members import MARK
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.annotations import BOX_FIELDS, CLASS, OBJECTS, AnnotationReader
 from recordmill.transforms.model.label_sets import (
@@ -201,6 +202,7 @@ class AnnotatedFiles:
         self, rows: pa.RecordBatch, annotations: AnnotationReader, index: _PathIndex
     ) -> Iterator[ListingPart]:
         keys, paths = (rows[name].to_pylist() for name in (batch.KEY, batch.PATH))
+        paths = [path.replace(MARK, "/") for path in paths]  # those of members of archives, too
         at = [index.find(path, key=key) for key, path in zip(keys, paths, strict=True)]
         places = np.array(at, np.int64)
         known = np.flatnonzero(places >= 0)

@@ -8,15 +8,23 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from recordmill.errors import ConfigError, Reason, Reject
+from recordmill.notes import Note
 from recordmill.storage.files import Location, shown
+from recordmill.storage.members import Member
 from recordmill.transforms.model.source import ListingPart
+from recordmill.transforms.sources.archives.archive_tree import ArchiveTree
 from recordmill.transforms.sources.files.file_stat import EMPTY, RejectCause
 from recordmill.transforms.sources.files.input_paths import Inputs
-from recordmill.transforms.sources.files.inputs import InputRoot, check_paths, is_utf8
+from recordmill.transforms.sources.files.inputs import (
+    InputRoot,
+    check_paths,
+    is_utf8,
+    walk_input,
+)
 from recordmill.transforms.sources.files.number_labels import NumberLabels
 from recordmill.transforms.sources.files.other_kinds import (
     ADOPT,
@@ -31,6 +39,8 @@ from recordmill.transforms.sources.files.path_layout import (
     split_source,
 )
 from recordmill.transforms.sources.files.references import (
+    ARCHIVED,
+    COLUMNS,
     ReferenceCollector,
     Unlabelled,
     check_unlabelled,
@@ -40,9 +50,8 @@ from recordmill.transforms.sources.files.references import (
 from recordmill.transforms.sources.files.walks import (
     File,
     SkippedPath,
-    glob,
+    WalkItem,
     split_pattern,
-    walk,
 )
 
 _NOT_UTF8 = RejectCause(Reason.BAD_NAME, "the name is not UTF-8: rename it")
@@ -80,12 +89,18 @@ def has_extension(name: str, extensions: Collection[str]) -> bool:
     return bool(stem and dot) and extension.lower() in extensions
 
 
+def may_be(name: str, leave_out: Collection[str]) -> bool:
+    """Return whether a file may be a record: its extension is none of those to leave out."""
+    return not has_extension(name.rpartition("/")[2], leave_out)
+
+
 class LabelledFile(NamedTuple):
-    """A file with the label and the split of its path."""
+    """A file with the label and the split of its path. source: its archive and place there."""
 
     file: File
     label: str | None
     split: str | None
+    source: str | None = None
 
 
 class RejectedFile(NamedTuple):
@@ -96,28 +111,24 @@ class RejectedFile(NamedTuple):
 
 
 def list_files(
-    root: InputRoot, *, depth: int, others: Sequence[InputRoot] = ()
-) -> Iterator[File | SkippedPath | Reject]:
+    root: InputRoot,
+    *,
+    depth: int,
+    others: Sequence[InputRoot] = (),
+    archives: ArchiveTree | None = None,
+) -> Iterator[WalkItem]:
     """Yield the files of an input, skipped paths and rejects; keys are relative to the input.
 
-    depth: as in `walk`. others: inputs that must not hold the same files.
+    depth: as in `walk`. others: inputs that must not hold the same files. archives: the files in
+      the archives of the input, if these are read.
 
     Raises:
       ConfigError: another input holds one of the files.
     """
-    if root.file:
-        entry = root.place.stat()
-        found: Iterable[File | SkippedPath | Reject] = [
-            File(root.place.name, str(root.place), entry.size, entry.mtime_ns)
-        ]
-    elif root.pattern is not None:
-        found = glob(root.root, root.pattern, skip_reason)
-    else:
-        found = walk(root.root, skip_reason, depth=depth)
-    for one in found:
-        if isinstance(one, File) and others:
-            _refuse_twice(one, root, others)
-        yield one
+    found = walk_input(root, skip_reason, depth=depth)
+    if others:
+        found = _only_once(found, root, others)
+    return found if archives is None else archives.expand(found)
 
 
 def walk_files(
@@ -135,9 +146,12 @@ def walk_files(
             skipped = ()
         others = [other.root for other in laid_out[:number]]
         # Objects are listed label by label, so that memory holds the objects of one label only.
-        for item in list_files(root, depth=one.layout.depth, others=others):
+        for item in list_files(root, depth=one.layout.depth, others=others, archives=one.archives):
             if isinstance(item, File):
-                yield _classify(item, one, unlabelled, skipped)
+                found = _classify(item, one, unlabelled, skipped)
+                if isinstance(found, LabelledFile) and one.archives is not None:
+                    found = found._replace(source=_lineage(item, root))
+                yield found
             elif isinstance(item, Reject):
                 _, label = one.split_and_label(item.key)
                 reject = dataclasses.replace(item, key=root.prefix + item.key)
@@ -146,13 +160,19 @@ def walk_files(
                 yield item
 
 
-def _refuse_twice(file: File, root: InputRoot, others: Sequence[InputRoot]) -> None:
-    for other in others:
-        if other.covers(Location.parse(file.path)):
-            raise ConfigError(
-                f"{shown(file.path)} is read twice, by --input {other.given} and by --input"
-                f" {root.given}: leave one of them out"
-            )
+def _only_once(
+    found: Iterator[WalkItem], root: InputRoot, others: Sequence[InputRoot]
+) -> Iterator[WalkItem]:
+    for item in found:
+        if isinstance(item, File):
+            place = Location.parse(item.path)
+            other = next((one for one in others if one.covers(place)), None)
+            if other is not None:
+                raise ConfigError(
+                    f"{shown(item.path)} is read twice, by --input {other.given} and by --input"
+                    f" {root.given}: leave one of them out"
+                )
+        yield item
 
 
 def _classify(
@@ -174,6 +194,16 @@ def _classify(
     if problem is not None:
         return RejectedFile(Reject(shown(file.key), "read", *problem), label)
     return LabelledFile(file, label, split)
+
+
+def _lineage(file: File, root: InputRoot) -> str | None:
+    """Return ARCHIVE#OFFSET of a member of an archive, None for a file."""
+    member = Member.of(file.path)
+    if member is None:
+        return None
+    place = Location.parse(member.archive)
+    name = place.name if root.archive else place.path[len(root.root.path) :].lstrip("/")
+    return f"{root.prefix}{name}#{member.offset}"
 
 
 def file_problem(file: File) -> RejectCause | None:
@@ -225,13 +255,19 @@ class FileTree:
 
     @functools.cached_property
     def _laid_out(self) -> tuple[LaidOutInput, ...]:
-        rules = dataclasses.replace(RULES, labelled=self.labelled)
+        may_be_record = functools.partial(may_be, leave_out=self.leave_out)
+        rules = dataclasses.replace(RULES, labelled=self.labelled, archived=may_be_record)
         return lay_out(Inputs.of(self.input), rules)
 
     @property
     def split_source(self) -> str | None:
         """The part of the input that names the splits, for messages; None if none does."""
         return split_source(self._laid_out)
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        """Notes for the user on archives."""
+        return archive_notes(self._laid_out)
 
     def scan(self) -> Iterator[ListingPart]:
         """Yield the files as references.
@@ -255,10 +291,12 @@ class FileTree:
 
     def _list(self) -> Iterator[ListingPart]:
         """Yield the files with the labels of their paths."""
-        found = ReferenceCollector()
+        archived = any(one.archives is not None for one in self._laid_out)
+        found = ReferenceCollector(schema=ARCHIVED if archived else COLUMNS)
         for one in walk_files(self._laid_out, unlabelled=self.unlabelled, leave_out=self.leave_out):
             if isinstance(one, LabelledFile):
-                found.add(*one.file, label=one.label, split=one.split)
+                more = (one.source,) if archived else ()
+                found.add(*one.file, *more, label=one.label, split=one.split)
             elif isinstance(one, SkippedPath):
                 found.filter(one)
             else:
@@ -268,6 +306,19 @@ class FileTree:
         yield found.take()
         if not found.totals["rows"]:
             raise ConfigError(no_files_message(Inputs.of(self.input), found))
+
+
+def archive_notes(laid_out: Sequence[LaidOutInput]) -> tuple[Note, ...]:
+    """Return a note for each input whose archives hold all files in one folder."""
+    return tuple(
+        Note(
+            "archives",
+            f"all files in the archives of {one.root.given.path} are in the folder"
+            f" {one.archives.common!r}, which is no class, and not in their keys",
+        )
+        for one in laid_out
+        if one.archives is not None and one.archives.common
+    )
 
 
 def no_files_message(inputs: Inputs, found: ReferenceCollector) -> str:

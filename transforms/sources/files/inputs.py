@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from recordmill.errors import ConfigError
 from recordmill.storage.files import Location, PathError, shown
 from recordmill.transforms.sources.files.file_stat import refuse_special
 from recordmill.transforms.sources.files.input_paths import InputPath, Inputs
-from recordmill.transforms.sources.files.walks import matches, split_pattern
+from recordmill.transforms.sources.files.other_kinds import compressed_tar, is_archive
+from recordmill.transforms.sources.files.walks import (
+    File,
+    SkipRule,
+    WalkItem,
+    glob,
+    matches,
+    split_pattern,
+    walk,
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -19,7 +28,7 @@ class InputRoot:
 
     root: the folder that keys are relative to. pattern: for paths below `root`; None for a folder
     or a file. file: whether the input is a file in `root`. prefix: prefix of its keys; empty unless
-    inputs have different roots.
+    inputs have different roots. archive: whether `root` is an archive that stands for a folder.
     """
 
     given: InputPath
@@ -28,6 +37,7 @@ class InputRoot:
     pattern: str | None = None
     file: bool = False
     prefix: str = ""
+    archive: bool = False
 
     @property
     def is_folder(self) -> bool:
@@ -44,6 +54,17 @@ class InputRoot:
         return self.pattern is None or matches(inside.split("/"), self.pattern.split("/"))
 
 
+def walk_input(root: InputRoot, skip: SkipRule, *, depth: int) -> Iterator[WalkItem]:
+    """Yield the files of an input, skipped paths and rejects. Arguments as of `walk`."""
+    if root.file or root.archive:
+        entry = root.place.stat()
+        yield File(root.place.name, str(root.place), entry.size, entry.mtime_ns)
+    elif root.pattern is not None:
+        yield from glob(root.root, root.pattern, skip)
+    else:
+        yield from walk(root.root, skip, depth=depth)
+
+
 def check_paths(inputs: str | Inputs) -> None:
     """Raise ConfigError for an invalid path, and for one that is given twice."""
     seen: set[Location] = set()
@@ -54,25 +75,38 @@ def check_paths(inputs: str | Inputs) -> None:
         seen.add(place)
 
 
-def find_roots(inputs: Inputs) -> tuple[InputRoot, ...]:
+def find_roots(inputs: Inputs, *, archives: bool = False) -> tuple[InputRoot, ...]:
     """Find the inputs. If their folders differ, keys begin with the names of the folders.
+
+    archives: whether an archive stands for a folder; otherwise it is a file.
 
     Raises:
       ConfigError: an input does not exist or cannot be read, or lies in another one.
     """
     check_paths(inputs)
-    roots = [_find_root(one) for one in inputs.paths]
+    roots = [_find_root(one, archives=archives) for one in inputs.paths]
     for one, other in itertools.permutations(roots, 2):
         if other.is_folder and other.covers(one.root):
             raise ConfigError(
                 f"--input {one.given} lies inside --input {other.given}: its files would be read"
                 " twice; leave one of them out"
             )
-    prefixes = key_prefixes([one.root for one in roots])
-    return tuple(dataclasses.replace(one, prefix=prefixes[one.root]) for one in roots)
+    folders = [_as_folder(one) for one in roots]
+    prefixes = key_prefixes(folders)
+    return tuple(
+        dataclasses.replace(one, prefix=prefixes[folder])
+        for one, folder in zip(roots, folders, strict=True)
+    )
 
 
-def _find_root(given: InputPath) -> InputRoot:
+def _as_folder(root: InputRoot) -> Location:
+    """Return the folder of an input; an archive stands for one without its extension."""
+    if not root.archive:
+        return root.root
+    return dataclasses.replace(root.root, path=root.root.path.rpartition(".")[0])
+
+
+def _find_root(given: InputPath, *, archives: bool) -> InputRoot:
     place = Location.parse(given.path)
     if not is_utf8(str(place)):
         raise ConfigError(
@@ -93,6 +127,10 @@ def _find_root(given: InputPath) -> InputRoot:
             return InputRoot(given=given, place=place, root=place)
     except PathError as error:
         raise ConfigError(f"the input cannot be used: {error}") from error
+    if archives and (what := compressed_tar(place.name)):
+        raise ConfigError(f"--input {shown(place)} {what}")
+    if archives and is_archive(place.name):
+        return InputRoot(given=given, place=place, root=place, archive=True)
     return InputRoot(given=given, place=place, root=place.parent, file=True)
 
 

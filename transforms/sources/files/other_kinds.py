@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import re
 
-_ARCHIVE = re.compile(r"\.(7z|rar|tar|tgz|zip)$|\.tar\.\w+$", re.IGNORECASE)
+from recordmill.storage.redaction import shown
+
+_ARCHIVE = re.compile(r"\.(tar|zip)$", re.IGNORECASE)
+_COMPRESSED_TAR = re.compile(r"\.(tgz|tbz2?|txz|tzst)$|\.tar\.\w+$", re.IGNORECASE)
+_PACKED = re.compile(r"\.(7z|rar)$", re.IGNORECASE)
+_DECOMPRESS = {"gz": "gunzip", "tgz": "gunzip", "bz2": "bunzip2", "xz": "unxz", "zst": "unzstd"}
 _TFRECORD = re.compile(r"tfrec|\.records?\b", re.IGNORECASE)
 _SVG = re.compile(r"\.svgz?$", re.IGNORECASE)
 _JSON = re.compile(r"\.json$", re.IGNORECASE)
@@ -20,6 +25,22 @@ def is_tfrecord_name(name: str) -> bool:
     return _TFRECORD.search(name) is not None
 
 
+def is_archive(name: str) -> bool:
+    """Return whether the name of a file is that of an archive whose members can be read."""
+    return _ARCHIVE.search(name) is not None
+
+
+def compressed_tar(name: str) -> str | None:
+    """Return what a compressed tar is, and what to do with it, given its name; None for others."""
+    if _COMPRESSED_TAR.search(name) is None:
+        return None
+    command = _DECOMPRESS.get(name.rpartition(".")[2].lower(), "decompress")
+    return (
+        "is a compressed tar, in which no file can be found without decompressing all before it:"
+        f" make it a plain one ({command} {shown(name)}), and pass the .tar"
+    )
+
+
 def filter_reason(name: str) -> str:
     """Return the filter reason of a file that is skipped by its extension."""
     return TFRECORDS if is_tfrecord_name(name) else "extension"
@@ -27,7 +48,7 @@ def filter_reason(name: str) -> str:
 
 def other_kind(name: str) -> str | None:
     """Return what a file is by its name, and what to do with it; None if the name does not say."""
-    if _ARCHIVE.search(name):
+    if _ARCHIVE.search(name) or _COMPRESSED_TAR.search(name) or _PACKED.search(name):
         return "is an archive: unpack it, and pass the folder"
     if is_tfrecord_name(name):
         return f"is named as a TFRecord file: {ADOPT}"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
+import functools
 import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, NamedTuple
@@ -17,8 +18,9 @@ from typing import Literal, NamedTuple
 from recordmill.errors import ConfigError
 from recordmill.format.split_names import canonical_split, is_split_name
 from recordmill.storage.files import PathError
+from recordmill.transforms.sources.archives.archive_tree import ArchiveTree, find_archives
 from recordmill.transforms.sources.files.input_paths import Inputs
-from recordmill.transforms.sources.files.inputs import InputRoot, find_roots
+from recordmill.transforms.sources.files.inputs import InputRoot, find_roots, walk_input
 from recordmill.unicode_tables import mask_later
 
 FOLDERS = "the top folders"  # as the source of splits or classes, in messages
@@ -76,11 +78,15 @@ class PathLayout:
 
 
 class LaidOutInput(NamedTuple):
-    """An input with the layout of its paths. split: of all its files, None if they differ."""
+    """An input with the layout of its paths. split: of all its files, None if they differ.
+
+    archives: the files in its archives, if these are what it holds.
+    """
 
     root: InputRoot
     layout: PathLayout
     split: str | None
+    archives: ArchiveTree | None = None
 
     def split_and_label(self, key: str) -> tuple[str | None, str | None]:
         """Return (split, label) of a file, given its path relative to the input."""
@@ -99,11 +105,13 @@ class LayoutRules:
     file_names: yields the paths of files that hold many records, whose names may name a split; None
       if each file is a record.
     labelled: whether folders name classes.
+    archived: returns whether a file may be a record, by its name, if archives are read.
     """
 
     skip: Callable[[str], str | None]
     file_names: ListNames | None = None
     labelled: bool = True
+    archived: Callable[[str], bool] | None = None
 
 
 def lay_out(inputs: Inputs, rules: LayoutRules) -> tuple[LaidOutInput, ...]:
@@ -113,15 +121,33 @@ def lay_out(inputs: Inputs, rules: LayoutRules) -> tuple[LaidOutInput, ...]:
       ConfigError: an input does not exist or cannot be read, or only some of the names beside each
         other are names of splits.
     """
-    roots = find_roots(inputs)
+    roots = find_roots(inputs, archives=rules.archived is not None)
     splits = _splits_of(roots, inputs, rules)
     try:
+        trees = [_archives_of(root, inputs, rules) for root in roots]
         return tuple(
-            LaidOutInput(root, _layout_of(root, inputs, rules, split), split)
-            for root, split in zip(roots, splits, strict=True)
+            LaidOutInput(root, _layout_of(root, inputs, rules, split, archives), split, archives)
+            for root, split, archives in zip(roots, splits, trees, strict=True)
         )
     except PathError as error:
         raise ConfigError(f"the input cannot be used: {error}") from error
+
+
+def _archives_of(root: InputRoot, inputs: Inputs, rules: LayoutRules) -> ArchiveTree | None:
+    """Return the archives of an input, if it holds nothing else to read. Raises ConfigError."""
+    if rules.archived is None or root.file:
+        return None
+    archives = find_archives(walk_input(root, rules.skip, depth=1), rules.archived)
+    if not archives:
+        return None
+    named = not root.archive and root.given.split is None
+    by_name = named and inputs.split_from in ("auto", "folders")
+    return ArchiveTree(
+        archives,
+        skip=rules.skip,
+        usable=rules.archived,
+        split_of=_file_split if by_name else None,
+    )
 
 
 def splits_in(name: str) -> list[str]:
@@ -159,6 +185,8 @@ def _splits_of(
 
 
 def _input_split(root: InputRoot, rules: LayoutRules) -> str | None:
+    if root.archive:
+        return _file_split(root.place.name)
     if not root.file:
         return canonical_split(root.root.name)
     return None if rules.file_names is None else _file_split(root.place.name)
@@ -170,15 +198,26 @@ def _file_split(name: str) -> str | None:
 
 
 def _layout_of(
-    root: InputRoot, inputs: Inputs, rules: LayoutRules, split: str | None
+    root: InputRoot,
+    inputs: Inputs,
+    rules: LayoutRules,
+    split: str | None,
+    archives: ArchiveTree | None,
 ) -> PathLayout:
-    folders = [] if root.file else _top_folders(root, rules)
-    splits = _splits_from(root, folders, inputs, rules)
+    if archives is not None:
+        folders = [*archives.top_folders]
+    else:
+        folders = [] if root.file else _top_folders(root, rules)
+    file_names: Callable[[], Iterable[str]] | None = None
+    if rules.file_names is not None:
+        of_files = functools.partial(rules.file_names, root)
+        file_names = of_files if archives is None else archives.keys
+    splits = _splits_from(root, folders, inputs, file_names)
     if splits is not None and split is not None:
         if splits == "folders":
             found = {canonical_split(name) for name in folders}
         else:
-            keys = () if rules.file_names is None else rules.file_names(root)
+            keys = () if file_names is None else file_names()
             found = {_file_split(key.rpartition("/")[2]) for key in keys}
         if found != {split}:
             names = ", ".join(sorted(map(str, found - {split})))
@@ -193,7 +232,10 @@ def _layout_of(
 
 
 def _splits_from(
-    root: InputRoot, folders: Sequence[str], inputs: Inputs, rules: LayoutRules
+    root: InputRoot,
+    folders: Sequence[str],
+    inputs: Inputs,
+    file_names: Callable[[], Iterable[str]] | None,
 ) -> Literal["folders", "files"] | None:
     """Return what names the splits of an input."""
     match inputs.split_from:
@@ -216,7 +258,7 @@ def _splits_from(
                 " names"
             )
         return "folders"
-    return None if rules.file_names is None else _files_as_splits(root, rules.file_names(root))
+    return None if file_names is None else _files_as_splits(root, file_names())
 
 
 def _files_as_splits(root: InputRoot, keys: Iterable[str]) -> Literal["files"] | None:

@@ -32,6 +32,8 @@ COLUMNS = pa.schema(
         pa.field(batch.MTIME, pa.int64()),
     ]
 )
+# With the lineage of members of archives, ARCHIVE#OFFSET.
+ARCHIVED = COLUMNS.append(pa.field(batch.PLACE, pa.string()))
 
 
 def check_unlabelled(value: str) -> None:
@@ -86,7 +88,7 @@ class ReferenceCollector:
         path: str,
         size: int,
         mtime: int,
-        *more: int,
+        *more: int | str | None,
         label: str | None,
         split: str | None,
     ) -> None:

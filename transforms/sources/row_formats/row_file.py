@@ -139,10 +139,12 @@ class Origin:
     """Location of a file of rows.
 
     size, mtime: if given, opening the file verifies that it has not changed. noun: the term for the
-    file in messages.
+    file in messages. path: reference to a member of the archive `place`, which is the file; None if
+    `place` is.
     """
 
     place: Location
+    path: str | None = None
     size: int | None = None
     mtime: int | None = None
     noun: Literal["file", "listing"] = "file"
@@ -157,7 +159,7 @@ class Origin:
         """
         if self.size is None or self.mtime is None:
             return self.place.open_input()
-        return open_file(str(self.place), size=self.size, mtime=self.mtime)
+        return open_file(self.path or str(self.place), size=self.size, mtime=self.mtime)
 
     @property
     def encoding_advice(self) -> str:

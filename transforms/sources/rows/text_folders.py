@@ -15,6 +15,7 @@ from recordmill.errors import ConfigError, Reason, RecordError, Reject
 from recordmill.notes import Note
 from recordmill.storage.files import Location
 from recordmill.storage.input_files import read_file
+from recordmill.storage.members import archive_of
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.source import Layout, ListingPart
 from recordmill.transforms.sources.files.file_stat import EMPTY, RejectCause
@@ -23,9 +24,10 @@ from recordmill.transforms.sources.files.folders import (
     SOUND_AND_VIDEO,
     LabelledFile,
     RejectedFile,
+    archive_notes,
     check_numbers,
-    has_extension,
     list_files,
+    may_be,
     no_files_message,
     skip_reason,
     walk_files,
@@ -139,7 +141,7 @@ class TextFolder:
     @property
     def notes(self) -> tuple[Note, ...]:
         """Notes for the user from `scan`."""
-        return tuple(self._notes)
+        return (*archive_notes(self._laid_out), *self._notes)
 
     def scan(self) -> Iterator[ListingPart]:
         """Yield the files, or sections of them.
@@ -215,12 +217,17 @@ class TextFolder:
     @functools.cached_property
     def _laid_out(self) -> tuple[LaidOutInput, ...]:
         file_names = self._file_names if self.documents == "line" else None
-        rules = LayoutRules(skip=skip_reason, file_names=file_names, labelled=self.labelled)
+        rules = LayoutRules(
+            skip=skip_reason,
+            file_names=file_names,
+            labelled=self.labelled,
+            archived=functools.partial(may_be, leave_out=self.leave_out),
+        )
         return lay_out(Inputs.of(self.input), rules)
 
     def _file_names(self, root: InputRoot) -> Iterator[str]:
         for one in list_files(root, depth=0):
-            if isinstance(one, File) and not has_extension(one.key, self.leave_out):
+            if isinstance(one, File) and may_be(one.key, self.leave_out):
                 yield one.key
 
     @functools.cached_property
@@ -231,11 +238,12 @@ class TextFolder:
         return row_format.resolve("")
 
     def _open(self, file: File) -> PlainLines:
-        origin = Origin(place=Location.parse(file.path), size=file.size, mtime=file.mtime)
+        place = Location.parse(archive_of(file.path))
+        origin = Origin(place=place, path=file.path, size=file.size, mtime=file.mtime)
         return PlainLines(origin, self._shape)
 
     def _list(self, member: LabelledFile, found: SectionCollector) -> Iterator[ListingPart]:
-        file, label, split = member
+        file, label, split, _ = member
         if self.documents == "file":
             if file.size > self.max_row_bytes:
                 found.reject(file.key, self._too_large(file.size))

@@ -1,0 +1,135 @@
+"""Members of archives: references that open like the paths of files, and the bytes behind them.
+
+A reference is a text in the column of paths. It begins with the path of the archive; a zero byte,
+which no path contains, separates it from the place and the name of the member. So members take the
+road of files: nothing is unpacked, and only references travel.
+
+Formats: tar stores members as they are. A zip member follows a local header (APPNOTE.TXT 4.3.7), as
+it is or compressed by deflate, and its directory declares size and CRC-32.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from typing import Literal, NamedTuple, Self
+
+from recordmill.errors import Reason, RecordError
+
+MARK = "\0"
+LOCAL_HEADER = 30  # bytes, before the name and the extra field
+MOST_INFLATED = 256 << 20  # bytes: a compressed member is inflated in memory as a whole
+
+Method = Literal["tar", "stored", "deflated"]
+
+_LOCAL = struct.Struct("<4s22xHH")  # signature, lengths of the name and of the extra field
+_SIGNATURE = b"PK\x03\x04"
+_SLACK = 128  # bytes of an extra field that are read with the header
+
+
+class Member(NamedTuple):
+    """The place of a member in its archive.
+
+    archive: path or URI. archive_size: bytes of the archive. offset: of the content in a tar, of
+    the local header in a zip. length: stored bytes. size: bytes of the content. crc: CRC-32 of the
+    content; 0 in a tar. name: path inside the archive.
+    """
+
+    archive: str
+    archive_size: int
+    offset: int
+    length: int
+    size: int
+    method: Method
+    crc: int
+    name: str
+
+    @classmethod
+    def of(cls, path: str) -> Self | None:
+        """Return the member that a reference names, None for the path of a file."""
+        if MARK not in path:
+            return None
+        archive, place, name = path.split(MARK)
+        method, *numbers = place.split(",")
+        archive_size, offset, length, size, crc = map(int, numbers)
+        found: Method = "tar" if method == "tar" else "stored" if method == "stored" else "deflated"
+        return cls(archive, archive_size, offset, length, size, found, crc, name)
+
+    @property
+    def reference(self) -> str:
+        """The text that `of` turns into this member."""
+        numbers = (self.archive_size, self.offset, self.length, self.size, self.crc)
+        place = ",".join((self.method, *map(str, numbers)))
+        return f"{self.archive}{MARK}{place}{MARK}{self.name}"
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """The range of bytes, (offset, length), that holds the content, and usually all of it.
+
+        The local header of a zip member may have an extra field of another length than expected.
+        """
+        if self.method == "tar":
+            return self.offset, self.length
+        around = LOCAL_HEADER + len(self.name.encode()) + _SLACK + self.length
+        return self.offset, min(around, self.archive_size - self.offset)
+
+    def start_in(self, header: bytes) -> int:
+        """Return the position of the content relative to `offset`.
+
+        header: the first bytes at `offset`, at least `LOCAL_HEADER` for a zip.
+
+        Raises:
+          RecordError: there is no local header, or the content does not fit into the archive.
+        """
+        if self.method == "tar":
+            return 0
+        if len(header) < LOCAL_HEADER or not header.startswith(_SIGNATURE):
+            raise RecordError(Reason.CORRUPT, "the archive is damaged: no header at its place")
+        _, name, extra = _LOCAL.unpack_from(header)
+        start = LOCAL_HEADER + int(name) + int(extra)
+        if self.offset + start + self.length > self.archive_size:
+            raise RecordError(Reason.CORRUPT, "the archive is damaged: it ends inside of the file")
+        return start
+
+    def content(self, stored: bytes) -> bytes:
+        """Return the content, given the stored bytes. Never inflates more than the declared size.
+
+        Raises:
+          RecordError: it has another size or CRC-32 than declared, or is no valid deflate stream.
+        """
+        if self.method == "tar":
+            return stored
+        data = self._inflated(stored) if self.method == "deflated" else stored
+        self.check(len(data), zlib.crc32(data))
+        return data
+
+    def check(self, size: int, crc: int) -> None:
+        """Raise RecordError unless the content of a zip member has the declared size and CRC-32."""
+        if size != self.size:
+            raise RecordError(
+                Reason.CORRUPT, f"the archive declares {self.size} bytes, but it holds others"
+            )
+        if crc != self.crc:
+            raise RecordError(Reason.CORRUPT, "its CRC-32 is not the one in the archive")
+
+    def _inflated(self, stored: bytes) -> bytes:
+        stream = zlib.decompressobj(-zlib.MAX_WBITS)
+        try:
+            # A byte more than declared shows that there is more.
+            data = stream.decompress(stored, self.size + 1)
+        except zlib.error as error:
+            raise RecordError(Reason.CORRUPT, "invalid deflate data in the archive") from error
+        if len(data) == self.size and not stream.eof:
+            raise RecordError(Reason.CORRUPT, "its deflate data in the archive has no end")
+        return data
+
+
+def archive_of(path: str) -> str:
+    """Return the archive that a reference names, or the path of a file itself."""
+    return path.partition(MARK)[0]
+
+
+def shown_reference(path: str) -> str:
+    """Return a path for messages: ARCHIVE: NAME for a reference to a member."""
+    archive, mark, rest = path.partition(MARK)
+    return f"{archive}: {rest.partition(MARK)[2]}" if mark else path

@@ -1,0 +1,233 @@
+"""Archives as --input of each data type: the datasets are those of the folders that were packed."""
+
+import errno
+import json
+import pathlib
+import shutil
+import zipfile
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from recordmill.storage import input_files, storage_errors
+from recordmill.storage.files import Location
+from tests.archive_files import files_in, tar_of, zip_of
+from tests.folders import make_folder
+from tests.image_runs import encoders_kept, images, make, run
+from tests.paths import BOXES
+from tests.pipelines.test_input_splits import OF_FILES, fill
+from tests.s3_server import CREDENTIALS, s3_server
+
+_SMALL = ("--size", "16", "--num-shards", "1")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _processes() -> Iterator[None]:
+    with encoders_kept(CREDENTIALS):
+        yield
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    return make_folder(tmp_path_factory.mktemp("in") / "photos", {"ant": 4, "bee": 4})
+
+
+@pytest.fixture(scope="module")
+def digest(photos: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    return _digest(tmp_path_factory.mktemp("folder") / "out", "--input", photos)
+
+
+def _digest(out: pathlib.Path, *argv: object) -> str:
+    return make(out, *_SMALL, *argv).manifest.digest
+
+
+@pytest.mark.parametrize("command", OF_FILES)
+def test_archives_equal_the_folder(command: str, tmp_path: pathlib.Path) -> None:
+    write, options = OF_FILES[command]
+    fill(
+        tmp_path / "in",
+        write,
+        *(f"{s}/{c}/{n}" for s in ("train", "test") for c in "ab" for n in (1, 2)),
+    )
+    members = files_in(tmp_path / "in")
+    (tmp_path / "parts").mkdir()
+    for number in range(2):
+        some = dict(list(members.items())[number::2])
+        tar_of(tmp_path / "parts" / f"part-{number}.tar", some)
+    inputs = [
+        tmp_path / "in",
+        tar_of(tmp_path / "x.tar", {f"./{name}": one for name, one in members.items()}),
+        zip_of(tmp_path / "stored.zip", members),
+        zip_of(tmp_path / "x.zip", members, method=zipfile.ZIP_DEFLATED),
+        tmp_path / "parts",
+        f"{tmp_path}/parts/*.tar",
+    ]
+    made = [
+        make(tmp_path / f"out{n}", "--input", one, *options, command=command)
+        for n, one in enumerate(inputs)
+    ]
+    assert {*made[0].manifest.splits} == {"train", "validation", "test"}
+    assert {one.manifest.digest for one in made} == {made[0].manifest.digest}
+    assert {one.manifest.labels for one in made} == {("a", "b")}
+
+
+def test_lines_of_text_files(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "in").mkdir()
+    for name in ("train", "test"):
+        (tmp_path / "in" / f"{name}.txt").write_text(f"a {name}\nb {name}\n")
+    archive = tar_of(tmp_path / "x.tar", files_in(tmp_path / "in"))
+    argv = ("--documents", "line")
+    one = make(tmp_path / "one", "--input", tmp_path / "in", *argv, command="text")
+    other = make(tmp_path / "other", "--input", archive, *argv, command="text")
+    assert one.manifest.digest == other.manifest.digest
+    assert one.manifest.splits["test"].records == other.manifest.splits["test"].records == 2
+
+
+def test_the_index_names_archive_and_offset(photos: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    archive = tar_of(tmp_path / "x.tar", files_in(photos))
+    dataset = make(tmp_path / "out", *_SMALL, "--input", archive, "--splits", "train=1")
+    for row in dataset.index("train"):
+        name, _, offset = row["source"].partition("#")
+        content = (photos / row["key"]).read_bytes()
+        assert name == "x.tar"
+        assert archive.read_bytes()[int(offset) :].startswith(content)
+
+
+def test_an_archive_of_a_single_folder_stands_for_it(
+    photos: pathlib.Path, digest: str, tmp_path: pathlib.Path
+) -> None:
+    """As `tar cf photos.tar photos` packs it."""
+    members = {f"photos/{name}": one for name, one in files_in(photos).items()}
+    archive = tar_of(tmp_path / "x.tar", {"README.md": b"hello", **members})
+    made = make(tmp_path / "out", *_SMALL, "--input", archive)
+    assert made.manifest.digest == digest
+    (note,) = [one for one in made.manifest.notes if one.code == "archives"]
+    assert "are in the folder 'photos', which is no class, and not in their keys" in note
+    # A single class does not make it so.
+    alone = {name: one for name, one in files_in(photos).items() if name.startswith("ant")}
+    made = make(tmp_path / "a", *_SMALL, "--input", tar_of(tmp_path / "a.tar", alone))
+    assert made.manifest.labels == ("ant",)
+
+
+def test_names_of_archives_are_splits(photos: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    members = files_in(photos)
+    for split in ("train", "test"):
+        shutil.copytree(photos, tmp_path / "in" / split)
+        (tmp_path / "parts").mkdir(exist_ok=True)
+        tar_of(tmp_path / "parts" / f"bugs-{split}-000.tar", members)
+    folders = _digest(tmp_path / "one", "--input", tmp_path / "in")
+    assert _digest(tmp_path / "two", "--input", tmp_path / "parts") == folders
+    named = [f"{s}={tmp_path}/parts/bugs-{s}-000.tar" for s in ("train", "test")]
+    three = make(tmp_path / "three", *_SMALL, "--input", named[0], "--input", named[1])
+    assert three.manifest.splits["test"].records == len(members)
+
+
+def test_an_archive_beside_files_is_not_read(
+    photos: pathlib.Path, digest: str, tmp_path: pathlib.Path
+) -> None:
+    """It is often a copy of them."""
+    folder = tmp_path / "in"
+    shutil.copytree(photos, folder)
+    zip_of(folder / "photos.zip", files_in(photos))
+    made = make(tmp_path / "out", *_SMALL, "--input", folder)
+    assert made.manifest.digest == digest
+    assert made.manifest.ledger.inputs.filtered == 1
+
+
+def test_rejects_and_skipped_files_of_archives(
+    photos: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    others = {"ant/000.jpg": b"again", "bee/empty.jpg": b"", "bee/bad.jpg": b"x" * 99}
+    others |= {"../out.jpg": b"x", "__MACOSX/._a.jpg": b"x", "bee/notes.txt": b"x"}
+    (tmp_path / "in").mkdir()
+    tar_of(tmp_path / "in" / "1.tar", files_in(photos))
+    tar_of(tmp_path / "in" / "2.tar", others)
+    (tmp_path / "in" / "3.zip").write_bytes(b"no zip")
+    argv = (*_SMALL, "--input", tmp_path / "in", "--max-reject-fraction", "1")
+    made = make(tmp_path / "out", *argv)
+    assert made.rejects == {
+        "2.tar: ../out.jpg": "bad_name",
+        "3.zip": "truncated",
+        "ant/000.jpg": "bad_name",
+        "bee/bad.jpg": "not_an_image",
+        "bee/empty.jpg": "empty",
+    }
+    assert made.manifest.ledger.inputs.filtered == 2
+    assert made.manifest.ledger.inputs.rejected == 5  # both of ant/000.jpg
+    assert made.manifest.ledger.records.rejected == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("x.tar.gz", b"x", "x.tar.gz is a compressed tar, in which no file can be found without"),
+        ("x.tar.gz", b"x", "make it a plain one (gunzip x.tar.gz), and pass the .tar"),
+        ("x.tgz", b"x", "(gunzip x.tgz)"),
+        ("x.tar", b"\x1f\x8b" + bytes(600), "x.tar is compressed, though its name is that of a"),
+        ("x.tar", b"no" * 600, "x.tar cannot be read: the archive is damaged: it is no tar"),
+        ("x.tar", b"x", "x.tar cannot be read: the archive ends inside of a header at byte 0"),
+        ("x.zip", b"x", "x.zip cannot be read: it has no directory, which is at the end of a zip"),
+        ("x.7z", b"x", "x.7z is an archive: unpack it, and pass the folder"),
+    ],
+)
+def test_errors_before_work(
+    name: str, content: bytes, said: str, tmp_path: pathlib.Path, capsys: Any
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    for command in ("images", "text"):
+        argv = ("--input", tmp_path / name, "--output", tmp_path / "out", "--dry-run")
+        if command == "images" or not name.endswith("7z"):
+            assert run(command, *argv) == 2
+            assert said in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_error_of_the_disk_is_no_reject(
+    photos: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: Any, capsys: Any
+) -> None:
+    archive = tar_of(tmp_path / "x.tar", files_in(photos))
+
+    def fail(*_: object) -> bytes:
+        raise OSError(errno.EIO, "injected")
+
+    monkeypatch.setattr(storage_errors, "PAUSES", (0, 0, 0))
+    monkeypatch.setattr(input_files, "read_exactly", fail)
+    assert images("--input", archive, "--output", tmp_path / "out", *_SMALL) == 1
+    assert "x.tar: input/output error; check the disk" in capsys.readouterr().err
+
+
+def test_records_of_an_archive_are_reused(photos: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    archive = zip_of(tmp_path / "x.zip", files_in(photos))
+    first = make(tmp_path / "one", *_SMALL, "--input", archive)
+    again = make(tmp_path / "two", *_SMALL, "--input", archive, "--reuse", tmp_path / "one")
+    assert again.manifest.digest == first.manifest.digest
+    assert json.loads((tmp_path / "two" / "job.json").read_text())["reused"] == 8
+
+
+def test_annotations_of_images_in_an_archive(tmp_path: pathlib.Path) -> None:
+    archive = zip_of(tmp_path / "images.zip", files_in(BOXES / "images"))
+    argv = (*_SMALL, "--annotations", BOXES / "annotations.json", "--splits", "train=1")
+    folder = _digest(tmp_path / "one", "--input", BOXES / "images", *argv)
+    assert _digest(tmp_path / "two", "--input", archive, *argv) == folder
+
+
+def test_archives_in_an_object_store(
+    photos: pathlib.Path, digest: str, tmp_path: pathlib.Path
+) -> None:
+    members = files_in(photos)
+    paths = [
+        tar_of(tmp_path / "a.tar", members),
+        zip_of(tmp_path / "b.zip", members, method=zipfile.ZIP_DEFLATED),
+    ]
+    with s3_server() as uri:
+        for path in paths:
+            Location.parse(uri(f"in/{path.name[0]}/{path.name}")).write_bytes(path.read_bytes())
+        assert _digest(tmp_path / "one", "--input", uri("in/a/a.tar")) == digest
+        assert _digest(tmp_path / "two", "--input", uri("in/b")) == digest
+
+
+def test_a_table_is_not_read_from_an_archive(tmp_path: pathlib.Path, capsys: Any) -> None:
+    zip_of(tmp_path / "x.zip", {"a.csv": b"a,b\n1,2\n"})
+    assert run("table", "--input", tmp_path / "x.zip", "--output", tmp_path / "out") == 2
+    assert "x.zip is an archive: unpack it" in capsys.readouterr().err

@@ -1,0 +1,335 @@
+"""The members of tars and zips, against tarfile and zipfile, and hostile archives."""
+
+import io
+import pathlib
+import random
+import struct
+import tarfile
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recordmill.errors import ConfigError, Reason, RecordError, Reject
+from recordmill.storage.input_files import InputFile, open_file, read_file
+from recordmill.storage.members import Member
+from recordmill.storage.redaction import shown
+from recordmill.storage.storage_errors import ChangedInputError
+from recordmill.transforms.sources.archives import zip_members
+from recordmill.transforms.sources.archives.tar_members import tar_members
+from recordmill.transforms.sources.files.folders import list_files, skip_reason
+from recordmill.transforms.sources.files.input_paths import Inputs
+from recordmill.transforms.sources.files.path_layout import LayoutRules, lay_out
+from recordmill.transforms.sources.files.walks import File, WalkItem
+from tests.archive_files import tar_of, zip_of
+
+FORMS = {"ustar": tarfile.USTAR_FORMAT, "gnu": tarfile.GNU_FORMAT, "pax": tarfile.PAX_FORMAT}
+TWO = {"a/1": b"one", "b/2": b"two"}
+
+
+def every(name: str) -> bool:
+    return bool(name)
+
+
+def found_in(path: pathlib.Path) -> list[WalkItem]:
+    (one,) = lay_out(Inputs.of(str(path)), LayoutRules(skip=skip_reason, archived=every))
+    return list(list_files(one.root, depth=0, archives=one.archives))
+
+
+def contents(path: pathlib.Path) -> dict[str, bytes]:
+    """{key: content}, read in the three ways in which encoders read files"""
+    read = {}
+    for one in found_in(path):
+        assert isinstance(one, File), one
+        read[one.key] = read_file(one.path, size=one.size, mtime=one.mtime)
+        with open_file(one.path, size=one.size, mtime=one.mtime) as stream:
+            assert stream.read() == read[one.key]
+            stream.seek(-1, 2)
+            assert stream.read() == read[one.key][-1:]
+        with InputFile(one.path, size=one.size, mtime=one.mtime) as file:
+            assert file.read(1, one.size - 1) == read[one.key][1:]
+    return read
+
+
+def rejects(path: pathlib.Path) -> dict[str, tuple[Reason, str]]:
+    found = [one for one in found_in(path) if isinstance(one, Reject)]
+    return {one.key: (one.reason, one.detail) for one in found}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_tar_of_each_form(form, tmp_path):
+    names = ["a/short", f"b/{'long/' * 19}x"]
+    names += [] if form == "ustar" else [f"b/{'é' * 120}/{'n' * 90}"]
+    members = {name: f"content of {name}".encode() * 99 for name in names}
+    assert contents(tar_of(tmp_path / "x.tar", members, form=FORMS[form])) == members
+
+
+@given(
+    st.dictionaries(st.text("abé/", min_size=1, max_size=120), st.binary(min_size=1), max_size=9)
+)
+def test_tars_are_listed_as_tarfile_lists_them(members):
+    stream = io.BytesIO()
+    members = {f"x/{name}z".replace("//", "/"): data for name, data in members.items()}
+    with tarfile.open(fileobj=stream, mode="w") as archive:
+        for name, content in members.items():
+            header = tarfile.TarInfo(name)
+            header.size = len(content)
+            archive.addfile(header, io.BytesIO(content))
+    stream.seek(0)
+    with tarfile.open(fileobj=stream) as archive:
+        expected = [(one.name, one.offset_data, one.size) for one in archive]
+    assert listed(stream.getvalue()) == expected
+
+
+def listed(data: bytes) -> list[tuple[str, int, int]]:
+    class Reader:
+        size = len(data)
+        name = "x.tar"
+
+        def read(self, offset: int, length: int) -> bytes:
+            return data[offset : offset + length]
+
+    found: Iterator = tar_members(Reader())
+    return [(one.name, one.offset, one.size) for one in found]
+
+
+def test_a_size_of_8_gib_and_more_is_binary(tmp_path):
+    header = tarfile.TarInfo("a/large")
+    header.size = 1 << 35
+    (tmp_path / "x.tar").write_bytes(header.tobuf(tarfile.GNU_FORMAT) + bytes(512))
+    found = rejects(tmp_path / "x.tar")
+    assert found["a/large"] == (Reason.TRUNCATED, "the archive ends inside of it")
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_a_zip_of_each_method(method, tmp_path):
+    members = {"a/1": bytes(70_000), "b/é": random.Random(1).randbytes(70_000)}
+    path = zip_of(tmp_path / "x.zip", members, method=method)
+    assert contents(path) == members
+    path.write_bytes(b"#!/bin/sh\n" + path.read_bytes())  # a program that unpacks itself
+    assert contents(path) == members
+
+
+def test_a_zip_of_64_bits(tmp_path, monkeypatch):
+    monkeypatch.setattr(zipfile, "ZIP64_LIMIT", 100)
+    monkeypatch.setattr(zipfile, "ZIP_FILECOUNT_LIMIT", 1)
+    members = {f"a/{n}": bytes([n]) * 300 for n in range(5)}
+    path = tmp_path / "x.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in members.items():
+            with archive.open(name, "w", force_zip64=True) as member:
+                member.write(content)
+    assert b"PK\x06\x06" in path.read_bytes()
+    assert contents(path) == members
+
+
+def test_names_from_windows_and_absolute_ones(tmp_path):
+    path = tmp_path / "x.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in ("a/1", "/b/2"):
+            archive.writestr(name, name)
+        header = zipfile.ZipInfo("x")
+        header.filename, header.create_system = "c\\3", 0
+        archive.writestr(header, "c3")
+    assert sorted(contents(path)) == ["a/1", "b/2", "c/3"]
+
+
+def test_names_that_lead_out_are_rejected(tmp_path):
+    for path in (
+        tar_of(tmp_path / "x.tar", {**TWO, "../../etc/passwd": b"x"}),
+        zip_of(tmp_path / "x.zip", {**TWO, "../../etc/passwd": b"x"}),
+    ):
+        key = f"{path.name}: ../../etc/passwd"
+        assert rejects(path) == {key: (Reason.BAD_NAME, "the name leads out of the archive")}
+
+
+def special(name: str, kind: bytes) -> tarfile.TarInfo:
+    header = tarfile.TarInfo(name)
+    header.type, header.linkname = kind, "/etc/passwd"
+    return header
+
+
+def test_links_and_devices_are_rejected_and_never_followed(tmp_path):
+    kinds = {"s": b"2", "h": b"1", "c": b"3", "b": b"4", "p": b"6", "odd": b"V", "sparse": b"S"}
+    others = [special(f"a/{name}", kind) for name, kind in kinds.items()]
+    found = rejects(tar_of(tmp_path / "x.tar", TWO, others=[*others, special("b/dir", b"5")]))
+    assert {key: reason for key, (reason, _) in found.items()} == {
+        f"a/{name}": Reason.UNSUPPORTED for name in kinds
+    }
+    assert found["a/s"][1] == "a symbolic link, which is not followed"
+
+
+def test_a_link_in_a_zip(tmp_path):
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        archive.writestr("a/1", "x")
+        header = zipfile.ZipInfo("a/link")
+        header.create_system, header.external_attr = 3, 0o120777 << 16
+        archive.writestr(header, "/etc/passwd")
+    assert rejects(tmp_path / "x.zip") == {
+        "a/link": (Reason.UNSUPPORTED, "a link or a device, which is not followed")
+    }
+
+
+def test_repeated_names_are_rejected_by_name(tmp_path):
+    tar_of(tmp_path / "1.tar", TWO)
+    tar_of(tmp_path / "2.tar", {"./b//2": b"other", "c/3": b"x"})
+    assert rejects(tmp_path)["b/2"] == (
+        Reason.BAD_NAME,
+        "several files in the archives have this path: keep one of them",
+    )
+    assert len([one for one in found_in(tmp_path) if isinstance(one, Reject)]) == 2
+
+
+@pytest.mark.parametrize("kind", ["tar", "zip"])
+def test_a_cut_archive(kind, tmp_path):
+    write = tar_of if kind == "tar" else zip_of
+    data = write(tmp_path / f"x.{kind}", {"a/1": b"1" * 600, "b/2": b"2" * 600}).read_bytes()
+    whole = {"a/1", "b/2"}
+    for length in range(0, 3500 if kind == "tar" else len(data), 97):
+        (tmp_path / f"x.{kind}").write_bytes(data[:length])
+        try:
+            found = found_in(tmp_path / f"x.{kind}")
+        except ConfigError:
+            continue
+        assert any(isinstance(one, Reject) for one in found)
+        assert {one.key for one in found if isinstance(one, File)} <= whole
+
+
+@given(st.data())
+def test_a_damaged_archive_gives_rejects_or_an_error(data):
+    kind = data.draw(st.sampled_from(["tar", "zip"]))
+    stream = io.BytesIO()
+    if kind == "tar":
+        with tarfile.open(fileobj=stream, mode="w") as tar:
+            for name in ("a/1", "b/é"):
+                header = tarfile.TarInfo(name)
+                header.size = 9
+                tar.addfile(header, io.BytesIO(b"123456789"))
+    else:
+        with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("a/1", "1" * 99)
+            archive.writestr("b/é", "2" * 99)
+    raw = bytearray(stream.getvalue()[:4096])
+    for _ in range(data.draw(st.integers(1, 4))):
+        raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / f"x.{kind}"
+        path.write_bytes(raw)
+        try:
+            found = found_in(path)
+        except ConfigError:
+            return
+        for one in found:
+            if isinstance(one, File):
+                try:
+                    got = read_file(one.path, size=one.size, mtime=one.mtime)
+                except RecordError:
+                    continue
+                assert len(got) == one.size
+
+
+def changed(path: pathlib.Path, old: bytes, new: bytes) -> pathlib.Path:
+    data = path.read_bytes()
+    assert old in data
+    path.write_bytes(data.replace(old, new))
+    return path
+
+
+def read_all(path: pathlib.Path) -> list[str]:
+    """The messages of members that cannot be read."""
+    said = []
+    for one in found_in(path):
+        assert isinstance(one, File)
+        for read in (read_file, lambda *a, **k: open_file(*a, **k).close()):
+            try:
+                read(one.path, size=one.size, mtime=one.mtime)
+            except RecordError as error:
+                said.append(error.detail)
+    return said
+
+
+def test_a_wrong_crc_is_a_reject(tmp_path):
+    path = zip_of(tmp_path / "x.zip", {"a/1": b"content", "b/2": b"x"})
+    assert (
+        read_all(changed(path, b"content", b"cOntent"))
+        == ["its CRC-32 is not the one in the archive"] * 2
+    )
+
+
+def test_a_member_never_inflates_beyond_its_declared_size(tmp_path):
+    """A bomb that declares 9 bytes for 64 MiB."""
+    bomb = bytes(64 << 20)
+    path = zip_of(tmp_path / "x.zip", {"a/1": bomb, "b/2": b"x"}, method=zipfile.ZIP_DEFLATED)
+    changed(path, struct.pack("<L", len(bomb)), struct.pack("<L", 9))
+    assert read_all(path) == ["the archive declares 9 bytes, but it holds others"] * 2
+
+
+def test_a_large_compressed_member_is_rejected_by_its_header(tmp_path, monkeypatch):
+    monkeypatch.setattr(zip_members, "MOST_INFLATED", 1000)
+    members = {"a/1": bytes(1001), "b/2": b"x"}
+    path = zip_of(tmp_path / "x.zip", members, method=zipfile.ZIP_DEFLATED)
+    reason, said = rejects(path)["a/1"]
+    assert reason == Reason.TOO_LARGE
+    assert said.startswith("1001 bytes, and compressed files of more than 1000 are not inflated")
+    assert not rejects(zip_of(path, members))
+
+
+def test_members_that_overlap_are_refused(tmp_path):
+    """Many entries of a directory that all name the same bytes."""
+    path = zip_of(tmp_path / "x.zip", {"a/1": random.Random(1).randbytes(5000)})
+    data = path.read_bytes()
+    place = data.index(b"PK\x01\x02")
+    entry = data[place : data.index(b"PK\x05\x06")]
+    end = struct.pack("<4sHHHHLLH", b"PK\x05\x06", 0, 0, 50, 50, 50 * len(entry), place, 0)
+    path.write_bytes(data[:place] + 50 * entry + end)
+    reason, said = rejects(path)["x.zip"]
+    assert (reason, said[:48]) == (
+        Reason.CORRUPT,
+        "the archive is damaged: its files overlap, or li",
+    )
+
+
+def test_encrypted_members_and_unknown_methods_are_rejected(tmp_path):
+    path = zip_of(tmp_path / "x.zip", {"a/1": b"x", "b/2": b"y"})
+    data = bytearray(path.read_bytes())
+    first = data.index(b"PK\x01\x02")
+    data[first + 8] |= 1
+    second = data.index(b"PK\x01\x02", first + 1)
+    data[second + 10] = 14
+    path.write_bytes(data)
+    assert rejects(path) == {
+        "a/1": (Reason.UNSUPPORTED, "an encrypted file: pack it again without a password"),
+        "b/2": (
+            Reason.UNSUPPORTED,
+            "compressed by method 14: pack it again, stored or deflated",
+        ),
+    }
+
+
+def test_an_archive_that_changes_after_it_was_listed(tmp_path):
+    path = tar_of(tmp_path / "x.tar", TWO)
+    one, _ = found_in(path)
+    assert isinstance(one, File)
+    tar_of(path, {**TWO, "c/3": bytes(20_000)})
+    for read in (read_file, open_file):
+        with pytest.raises(ChangedInputError, match=r"x\.tar changed while the job ran"):
+            read(one.path, size=one.size, mtime=one.mtime)
+
+
+def test_references():
+    member = Member("/a b/x.zip", 1 << 40, 1 << 33, 5, 9, "deflated", 7, "é/1,2.jpg")
+    assert Member.of(member.reference) == member
+    assert Member.of("/a b/x.zip") is None
+    assert shown(member.reference) == "/a b/x.zip: é/1,2.jpg"
+
+
+def test_inflating_checks_the_end_of_the_stream():
+    data = zlib.compress(b"12345", wbits=-15)
+    member = Member("x.zip", 99, 0, len(data), 5, "deflated", zlib.crc32(b"12345"), "a")
+    assert member.content(data) == b"12345"
+    with pytest.raises(RecordError, match=r"invalid deflate data|no end|declares 5 bytes"):
+        member.content(data[:-2])

@@ -1,0 +1,267 @@
+"""The files in archives, as the files of one folder (ADR 47).
+
+An archive stands for the folder around it: `dog/part-1.tar` with the member `1.jpg` is `dog/1.jpg`.
+If all archives have names of splits, each stands for a folder of that name: `train-007.tar` is
+`train/`. If all members lie in one folder that holds folders, it is left out of their paths.
+
+Members are kept in a temporary file, so that archives are read once and memory does not grow.
+"""
+
+from __future__ import annotations
+
+import collections
+import itertools
+import marshal
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, BinaryIO, NamedTuple, cast
+
+import numpy as np
+import pyarrow as pa
+
+from recordmill.errors import ConfigError, Reason, Reject
+from recordmill.format.split_names import canonical_split
+from recordmill.storage.files import shown
+from recordmill.storage.members import Member
+from recordmill.transforms.model import batch
+from recordmill.transforms.sources.archives.archive_file import (
+    ArchiveReader,
+    ListedMember,
+    MemberProblem,
+    tidy_name,
+)
+from recordmill.transforms.sources.archives.tar_members import tar_members
+from recordmill.transforms.sources.archives.zip_members import zip_members
+from recordmill.transforms.sources.files.other_kinds import compressed_tar, is_archive
+from recordmill.transforms.sources.files.walks import File, SkippedPath, SkipRule, WalkItem
+from recordmill.transforms.sources.rows.repeated_rows import repeated_hashes
+
+_BLOCK = 1 << 12  # members written at a time
+_Found = ListedMember | MemberProblem
+
+
+class _Survey(NamedTuple):
+    """Facts about all members. common: the folder that is left out of their paths, or ''.
+
+    tops: names of the top folders. repeated: keys that several files have.
+    """
+
+    common: str
+    tops: tuple[str, ...]
+    repeated: frozenset[str]
+
+
+class ArchiveTree:
+    """The files in the archives of an input.
+
+    archives: the archives, with their paths inside the input as keys.
+    skip: returns why a file or folder is skipped because of its name, None if it is not.
+    usable: returns whether a file may be a record, by its name.
+    split_of: returns the split that the name of an archive names; None if it must not.
+
+    Raises:
+      ConfigError: an archive is compressed, or nothing in it can be listed.
+    """
+
+    def __init__(
+        self,
+        archives: Sequence[File],
+        *,
+        skip: SkipRule,
+        usable: Callable[[str], bool],
+        split_of: Callable[[str], str | None] | None = None,
+    ) -> None:
+        self._skip = skip
+        self._usable = usable
+        self._archives = archives
+        self._mounts = _mounts(archives, split_of)
+        self._spool = cast(BinaryIO, tempfile.TemporaryFile())  # noqa: SIM115
+        self._at: dict[str, int] = {}
+        for archive in archives:
+            self._store(archive, alone=len(archives) == 1)
+        self._survey = _Survey("", (), frozenset())
+        self._survey = self._look()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Workers get no archives, because members are listed once, before the pipeline."""
+        return _nothing, ()
+
+    @property
+    def common(self) -> str:
+        """The folder that is left out of the paths of all members; '' without one."""
+        return self._survey.common
+
+    @property
+    def top_folders(self) -> tuple[str, ...]:
+        """Names of the top folders, sorted."""
+        return self._survey.tops
+
+    def keys(self) -> Iterator[str]:
+        """Yield the paths of the files that may be records."""
+        return (self._key(*one) for one in self._names() if self._usable(one[1]))
+
+    def expand(self, found: Iterator[WalkItem]) -> Iterator[WalkItem]:
+        """Yield the files in archives, in place of these; skipped paths and rejects."""
+        for item in found:
+            if isinstance(item, File) and item.key in self._at:
+                yield from self._members(item)
+            else:
+                yield item
+
+    def _store(self, archive: File, *, alone: bool) -> None:
+        """List an archive into the temporary file."""
+        name = archive.key.rpartition("/")[2]
+        if what := compressed_tar(name):
+            raise ConfigError(f"{shown(archive.path)} {what}")
+        read = zip_members if name.lower().endswith(".zip") else tar_members
+        self._at[archive.key] = self._spool.seek(0, 2)
+        with ArchiveReader(archive) as reader:
+            first = True
+            for some in _blocks(read(reader)):
+                if first and alone and isinstance(some[0], MemberProblem) and not some[0].name:
+                    raise ConfigError(f"{shown(archive.path)} cannot be read: {some[0].detail}")
+                first = False
+                marshal.dump([_plain(one) for one in some], self._spool)
+        marshal.dump(None, self._spool)
+
+    def _stored(self, archive: File) -> Iterator[_Found]:
+        at = self._at[archive.key]
+        while True:
+            self._spool.seek(at)
+            some = marshal.load(self._spool)
+            if some is None:
+                return
+            at = self._spool.tell()
+            for one in some:
+                if len(one) == len(ListedMember._fields):
+                    yield ListedMember._make(one)
+                else:
+                    yield MemberProblem(one[0], Reason(one[1]), one[2])
+
+    def _names(self) -> Iterator[tuple[File, str]]:
+        """Yield the archive and the path of each file that is not skipped."""
+        for archive in self._archives:
+            for one in self._stored(archive):
+                name = tidy_name(one.name)
+                if name and isinstance(one, ListedMember) and not self._skipped(name):
+                    yield archive, name
+
+    def _skipped(self, name: str) -> str | None:
+        """Return why the outermost skipped part of a path is skipped, None if none is."""
+        return next(filter(None, map(self._skip, name.split("/"))), None)
+
+    def _key(self, archive: File, name: str) -> str:
+        common = self._survey.common
+        inner = name[len(common) + 1 :] if common and name.startswith(f"{common}/") else name
+        return self._mounts[archive.key] + inner
+
+    def _look(self) -> _Survey:
+        """Find the common folder, the top folders, and the keys that repeat."""
+        tops: set[str] = set()
+        deep = False
+        for _, name in self._names():
+            if self._usable(name):
+                top, *folders = name.split("/")
+                tops.add(top if folders else "")
+                deep |= len(folders) > 1
+        (common,) = tops if len(tops) == 1 and deep else ("",)
+        self._survey = _Survey("" if canonical_split(common) else common, (), frozenset())
+        found: set[str] = set()
+
+        def keys() -> Iterator[pa.Array]:
+            listed = (self._key(*one) for one in self._names())
+            for some in _blocks(listed):
+                found.update(key.partition("/")[0] for key in some if "/" in key)
+                yield pa.array(some, pa.string())
+
+        hashes = repeated_hashes(keys)
+        counts: collections.Counter[str] = collections.Counter()
+        if len(hashes):
+            for some in keys():
+                equal = np.isin(batch.hash_strings(some), hashes)
+                counts.update(some.filter(pa.array(equal)).to_pylist())
+        repeated = frozenset(key for key, count in counts.items() if count > 1)
+        return self._survey._replace(tops=tuple(sorted(found)), repeated=repeated)
+
+    def _members(self, archive: File) -> Iterator[WalkItem]:
+        for one in self._stored(archive):
+            if not one.name:
+                yield _reject(archive.key, one)
+                continue
+            name = tidy_name(one.name)
+            if name is None:
+                problem = MemberProblem("", Reason.BAD_NAME, "the name leads out of the archive")
+                yield _reject(f"{archive.key}: {one.name}", problem)
+            elif reason := self._skipped(name):
+                yield SkippedPath(reason)
+            elif isinstance(one, MemberProblem):
+                yield _reject(self._key(archive, name or one.name), one)
+            else:
+                yield self._file(archive, one, name)
+
+    def _file(self, archive: File, one: ListedMember, name: str) -> WalkItem:
+        key = self._key(archive, name)
+        if key in self._survey.repeated:
+            text = "several files in the archives have this path: keep one of them"
+            return _reject(key, MemberProblem("", Reason.BAD_NAME, text))
+        place = Member(
+            archive=archive.path,
+            archive_size=archive.size,
+            offset=one.offset,
+            length=one.length,
+            size=one.size,
+            method=one.method,
+            crc=one.crc,
+            name=name,
+        )
+        return File(key, place.reference, one.size, archive.mtime)
+
+
+def find_archives(found: Iterator[WalkItem], usable: Callable[[str], bool]) -> list[File]:
+    """Return the archives among the files of a folder, if no other file in it may be a record.
+
+    Beside files, an archive is often a copy of them, which must not double the records.
+    """
+    archives: list[File] = []
+    for item in found:
+        if not isinstance(item, File):
+            continue
+        name = item.key.rpartition("/")[2]
+        if is_archive(name) or compressed_tar(name):
+            archives.append(item)
+        elif usable(name):
+            return []
+    return archives
+
+
+def _mounts(
+    archives: Sequence[File], split_of: Callable[[str], str | None] | None
+) -> dict[str, str]:
+    """Return the folder, with a slash at its end, that each archive stands for."""
+    around = {one.key: one.key[: one.key.rfind("/") + 1] for one in archives}
+    if split_of is None:
+        return around
+    splits = {one.key: split_of(one.key.rpartition("/")[2]) for one in archives}
+    if not all(splits.values()):
+        return around
+    return {key: f"{splits[key]}/{folder}" for key, folder in around.items()}
+
+
+def _reject(key: str, problem: MemberProblem | ListedMember) -> Reject:
+    assert isinstance(problem, MemberProblem)
+    return Reject(shown(key), "read", problem.reason, problem.detail)
+
+
+def _plain(one: _Found) -> tuple[Any, ...]:
+    if isinstance(one, ListedMember):
+        return tuple(one)
+    return one.name, one.reason.value, one.detail
+
+
+def _nothing() -> None:
+    return None
+
+
+def _blocks(found: Iterator[Any]) -> Iterator[list[Any]]:
+    while some := list(itertools.islice(found, _BLOCK)):
+        yield some

@@ -1,0 +1,178 @@
+"""Members of a tar: ustar, GNU (long names, large sizes) and PAX headers (POSIX.1-2017, pax).
+
+Only headers are read. Links, devices and sparse files are problems, and never followed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from recordmill.errors import ConfigError, Reason
+from recordmill.transforms.sources.archives.archive_file import (
+    ArchiveReader,
+    ListedMember,
+    MemberProblem,
+    bad_name,
+    damaged,
+    is_member_name,
+)
+
+_BLOCK = 512  # bytes
+_ZEROS = bytes(_BLOCK)
+_PADDING = 1 << 16  # bytes after the end that are looked at
+_MOST_EXTENDED = 1 << 20  # bytes of a long name, or of extended headers
+_FILES = b"0\x007"
+_DATALESS = b"123456"  # types without data, whatever their headers declare
+_UNSUPPORTED = {
+    b"1": "a hard link: only the file that it links to is read",
+    b"2": "a symbolic link, which is not followed",
+    b"3": "a device",
+    b"4": "a device",
+    b"6": "a pipe",
+    b"S": "a sparse file: pack it again without --sparse",
+}
+_COMPRESSED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd")
+
+
+class _BadHeaderError(ValueError):
+    """A header that is not as the format wants it."""
+
+
+def tar_members(reader: ArchiveReader) -> Iterator[ListedMember | MemberProblem]:
+    """Yield the files of a tar in its order, and its problems.
+
+    Raises:
+      ConfigError: it is compressed.
+    """
+    if reader.read(0, 8).startswith(_COMPRESSED):
+        raise ConfigError(
+            f"{reader.name} is compressed, though its name is that of a plain tar: decompress it"
+        )
+    at = 0
+    extended: dict[str, bytes] = {}
+    while True:
+        header = reader.read(at, _BLOCK)
+        if len(header) < _BLOCK:
+            yield _cut(at, header)
+            return
+        if header == _ZEROS:
+            yield from _after_end(reader, at)
+            return
+        try:
+            kind, size = header[156:157], _declared_size(header)
+            if kind in b"xgLK":
+                _check_extended(size)
+                data = reader.read(at + _BLOCK, size)
+                if len(data) < size:
+                    yield _cut(at, data)
+                    return
+                extended |= _read_extended(kind, data)
+                at += _BLOCK + _padded(size)
+                continue
+            size = int(extended["size"]) if "size" in extended else size
+            if size < 0:
+                raise _BadHeaderError
+        except ValueError:
+            what = "it is no tar" if not at else f"there is no valid header at byte {at}"
+            yield damaged(f"the archive is damaged: {what}")
+            return
+        start = at + _BLOCK
+        while kind == b"S" and header[482 if start == at + _BLOCK else 504]:
+            header = reader.read(start, _BLOCK)  # the map of a sparse file goes on
+            if len(header) < _BLOCK:
+                break
+            start += _BLOCK
+        name = extended.get("path") or _name(reader.read(at, _BLOCK))
+        end = start + (0 if kind in _DATALESS else size)
+        if end > reader.size:
+            yield _named(name, Reason.TRUNCATED, "the archive ends inside of it")
+            yield _cut(at, b"")
+            return
+        sparse = any(one.startswith("GNU.sparse.") for one in extended)
+        if kind not in _FILES or sparse:
+            if kind != b"5":
+                other = f"a member of type {kind!r}"
+                why = _UNSUPPORTED.get(b"S" if sparse else kind, other)
+                yield _named(name, Reason.UNSUPPORTED, why)
+        elif not (kind == b"\0" and name.endswith(b"/")):  # a folder, before ustar
+            yield _listed(name, start, size)
+        extended = {}
+        at = start + _padded(end - start)
+
+
+def _listed(name: bytes, offset: int, size: int) -> ListedMember | MemberProblem:
+    if not is_member_name(name):
+        return bad_name(name, "the name is too long, or has a zero byte")
+    try:
+        text = name.decode()
+    except UnicodeDecodeError:
+        return bad_name(name, "the name is not UTF-8: rename it")
+    return ListedMember(text, offset, size, size, "tar", 0)
+
+
+def _named(name: bytes, reason: Reason, detail: str) -> MemberProblem:
+    return MemberProblem(bad_name(name, "").name, reason, detail)
+
+
+def _cut(at: int, rest: bytes) -> MemberProblem:
+    where = "inside of a header" if rest else "without the blocks that mark its end"
+    text = f"the archive ends {where} at byte {at}: it may be incomplete, copy it again"
+    return MemberProblem("", Reason.TRUNCATED, text)
+
+
+def _after_end(reader: ArchiveReader, at: int) -> Iterator[MemberProblem]:
+    """Yield a problem if other data than padding follows the mark of the end."""
+    if any(reader.read(at, _PADDING)):
+        yield damaged(f"data follow the end of the archive at byte {at}, as if two were joined")
+
+
+def _padded(size: int) -> int:
+    return -(-size // _BLOCK) * _BLOCK
+
+
+def _declared_size(header: bytes) -> int:
+    """Return the size of the data in bytes. Raises ValueError for an invalid header."""
+    expected = _number(header[148:156])
+    total = sum(header) - sum(header[148:156]) + 8 * ord(" ")
+    if total != expected:
+        raise _BadHeaderError
+    return _number(header[124:136])
+
+
+def _number(field: bytes) -> int:
+    if field[0] & 0x80:  # GNU: binary, for 8 GiB and more
+        if field[0] != 0x80:
+            raise _BadHeaderError
+        return int.from_bytes(field[1:])
+    return int(field.split(b"\0", 1)[0].strip() or b"0", 8)
+
+
+def _name(header: bytes) -> bytes:
+    name = header[:100].split(b"\0", 1)[0]
+    prefix = header[345:500].split(b"\0", 1)[0]
+    return b"%s/%s" % (prefix, name) if header[257:263] == b"ustar\0" and prefix else name
+
+
+def _check_extended(size: int) -> None:
+    if size > _MOST_EXTENDED:
+        raise _BadHeaderError
+
+
+def _read_extended(kind: bytes, data: bytes) -> dict[str, bytes]:
+    """Return what the header before a member says on it. Raises ValueError."""
+    if kind == b"L":
+        return {"path": data.split(b"\0", 1)[0]}
+    if kind != b"x":  # names of links, and headers for all members, which cannot name files
+        return {}
+    found: dict[str, bytes] = {}
+    at = 0
+    while at < len(data) and data[at]:
+        length, space, _ = data[at : at + 20].partition(b" ")
+        end = at + int(length)
+        record = data[at + len(length) + 1 : end - 1]
+        if not space or end > len(data) or end <= at + len(length) + 1:
+            raise _BadHeaderError
+        name, _, value = record.partition(b"=")
+        found[name.decode("utf-8", "replace")] = value
+        at = end
+    return found
