@@ -110,9 +110,10 @@ class CommonConfig(
         "top",
         group=MEANING,
         shapes_bytes=True,
-        metavar="top|parent|REGEX",
+        metavar="top|parent|REGEX|.EXT",
         help="Class of a file: its top folder (below the folder of the split), the folder around"
-        " it, or the first group of a regular expression that is searched for in its path.",
+        " it, or the first group of a regular expression that is searched for in its path. In"
+        " archives also the file next to it that holds the class: .cls, or .json:FIELD.",
     )
     labels_file: str | None = option(
         None,

@@ -231,3 +231,59 @@ def test_a_table_is_not_read_from_an_archive(tmp_path: pathlib.Path, capsys: Any
     zip_of(tmp_path / "x.zip", {"a.csv": b"a,b\n1,2\n"})
     assert run("table", "--input", tmp_path / "x.zip", "--output", tmp_path / "out") == 2
     assert "x.zip is an archive: unpack it" in capsys.readouterr().err
+
+
+def _shard(path: pathlib.Path, photos: pathlib.Path, *, first: int = 0) -> pathlib.Path:
+    """A WebDataset shard of photos of two classes."""
+    members = {}
+    for number, photo in enumerate(sorted(photos.rglob("*.jpg")), first):
+        members[f"{number:04}.jpg"] = photo.read_bytes()
+        members[f"{number:04}.cls"] = f"{int(photo.parent.name == 'bee')}\n".encode()
+        fields = {"species": photo.parent.name, "width": 40}
+        members[f"{number:04}.json"] = json.dumps(fields).encode()
+    return tar_of(path, members)
+
+
+def test_webdataset_shards(photos: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "in").mkdir()
+    for number in range(2):
+        _shard(tmp_path / "in" / f"{number:05}.tar", photos, first=8 * number)
+    argv = (*_SMALL, "--splits", "train=1", "--input", tmp_path / "in")
+    made = make(tmp_path / "cls", *argv, "--label-from", ".cls", "--label-map", "0=ant,1=bee")
+    assert made.manifest.labels == ("ant", "bee")
+    labels = {row["key"]: row["label"] for row in made.index("train")}
+    assert labels == {f"{n:04}.jpg": "bee" if n % 8 > 3 else "ant" for n in range(16)}
+    assert made.manifest.ledger.inputs.filtered == 32
+    assert (
+        _digest(tmp_path / "json", *argv, "--label-from", ".json:species") == made.manifest.digest
+    )
+    none = make(tmp_path / "none", *argv, "--label-type", "none")
+    assert (none.manifest.labels, none.manifest.ledger.records.written) == ((), 16)
+
+
+def test_webdataset_records_that_are_incomplete(
+    photos: pathlib.Path, tmp_path: pathlib.Path, capsys: Any
+) -> None:
+    image = (photos / "ant" / "000.jpg").read_bytes()
+    members = {
+        **{"a.jpg": image, "a.json": b'{"label": "x"}', "b.jpg": image},
+        **{"c.json": b'{"label": 1}', "d.jpg": image, "d.json": b"{", "e.jpg": image},
+        **{"e.json": b'{"label": ["x"]}', "f.json": b'{"label": 7}', "f.jpg": image},
+    }
+    argv = ("--input", tar_of(tmp_path / "x.tar", members), "--label-from", ".json:label")
+    argv = (*argv, *_SMALL, "--splits", "train=1", "--max-reject-fraction", "1")
+    made = make(tmp_path / "out", *argv)
+    assert made.rejects == {
+        "b.jpg": "unlabelled",
+        "c.json": "missing",
+        "d.jpg": "bad_value",
+        "e.jpg": "bad_value",
+    }
+    assert made.manifest.labels == ("7", "x")
+    kept = make(tmp_path / "kept", *argv, "--unlabelled", "keep")
+    assert "b.jpg" in kept.keys("train")
+    assert images("--input", photos, "--label-from", ".cls", "--output", tmp_path / "no") == 2
+    assert "--label-from .cls: takes classes from files in archives" in capsys.readouterr().err
+    shard = _shard(tmp_path / "y.tar", photos)
+    assert images("--input", shard, "--output", tmp_path / "no") == 2
+    assert "--label-from .cls takes the classes from them" in capsys.readouterr().err

@@ -37,7 +37,8 @@ def every(name: str) -> bool:
 
 def found_in(path: pathlib.Path) -> list[WalkItem]:
     (one,) = lay_out(Inputs.of(str(path)), LayoutRules(skip=skip_reason, archived=every))
-    return list(list_files(one.root, depth=0, archives=one.archives))
+    listed = list_files(one.root, depth=0)
+    return list(listed if one.archives is None else one.archives.expand(listed))
 
 
 def contents(path: pathlib.Path) -> dict[str, bytes]:

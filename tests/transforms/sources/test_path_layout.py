@@ -269,7 +269,7 @@ def test_inputs_that_cannot_be_read(fill, paths, message):
     [
         ({"split_from": "names"}, "--split-from: expected one of auto, folders"),
         ({"label_from": "("}, r"--label-from \(: missing \)"),
-        ({"label_from": "a.*"}, "expected top, parent or a regular expression with a group"),
+        ({"label_from": "a.*"}, "expected top, parent, a regular expression with a group"),
     ],
 )
 def test_invalid_options(options, message):

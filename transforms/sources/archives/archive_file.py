@@ -7,7 +7,7 @@ from typing import NamedTuple
 from recordmill.errors import Reason
 from recordmill.storage.files import Location, shown
 from recordmill.storage.input_files import InputFile
-from recordmill.storage.members import Method
+from recordmill.storage.members import Member, Method
 from recordmill.transforms.sources.files.walks import File
 
 _LOCAL_STEP = 1 << 14  # bytes read at once while headers are read
@@ -16,7 +16,10 @@ MOST_NAME = 4096  # bytes
 
 
 class ListedMember(NamedTuple):
-    """A file in an archive, as in `members.Member`. name: as its header spells it."""
+    """A file in an archive, as in `members.Member`.
+
+    name: as its header spells it. label: class by a file beside it; None without one.
+    """
 
     name: str
     offset: int
@@ -24,6 +27,20 @@ class ListedMember(NamedTuple):
     size: int
     method: Method
     crc: int
+    label: str | None = None
+
+    def at(self, archive: File, name: str) -> Member:
+        """Return the place of the member. name: path inside the archive."""
+        return Member(
+            archive=archive.path,
+            archive_size=archive.size,
+            offset=self.offset,
+            length=self.length,
+            size=self.size,
+            method=self.method,
+            crc=self.crc,
+            name=name,
+        )
 
 
 class MemberProblem(NamedTuple):

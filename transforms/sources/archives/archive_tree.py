@@ -10,6 +10,7 @@ Members are kept in a temporary file, so that archives are read once and memory 
 from __future__ import annotations
 
 import collections
+import functools
 import itertools
 import marshal
 import tempfile
@@ -22,13 +23,18 @@ import pyarrow as pa
 from recordmill.errors import ConfigError, Reason, Reject
 from recordmill.format.split_names import canonical_split
 from recordmill.storage.files import shown
-from recordmill.storage.members import Member
+from recordmill.storage.input_files import read_file
 from recordmill.transforms.model import batch
 from recordmill.transforms.sources.archives.archive_file import (
     ArchiveReader,
     ListedMember,
     MemberProblem,
     tidy_name,
+)
+from recordmill.transforms.sources.archives.label_files import (
+    CLASS_FILES,
+    LabelFiles,
+    with_labels,
 )
 from recordmill.transforms.sources.archives.tar_members import tar_members
 from recordmill.transforms.sources.archives.zip_members import zip_members
@@ -51,6 +57,13 @@ class _Survey(NamedTuple):
     repeated: frozenset[str]
 
 
+class LabelledMember(NamedTuple):
+    """A file in an archive with the class of its record, None without one."""
+
+    file: File
+    label: str | None
+
+
 class ArchiveTree:
     """The files in the archives of an input.
 
@@ -58,6 +71,7 @@ class ArchiveTree:
     skip: returns why a file or folder is skipped because of its name, None if it is not.
     usable: returns whether a file may be a record, by its name.
     split_of: returns the split that the name of an archive names; None if it must not.
+    labels: files in the archives that hold the classes; None if there are none.
 
     Raises:
       ConfigError: an archive is compressed, or nothing in it can be listed.
@@ -70,9 +84,12 @@ class ArchiveTree:
         skip: SkipRule,
         usable: Callable[[str], bool],
         split_of: Callable[[str], str | None] | None = None,
+        labels: LabelFiles | None = None,
     ) -> None:
         self._skip = skip
-        self._usable = usable
+        self._may_be_record = usable
+        self._labels = labels
+        self.has_class_files = False
         self._archives = archives
         self._mounts = _mounts(archives, split_of)
         self._spool = cast(BinaryIO, tempfile.TemporaryFile())  # noqa: SIM115
@@ -100,7 +117,7 @@ class ArchiveTree:
         """Yield the paths of the files that may be records."""
         return (self._key(*one) for one in self._names() if self._usable(one[1]))
 
-    def expand(self, found: Iterator[WalkItem]) -> Iterator[WalkItem]:
+    def expand(self, found: Iterator[WalkItem]) -> Iterator[WalkItem | LabelledMember]:
         """Yield the files in archives, in place of these; skipped paths and rejects."""
         for item in found:
             if isinstance(item, File) and item.key in self._at:
@@ -117,7 +134,11 @@ class ArchiveTree:
         self._at[archive.key] = self._spool.seek(0, 2)
         with ArchiveReader(archive) as reader:
             first = True
-            for some in _blocks(read(reader)):
+            found = read(reader)
+            if self._labels is not None:
+                content = functools.partial(_content, archive, reader)
+                found = with_labels(found, self._labels, read=content, usable=self._usable)
+            for some in _blocks(found):
                 if first and alone and isinstance(some[0], MemberProblem) and not some[0].name:
                     raise ConfigError(f"{shown(archive.path)} cannot be read: {some[0].detail}")
                 first = False
@@ -137,6 +158,13 @@ class ArchiveTree:
                     yield ListedMember._make(one)
                 else:
                     yield MemberProblem(one[0], Reason(one[1]), one[2])
+
+    def _usable(self, name: str) -> bool:
+        return self._may_be_record(name) and not self._holds_class(name)
+
+    def _holds_class(self, name: str) -> bool:
+        by_rule = self._labels is not None and self._labels.holds(name)
+        return by_rule or CLASS_FILES.holds(name)
 
     def _names(self) -> Iterator[tuple[File, str]]:
         """Yield the archive and the path of each file that is not skipped."""
@@ -160,6 +188,7 @@ class ArchiveTree:
         tops: set[str] = set()
         deep = False
         for _, name in self._names():
+            self.has_class_files |= CLASS_FILES.holds(name)
             if self._usable(name):
                 top, *folders = name.split("/")
                 tops.add(top if folders else "")
@@ -183,7 +212,7 @@ class ArchiveTree:
         repeated = frozenset(key for key, count in counts.items() if count > 1)
         return self._survey._replace(tops=tuple(sorted(found)), repeated=repeated)
 
-    def _members(self, archive: File) -> Iterator[WalkItem]:
+    def _members(self, archive: File) -> Iterator[WalkItem | LabelledMember]:
         for one in self._stored(archive):
             if not one.name:
                 yield _reject(archive.key, one)
@@ -194,27 +223,20 @@ class ArchiveTree:
                 yield _reject(f"{archive.key}: {one.name}", problem)
             elif reason := self._skipped(name):
                 yield SkippedPath(reason)
+            elif isinstance(one, ListedMember) and self._holds_class(name):
+                yield SkippedPath("label file")
             elif isinstance(one, MemberProblem):
                 yield _reject(self._key(archive, name or one.name), one)
             else:
                 yield self._file(archive, one, name)
 
-    def _file(self, archive: File, one: ListedMember, name: str) -> WalkItem:
+    def _file(self, archive: File, one: ListedMember, name: str) -> WalkItem | LabelledMember:
         key = self._key(archive, name)
         if key in self._survey.repeated:
             text = "several files in the archives have this path: keep one of them"
             return _reject(key, MemberProblem("", Reason.BAD_NAME, text))
-        place = Member(
-            archive=archive.path,
-            archive_size=archive.size,
-            offset=one.offset,
-            length=one.length,
-            size=one.size,
-            method=one.method,
-            crc=one.crc,
-            name=name,
-        )
-        return File(key, place.reference, one.size, archive.mtime)
+        file = File(key, one.at(archive, name).reference, one.size, archive.mtime)
+        return file if self._labels is None else LabelledMember(file, one.label)
 
 
 def find_archives(found: Iterator[WalkItem], usable: Callable[[str], bool]) -> list[File]:
@@ -250,6 +272,13 @@ def _mounts(
 def _reject(key: str, problem: MemberProblem | ListedMember) -> Reject:
     assert isinstance(problem, MemberProblem)
     return Reject(shown(key), "read", problem.reason, problem.detail)
+
+
+def _content(archive: File, reader: ArchiveReader, one: ListedMember) -> bytes:
+    """Return the content of a small member. Raises RecordError."""
+    if one.method == "tar":
+        return reader.read(one.offset, one.length)
+    return read_file(one.at(archive, one.name).reference, size=one.size, mtime=archive.mtime)
 
 
 def _plain(one: _Found) -> tuple[Any, ...]:

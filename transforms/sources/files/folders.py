@@ -16,7 +16,7 @@ from recordmill.notes import Note
 from recordmill.storage.files import Location, shown
 from recordmill.storage.members import Member
 from recordmill.transforms.model.source import ListingPart
-from recordmill.transforms.sources.archives.archive_tree import ArchiveTree
+from recordmill.transforms.sources.archives.archive_tree import LabelledMember
 from recordmill.transforms.sources.files.file_stat import EMPTY, RejectCause
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.inputs import (
@@ -115,20 +115,16 @@ def list_files(
     *,
     depth: int,
     others: Sequence[InputRoot] = (),
-    archives: ArchiveTree | None = None,
 ) -> Iterator[WalkItem]:
     """Yield the files of an input, skipped paths and rejects; keys are relative to the input.
 
-    depth: as in `walk`. others: inputs that must not hold the same files. archives: the files in
-      the archives of the input, if these are read.
+    depth: as in `walk`. others: inputs that must not hold the same files.
 
     Raises:
       ConfigError: another input holds one of the files.
     """
     found = walk_input(root, skip_reason, depth=depth)
-    if others:
-        found = _only_once(found, root, others)
-    return found if archives is None else archives.expand(found)
+    return _only_once(found, root, others) if others else found
 
 
 def walk_files(
@@ -142,13 +138,16 @@ def walk_files(
     for number, one in enumerate(laid_out):
         root = one.root
         skipped = leave_out
-        if root.file or has_extension((root.pattern or "").rpartition("/")[2], leave_out):
+        named = root.file or has_extension((root.pattern or "").rpartition("/")[2], leave_out)
+        if named and one.archives is None:
             skipped = ()
         others = [other.root for other in laid_out[:number]]
         # Objects are listed label by label, so that memory holds the objects of one label only.
-        for item in list_files(root, depth=one.layout.depth, others=others, archives=one.archives):
-            if isinstance(item, File):
-                found = _classify(item, one, unlabelled, skipped)
+        listed = list_files(root, depth=one.layout.depth, others=others)
+        for item in listed if one.archives is None else one.archives.expand(listed):
+            if isinstance(item, File | LabelledMember):
+                item, label = item if isinstance(item, LabelledMember) else (item, None)
+                found = _classify(item, one, unlabelled, skipped, label)
                 if isinstance(found, LabelledFile) and one.archives is not None:
                     found = found._replace(source=_lineage(item, root))
                 yield found
@@ -176,13 +175,18 @@ def _only_once(
 
 
 def _classify(
-    file: File, laid_out: LaidOutInput, unlabelled: Unlabelled, leave_out: Collection[str]
+    file: File,
+    laid_out: LaidOutInput,
+    unlabelled: Unlabelled,
+    leave_out: Collection[str],
+    given: str | None,
 ) -> LabelledFile | SkippedPath | RejectedFile:
     name = file.key.rpartition("/")[2]
     if has_extension(name, leave_out):
         return SkippedPath(_VECTOR if has_extension(name, _VECTORS) else filter_reason(name))
     layout = laid_out.layout
     split, label = laid_out.split_and_label(file.key)
+    label = label if given is None else given
     file = file._replace(key=laid_out.root.prefix + file.key)
     problem = file_problem(file)
     if problem is None and layout.splits is not None and split is None:

@@ -15,6 +15,8 @@ from recordmill.errors import ConfigError
 from recordmill.format.split_names import canonical_split, is_split_name
 
 SplitFrom = Literal["auto", "folders", "files", "column", "none"]
+# A file that holds a class, such as .cls or .json:label: extension, field.
+LABEL_FILE = re.compile(r"\.(\w+)(?::([^()]+))?")
 _SPLIT_FROM = get_args(SplitFrom)
 
 
@@ -52,7 +54,8 @@ class Inputs:
       records, a `column`, or `none`; `auto` takes the first of column, folders and files that does.
     label_from: the folder that is the class of a file: `top`, the first below the split; `parent`,
       the one around the file; or a regular expression that is searched for in the path below the
-      split, and whose first group is the class.
+      split, and whose first group is the class. In archives also the extension of files that hold
+      the classes of the files next to them: `.cls`, or with the field of an object `.json:label`.
 
     Raises:
       ConfigError: a value is invalid.
@@ -67,15 +70,15 @@ class Inputs:
             raise ConfigError(
                 f"--split-from: expected one of {', '.join(_SPLIT_FROM)}, got {self.split_from!r}"
             )
-        if self.label_from not in ("top", "parent"):
+        if self.label_from not in ("top", "parent") and not LABEL_FILE.fullmatch(self.label_from):
             try:
                 groups = re.compile(self.label_from).groups
             except re.error as error:
                 raise ConfigError(f"--label-from {self.label_from}: {error}") from error
             if not groups:
                 raise ConfigError(
-                    f"--label-from {self.label_from}: expected top, parent or a regular expression"
-                    " with a group (...), which is the class"
+                    f"--label-from {self.label_from}: expected top, parent, a regular expression"
+                    " with a group (...), which is the class, or for archives .cls or .json:FIELD"
                 )
 
     @classmethod

@@ -19,6 +19,7 @@ from recordmill.errors import ConfigError
 from recordmill.format.split_names import canonical_split, is_split_name
 from recordmill.storage.files import PathError
 from recordmill.transforms.sources.archives.archive_tree import ArchiveTree, find_archives
+from recordmill.transforms.sources.archives.label_files import LabelFiles
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.inputs import InputRoot, find_roots, walk_input
 from recordmill.unicode_tables import mask_later
@@ -53,6 +54,8 @@ class PathLayout:
         if self.labels in ("top", "parent"):
             parts.append("LABEL")
         form = "/".join([*parts, "FILE"])
+        if self.labels is not None and (by_file := LabelFiles.parse(self.labels)):
+            return f"a class in a .{by_file.extension} file next to it in the archive"
         if self.labels is None or self.labels in ("top", "parent"):
             return form
         return f"{form} that matches --label-from {self.labels}"
@@ -69,7 +72,7 @@ class PathLayout:
         return split, self._label(folders, name)
 
     def _label(self, folders: Sequence[str], name: str) -> str | None:
-        if self.labels is None:
+        if self.labels is None or LabelFiles.parse(self.labels) is not None:
             return None
         if self.labels in ("top", "parent"):
             return folders[0 if self.labels == "top" else -1] if folders else None
@@ -147,6 +150,7 @@ def _archives_of(root: InputRoot, inputs: Inputs, rules: LayoutRules) -> Archive
         skip=rules.skip,
         usable=rules.archived,
         split_of=_file_split if by_name else None,
+        labels=LabelFiles.parse(inputs.label_from) if rules.labelled else None,
     )
 
 
@@ -226,6 +230,18 @@ def _layout_of(
                 f" of others ({names}): pass those of each split as an --input; {_NONE}"
             )
     labels = inputs.label_from
+    by_file = LabelFiles.parse(labels) is not None
+    if by_file and archives is None:
+        raise ConfigError(
+            f"--label-from {labels}: takes classes from files in archives, and {root.given} is no"
+            " .tar or .zip, and no folder of them"
+        )
+    if rules.labelled and labels == "top" and archives is not None and archives.has_class_files:
+        raise ConfigError(
+            f"{root.given} holds .cls files, as WebDataset shards do: --label-from .cls takes the"
+            " classes from them, --label-from .json:FIELD from JSON files, --label-type none takes"
+            " none"
+        )
     if not rules.labelled or (labels in ("top", "parent") and not folders):
         return PathLayout(splits)
     return PathLayout(splits, labels)

@@ -1,0 +1,114 @@
+"""Files beside the records of an archive that hold their classes, as in WebDataset shards.
+
+A record is the files that follow each other and whose paths are equal up to the first dot of the
+name: `0001.jpg 0001.cls 0001.json` (https://github.com/webdataset/webdataset, "The WebDataset
+Format"). The class is the text of a file (`.cls`), or a field of a JSON object (`.json:label`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+from collections.abc import Callable, Iterator
+
+from recordmill.errors import Reason, RecordError
+from recordmill.transforms.sources.archives.archive_file import ListedMember, MemberProblem
+from recordmill.transforms.sources.files.input_paths import LABEL_FILE
+
+_MOST = 1 << 20  # bytes of a file with a class
+_MOST_FILES = 64  # of a record
+_Found = ListedMember | MemberProblem
+
+
+@dataclasses.dataclass(frozen=True)
+class LabelFiles:
+    """The rule for the class of a record. extension: of the file. field: of its JSON object."""
+
+    extension: str
+    field: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> LabelFiles | None:
+        """Parse `.cls` or `.json:label`; None for other values of --label-from."""
+        found = LABEL_FILE.fullmatch(text)
+        return None if found is None else cls(found[1].lower(), found[2])
+
+    def holds(self, name: str) -> bool:
+        """Return whether a file is one that holds a class."""
+        return name.lower().endswith(f".{self.extension}")
+
+    def read(self, content: bytes) -> str | None:
+        """Return the class, None if the file is blank.
+
+        Raises:
+          RecordError: it is not text, or no JSON object with the field.
+        """
+        try:
+            text = content.decode("utf-8-sig")
+            if self.field is None:
+                return text.strip() or None
+            found = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            kind = "UTF-8" if self.field is None else "JSON"
+            raise RecordError(Reason.BAD_VALUE, f"its .{self.extension} is not {kind}") from error
+        value = found.get(self.field) if isinstance(found, dict) else None
+        if isinstance(value, str | int | float) and not isinstance(value, bool):
+            return str(value).strip() or None
+        if value is None and isinstance(found, dict):
+            return None
+        what = f"its .{self.extension} has no text or number in the field {self.field!r}"
+        raise RecordError(Reason.BAD_VALUE, what)
+
+
+CLASS_FILES = LabelFiles("cls")  # never records themselves
+
+
+def with_labels(
+    found: Iterator[_Found],
+    rule: LabelFiles,
+    *,
+    read: Callable[[ListedMember], bytes],
+    usable: Callable[[str], bool],
+) -> Iterator[_Found]:
+    """Yield members with the classes of their records, and problems.
+
+    read: returns the content of a member. usable: returns whether a file may be a record, by name.
+    """
+    for _, group in itertools.groupby(found, _record_name):
+        while some := list(itertools.islice(group, _MOST_FILES)):
+            yield from _labelled(some, rule, read, usable)
+
+
+def _record_name(one: _Found) -> str:
+    folder, slash, name = one.name.rpartition("/")
+    return folder + slash + name.partition(".")[0]
+
+
+def _labelled(
+    group: list[_Found],
+    rule: LabelFiles,
+    read: Callable[[ListedMember], bytes],
+    usable: Callable[[str], bool],
+) -> Iterator[_Found]:
+    holders = [one for one in group if isinstance(one, ListedMember) and rule.holds(one.name)]
+    label: str | None = None
+    problem: RecordError | None = None
+    for one in holders:
+        try:
+            if one.size > _MOST:
+                raise RecordError(Reason.TOO_LARGE, f"its .{rule.extension} has {one.size} bytes")
+            label = rule.read(read(one))
+        except RecordError as error:
+            problem = error
+    alone = not any(isinstance(one, ListedMember) and usable(one.name) for one in group)
+    for member in group:
+        if alone and member in holders:
+            text = "a class without a record: no file of the same name is next to it"
+            yield MemberProblem(member.name, Reason.MISSING, text)
+        elif not isinstance(member, ListedMember) or not usable(member.name):
+            yield member
+        elif problem is not None:
+            yield MemberProblem(member.name, problem.reason, problem.detail)
+        else:
+            yield member._replace(label=label)
