@@ -112,6 +112,7 @@ soak: $(DEV) $(FLINK) $(JOB_SERVER)
 	$(BIN)/python -m tests.soak.texts
 	$(BIN)/python -m tests.soak.series
 	$(BIN)/python -m tests.soak.arrays
+	$(BIN)/python -m tests.soak.archives
 	$(BIN)/python -m tests.soak.diff
 	$(BIN)/python -m tests.soak.learned
 	$(BIN)/python -m tests.soak.video

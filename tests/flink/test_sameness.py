@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 
 from benchmarks.flink_cluster import WORKERS, FlinkCluster, processes, wait_until, worker_pool
+from tests.archive_files import zip_of
 from tests.flink.conftest import GZIP
 from tests.flink.jobs import Job, command
 from tests.paths import AIR, BOXES, DEMO, SMALL_CLOTHING, SMS
@@ -322,3 +323,13 @@ def test_records_of_an_earlier_dataset(flink, undisturbed, tmp_path):
     written = json.loads((tmp_path / "out/dataset.json").read_text())["ledger"]
     counts = written["records"]["written"] + written["copies"]["written"]
     assert json.loads((tmp_path / "out/job.json").read_text())["reused"] == counts
+
+
+def test_an_archive(flink, tmp_path):
+    photos = {str(path.relative_to(DEMO)): path.read_bytes() for path in DEMO.rglob("*.jpg")}
+    archive = zip_of(tmp_path / "photos.zip", photos)
+    direct = Job(tmp_path / "direct", source=archive)
+    direct.finish_here()
+    other = Job(tmp_path / "flink", source=archive).on(flink, "loopback")
+    other.finish_here()
+    assert other.files == direct.files

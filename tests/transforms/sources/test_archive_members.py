@@ -148,6 +148,12 @@ def test_names_that_lead_out_are_rejected(tmp_path):
         assert rejects(path) == {key: (Reason.BAD_NAME, "the name leads out of the archive")}
 
 
+def test_names_that_are_none(tmp_path):
+    path = tar_of(tmp_path / "x.tar", {**TWO, "": b"x", ".": b"y"})
+    assert {one.key for one in found_in(path) if isinstance(one, File)} == {*TWO}
+    assert {reason for reason, _ in rejects(path).values()} == {Reason.BAD_NAME}
+
+
 def special(name: str, kind: bytes) -> tarfile.TarInfo:
     header = tarfile.TarInfo(name)
     header.type, header.linkname = kind, "/etc/passwd"

@@ -29,8 +29,8 @@ class ListedMember(NamedTuple):
     crc: int
     label: str | None = None
 
-    def at(self, archive: File, name: str) -> Member:
-        """Return the place of the member. name: path inside the archive."""
+    def at(self, archive: File) -> Member:
+        """Return the place of the member in an archive."""
         return Member(
             archive=archive.path,
             archive_size=archive.size,
@@ -39,7 +39,7 @@ class ListedMember(NamedTuple):
             size=self.size,
             method=self.method,
             crc=self.crc,
-            name=name,
+            name=self.name,
         )
 
 
@@ -52,8 +52,8 @@ class MemberProblem(NamedTuple):
 
 
 def is_member_name(name: bytes) -> bool:
-    """Return whether a name is short enough, and has no zero byte."""
-    return len(name) <= MOST_NAME and b"\0" not in name
+    """Return whether a name is neither empty nor too long, and has no zero byte."""
+    return 0 < len(name) <= MOST_NAME and b"\0" not in name
 
 
 def bad_name(name: bytes, why: str) -> MemberProblem:

@@ -138,14 +138,26 @@ class ArchiveTree:
             if self._labels is not None:
                 content = functools.partial(_content, archive, reader)
                 found = with_labels(found, self._labels, read=content, usable=self._usable)
-            for some in _blocks(found):
+            for some in _blocks(map(self._tidied, found)):
                 if first and alone and isinstance(some[0], MemberProblem) and not some[0].name:
                     raise ConfigError(f"{shown(archive.path)} cannot be read: {some[0].detail}")
                 first = False
                 marshal.dump([_plain(one) for one in some], self._spool)
         marshal.dump(None, self._spool)
 
-    def _stored(self, archive: File) -> Iterator[_Found]:
+    def _tidied(self, one: _Found) -> _Found | SkippedPath:
+        """Return a member under its path, or why it is none."""
+        if isinstance(one, MemberProblem):
+            return one
+        name = tidy_name(one.name)
+        if not name:
+            what = "is empty" if name == "" else "leads out of the archive"
+            return MemberProblem(one.name, Reason.BAD_NAME, f"the name {what}")
+        if reason := self._skipped(name):
+            return SkippedPath(reason)
+        return one if name == one.name else one._replace(name=name)
+
+    def _stored(self, archive: File) -> Iterator[_Found | SkippedPath]:
         at = self._at[archive.key]
         while True:
             self._spool.seek(at)
@@ -156,6 +168,8 @@ class ArchiveTree:
             for one in some:
                 if len(one) == len(ListedMember._fields):
                     yield ListedMember._make(one)
+                elif len(one) == len(SkippedPath._fields):
+                    yield SkippedPath._make(one)
                 else:
                     yield MemberProblem(one[0], Reason(one[1]), one[2])
 
@@ -170,9 +184,8 @@ class ArchiveTree:
         """Yield the archive and the path of each file that is not skipped."""
         for archive in self._archives:
             for one in self._stored(archive):
-                name = tidy_name(one.name)
-                if name and isinstance(one, ListedMember) and not self._skipped(name):
-                    yield archive, name
+                if isinstance(one, ListedMember):
+                    yield archive, one.name
 
     def _skipped(self, name: str) -> str | None:
         """Return why the outermost skipped part of a path is skipped, None if none is."""
@@ -214,28 +227,30 @@ class ArchiveTree:
 
     def _members(self, archive: File) -> Iterator[WalkItem | LabelledMember]:
         for one in self._stored(archive):
-            if not one.name:
-                yield _reject(archive.key, one)
-                continue
-            name = tidy_name(one.name)
-            if name is None:
-                problem = MemberProblem("", Reason.BAD_NAME, "the name leads out of the archive")
-                yield _reject(f"{archive.key}: {one.name}", problem)
-            elif reason := self._skipped(name):
-                yield SkippedPath(reason)
-            elif isinstance(one, ListedMember) and self._holds_class(name):
-                yield SkippedPath("label file")
+            if isinstance(one, SkippedPath):
+                yield one
             elif isinstance(one, MemberProblem):
-                yield _reject(self._key(archive, name or one.name), one)
+                yield self._problem(archive, one)
+            elif self._holds_class(one.name):
+                yield SkippedPath("label file")
             else:
-                yield self._file(archive, one, name)
+                yield self._file(archive, one)
 
-    def _file(self, archive: File, one: ListedMember, name: str) -> WalkItem | LabelledMember:
-        key = self._key(archive, name)
+    def _problem(self, archive: File, one: MemberProblem) -> WalkItem:
+        if not one.name:
+            return _reject(archive.key, one)
+        name = tidy_name(one.name)
+        if not name:
+            return _reject(f"{archive.key}: {one.name}", one)
+        reason = self._skipped(name)
+        return SkippedPath(reason) if reason else _reject(self._key(archive, name), one)
+
+    def _file(self, archive: File, one: ListedMember) -> WalkItem | LabelledMember:
+        key = self._key(archive, one.name)
         if key in self._survey.repeated:
             text = "several files in the archives have this path: keep one of them"
             return _reject(key, MemberProblem("", Reason.BAD_NAME, text))
-        file = File(key, one.at(archive, name).reference, one.size, archive.mtime)
+        file = File(key, one.at(archive).reference, one.size, archive.mtime)
         return file if self._labels is None else LabelledMember(file, one.label)
 
 
@@ -269,8 +284,7 @@ def _mounts(
     return {key: f"{splits[key]}/{folder}" for key, folder in around.items()}
 
 
-def _reject(key: str, problem: MemberProblem | ListedMember) -> Reject:
-    assert isinstance(problem, MemberProblem)
+def _reject(key: str, problem: MemberProblem) -> Reject:
     return Reject(shown(key), "read", problem.reason, problem.detail)
 
 
@@ -278,11 +292,11 @@ def _content(archive: File, reader: ArchiveReader, one: ListedMember) -> bytes:
     """Return the content of a small member. Raises RecordError."""
     if one.method == "tar":
         return reader.read(one.offset, one.length)
-    return read_file(one.at(archive, one.name).reference, size=one.size, mtime=archive.mtime)
+    return read_file(one.at(archive).reference, size=one.size, mtime=archive.mtime)
 
 
-def _plain(one: _Found) -> tuple[Any, ...]:
-    if isinstance(one, ListedMember):
+def _plain(one: _Found | SkippedPath) -> tuple[Any, ...]:
+    if not isinstance(one, MemberProblem):
         return tuple(one)
     return one.name, one.reason.value, one.detail
 

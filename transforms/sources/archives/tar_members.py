@@ -102,7 +102,7 @@ def tar_members(reader: ArchiveReader) -> Iterator[ListedMember | MemberProblem]
 
 def _listed(name: bytes, offset: int, size: int) -> ListedMember | MemberProblem:
     if not is_member_name(name):
-        return bad_name(name, "the name is too long, or has a zero byte")
+        return bad_name(name, "the name is empty, too long, or has a zero byte")
     try:
         text = name.decode()
     except UnicodeDecodeError:

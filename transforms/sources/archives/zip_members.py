@@ -69,7 +69,7 @@ def zip_members(reader: ArchiveReader) -> Iterator[ListedMember | MemberProblem]
             return
         member = _text(name, flags, system)
         if member is None:
-            yield bad_name(name, "the name is too long, not UTF-8 or has a zero byte")
+            yield bad_name(name, "the name is empty, too long, not UTF-8, or has a zero byte")
         elif member.endswith("/"):
             continue
         elif problem := _problem(flags, method, size, system, mode >> 16):
@@ -130,7 +130,7 @@ def _wide(extra: bytes, size: int, length: int, offset: int) -> tuple[int, int, 
 
 def _text(name: bytes, flags: int, system: int) -> str | None:
     """Return a name as text, None if it cannot be used."""
-    if not name or not is_member_name(name):
+    if not is_member_name(name):
         return None
     try:
         text = name.decode()  # without the flag, too, as most programs write it today

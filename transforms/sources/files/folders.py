@@ -205,8 +205,9 @@ def _lineage(file: File, root: InputRoot) -> str | None:
     member = Member.of(file.path)
     if member is None:
         return None
-    place = Location.parse(member.archive)
-    name = place.name if root.archive else place.path[len(root.root.path) :].lstrip("/")
+    local = member.archive.startswith("/")
+    path = member.archive if local else Location.parse(member.archive).path
+    name = path.rpartition("/")[2] if root.archive else path[len(root.root.path) :].lstrip("/")
     return f"{root.prefix}{name}#{member.offset}"
 
 
