@@ -287,3 +287,14 @@ def test_webdataset_records_that_are_incomplete(
     shard = _shard(tmp_path / "y.tar", photos)
     assert images("--input", shard, "--output", tmp_path / "no") == 2
     assert "--label-from .cls takes the classes from them" in capsys.readouterr().err
+
+
+def test_the_index_names_the_place_of_arrays(tmp_path: pathlib.Path) -> None:
+    write, _ = OF_FILES["arrays"]
+    fill(tmp_path / "in", write, "a/1", "b/2")
+    archive = tar_of(tmp_path / "x.tar", files_in(tmp_path / "in"))
+    made = make(tmp_path / "out", "--input", archive, "--splits", "train=1", command="arrays")
+    assert {row["key"]: row["source"] for row in made.index("train")} == {
+        "a/1.npy": "x.tar#512",
+        "b/2.npy": "x.tar#1536",
+    }

@@ -20,6 +20,7 @@ from recordmill.storage.members import Member
 from recordmill.storage.redaction import shown
 from recordmill.storage.storage_errors import ChangedInputError
 from recordmill.transforms.sources.archives import zip_members
+from recordmill.transforms.sources.archives.label_files import LabelFiles
 from recordmill.transforms.sources.archives.tar_members import tar_members
 from recordmill.transforms.sources.files.folders import list_files, skip_reason
 from recordmill.transforms.sources.files.input_paths import Inputs
@@ -340,3 +341,36 @@ def test_inflating_checks_the_end_of_the_stream():
     assert member.content(data) == b"12345"
     with pytest.raises(RecordError, match=r"invalid deflate data|no end|declares 5 bytes"):
         member.content(data[:-2])
+
+
+@pytest.mark.parametrize(
+    ("rule", "content", "expected"),
+    [
+        (".cls", b"3\n", "3"),
+        (".cls", b"\xef\xbb\xbf caf\xc3\xa9 ", "café"),
+        (".cls", b" \n", None),
+        (".cls", b"\xff", "its .cls is not UTF-8"),
+        (".json:a", b'{"a": "x", "b": 1}', "x"),
+        (".json:a", b'{"a": 7}', "7"),
+        (".json:a", b'{"b": 7}', None),
+        (".json:a", b'{"a": null}', None),
+        (".json:a", b'{"a": true}', "its .json has no text or number in the field 'a'"),
+        (".json:a", b"[1]", "its .json has no text or number in the field 'a'"),
+        (".json:a", b"{", "its .json is not JSON"),
+        (".json:a", b"[" * 100_000, "its .json is not JSON"),
+        (".json:a", b'{"a": "\\ud800"}', "its .json has a class that is not UTF-8"),
+    ],
+)
+def test_the_class_in_a_file_beside_a_record(rule, content, expected):
+    files = LabelFiles.parse(rule)
+    assert files is not None
+    if expected is None or not expected.startswith("its"):
+        assert files.read(content) == expected
+    else:
+        with pytest.raises(RecordError) as caught:
+            files.read(content)
+        assert caught.value.detail == expected
+
+
+def test_other_values_of_label_from_are_no_files():
+    assert [LabelFiles.parse(one) for one in ("top", "parent", r"(\w+)", ".(x)", ".")] == [None] * 5

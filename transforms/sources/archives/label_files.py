@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from recordmill.errors import Reason, RecordError
 from recordmill.transforms.sources.archives.archive_file import ListedMember, MemberProblem
 from recordmill.transforms.sources.files.input_paths import LABEL_FILE
+from recordmill.transforms.sources.files.inputs import is_utf8
 
 _MOST = 1 << 20  # bytes of a file with a class
 _MOST_FILES = 64  # of a record
@@ -54,7 +55,11 @@ class LabelFiles:
             raise RecordError(Reason.BAD_VALUE, f"its .{self.extension} is not {kind}") from error
         value = found.get(self.field) if isinstance(found, dict) else None
         if isinstance(value, str | int | float) and not isinstance(value, bool):
-            return str(value).strip() or None
+            label = str(value).strip()
+            if not is_utf8(label):  # JSON can escape half of a pair of surrogates
+                why = f"its .{self.extension} has a class that is not UTF-8"
+                raise RecordError(Reason.BAD_VALUE, why)
+            return label or None
         if value is None and isinstance(found, dict):
             return None
         what = f"its .{self.extension} has no text or number in the field {self.field!r}"

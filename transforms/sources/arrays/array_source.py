@@ -156,7 +156,11 @@ class ArraySource:
             labelled |= rows[batch.LABEL].null_count < len(rows)
             grouped |= rows[batch.GROUP].null_count < len(rows)
             presplit |= rows[batch.SPLIT].null_count < len(rows)
-            users = [field for field in rows.schema if not field.name.startswith("__")]
+            users = [
+                field
+                for field in rows.schema
+                if not field.name.startswith("__") or field.name == batch.PLACE
+            ]
             for counted in rows[ARRAY].value_counts().to_pylist():
                 stored = StoredArray.from_text(counted["values"])
                 shape = self._cut.shape_of(stored.shape)
