@@ -20,6 +20,7 @@ from recordmill.storage.members import Member
 from recordmill.storage.redaction import shown
 from recordmill.storage.storage_errors import ChangedInputError
 from recordmill.transforms.sources.archives import zip_members
+from recordmill.transforms.sources.archives.archive_file import ListedMember
 from recordmill.transforms.sources.archives.label_files import LabelFiles
 from recordmill.transforms.sources.archives.tar_members import tar_members
 from recordmill.transforms.sources.files.folders import list_files, skip_reason
@@ -96,7 +97,7 @@ def listed(data: bytes) -> list[tuple[str, int, int]]:
             return data[offset : offset + length]
 
     found: Iterator = tar_members(Reader())
-    return [(one.name, one.offset, one.size) for one in found]
+    return [(one.name, one.offset, one.size) for one in found if isinstance(one, ListedMember)]
 
 
 def test_a_size_of_8_gib_and_more_is_binary(tmp_path):
@@ -105,6 +106,15 @@ def test_a_size_of_8_gib_and_more_is_binary(tmp_path):
     (tmp_path / "x.tar").write_bytes(header.tobuf(tarfile.GNU_FORMAT) + bytes(512))
     found = rejects(tmp_path / "x.tar")
     assert found["a/large"] == (Reason.TRUNCATED, "the archive ends inside of it")
+
+
+@pytest.mark.parametrize("kind", [b"0", b"x", b"L"])
+def test_a_negative_size_leads_to_no_loop(kind):
+    header = bytearray(tarfile.TarInfo("a").tobuf(tarfile.GNU_FORMAT))
+    header[124:136], header[156:157] = b"-0000001000\0", kind
+    header[148:156] = b" " * 8
+    header[148:156] = b"%06o\0 " % sum(header)
+    assert listed(bytes(header) * 3) == []
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])

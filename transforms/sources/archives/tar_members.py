@@ -144,7 +144,10 @@ def _number(field: bytes) -> int:
         if field[0] != 0x80:
             raise _BadHeaderError
         return int.from_bytes(field[1:])
-    return int(field.split(b"\0", 1)[0].strip() or b"0", 8)
+    number = int(field.split(b"\0", 1)[0].strip() or b"0", 8)
+    if number < 0:  # it would lead back to an earlier header
+        raise _BadHeaderError
+    return number
 
 
 def _name(header: bytes) -> bytes:

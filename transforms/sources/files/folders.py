@@ -271,8 +271,9 @@ class FileTree:
 
     @property
     def notes(self) -> tuple[Note, ...]:
-        """Notes for the user on archives."""
-        return archive_notes(self._laid_out)
+        """Notes for the user from `scan`."""
+        # A check for a protocol reads this property, and must not list the input.
+        return archive_notes(self.__dict__.get("_laid_out", ()))
 
     def scan(self) -> Iterator[ListingPart]:
         """Yield the files as references.

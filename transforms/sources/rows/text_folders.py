@@ -141,7 +141,7 @@ class TextFolder:
     @property
     def notes(self) -> tuple[Note, ...]:
         """Notes for the user from `scan`."""
-        return (*archive_notes(self._laid_out), *self._notes)
+        return (*archive_notes(self.__dict__.get("_laid_out", ())), *self._notes)
 
     def scan(self) -> Iterator[ListingPart]:
         """Yield the files, or sections of them.
