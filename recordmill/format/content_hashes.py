@@ -19,6 +19,8 @@ def content_hash(*data: ReadableBuffer, name: str = "") -> bytes:
 
     data: its bytes, in pieces. name: what gives these bytes their meaning, if they do not say so.
     """
+    if len(data) == 1 and not name:
+        return xxhash.xxh3_128_digest(data[0])
     hasher = xxhash.xxh3_128(name.encode())
     for piece in data:
         hasher.update(piece)

@@ -115,8 +115,7 @@ class InputFile:
                 _check_unchanged(Location.parse(self._file), self._file, (size, self.mtime))
             return
         with _input_errors(self._file):
-            self._descriptor = call_with_retries(open_regular, self._file)
-            status = os.fstat(self._descriptor)
+            self._descriptor, status = call_with_retries(open_regular, self._file)
         found = (status.st_size, status.st_mtime_ns)
         listed = found if self.mtime is None else (size, self.mtime)
         if found != listed:
@@ -235,9 +234,8 @@ def _read_range(path: str, listed: tuple[int, int], offset: int, length: int) ->
 
 
 def _read_local(path: str, listed: tuple[int, int], offset: int, length: int) -> bytes:
-    descriptor = open_regular(path)
+    descriptor, status = open_regular(path)
     try:
-        status = os.fstat(descriptor)
         _compare(path, listed, (status.st_size, status.st_mtime_ns))
         return read_exactly(descriptor, offset, length)
     finally:

@@ -43,7 +43,7 @@ class LocalFiles:
         return sorted(entries, key=lambda entry: entry.name)
 
     def open_input(self, path: str) -> BinaryIO:
-        return io.FileIO(open_regular(path), "rb")
+        return io.FileIO(open_regular(path)[0], "rb")
 
     def open_output(self, path: str) -> BinaryIO:
         return durability.SyncedFile(path)
@@ -53,7 +53,7 @@ class LocalFiles:
 
     def read_range(self, path: str, offset: int, length: int) -> bytes:
         # Not `open`, which takes longer than reading a few bytes.
-        descriptor = open_regular(path)
+        descriptor, _ = open_regular(path)
         try:
             return read_exactly(descriptor, offset, length)
         finally:
@@ -105,22 +105,22 @@ class LocalFiles:
         durability.sync_folder(path)
 
 
-def open_regular(path: str) -> int:
-    """Open a regular file for reading, and return its descriptor.
+def open_regular(path: str) -> tuple[int, os.stat_result]:
+    """Open a regular file for reading, and return its descriptor and status.
 
     A file may have been replaced since it was listed, and opening a pipe would wait for a writer.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
-        mode = os.fstat(descriptor).st_mode
-        if modes.S_ISDIR(mode):
+        status = os.fstat(descriptor)
+        if modes.S_ISDIR(status.st_mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-        if not modes.S_ISREG(mode):
+        if not modes.S_ISREG(status.st_mode):
             raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP), path)
     except OSError:
         os.close(descriptor)
         raise
-    return descriptor
+    return descriptor, status
 
 
 def read_exactly(descriptor: int, offset: int, length: int) -> bytes:

@@ -195,7 +195,7 @@ class ImageEncoder:
                 outcomes.keep(row)
                 fact = _facts(image, objects, options.bits)
                 facts.append(fact)
-                if not copies[row]:
+                if fact.reduced is not None and not copies[row]:
                     reduced = reduced.plus(fact.reduced_of(key))
         outcome = outcomes.result()
         kept = rows.take(pa.array(outcome.kept))
@@ -228,6 +228,8 @@ class ImageEncoder:
             )
         return columns
 
+
+_NO_FACTS = ExampleFacts()
 
 # Libraries that affect pixels or bytes, and Pillow's names of them.
 _LIBRARIES = {
@@ -263,6 +265,8 @@ def _sides(images: Sequence[EncodedImage], name: str) -> npt.NDArray[np.int64]:
 
 def _facts(image: EncodedImage, objects: PlacedObjects | None, bits: int) -> ExampleFacts:
     """Return the facts about an image, after its objects were placed. bits: per channel."""
+    if objects is None and image.reduced is None:
+        return _NO_FACTS
     reduced = None if image.reduced is None else (image.reduced, bits)
     if objects is None:
         return ExampleFacts(reduced=reduced)

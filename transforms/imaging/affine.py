@@ -143,9 +143,10 @@ def exif_transform(orientation: int, size: tuple[float, float]) -> Affine:
 
     Source: Exif 2.32 (CIPA DC-008), 4.6.4 A. Orientation.
     """
+    if orientation == 1:
+        return IDENTITY
     width, height = size
     return {
-        1: IDENTITY,
         2: Affine(-1, 0, width, 0, 1, 0),
         3: Affine(-1, 0, width, 0, -1, height),
         4: Affine(1, 0, 0, 0, -1, height),

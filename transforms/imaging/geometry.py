@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
+import functools
+from typing import NamedTuple
 
 from recordmill.transforms.imaging.affine import Affine
 from recordmill.transforms.imaging.image_options import ImageOptions
@@ -10,8 +11,7 @@ from recordmill.transforms.imaging.image_options import ImageOptions
 Size = tuple[int, int]  # (width, height), as Pillow has it
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ResizePlan:
+class ResizePlan(NamedTuple):
     """Plan that scales the centred `window` of the source to `inner` and centres it on `canvas`.
 
     window: (width, height) in pixels of the source.
@@ -25,9 +25,7 @@ class ResizePlan:
 
     def transform(self, source: Size) -> Affine:
         """Return the transform from points of the source to points of the canvas."""
-        across, down = self.inner[0] / self.window[0], self.inner[1] / self.window[1]
-        cut = Affine.shift((self.window[0] - source[0]) / 2, (self.window[1] - source[1]) / 2)
-        return cut.then(Affine.scale(across, down)).then(Affine.shift(*self.corner))
+        return _transform(self, source)
 
     @property
     def corner(self) -> tuple[int, int]:
@@ -39,6 +37,14 @@ class ResizePlan:
         return ResizePlan(
             window=self.window[::-1], inner=self.inner[::-1], canvas=self.canvas[::-1]
         )
+
+
+@functools.lru_cache(maxsize=256)  # images of one dataset often have the same sizes
+def _transform(plan: ResizePlan, source: Size) -> Affine:
+    window, inner = plan.window, plan.inner
+    cut = Affine.shift((window[0] - source[0]) / 2, (window[1] - source[1]) / 2)
+    scaled = cut.then(Affine.scale(inner[0] / window[0], inner[1] / window[1]))
+    return scaled.then(Affine.shift(*plan.corner))
 
 
 def plan_resize(source: Size, options: ImageOptions) -> ResizePlan:

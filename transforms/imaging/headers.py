@@ -58,7 +58,7 @@ _TEXT_HEAD = 1024  # bytes; an SVG may begin with an XML declaration and comment
 _SVG = re.compile(rb"(\xef\xbb\xbf)?\s*<(svg|!DOCTYPE svg|(\?xml|!).*<svg)\b", re.DOTALL)
 _ORIENTATION = 0x0112  # EXIF's tag; 1 is upright
 # Keys of `info` that may hold an orientation. Parsing them takes longer than the rest of a header.
-_ORIENTED_BY = ("exif", "xmp", "Raw profile type exif", "XML:com.adobe.xmp")
+_ORIENTED_BY = frozenset({"exif", "xmp", "Raw profile type exif", "XML:com.adobe.xmp"})
 _END_EARLY = ("truncated", "not enough", "end of file", "unexpected end", "expected to read")
 
 _OPENERS: dict[str, Callable[[BinaryIO], ImageFile]] = {
@@ -219,7 +219,7 @@ def orientation(image: ImageFile) -> int:
     Source: Exif 2.32 (CIPA DC-008), 4.6.4 A. Orientation.
     """
     # Pillow rotates a TIFF when it loads it, and reports its upright size.
-    if isinstance(image, TiffImageFile) or not any(key in image.info for key in _ORIENTED_BY):
+    if isinstance(image, TiffImageFile) or _ORIENTED_BY.isdisjoint(image.info):
         return 1
     try:
         # The method of the base class: that of PNG would decode the image.

@@ -242,10 +242,10 @@ def _complies(image: ImageFile, data: bytes, options: ImageOptions) -> bool:
     profile = image.info.get("icc_profile")
     return (
         right_format
-        and (options.intensity_window is None or not is_gray(image.mode))
-        and orientation(image) == 1
         and image.mode == _MODES[options.bits][options.mode]
         and plan_resize(image.size, options) == _unchanged(image.size)
+        and (options.intensity_window is None or not is_gray(image.mode))
+        and orientation(image) == 1
         and data.endswith(_ENDS[options.image_format])
         and not (profile and srgb_transform(profile, PILLOW_MODES[options.mode].removesuffix("A")))
     )

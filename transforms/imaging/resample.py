@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping
+from typing import Any
 
 from PIL import Image
 
@@ -52,25 +52,30 @@ def resize(image: Image.Image, size: Size, box: Box) -> Image.Image:
     return _scaled(image, size, box)
 
 
-@functools.cache
-def versions() -> Mapping[str, str]:
+def versions() -> dict[str, str]:
     """Return the version of the resizing library: releases may round differently.
 
     Empty if images are resized with Pillow.
     """
-    if simd is None:
-        return {}
+    return {} if simd is None else {"cykooz-resizer": _version()}
+
+
+@functools.cache
+def _version() -> str:
     from importlib.metadata import version  # imported here: encoder processes do not need it
 
-    return {"cykooz-resizer": version("cykooz-resizer")}
+    return version("cykooz-resizer")
+
+
+@functools.cache
+def _bilinear() -> Any:
+    return simd.ResizeOptions(resize_alg=simd.ResizeAlg.convolution(simd.FilterType.bilinear))
 
 
 def _scaled(image: Image.Image, size: Size, box: Box) -> Image.Image:
     left, top, right, bottom = box
-    options = simd.ResizeOptions(
-        resize_alg=simd.ResizeAlg.convolution(simd.FilterType.bilinear),
-        crop_box=simd.CropBox(left, top, right - left, bottom - top),
-    )
+    options = _bilinear().copy()
+    options.crop_box = simd.CropBox(left, top, right - left, bottom - top)
     result = Image.new(image.mode, size, None)
     # A shared Resizer would be no faster, and is not thread-safe.
     simd.Resizer().resize_pil(image, result, options)
