@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from recordmill.errors import ConfigError
 from recordmill.pipelines.options import values
@@ -15,8 +15,10 @@ from recordmill.storage.files import Location
 from recordmill.transforms.encoders.objects import ObjectOptions
 from recordmill.transforms.model.label_sets import ImageClass
 from recordmill.transforms.model.source import Source
-from recordmill.transforms.sources.annotations.annotated_files import AnnotatedFiles
-from recordmill.transforms.sources.annotations.annotation_reader import Annotations
+
+if TYPE_CHECKING:
+    from recordmill.transforms.sources.annotations.annotated_files import AnnotatedFiles
+    from recordmill.transforms.sources.annotations.annotation_reader import Annotations
 
 ANNOTATIONS = Group(35, "Boxes and captions")
 
@@ -155,6 +157,9 @@ def annotated(config: AnnotationsConfig, files: Source) -> AnnotatedFiles:
     Raises:
       ConfigError: a location of annotations is invalid.
     """
+    # Imported here, as in `_reader`: only inputs with --annotations need these modules.
+    from recordmill.transforms.sources.annotations.annotated_files import AnnotatedFiles
+
     reader = _reader(config)
     return AnnotatedFiles(
         files=files,
@@ -170,6 +175,8 @@ def annotated(config: AnnotationsConfig, files: Source) -> AnnotatedFiles:
 
 
 def _reader(config: AnnotationsConfig) -> Annotations:
+    from recordmill.transforms.sources.annotations.annotation_reader import Annotations
+
     return Annotations(
         places=tuple(map(_place, config.annotations)),
         format=config.annotation_format,

@@ -41,13 +41,13 @@ from recordmill.transforms.near_duplicates.pairs import (
     neighbours,
     shifted,
 )
-from recordmill.transforms.near_duplicates.text_minhash import PERMUTATIONS
 
 HASH = "hash"  # uint64, nullable: perceptual hash of an image
 SIGNATURE = "signature"  # fixed_size_list<uint32>[128], nullable: MinHash signature of a text
 DISTANCE = "distance"  # uint8: differing bits of a match of images
 SIMILARITY = "similarity"  # float32: estimated similarity of a match of texts
 
+PERMUTATIONS = 128  # values of a signature
 MOST_DISTANCE = 12
 LEAST_SIMILARITY = 0.5
 LEAST_PROBABILITY = 0.9999

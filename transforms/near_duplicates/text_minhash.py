@@ -24,9 +24,9 @@ from recordmill.transforms.encoders.tokenization.words import find_words
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.batch import UInt64Array
 from recordmill.transforms.model.ragged import string_array
+from recordmill.transforms.near_duplicates.bands import PERMUTATIONS
 
 TEXT_HASH = "minhash-128-words-5/1"  # name of the hash; another number where values change
-PERMUTATIONS = 128
 SHINGLE = 5  # words
 
 _BLOCK = 1 << 14  # shingles at a time, whose values fit the processor's cache
