@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 
 from recordmill.errors import DamageError
 from recordmill.format.manifest import RECIPES, Manifest, Shard
+from recordmill.format.parquet_footer import check_footer
 from recordmill.format.typed_json import as_object, parse_json, take, take_mapping
 from recordmill.storage.files import Location
 
@@ -149,6 +150,7 @@ class Recipes:
 
 def _parquet(stream: Any) -> pq.ParquetFile:
     try:
+        check_footer(stream)
         return pq.ParquetFile(stream, page_checksum_verification=True, pre_buffer=False)
     except (pa.ArrowException, OSError) as error:
         raise RecipesDamagedError(f"{RECIPES} is damaged: it is not Parquet") from error

@@ -29,6 +29,7 @@ import pyarrow.parquet as pq
 
 from recordmill.errors import DamageError
 from recordmill.format.file_info import FileInfo, stream_info, why_changed
+from recordmill.format.parquet_footer import check_footer
 from recordmill.storage.files import Location
 
 
@@ -94,6 +95,7 @@ def column_names(location: Location) -> tuple[str, ...]:
     """
     with location.open_input() as stream:
         try:
+            check_footer(stream)
             found = pq.read_schema(stream).names
         except (pa.ArrowException, OSError) as error:
             raise IndexDamagedError(
@@ -182,8 +184,8 @@ def _opened(
             changed = why_changed(stream_info(stream), stated)
             if changed is not None:
                 raise IndexDamagedError(changed)
-            stream.seek(0)
         try:
+            check_footer(stream)
             metadata = pq.read_metadata(stream)
             # No threads: one that releases the stream while Python exits would abort the process.
             file = pq.ParquetFile(

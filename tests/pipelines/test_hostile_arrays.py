@@ -104,11 +104,20 @@ def filtered(path) -> None:
         file.create_dataset("x", data=np.arange(100), scaleoffset=0)
 
 
+def deep_groups(path) -> None:
+    with h5py.File(path, "w") as file:
+        group = file
+        for _ in range(3000):
+            group = group.create_group("g")
+        group["x"] = np.arange(3)
+
+
 def test_claims_of_a_file_are_compared_with_its_size(tmp_path) -> None:
     claims = {
         "records": (lambda path: shutil.copy(CLAIMS, path), "declares 1099511627776 records"),
         "empty": (lambda path: path.write_bytes(empty_items()), "1099511627776x0, which has no"),
         "chunk": (large_chunk, "chunks have 3221225472 bytes each"),
+        "groups": (deep_groups, "groups are nested more than 100 deep"),
         "filter": (filtered, "filter 'scaleoffset': expected gzip"),
     }
     for name, (make, _) in claims.items():

@@ -11,6 +11,7 @@ import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tests.hostile_files import deep_columns
 from tests.hostile_runs import run_limited
 from tests.image_runs import run
 from tests.paths import HOSTILE, SMALL_CLOTHING
@@ -58,6 +59,7 @@ MADE = {
     "many_keys.jsonl": (many_keys, "20000 different keys in 20000 rows"),
     "hidden_keys.jsonl": (hidden_keys, "20001 different keys in 40000 rows"),
     "claimed_rows.arrow": (claimed_rows, "1099511627776 rows in "),
+    "deep_columns.parquet": (deep_columns, "columns are nested more than 100 deep"),
 }
 COMMITTED = [
     *((f"arrow/{name}.arrow", "out of bounds") for name in ("binleak", "dict")),

@@ -25,6 +25,7 @@ from recordmill.job.staging import Staging
 from recordmill.pipelines.cli import main
 from recordmill.storage.files import Location
 from recordmill.tfrecord.framing import FrameError, frame, read_frames
+from tests.hostile_files import deep_columns
 from tests.make_dataset import make_dataset
 from tests.soak import fuzz_datasets
 
@@ -89,6 +90,14 @@ def test_an_index_with_more_rows_than_records_is_not_read(out):
     (out / "dataset.json").write_text(json.dumps(data))
     assert any("records do not fit into its" in one for one in damages(out))
     assert pa.total_allocated_bytes() - before < 50 << 20
+
+
+def test_an_index_of_deep_columns_is_damage(out):
+    """The process that read it ended by signal 11."""
+    place = out / "index/train-00000-of-00002.parquet"
+    deep_columns(place)
+    with pytest.raises(IndexDamagedError, match="cannot be read as Parquet"):
+        read_index(Location.parse(str(place)))
 
 
 def test_a_record_of_gigabytes_in_a_small_gzip_file():

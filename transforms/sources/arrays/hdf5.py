@@ -20,6 +20,7 @@ from recordmill.transforms.sources.arrays.hdf5_chunks import ChunkCheck, check_f
 from recordmill.transforms.sources.arrays.npy import StoredArray, check_dtype, check_shape
 
 MAGIC = b"\x89HDF\r\n\x1a\n"
+_DEEPEST = 100  # levels of groups
 PLACES = (0, 512, 1024, 2048, 4096)  # possible offsets of the magic, after a user block
 
 # Errors of h5py for damaged files, and for types that numpy does not have.
@@ -52,6 +53,11 @@ class Hdf5File(ArrayFile):
         found: list[str] = []
 
         def collect(name: str, what: Any) -> None:
+            if name.count("/") > _DEEPEST:  # h5py takes minutes for some thousand levels
+                raise RecordError(
+                    Reason.CORRUPT,
+                    f"an HDF5 file whose groups are nested more than {_DEEPEST} deep",
+                )
             if isinstance(what, self._h5py.Dataset):
                 found.append(name)
 

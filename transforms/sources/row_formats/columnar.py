@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet
 
 from recordmill.errors import ConfigError, Reason
+from recordmill.format.parquet_footer import check_footer
 from recordmill.transforms.model import limits
 from recordmill.transforms.sources.row_formats.arrow_checks import Expansion, validate
 from recordmill.transforms.sources.row_formats.column_types import ColumnType, ColumnTypes
@@ -175,6 +176,7 @@ class ParquetFile(ColumnarFile):
     def _opened(self, *, dictionaries: Sequence[str] = ()) -> Iterator[Any]:
         """Open the file. dictionaries: columns to read as dictionaries."""
         with self.origin.parsing(), self.origin.open() as file:
+            check_footer(file)
             # With a buffer, column chunks are read in pieces instead of as a whole.
             yield pyarrow.parquet.ParquetFile(
                 file, buffer_size=1 << 20, pre_buffer=False, read_dictionary=list(dictionaries)
