@@ -126,8 +126,8 @@ def lay_out(inputs: Inputs, rules: LayoutRules) -> tuple[LaidOutInput, ...]:
     """
     roots = find_roots(inputs, archives=rules.archived is not None)
     splits = _splits_of(roots, inputs, rules)
+    trees = [_archives_of(root, inputs, rules) for root in roots]
     try:
-        trees = [_archives_of(root, inputs, rules) for root in roots]
         return tuple(
             LaidOutInput(root, _layout_of(root, inputs, rules, split, archives), split, archives)
             for root, split, archives in zip(roots, splits, trees, strict=True)
