@@ -8,7 +8,7 @@ from typing import Any, Self
 CODES: Mapping[str, str] = {
     "adopted": "adopted files are incomplete, or their splits or classes are unclear",
     "annotations": "annotations were merged, are repeated, or match no image",
-    "archives": "all files in archives are in one folder, which is no class",
+    "archives": "all files in archives are in one folder, which is left out of classes and keys",
     "audio": "the audio tracks of videos were dropped",
     "bit-depth": "images have more bits per channel than were kept",
     "boxes": "boxes have no area, are outside the image, or were dropped by --min-box or --boxes",
