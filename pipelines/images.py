@@ -79,8 +79,8 @@ class ImagesConfig(AnnotationsConfig, FilesConfig):
         group=IMAGES,
         shapes_bytes=True,
         help="Bits per channel of every image; 16 needs --image-format png or raw. auto: 16 if the"
-        " format has them and an image of train has more than 8, else 8, with a note if images have"
-        " more.",
+        " format allows 16 and an image of train has more than 8; else 8, with a note if images"
+        " have more.",
     )
     quality: int = option(
         _DEFAULT.quality, group=IMAGES, shapes_bytes=True, help="JPEG quality, 1 to 95."

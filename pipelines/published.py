@@ -223,5 +223,5 @@ def _flag(name: str) -> str:
 
 
 def warn_complete(prog: str, what: str) -> None:
-    """Report a failure after the dataset was published."""
+    """Print a warning about a failure after the dataset was published."""
     print(f"{prog}: warning: the dataset is complete, but {printable(what)}", file=sys.stderr)

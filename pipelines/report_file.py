@@ -60,9 +60,10 @@ def write_report(
 
 
 def update_report(dataset: Location, *, wanted: bool, prog: str, quiet: bool) -> None:
-    """Write the report of a dataset that a run has completed, or warn of one of an earlier dataset.
+    """Write the report of a complete dataset, or warn if it has a report of an earlier dataset.
 
-    If it cannot be written, that is a warning, too, as the dataset is complete.
+    wanted: whether to write it. A failure to write it is only a warning, because the dataset is
+      complete.
     """
     if not wanted:
         stale = _stale_report(dataset)

@@ -91,7 +91,7 @@ def stage_reused(
         unusable += unreadable
         if not datasets and not unreadable:
             unusable.append(f"{shown(path)}: there is no dataset")
-        for place in datasets:  # of those that match a pattern, the first that is usable
+        for place in datasets:  # only the first usable one that matches a pattern
             if _add_usable(found, unusable, place, header, data_type, options):
                 break
     if replaced is not None and header is not None:
@@ -119,7 +119,7 @@ def stage_reused(
 
 
 def _candidates(path: str) -> tuple[list[Location], list[str]]:
-    """Return the datasets that --reuse names, the newest first, and sentences on unreadable ones.
+    """Return the datasets that --reuse names, newest first, and messages on unreadable ones.
 
     In a pattern only the last part may have a *.
     """
@@ -155,7 +155,7 @@ def _add_usable(
     data_type: DataType,
     options: Mapping[str, Any],
 ) -> bool:
-    """Add a dataset to those that are found, or to the others; return whether it is usable."""
+    """Add a dataset to `found`, or the reason against it to `unusable`. Return if it is usable."""
     try:
         found[place] = _usable(place, header, data_type, options)
     except _UnusableError as error:

@@ -24,7 +24,7 @@ from recordmill.transforms.planning.profiling import (
 from recordmill.transforms.planning.survey import Survey
 from recordmill.transforms.staged.batches import Element, scan
 
-_SUMMED_AT_ONCE = 10  # surveys, which are only kept in memory till they are added up
+_SUMMED_AT_ONCE = 10  # surveys that are held in memory before they are added up
 
 
 class AnalyzedBatches(NamedTuple):
@@ -43,7 +43,7 @@ class AnalyzedBatches(NamedTuple):
 
 
 class _SumSurveys(beam.DoFn):
-    """Adds up the surveys of a bundle. A CombineGlobally would be a stage more on Flink."""
+    """Adds up the surveys of a bundle. CombineGlobally would add a stage on Flink."""
 
     def start_bundle(self) -> None:
         self._surveys: list[Survey] = []

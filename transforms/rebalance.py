@@ -145,11 +145,11 @@ class Rebalance(beam.PTransform):
         return PlannedBatches(analyzed.batches, plan)
 
     def _extract_input_pvalues(self, analyzed: Any) -> Any:
-        # Beam expects every input to be a PCollection; results known before the run are none.
+        # Beam expects every input to be a PCollection; results known before the run are not.
         found, inputs = super()._extract_input_pvalues(analyzed)
         return found, {tag: one for tag, one in inputs.items() if isinstance(one, PCollection)}
 
 
 def _result(value: Any) -> Any:
-    """Return an argument for a result, which is a PCollection unless it is known before the run."""
+    """Return a result as an argument of a Map: a side input if it is a PCollection."""
     return AsSingleton(value) if isinstance(value, PCollection) else value

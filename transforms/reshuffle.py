@@ -16,7 +16,7 @@ from recordmill.transforms.writing.shuffle import CutIntoPieces, ShardId, empty_
 
 
 class ShuffledShards(NamedTuple):
-    """The pieces of each shard, at least one, which may be empty; and the plan."""
+    """The plan, and the pieces of each shard: one or more, which may be empty."""
 
     pieces: beam.PCollection[tuple[ShardId, Iterable[Piece]]]
     plan: beam.PCollection[Plan]

@@ -132,7 +132,7 @@ class LibraryConfig:
         None,
         group=_LIBRARY,
         metavar="PATH",
-        help="Jar of Beam's Flink job server, the one that the jobs name.",
+        help="Jar of Beam's Flink job server, the same as that of the jobs.",
     )
     output: str | None = option(
         None, group=_LIBRARY, metavar="FOLDER", help="Folder to write the jar to."
@@ -225,10 +225,10 @@ def worker_pool_main(argv: Sequence[str]) -> int:
 
 
 def flink_library_main(argv: Sequence[str]) -> int:
-    """Writes Beam's classes for the lib folder of a Flink cluster, which shortens every job.
+    """Writes a jar of Beam's classes for the lib folder of a Flink cluster.
 
-    A cluster that has them does not receive and load them with each job. The jar is for the lib
-    folder of the JobManager and of all TaskManagers, which read it when they start.
+    With this jar a cluster loads the classes once, instead of receiving and loading them with each
+    job. Copy it to the lib folder of the JobManager and of every TaskManager, and restart them.
 
     Example:
       recordmill flink-library --flink-job-server-jar flink-job-server.jar --output flink/lib

@@ -113,7 +113,7 @@ class CommonConfig(
         metavar="top|parent|REGEX|.EXT",
         help="Class of a file: its top folder (below the folder of the split), the folder around"
         " it, or the first group of a regular expression that is searched for in its path. In"
-        " archives also the file next to it that holds the class: .cls, or .json:FIELD.",
+        " archives also the content of a file next to it: .cls, or .json:FIELD.",
     )
     labels_file: str | None = option(
         None,

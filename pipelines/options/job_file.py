@@ -61,7 +61,7 @@ def read(path: pathlib.Path) -> Iterator[Given]:
         value.
     """
     try:
-        with path.open("rb") as file:  # perhaps a pipe, as of a shell's <(...)
+        with path.open("rb") as file:  # may be a pipe, such as a shell's <(...)
             content = file.read(_LARGEST + 1)
     except OSError as error:
         raise ConfigError(f"--config: cannot read {path}: {error.strerror}") from error

@@ -19,10 +19,10 @@ from recordmill.format.content_hashes import hash_halves
 from recordmill.format.content_report import EXAMPLES, LISTED, ContentCounts, ContentReport
 from recordmill.tfrecord.flat_arrays import Ints, offsets_of, stable_order
 
-COLUMNS = ("label", "copy", "content")  # of an index, that are compared
-NAMES = ("key", "source")  # that are needed of the records that are shown
+COLUMNS = ("label", "copy", "content")  # columns of an index that are compared
+NAMES = ("key", "source")  # columns that are read for shown records only
 _SHOWN = 10  # records of a content that its line lists
-_LINES_AT_ONCE = 1024  # whose records are Python objects
+_LINES_AT_ONCE = 1024  # lines whose records are Python objects at a time
 
 _DENSE = 16  # entries per row, at most, of a table that is indexed by number
 
@@ -55,8 +55,8 @@ class Suspects(NamedTuple):
     """Records of an index whose contents may be repeated, without copies.
 
     records: a table with the columns content, split, label. rows: their rows in the index.
-    read_names: returns the columns key and source of rows of the index, given in ascending order;
-      the source is null, or missing, if the key names the place of the record.
+    read_names: returns the columns key and source of some rows of the index; their numbers have to
+      ascend. The source is null, or missing, if the key names the place of the record.
     """
 
     records: pa.Table
@@ -73,7 +73,7 @@ def records_with(
 ) -> Suspects:
     """Return the records of an index whose hashes begin with one of these halves.
 
-    read_names: as in `Suspects`; by default, the names are in this table, too.
+    read_names: as in `Suspects`; by default, `index` has these columns.
     """
     if "content" not in index.column_names:
         index = index.slice(0, 0).append_column("content", pa.array([], pa.binary(16)))
@@ -106,7 +106,7 @@ def report_on(
     counts = np.bincount(codes)
     split_numbers, splits = _numbered(found["split"])
     label_numbers, labels = _numbered(found["label"])
-    # The first record of each content, split and label represents the others; they are sorted.
+    # The first record of each (content, split, label), in the order of these triples.
     width = len(labels) + 1
     triples = (codes * len(splits) + split_numbers) * width + label_numbers + 1
     firsts = _first_of_each(triples, len(counts) * len(splits) * width)
@@ -146,7 +146,7 @@ def _shown_rows(codes: Ints, counts: Ints, reported: Ints, firsts: Ints) -> tupl
     """Return the rows that the lines list, in their order, and the number of rows of each line.
 
     codes: int64[n], code of the content of each row. counts: rows of each content. reported: codes.
-    firsts: the first row of each content, split and label; they precede other rows of a line.
+    firsts: the first row of each (content, split, label); a line lists these before other rows.
     """
     is_reported = np.zeros(len(counts), np.bool_)
     is_reported[reported] = True
@@ -203,7 +203,7 @@ def _lines(
 
 
 def _names(suspects: Sequence[Suspects], rows: Ints) -> pa.Table:
-    """Return the columns key and source of rows of all suspects together, in their order."""
+    """Return the columns key and source of rows of the joined suspects, in the order of `rows`."""
     order = np.argsort(rows)
     ascending = rows[order]
     begins = offsets_of(np.array([len(one.rows) for one in suspects]))
@@ -225,7 +225,7 @@ def _names(suspects: Sequence[Suspects], rows: Ints) -> pa.Table:
 
 
 def _hashed(index: pa.Table) -> tuple[Ints, pa.ChunkedArray]:
-    """Return the rows of an index that are no copies and have a content, and their contents."""
+    """Return the rows of an index that are no copies and have a content hash, and the hashes."""
     chosen = pc.and_(pc.equal(index["copy"], 0), pc.is_valid(index["content"]))
     rows = np.flatnonzero(chosen)
     return rows, _choose(index["content"], rows)

@@ -53,9 +53,9 @@ def stream_info(stream: BinaryIO) -> FileInfo:
 
 
 def why_changed(found: FileInfo, stated: FileInfo) -> str | None:
-    """Return why a file is not the one that the manifest states, as the rest of a sentence on it.
+    """Return how a file differs from the one in the manifest, as a predicate for messages.
 
-    None if it is.
+    None if it does not differ.
     """
     if found == stated:
         return None

@@ -14,7 +14,7 @@ from recordmill.errors import Reason, RecordError
 
 _SCAN = b"\xff\xda"  # JPEG's marker before each scan
 _MANY_SCANS = 100
-_MOST_PASSES = 16  # decoded pixels of all scans, in the limit of pixels
+_MOST_PASSES = 16  # decoded pixels of all scans, as a multiple of the limit of pixels
 _MOST_PIXELS = 178_956_970  # the most that Pillow decodes, unless its own limit is changed
 _MANY_COMMENT_BLOCKS = 5000  # 1.3 MB of text
 
@@ -42,14 +42,14 @@ def open_image(content: bytes) -> Image.Image:
 
 
 def gif_size(file: BinaryIO) -> tuple[int, int]:
-    """Return (width, height) of a GIF with its first frame, which may exceed the screen.
+    """Return (width, height) of the area that the screen and the first frame of a GIF cover.
 
-    Pillow may allocate the pixels of the frame when it opens the file, and appends to the comment
-    block by block, which takes time quadratic in its size.
+    Pillow may allocate the pixels of the frame when it opens the file, so this size is checked
+    first. It also appends comments block by block, which takes time quadratic in their size.
     Source: https://www.w3.org/Graphics/GIF/spec-gif89a.txt, 18 to 24.
 
     Raises:
-      RecordError: the comment has megabytes.
+      RecordError: the comments have megabytes.
     """
     file.seek(6)
     screen = file.read(7).ljust(7, b"\0")
@@ -70,12 +70,12 @@ def gif_size(file: BinaryIO) -> tuple[int, int]:
             file.seek(size[0], io.SEEK_CUR)
             comment_blocks += is_comment
             if comment_blocks > _MANY_COMMENT_BLOCKS:
-                raise RecordError(Reason.CORRUPT, "the comment of the GIF has megabytes")
+                raise RecordError(Reason.CORRUPT, "the comments of the GIF have megabytes")
     return width, height
 
 
 def check_scans(data: bytes, *, pixels: int, limit: int) -> None:
-    """Raise RecordError for a JPEG of which a few bytes take minutes to decode.
+    """Raise RecordError for a JPEG with so many scans that it takes minutes to decode.
 
     A progressive JPEG is decoded once for each of its scans; encoders write about ten.
 

@@ -1,7 +1,7 @@
 """Check of the footer of a Parquet file, before pyarrow parses it.
 
-pyarrow builds the schema by recursion, which ends the process for columns that are nested some
-thousands deep, and takes minutes for somewhat fewer.
+pyarrow builds the schema by recursion. If columns are nested several thousand levels deep, this
+crashes the process; with somewhat fewer levels it takes minutes.
 
 Source: the compact protocol of Thrift
 (https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md), and
@@ -28,7 +28,7 @@ _LISTS, _STRUCT = (9, 10), 12
 
 
 def check_footer(file: BinaryIO) -> None:
-    """Raise ArrowInvalid if columns are nested more than 100 deep, and return to the start.
+    """Raise ArrowInvalid if columns are nested more than 100 levels deep, and rewind the file.
 
     Other damage is left to pyarrow.
     """
@@ -39,7 +39,7 @@ def check_footer(file: BinaryIO) -> None:
         length = int.from_bytes(tail[:4], "little")
         if tail[4:] == _MAGIC and _SMALL < length <= size - _TAIL:
             file.seek(-_TAIL - length, io.SEEK_END)
-            # Cut off, or nested where no field is.
+            # A footer that is cut off, or nested outside of the schema, is left to pyarrow, too.
             with contextlib.suppress(IndexError, RecursionError):
                 _check_depth(_Compact(file.read(length)))
     file.seek(0)
@@ -70,7 +70,7 @@ def _check_depth(footer: _Compact) -> None:
 
 
 class _Compact:
-    """Reader of Thrift's compact protocol. Raises IndexError for other data."""
+    """Reader of Thrift's compact protocol. Raises IndexError for invalid data."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -94,7 +94,7 @@ class _Compact:
         return (self.number() if count == 15 else count), start & 15
 
     def number(self) -> int:
-        """Read an unsigned number; that of a field is the result of zigzag encoding."""
+        """Read an unsigned varint; signed integers are zigzag-encoded in it."""
         value = shift = 0
         while True:
             byte = self._byte()

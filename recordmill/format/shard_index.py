@@ -117,8 +117,8 @@ def read_index(
     dictionaries: columns to read as dictionaries, in a sixth of the time if values repeat.
     records: the number of rows that it must have, if that is known. A few bytes can stand for
       millions of rows, so the number in the footer is checked before any is read.
-    stated: the size and the hash that the manifest states, which are compared before anything is
-      parsed: the checksums of pages leave out the footer, and so the names of columns.
+    stated: the size and the hash in the manifest. They are compared before anything is parsed,
+      because the checksums of pages do not cover the footer, which has the names of columns.
 
     Raises:
       IndexDamagedError: the file is not Parquet, or its rows or columns are not those of the index.

@@ -71,7 +71,7 @@ def check_output_folder(output: Location) -> None:
 
 
 def _check_parent(output: Location) -> None:
-    """Raise ConfigError if the output is below a file, or below a link that leads to nothing."""
+    """Raise ConfigError if a part of the path of the output is a file or a broken link."""
     if not output.is_local:
         return
     path = output.local_path

@@ -64,7 +64,7 @@ class MemoryWatch:
                 self._limits.remove(watched)
 
     def close(self) -> None:
-        """Watch no process any longer, and let the thread end."""
+        """Stop watching, and let the thread end."""
         with self._changed:
             self._closed.set()
             self._changed.notify()

@@ -330,7 +330,8 @@ _forked: list[_Child] = []
 def fork_children() -> None:
     """Fork a child per core for the shared pool, before this process starts its first thread.
 
-    A new interpreter needs 0.3 s of CPU until it has imported what tasks need; a fork has it.
+    A new interpreter takes 0.3 s of CPU to import what tasks need; a forked child has these modules
+    already. If the process has other threads, nothing is forked.
     """
     if not _is_single_threaded():
         return

@@ -48,7 +48,7 @@ class Card:
     polygons: outlines of its masks, as points of an SVG of the size of its thumbnail, and the
       colour of each.
     lines: (name, range of the values, drawing) of its series.
-    padding: the number of zeros behind its tokens.
+    padding: the number of padding zeros after its tokens.
     """
 
     place: SampledRecord
@@ -82,7 +82,7 @@ class CardMaker:
             for name, feature in manifest.features.items()
             if feature.kind == "index" and feature.shape != ()
         }
-        # Masks and positions of tokens, which the drawn tokens show already.
+        # Prefixes of features such as masks and positions of tokens, which need no drawing.
         self._beside_tokens = tuple(f"{name}/" for name in self._tokens)
         self._box_classes: dict[str, int] = {}
 
@@ -206,7 +206,7 @@ class CardMaker:
     def _shown_tokens(
         self, name: str, numbers: npt.NDArray[Any]
     ) -> tuple[list[tuple[str, bool]], int]:
-        """Return the first tokens, and the number of zeros behind the last one."""
+        """Return the first tokens, and the number of padding zeros after the last one."""
         vocabulary = self._tokens[name]
         used = len(numbers)
         if 0 not in vocabulary:

@@ -18,13 +18,13 @@ from recordmill.storage.redaction import redact_uri
 
 _WIDTH, _HEIGHT = 300, 96  # of a histogram, in SVG units
 _AXIS = 14  # height of the line of numbers below a histogram
-_WIDE_BINS = 8  # up to this many bins, numbers stand below the middle of their bins
+_WIDE_BINS = 8  # with at most so many bins, numbers are below the middle of their bins
 _SPARK_WIDTH, _SPARK_HEIGHT = 120, 32
 _SPARK_POINTS = 240  # longer lines are drawn by the extremes of each piece
 BINS = 24
 COLOURS = 6  # of series
-_KEY_END = 7  # characters
-_LINE = 80  # characters
+_KEY_END = 7  # characters of a key that are always shown
+_LINE = 80  # characters of a shortened text
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -163,12 +163,12 @@ def number_text(value: float) -> str:
 
 
 def percent_text(fraction: float, decimals: int = 1) -> Markup:
-    """Return a fraction in percent, with a space that no line ends at."""
+    """Return a fraction in percent, with a non-breaking space."""
     return Markup("{}&nbsp;%").format(f"{100 * fraction:.{decimals}f}")
 
 
 def _axis_text(value: float) -> str:
-    """Return the number at an end of an axis, without decimals from 100 on."""
+    """Return the number at an end of an axis; numbers from 100 on have no decimals."""
     return number_text(float(round(value)) if 100 <= abs(value) < 1e7 else value)
 
 
@@ -194,12 +194,12 @@ def visible(text: str) -> Markup:
 
 
 def breakable(name: str) -> Markup:
-    """Return a name for a page; lines can end after its slashes."""
+    """Return a name for a page; lines may break after its slashes."""
     return Markup("/<wbr>").join(_shown(name).split("/"))
 
 
 def ends_of(key: str) -> tuple[str, str]:
-    """Return a key in two parts for a page: its last part is always shown."""
+    """Return a key in two parts for a page, which always shows the second one."""
     text = _shown(key)  # as a whole, because a secret that is cut in two is not recognized
     return text[:-_KEY_END], text[-_KEY_END:]
 

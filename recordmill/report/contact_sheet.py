@@ -20,7 +20,7 @@ from recordmill.report.thumbnail_drawing import as_rgb
 from recordmill.report.thumbnails import strip_of
 from recordmill.storage.files import Location
 
-NAME_WIDTH = 96  # pixels for the names of the classes; more for longer ones
+NAME_WIDTH = 96  # least pixels for the names of the classes
 GAP = 18  # between the blocks of two splits
 HEAD, FOOT = 52, 34  # for the names of the splits, and for the legend
 BACKGROUND, INK, FAINT, COPY = "#ffffff", "#1b1f24", "#6a737d", "#d9480f"

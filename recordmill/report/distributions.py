@@ -22,7 +22,7 @@ _VALUES = 256  # values of one record that count
 _TOP = 8  # most frequent texts or classes that are listed
 _CLASSES = 40  # classes with their most specific tokens
 _TEXT = 80  # characters of a text that are shown
-_RECURRING = 0.5  # with fewer distinct texts per value, the texts are names
+_RECURRING = 0.5  # up to this share of distinct texts among the values, texts count as names
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -154,7 +154,7 @@ class Distributions:
     ) -> FeatureFigure:
         """Return the figure of a feature.
 
-        drawn_lengths: the first feature with each distribution of lengths; this one is added.
+        drawn_lengths: {distribution of lengths: first feature that has it}; the feature is added.
         """
         feature = self._features[name]
         records = self.records
@@ -182,8 +182,8 @@ class Distributions:
             for split in splits
             if (counts := self._lengths.get((name, split)))
         }
-        # Texts that recur are names, whose lengths say nothing. Of at most one value per record,
-        # `missing` says how many have it.
+        # Not plotted for texts that recur, because these are names, nor for features with at most
+        # one value per record, because `missing` says how many records have none.
         are_recurring = len(texts) <= _RECURRING * texts.total()
         longest = max((counts.max() for counts in lengths.values()), default=0)
         if lengths and (
@@ -312,7 +312,7 @@ def _between_classes(classes: Mapping[str, npt.NDArray[np.float64]]) -> float | 
 
 
 def _are_alike(classes: Mapping[str, npt.NDArray[np.float64]]) -> bool:
-    """Return whether all classes have the same distribution, which needs no chart."""
+    """Return whether all classes have the same distribution, so that a chart shows nothing."""
     counts = [*charts.histogram_of(classes).counts.values()]
     return all((one * counts[0].sum() == counts[0] * one.sum()).all() for one in counts)
 

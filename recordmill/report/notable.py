@@ -17,7 +17,7 @@ from recordmill.report.sampling import SampledRecord
 from recordmill.storage.files import Location
 
 _ALIKE = 3  # pairs of images that are shown
-_DIFFERENCE = 10.0  # of the grey levels of images that are alike
+_DIFFERENCE = 10.0  # largest mean difference of the grey levels of images that are alike
 _COMPARED = 256  # images that are compared with each other
 
 
@@ -49,7 +49,7 @@ def by_brightness(cards: Sequence[Card]) -> list[Notable]:
 
 
 def most_alike(cards: Sequence[Card]) -> list[AlikePair]:
-    """Return the pairs of drawn images whose reduced grey levels differ least, by at most 10."""
+    """Return the pairs of drawn images whose grey levels differ least, on average by at most 10."""
     cards = [card for card in cards if len(card.images) == 1][:_COMPARED]
     if len(cards) < 3:
         return []

@@ -34,7 +34,7 @@ PLOTTED = 500  # records per split for distributions
 _DRAWN = 160  # records to draw, copies not counted
 _PER_CLASS = 8  # of them, per class and split
 _CLASSES = 40  # classes of which records are drawn
-_LARGE_CARDS = ("sensor", "text", "video")
+_LARGE_CARDS = ("sensor", "text", "video")  # commands whose records take much space
 _COLUMNS = 12  # of a table of records
 _COMPILED_WITH: dict[str, Any] = {"autoescape": True, "trim_blocks": True, "lstrip_blocks": True}
 _TITLES = {
@@ -138,7 +138,7 @@ def render(
 
 
 def table_columns(cards: Sequence[Card], manifest: Manifest) -> list[str]:
-    """Return the features that cards have values of, if a table can show the cards; else none."""
+    """Return the features with values; none if cards have images, lines or tokens to draw."""
     if any(card.images or card.lines or card.tokens for card in cards):
         return []
     found = {name for card in cards for name, _ in card.values}
@@ -149,7 +149,7 @@ def _drawn(rows: Sequence[ClassRow], *, alone: int) -> dict[str | None, int]:
     """Return the number of records to draw of each class and split.
 
     If there are too many classes, the largest and the smallest are drawn. alone: the most records
-    of a split without other classes.
+    of each split if there is only one class.
     """
     present = [row for row in rows if row.total]
     if len(present) > _CLASSES:

@@ -1,6 +1,7 @@
 """Input files of a run: opened and read only if they are still as they were listed.
 
-A path may be a reference to a member of an archive (`members`): then its archive must be as listed.
+A path may be a reference to a member of an archive (`members`); then the archive must be as it was
+listed.
 """
 
 from __future__ import annotations

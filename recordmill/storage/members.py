@@ -1,11 +1,12 @@
-"""Members of archives: references that open like the paths of files, and the bytes behind them.
+"""References to members of archives, which open like the paths of files, and contents of members.
 
-A reference is a text in the column of paths. It begins with the path of the archive; a zero byte,
-which no path contains, separates it from the place and the name of the member. So members take the
-road of files: nothing is unpacked, and only references travel.
+A reference is a string in the column of paths: the path of the archive, the place of the member,
+and its name, separated by zero bytes, which no path contains. So members are handled like files:
+nothing is unpacked, and rows hold only references.
 
-Formats: tar stores members as they are. A zip member follows a local header (APPNOTE.TXT 4.3.7), as
-it is or compressed by deflate, and its directory declares size and CRC-32.
+Formats: a tar holds the content of a member unchanged. In a zip, the content follows a local header
+(APPNOTE.TXT 4.3.7), unchanged or compressed by deflate; the directory of the zip declares its size
+and CRC-32.
 """
 
 from __future__ import annotations
@@ -64,9 +65,9 @@ class Member(NamedTuple):
 
     @property
     def span(self) -> tuple[int, int]:
-        """The range of bytes, (offset, length), that holds the content, and usually all of it.
+        """The range of bytes to read for the content: (offset, length).
 
-        The local header of a zip member may have an extra field of another length than expected.
+        In a zip it ends too early if the extra field of the local header is longer than expected.
         """
         if self.method == "tar":
             return self.offset, self.length
@@ -84,11 +85,11 @@ class Member(NamedTuple):
         if self.method == "tar":
             return 0
         if len(header) < LOCAL_HEADER or not header.startswith(_SIGNATURE):
-            raise RecordError(Reason.CORRUPT, "the archive is damaged: no header at its place")
+            raise RecordError(Reason.CORRUPT, "the archive is damaged: the file has no header")
         _, name, extra = _LOCAL.unpack_from(header)
         start = LOCAL_HEADER + int(name) + int(extra)
         if self.offset + start + self.length > self.archive_size:
-            raise RecordError(Reason.CORRUPT, "the archive is damaged: it ends inside of the file")
+            raise RecordError(Reason.CORRUPT, "the archive is damaged: it ends inside the file")
         return start
 
     def content(self, stored: bytes) -> bytes:
@@ -107,15 +108,15 @@ class Member(NamedTuple):
         """Raise RecordError unless the content of a zip member has the declared size and CRC-32."""
         if size != self.size:
             raise RecordError(
-                Reason.CORRUPT, f"the archive declares {self.size} bytes, but it holds others"
+                Reason.CORRUPT, f"its size is not the {self.size} bytes that the archive declares"
             )
         if crc != self.crc:
-            raise RecordError(Reason.CORRUPT, "its CRC-32 is not the one in the archive")
+            raise RecordError(Reason.CORRUPT, "its CRC-32 is not the one that the archive declares")
 
     def _inflated(self, stored: bytes) -> bytes:
         stream = zlib.decompressobj(-zlib.MAX_WBITS)
         try:
-            # A byte more than declared shows that there is more.
+            # One byte more than declared is enough to find a wrong size.
             data = stream.decompress(stored, self.size + 1)
         except zlib.error as error:
             raise RecordError(Reason.CORRUPT, "invalid deflate data in the archive") from error

@@ -62,7 +62,7 @@ class EmbeddedFlink:
         """
         opened = [f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in _OPEN_PACKAGES]
         # The work is done in Python: the second compiler stage costs more time than it saves, and
-        # so do the threads of the default collector.
+        # so do the threads of the default garbage collector.
         flags = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
         tmpdir = f"-Djava.io.tmpdir={self._folder}"
         class_path = os.pathsep.join((jar, os.path.abspath(job_server)))

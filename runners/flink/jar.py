@@ -88,7 +88,7 @@ _UNUSED = (
     "META-INF/proguard/",
     "OSGI-OPT/",
 )
-# Classes that read the pipeline from the jar they are in, and those they share a package with.
+# Classes that read the pipeline from their own jar, and those of the same packages that they use.
 _READERS = (
     "org/apache/beam/runners/flink/FlinkPipelineRunner",
     "org/apache/beam/runners/flink/FlinkPortableRunnerResult",
@@ -161,7 +161,7 @@ def _has_entry(jar: str, name: bytes) -> bool:
 
 
 def library_name(job_server: str) -> str:
-    """Return the name of the library of a job server, which follows from its content."""
+    """Return the file name of the library of a job server, derived from the server's content."""
     with (
         open(job_server, "rb") as file,
         mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,
@@ -172,9 +172,9 @@ def library_name(job_server: str) -> str:
 
 
 def write_library(folder: str, *, job_server: str) -> str:
-    """Write the classes of a job server that jobs use, for the lib folder of a cluster.
+    """Write the library, a jar of the classes of a job server that jobs use; return its path.
 
-    Returns the path of the jar. A cluster that has it loads these classes once, not for each job.
+    A cluster with the library in its lib folder loads these classes once, not for each job.
     """
     os.makedirs(folder, exist_ok=True)
     path = os.path.join(folder, library_name(job_server))
@@ -206,8 +206,8 @@ def write_job_jar(
     pipeline: the proto; local files that its environments depend on are added to the jar.
     options: all pipeline options by name.
     whole: also copy the classes that jobs with Python workers do not use.
-    has_library: whether the cluster has the library of the job server (`write_library`), so that
-      only the classes are copied that read the pipeline.
+    has_library: whether the cluster has the library of the job server (`write_library`); then only
+      the classes that read the pipeline are copied.
     """
     with zipfile.ZipFile(path, "w") as jar:
         if job_server is not None:
@@ -249,7 +249,7 @@ def _copy_entries(
 ) -> None:
     """Copy the entries of another jar into an empty one, compressed as they are.
 
-    leave_out, only: beginnings of their names.
+    leave_out, only: prefixes of the names of entries to leave out, and to copy.
     """
     with (
         zipfile.ZipFile(source) as entries,

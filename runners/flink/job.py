@@ -185,7 +185,7 @@ class FlinkJob:
             )
             pipeline = _pipeline_proto(build, beam_options, folder=self._folder)
             add_secret(pipeline, self._secret)
-            # Beam reads shipped files as resources of its own class loader, not of the job's.
+            # Beam reads shipped files with the loader of its own classes, so they share a jar.
             self._has_library = self._has_library and not has_files(pipeline)
             jar = os.path.join(self._folder, "job.jar")
             write_job_jar(
@@ -368,8 +368,8 @@ def _left_out_error(text: str, *, has_library: bool) -> RunError | None:
     if has_library:
         return RunError(
             f"the job needs the class {name} of Beam's job server, and not every TaskManager has"
-            " it: copy the jar of recordmill flink-library that is in the lib folder of the"
-            " JobManager to all of them and restart them, or add --flink-whole-jar; then run the"
+            " it: copy the jar of recordmill flink-library from the lib folder of the JobManager to"
+            " that of every TaskManager and restart them, or add --flink-whole-jar; then run the"
             " same command again to continue"
         )
     return RunError(

@@ -16,7 +16,7 @@ def main() -> int:
     with permanent_imports():
         from recordmill.runners.workers import boot
 
-        # All that a job of ours needs, so that encoder processes share it.
+        # Imported before the fork, so that encoder processes share all that a job needs.
         for module in ("apache_beam.runners.worker.sdk_worker_main", "recordmill.transforms"):
             importlib.import_module(module)
     fork_children()

@@ -103,7 +103,7 @@ def test_an_archive_of_a_single_folder_stands_for_it(
     made = make(tmp_path / "out", *_SMALL, "--input", archive)
     assert made.manifest.digest == digest
     (note,) = [one for one in made.manifest.notes if one.code == "archives"]
-    assert "are in the folder 'photos', which is no class, and not in their keys" in note
+    assert "are in the folder 'photos', which is neither a class nor part of the keys" in note
     # A single class does not make it so.
     alone = {name: one for name, one in files_in(photos).items() if name.startswith("ant")}
     made = make(tmp_path / "a", *_SMALL, "--input", tar_of(tmp_path / "a.tar", alone))
@@ -161,12 +161,12 @@ def test_rejects_and_skipped_files_of_archives(
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("x.tar.gz", b"x", "x.tar.gz is a compressed tar, in which no file can be found without"),
-        ("x.tar.gz", b"x", "make it a plain one (gunzip x.tar.gz), and pass the .tar"),
+        ("x.tar.gz", b"x", "x.tar.gz is a compressed tar, in which finding a file means"),
+        ("x.tar.gz", b"x", "decompress it (gunzip x.tar.gz), and pass the .tar"),
         ("x.tgz", b"x", "(gunzip x.tgz)"),
         ("x.tar", b"\x1f\x8b" + bytes(600), "x.tar is compressed, though its name is that of a"),
         ("x.tar", b"no" * 600, "x.tar cannot be read: the archive is damaged: it is no tar"),
-        ("x.tar", b"x", "x.tar cannot be read: the archive ends inside of a header at byte 0"),
+        ("x.tar", b"x", "x.tar cannot be read: the archive ends inside a header at byte 0"),
         ("x.zip", b"x", "x.zip cannot be read: it has no directory, which is at the end of a zip"),
         ("x.7z", b"x", "x.7z is an archive: unpack it, and pass the folder"),
     ],
@@ -283,7 +283,7 @@ def test_webdataset_records_that_are_incomplete(
     kept = make(tmp_path / "kept", *argv, "--unlabelled", "keep")
     assert "b.jpg" in kept.keys("train")
     assert images("--input", photos, "--label-from", ".cls", "--output", tmp_path / "no") == 2
-    assert "--label-from .cls: takes classes from files in archives" in capsys.readouterr().err
+    assert "--label-from .cls: reads classes from files in archives" in capsys.readouterr().err
     shard = _shard(tmp_path / "y.tar", photos)
     assert images("--input", shard, "--output", tmp_path / "no") == 2
     assert "--label-from .cls takes the classes from them" in capsys.readouterr().err

@@ -461,7 +461,7 @@ def test_unlabelled_rows_are_kept_when_asked(photos, tmp_path):
         ("arrays", "a.zip", "a.zip cannot be read: it has no directory"),
         ("table", "a.zip", "a.zip is an archive"),
         ("table", "train.tfrecord-00000-of-00001", "is named as a TFRecord file: recordmill adopt"),
-        ("text", "a.tar", "a.tar cannot be read: the archive ends inside of a header"),
+        ("text", "a.tar", "a.tar cannot be read: the archive ends inside a header"),
     ],
 )
 def test_a_file_of_another_kind(command, name, said, tmp_path, capsys):

@@ -124,7 +124,7 @@ def _binned(
 
 def _few_bins(_: bytes, answers: Sequence[pa.RecordBatch], bins: LabelBins) -> Iterator[Remark]:
     count = len(_boundaries(answers)) + 1
-    if answers and count < bins.number:  # without an answer there is no number, but rejects
+    if answers and count < bins.number:  # without answers, all labels are rejected
         text = (
             f"--label-bins {bins.number}: the label {bins.column!r} has"
             f" {count} bin{'s' if count > 1 else ''}, because many values are equal"

@@ -138,10 +138,10 @@ def _held_in_train(rows: pa.RecordBatch) -> Held:
 def replicate(
     rows: pa.RecordBatch, *, quotas: Mapping[str, Quota], seed: int
 ) -> Iterator[pa.RecordBatch]:
-    """Yield rows as often as their quota says, with `__copy__` 0, 1, ..; in batches of
-    `limits.BATCH_ROWS`.
+    """Yield each row as often as the quota of its class says, with `__copy__` 0, 1, ...
 
-    Rows of other splits than train, and rows without a label, appear once.
+    Rows of other splits than train, and rows without a label, appear once. Batches with copies have
+    up to `limits.BATCH_ROWS` rows.
     """
     codes, names = batch.encode(rows[batch.LABEL])
     per_class = [quotas.get(name, Quota(1)) for name in names.to_pylist()] + [Quota(1)]

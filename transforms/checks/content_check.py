@@ -43,7 +43,8 @@ def hash_halves(
     """Yield (bucket, halves) for the contents of a shard.
 
     written: the shard, and the number of records that are planned for the dataset.
-    A bucket reads all indexes again if halves repeat, so there are no more than memory requires.
+    Each bucket with repeated halves reads indexes again, so there are no more buckets than memory
+    requires.
     """
     info, planned = written
     name = index_of(info.shard.file)
@@ -78,7 +79,7 @@ def find_repeated(bucket_halves: tuple[int, Iterable[Halves]], *, staging: Stagi
 
 
 def _suspects(place: Location, repeated: UInt64Array, *, split: str) -> Suspects:
-    """Return the records of an index whose content may be repeated; names are read when shown."""
+    """Return the records of an index whose content may be repeated; names are read on demand."""
     index = read_index(place, columns=COLUMNS, dictionaries=("label",))
     read_names = functools.partial(read_rows, place, columns=NAMES, records=len(index))
     return records_with(index, repeated, split=split, read_names=read_names)

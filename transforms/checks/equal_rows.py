@@ -125,7 +125,7 @@ def write_numbered(
 class NumberEqualRows(beam.PTransform):
     """Give equal rows distinct keys: parts of rows in, the same parts with unique keys out.
 
-    by_group: as in `equal_row_candidates`. partitions: number of groups in which hashes meet.
+    by_group: as in `equal_row_candidates`. partitions: number of groups of hashes.
     """
 
     staging: Staging

@@ -199,7 +199,7 @@ class DecideRepeatedRows(beam.PTransform):
     """Decide rows that have the same key: parts in, parts whose keys are unique out.
 
     conflicts: treatment of rows that differ; `error` yields a `Problem` too.
-    partitions: number of groups in which the hashes of keys meet.
+    partitions: number of groups of hashes of keys.
     """
 
     staging: Staging

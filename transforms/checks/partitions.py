@@ -17,7 +17,7 @@ Candidates = tuple[str, bytes]
 
 
 def partitions_of(parts: int) -> int:
-    """Return the number of partitions for the rows of these parts: few rows need few messages."""
+    """Return the number of partitions for rows in some parts; small inputs send few messages."""
     return min(max(parts, 1), limits.PARTITIONS)
 
 
@@ -62,7 +62,7 @@ def with_equal(hashes: batch.UInt64Array) -> npt.NDArray[np.int64]:
     """Return the indices of the hashes that occur more than once, int64[m]."""
     ordered = np.sort(hashes)
     same = ordered[1:] == ordered[:-1]
-    if not same.any():  # as usual; the indices would take far longer
+    if not same.any():  # the usual case; finding the indices takes far longer
         return np.zeros(0, np.int64)
     is_equal = np.append(False, same)
     is_equal[:-1] |= same

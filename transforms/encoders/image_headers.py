@@ -1,4 +1,4 @@
-"""Headers of images: a check, a reader for schemas and statistics, and the depth of all images."""
+"""Headers of images: a check, a reader for schemas and statistics, and an analysis of depth."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class ImageHeaders:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DepthAnalysis:
-    """Analysis that reads the headers of train for the depth of all images."""
+    """Analysis that finds the depth of a dataset from the headers of the images of train."""
 
     options: ImageOptions
 
@@ -128,7 +128,7 @@ class DepthAnalysis:
 
 
 def with_found_depth(options: ImageOptions, artifacts: Mapping[str, Artifact]) -> ImageOptions:
-    """Return the options with a depth of 16 if it was found for `auto`."""
+    """Return the options, with a depth of 16 if `DepthAnalysis` found it for `auto`."""
     if options.depth != "auto" or DEPTH_FILE not in artifacts:
         return options
     return dataclasses.replace(options, depth=_depth(artifacts[DEPTH_FILE]))

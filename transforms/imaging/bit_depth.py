@@ -210,7 +210,7 @@ def _is_separate(image: TiffImageFile) -> bool:
 
 
 def _has_plain_planes(image: TiffImageFile) -> bool:
-    """Return whether separate planes are not compressed; Pillow reads 8 bits of others."""
+    """Return whether separate planes are uncompressed; of others Pillow reads only 8 bits."""
     return image.mode in ("RGB", "RGBA") and image.tile[0].codec_name == "raw"
 
 

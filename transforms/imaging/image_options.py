@@ -120,7 +120,7 @@ class ImageOptions:
 
     @property
     def finds_depth(self) -> bool:
-        """True if the depth depends on the images."""
+        """True if `DepthAnalysis` has to find the depth."""
         return self.depth == "auto" and self.image_format != "jpeg"
 
     @property

@@ -27,7 +27,7 @@ STRATUM = "__stratum__"  # string: stratum of a stratified split, where it is no
 COPY = "__copy__"  # int32: 0 for the record itself, 1.. for oversampled copies
 HASH = "__hash__"  # uint64: xxh3_64 of the key
 UNIT = "__unit__"  # uint64: hash of a key by content without its number; decides the split
-PLACE = "__place__"  # PLACES, or string: lineage of a row whose key is no place
+PLACE = "__place__"  # PLACES, or string: lineage of a row whose key does not name it
 SOURCE = "__source__"  # string, or PLACES: lineage of a row with a key by content
 CONTENT = "__content__"  # binary(16): hash of the content of a row, whatever its key and label
 NEAR = "__near__"  # uint64 or list of uint32[128]: hash that is similar for similar content
@@ -132,7 +132,7 @@ def place_names(column: pa.Array) -> pa.Array:
         return column
     files, numbers = column.flatten()
     rows = numbers.cast(pa.string())
-    if len(files.dictionary) == 1:  # as usual; to join texts takes three times as long
+    if len(files.dictionary) == 1:  # the usual case; joining texts takes three times as long
         return pc.binary_replace_slice(rows, 0, 0, f"{files.dictionary[0]}#")
     return pc.binary_join_element_wise(files.cast(pa.string()), rows, "#")
 

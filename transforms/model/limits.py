@@ -32,8 +32,8 @@ PARTITIONS = 64  # of what is grouped by a hash
 CONTENT_ROWS = 1 << 22  # records whose contents are compared at a time: 32 MiB of hashes
 INLINE_BYTES = 1 << 20  # rows of up to this many bytes go through the shuffle itself, not files
 CELL_ROWS = 1 << 16  # about the number of rows that are cut into windows together
-SPILL_BYTES = 64 << 20  # that a worker collects before it writes a spill file, at most;
-PIECE_BYTES = 1 << 20  # less for few shards, whose pieces have about this size
+SPILL_BYTES = 64 << 20  # the most that a worker collects before it writes a spill file
+PIECE_BYTES = 1 << 20  # per shard in a spill file, if shards are few
 PROFILED_COLUMNS = 64  # whose statistics are summed together
 COUNT_BYTES = 32 << 20  # of counts that a bundle collects before it emits them
 

@@ -96,8 +96,9 @@ def _unchanged(element: Element) -> Element:
 def spread(batches: beam.PCollection[Element], label: str) -> beam.PCollection[Element]:
     """Distribute handles evenly over the workers, for a later pass over the batches.
 
-    Flink's runner ends a stage at a collection if one of its consumers cannot be in that stage, as
-    a Reshuffle cannot. The copy leaves the other consumers in it, such as the planning pass.
+    Flink's runner ends a stage at a collection if one of its consumers, such as a Reshuffle, cannot
+    be in that stage. Here the Reshuffle consumes a copy, so that other consumers, such as the
+    planning pass, stay in the stage.
     """
     return (
         batches

@@ -252,9 +252,9 @@ class ShardWriter:
         return info
 
     def _without_unused(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Return rows without the columns that only the index has.
+        """Return rows without the columns that only the index needs.
 
-        References keep the content: encoders compare what they read with it.
+        Rows that refer to files keep the content hash: encoders compare what they read with it.
         """
         unused = {batch.SOURCE, batch.PLACE}
         refers = {batch.PATH, batch.DATA}.intersection(rows.schema.names)
@@ -369,8 +369,9 @@ def _no_rows() -> pa.RecordBatch:
 
 
 class WriteShard(beam.DoFn):
-    """Write shards, two of a bundle concurrently: pieces of shards in, (summary, number of records
-    that are planned for the dataset) out.
+    """Write shards, two of a bundle concurrently.
+
+    Pieces of shards in, (summary, number of records that are planned for the dataset) out.
 
     While the last rows of one shard are encoded, or its index is written, the other keeps the
     encoder processes busy. A shard is written under a unique temporary name in staging and renamed;

@@ -19,7 +19,7 @@ def test_a_gif_with_megabytes_of_comments() -> None:
     image = data.index(b",", 13)
     comments = b"!\xfe" + (b"\xff" + b"c" * 255) * 6000 + b"\0"
     assert open_image(data).size == (3, 3)
-    with pytest.raises(UNREADABLE_IMAGE, match="the comment of the GIF has megabytes"):
+    with pytest.raises(UNREADABLE_IMAGE, match="the comments of the GIF have megabytes"):
         open_image(data[:image] + comments + data[image:])
 
 

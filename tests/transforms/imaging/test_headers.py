@@ -94,7 +94,7 @@ def test_a_gif_with_megabytes_of_comments():
     assert process(ordinary, AS_PNG).width == 3
     for comments in (b"!\xfe" + block * 6000 + b"\0", b"!\xfe\1c\0" * 6000):
         error = reject(data[:image] + comments + data[image:])
-        assert str(error) == "corrupt: the comment of the GIF has megabytes"
+        assert str(error) == "corrupt: the comments of the GIF have megabytes"
 
 
 def test_max_pixels_is_inclusive(jpeg):

@@ -105,7 +105,7 @@ def test_a_size_of_8_gib_and_more_is_binary(tmp_path):
     header.size = 1 << 35
     (tmp_path / "x.tar").write_bytes(header.tobuf(tarfile.GNU_FORMAT) + bytes(512))
     found = rejects(tmp_path / "x.tar")
-    assert found["a/large"] == (Reason.TRUNCATED, "the archive ends inside of it")
+    assert found["a/large"] == (Reason.TRUNCATED, "the archive ends inside the file")
 
 
 @pytest.mark.parametrize("kind", [b"0", b"x", b"L"])
@@ -274,7 +274,7 @@ def test_a_wrong_crc_is_a_reject(tmp_path):
     path = zip_of(tmp_path / "x.zip", {"a/1": b"content", "b/2": b"x"})
     assert (
         read_all(changed(path, b"content", b"cOntent"))
-        == ["its CRC-32 is not the one in the archive"] * 2
+        == ["its CRC-32 is not the one that the archive declares"] * 2
     )
 
 
@@ -283,7 +283,7 @@ def test_a_member_never_inflates_beyond_its_declared_size(tmp_path):
     bomb = bytes(64 << 20)
     path = zip_of(tmp_path / "x.zip", {"a/1": bomb, "b/2": b"x"}, method=zipfile.ZIP_DEFLATED)
     changed(path, struct.pack("<L", len(bomb)), struct.pack("<L", 9))
-    assert read_all(path) == ["the archive declares 9 bytes, but it holds others"] * 2
+    assert read_all(path) == ["its size is not the 9 bytes that the archive declares"] * 2
 
 
 def test_a_large_compressed_member_is_rejected_by_its_header(tmp_path, monkeypatch):
@@ -349,7 +349,7 @@ def test_inflating_checks_the_end_of_the_stream():
     data = zlib.compress(b"12345", wbits=-15)
     member = Member("x.zip", 99, 0, len(data), 5, "deflated", zlib.crc32(b"12345"), "a")
     assert member.content(data) == b"12345"
-    with pytest.raises(RecordError, match=r"invalid deflate data|no end|declares 5 bytes"):
+    with pytest.raises(RecordError, match=r"invalid deflate data|no end|not the 5 bytes"):
         member.content(data[:-2])
 
 

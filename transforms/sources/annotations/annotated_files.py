@@ -202,7 +202,7 @@ class AnnotatedFiles:
         self, rows: pa.RecordBatch, annotations: AnnotationReader, index: _PathIndex
     ) -> Iterator[ListingPart]:
         keys, paths = (rows[name].to_pylist() for name in (batch.KEY, batch.PATH))
-        paths = [path.replace(MARK, "/") for path in paths]  # those of members of archives, too
+        paths = [path.replace(MARK, "/") for path in paths]  # in references to members of archives
         at = [index.find(path, key=key) for key, path in zip(keys, paths, strict=True)]
         places = np.array(at, np.int64)
         known = np.flatnonzero(places >= 0)

@@ -1,4 +1,4 @@
-"""Readers of archives, and what they find: members, and problems of members."""
+"""Reader of the bytes of an archive, and results of listing it: members and their problems."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_NAME = 4096  # bytes
 class ListedMember(NamedTuple):
     """A file in an archive, as in `members.Member`.
 
-    name: as its header spells it. label: class by a file beside it; None without one.
+    name: as its header spells it. label: class from a file next to it; None without one.
     """
 
     name: str
@@ -72,7 +72,7 @@ def tidy_name(name: str) -> str | None:
 
 
 class ArchiveReader:
-    """Reads headers of an archive. Reads near each other need one request."""
+    """Reads headers of an archive; reads that are close together share a request."""
 
     def __init__(self, file: File) -> None:
         self.size = file.size
@@ -99,5 +99,5 @@ class ArchiveReader:
 
 
 def damaged(where: str) -> MemberProblem:
-    """Return the problem of an archive of which a part cannot be listed."""
+    """Return the problem of an archive that cannot be listed to its end."""
     return MemberProblem("", Reason.CORRUPT, f"{where}: the files after it are not listed")

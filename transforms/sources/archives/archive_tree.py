@@ -2,7 +2,8 @@
 
 An archive stands for the folder around it: `dog/part-1.tar` with the member `1.jpg` is `dog/1.jpg`.
 If all archives have names of splits, each stands for a folder of that name: `train-007.tar` is
-`train/`. If all members lie in one folder that holds folders, it is left out of their paths.
+`train/`. If all members are in one folder that holds folders, this folder is left out of their
+paths.
 
 Members are kept in a temporary file, so that archives are read once and memory does not grow.
 """
@@ -70,8 +71,8 @@ class ArchiveTree:
     archives: the archives, with their paths inside the input as keys.
     skip: returns why a file or folder is skipped because of its name, None if it is not.
     usable: returns whether a file may be a record, by its name.
-    split_of: returns the split that the name of an archive names; None if it must not.
-    labels: files in the archives that hold the classes; None if there are none.
+    split_of: returns the split in the name of an archive; None if names of archives are no splits.
+    labels: rule for the files that hold the classes; None if no files do.
 
     Raises:
       ConfigError: an archive is compressed, or nothing in it can be listed.
@@ -118,7 +119,7 @@ class ArchiveTree:
         return (self._key(*one) for one in self._names() if self._usable(one[1]))
 
     def expand(self, found: Iterator[WalkItem]) -> Iterator[WalkItem | LabelledMember]:
-        """Yield the files in archives, in place of these; skipped paths and rejects."""
+        """Yield the items, with the files in archives in place of the archives."""
         for item in found:
             if isinstance(item, File) and item.key in self._at:
                 yield from self._members(item)
@@ -146,7 +147,7 @@ class ArchiveTree:
         marshal.dump(None, self._spool)
 
     def _tidied(self, one: _Found) -> _Found | SkippedPath:
-        """Return a member under its path, or why it is none."""
+        """Return a member with its path as the name, or why it is not listed."""
         if isinstance(one, MemberProblem):
             return one
         name = tidy_name(one.name)
@@ -257,7 +258,7 @@ class ArchiveTree:
 def find_archives(found: Iterator[WalkItem], usable: Callable[[str], bool]) -> list[File]:
     """Return the archives among the files of a folder, if no other file in it may be a record.
 
-    Beside files, an archive is often a copy of them, which must not double the records.
+    Beside such files, an archive is often a copy of them, and would double the records.
     """
     archives: list[File] = []
     for item in found:

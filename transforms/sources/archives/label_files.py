@@ -1,8 +1,9 @@
 """Files beside the records of an archive that hold their classes, as in WebDataset shards.
 
-A record is the files that follow each other and whose paths are equal up to the first dot of the
-name: `0001.jpg 0001.cls 0001.json` (https://github.com/webdataset/webdataset, "The WebDataset
-Format"). The class is the text of a file (`.cls`), or a field of a JSON object (`.json:label`).
+A record consists of files that follow each other and have paths that are equal up to the first dot
+of the name: `0001.jpg 0001.cls 0001.json` (https://github.com/webdataset/webdataset, "The
+WebDataset Format"). The class is the text of a file (`.cls`), or a field of a JSON object
+(`.json:label`).
 """
 
 from __future__ import annotations
@@ -40,10 +41,10 @@ class LabelFiles:
         return name.lower().endswith(f".{self.extension}")
 
     def read(self, content: bytes) -> str | None:
-        """Return the class, None if the file is blank.
+        """Return the class, None if it is blank or missing.
 
         Raises:
-          RecordError: it is not text, or no JSON object with the field.
+          RecordError: the file is not UTF-8 or JSON, or the field is neither text nor a number.
         """
         try:
             text = content.decode("utf-8-sig")
@@ -56,7 +57,7 @@ class LabelFiles:
         value = found.get(self.field) if isinstance(found, dict) else None
         if isinstance(value, str | int | float) and not isinstance(value, bool):
             label = str(value).strip()
-            if not is_utf8(label):  # JSON can escape half of a pair of surrogates
+            if not is_utf8(label):  # JSON may contain an escaped lone surrogate
                 why = f"its .{self.extension} has a class that is not UTF-8"
                 raise RecordError(Reason.BAD_VALUE, why)
             return label or None

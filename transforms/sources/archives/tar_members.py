@@ -35,7 +35,7 @@ _COMPRESSED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd")
 
 
 class _BadHeaderError(ValueError):
-    """A header that is not as the format wants it."""
+    """A header that violates the format."""
 
 
 def tar_members(reader: ArchiveReader) -> Iterator[ListedMember | MemberProblem]:
@@ -78,14 +78,14 @@ def tar_members(reader: ArchiveReader) -> Iterator[ListedMember | MemberProblem]
             return
         start = at + _BLOCK
         while kind == b"S" and header[482 if start == at + _BLOCK else 504]:
-            header = reader.read(start, _BLOCK)  # the map of a sparse file goes on
+            header = reader.read(start, _BLOCK)  # the map of a sparse file may have several blocks
             if len(header) < _BLOCK:
                 break
             start += _BLOCK
         name = extended.get("path") or _name(reader.read(at, _BLOCK))
         end = start + (0 if kind in _DATALESS else size)
         if end > reader.size:
-            yield _named(name, Reason.TRUNCATED, "the archive ends inside of it")
+            yield _named(name, Reason.TRUNCATED, "the archive ends inside the file")
             yield _cut(at, b"")
             return
         sparse = any(one.startswith("GNU.sparse.") for one in extended)
@@ -115,7 +115,7 @@ def _named(name: bytes, reason: Reason, detail: str) -> MemberProblem:
 
 
 def _cut(at: int, rest: bytes) -> MemberProblem:
-    where = "inside of a header" if rest else "without the blocks that mark its end"
+    where = "inside a header" if rest else "without the blocks that mark its end"
     text = f"the archive ends {where} at byte {at}: it may be incomplete, copy it again"
     return MemberProblem("", Reason.TRUNCATED, text)
 
@@ -123,7 +123,9 @@ def _cut(at: int, rest: bytes) -> MemberProblem:
 def _after_end(reader: ArchiveReader, at: int) -> Iterator[MemberProblem]:
     """Yield a problem if other data than padding follows the mark of the end."""
     if any(reader.read(at, _PADDING)):
-        yield damaged(f"data follow the end of the archive at byte {at}, as if two were joined")
+        yield damaged(
+            f"data follow the end of the archive at byte {at}, as if two archives were joined"
+        )
 
 
 def _padded(size: int) -> int:
@@ -162,7 +164,7 @@ def _check_extended(size: int) -> None:
 
 
 def _read_extended(kind: bytes, data: bytes) -> dict[str, bytes]:
-    """Return what the header before a member says on it. Raises ValueError."""
+    """Return the fields of an extended header, which the next member has. Raises ValueError."""
     if kind == b"L":
         return {"path": data.split(b"\0", 1)[0]}
     if kind != b"x":  # names of links, and headers for all members, which cannot name files

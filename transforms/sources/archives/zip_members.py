@@ -33,7 +33,7 @@ _UTF8 = 0x800
 
 
 class _Directory(NamedTuple):
-    """The directory: its first byte, its end, its files. before: bytes before the archive."""
+    """The directory: its first byte, its end, number of files. before: bytes before the archive."""
 
     start: int
     end: int
@@ -133,7 +133,7 @@ def _text(name: bytes, flags: int, system: int) -> str | None:
     if not is_member_name(name):
         return None
     try:
-        text = name.decode()  # without the flag, too, as most programs write it today
+        text = name.decode()  # even without the flag for UTF-8, as most programs write it today
     except UnicodeDecodeError:
         if flags & _UTF8:
             return None

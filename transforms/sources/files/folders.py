@@ -90,12 +90,12 @@ def has_extension(name: str, extensions: Collection[str]) -> bool:
 
 
 def may_be(name: str, leave_out: Collection[str]) -> bool:
-    """Return whether a file may be a record: its extension is none of those to leave out."""
+    """Return whether a file may be a record: its extension is not one of those to leave out."""
     return not has_extension(name.rpartition("/")[2], leave_out)
 
 
 class LabelledFile(NamedTuple):
-    """A file with the label and the split of its path. source: its archive and place there."""
+    """A file with the label and the split of its path. source: ARCHIVE#OFFSET in an archive."""
 
     file: File
     label: str | None
@@ -272,7 +272,7 @@ class FileTree:
     @property
     def notes(self) -> tuple[Note, ...]:
         """Notes for the user from `scan`."""
-        # A check for a protocol reads this property, and must not list the input.
+        # isinstance with a protocol reads this property, and must not list the input.
         return archive_notes(self.__dict__.get("_laid_out", ()))
 
     def scan(self) -> Iterator[ListingPart]:
@@ -320,7 +320,7 @@ def archive_notes(laid_out: Sequence[LaidOutInput]) -> tuple[Note, ...]:
         Note(
             "archives",
             f"all files in the archives of {one.root.given.path} are in the folder"
-            f" {one.archives.common!r}, which is no class, and not in their keys",
+            f" {one.archives.common!r}, which is neither a class nor part of the keys",
         )
         for one in laid_out
         if one.archives is not None and one.archives.common

@@ -15,7 +15,7 @@ from recordmill.errors import ConfigError
 from recordmill.format.split_names import canonical_split, is_split_name
 
 SplitFrom = Literal["auto", "folders", "files", "column", "none"]
-# A file that holds a class, such as .cls or .json:label: extension, field.
+# Files that hold classes, such as .cls or .json:label. Groups: extension, field of a JSON object.
 LABEL_FILE = re.compile(r"\.(\w+)(?::([^()]+))?")
 _SPLIT_FROM = get_args(SplitFrom)
 
@@ -54,8 +54,8 @@ class Inputs:
       records, a `column`, or `none`; `auto` takes the first of column, folders and files that does.
     label_from: the folder that is the class of a file: `top`, the first below the split; `parent`,
       the one around the file; or a regular expression that is searched for in the path below the
-      split, and whose first group is the class. In archives also the extension of files that hold
-      the classes of the files next to them: `.cls`, or with the field of an object `.json:label`.
+      split, and whose first group is the class. In archives also the extension of the files that
+      hold the classes of the files next to them: `.cls`, or with a field of JSON, `.json:label`.
 
     Raises:
       ConfigError: a value is invalid.

@@ -55,7 +55,7 @@ class InputRoot:
 
 
 def walk_input(root: InputRoot, skip: SkipRule, *, depth: int) -> Iterator[WalkItem]:
-    """Yield the files of an input, skipped paths and rejects. Arguments as of `walk`."""
+    """Yield the files of an input, skipped paths and rejects. Arguments as for `walk`."""
     if root.file or root.archive:
         entry = root.place.stat()
         yield File(root.place.name, str(root.place), entry.size, entry.mtime_ns)
@@ -100,7 +100,7 @@ def find_roots(inputs: Inputs, *, archives: bool = False) -> tuple[InputRoot, ..
 
 
 def _as_folder(root: InputRoot) -> Location:
-    """Return the folder of an input; an archive stands for one without its extension."""
+    """Return the folder of an input; `a.tar` stands for the folder `a`."""
     if not root.archive:
         return root.root
     return dataclasses.replace(root.root, path=root.root.path.rpartition(".")[0])

@@ -31,13 +31,13 @@ def is_archive(name: str) -> bool:
 
 
 def compressed_tar(name: str) -> str | None:
-    """Return what a compressed tar is, and what to do with it, given its name; None for others."""
+    """Return the error, without its subject, for the name of a compressed tar; None for others."""
     if _COMPRESSED_TAR.search(name) is None:
         return None
     command = _DECOMPRESS.get(name.rpartition(".")[2].lower(), "decompress")
     return (
-        "is a compressed tar, in which no file can be found without decompressing all before it:"
-        f" make it a plain one ({command} {shown(name)}), and pass the .tar"
+        "is a compressed tar, in which finding a file means decompressing everything before it:"
+        f" decompress it ({command} {shown(name)}), and pass the .tar"
     )
 
 

@@ -83,7 +83,7 @@ class PathLayout:
 class LaidOutInput(NamedTuple):
     """An input with the layout of its paths. split: of all its files, None if they differ.
 
-    archives: the files in its archives, if these are what it holds.
+    archives: the files in its archives; None if archives are not read.
     """
 
     root: InputRoot
@@ -108,7 +108,7 @@ class LayoutRules:
     file_names: yields the paths of files that hold many records, whose names may name a split; None
       if each file is a record.
     labelled: whether folders name classes.
-    archived: returns whether a file may be a record, by its name, if archives are read.
+    archived: returns whether a file may be a record, by its name; None if archives are not read.
     """
 
     skip: Callable[[str], str | None]
@@ -137,7 +137,7 @@ def lay_out(inputs: Inputs, rules: LayoutRules) -> tuple[LaidOutInput, ...]:
 
 
 def _archives_of(root: InputRoot, inputs: Inputs, rules: LayoutRules) -> ArchiveTree | None:
-    """Return the archives of an input, if it holds nothing else to read. Raises ConfigError."""
+    """Return the archives of an input, None if it has other files. Raises ConfigError."""
     if rules.archived is None or root.file:
         return None
     archives = find_archives(walk_input(root, rules.skip, depth=1), rules.archived)
@@ -233,14 +233,14 @@ def _layout_of(
     by_file = LabelFiles.parse(labels) is not None
     if by_file and archives is None:
         raise ConfigError(
-            f"--label-from {labels}: takes classes from files in archives, and {root.given} is no"
-            " .tar or .zip, and no folder of them"
+            f"--label-from {labels}: reads classes from files in archives; expected a .tar, a .zip"
+            f" or a folder of them, got {root.given}"
         )
     if rules.labelled and labels == "top" and archives is not None and archives.has_class_files:
         raise ConfigError(
             f"{root.given} holds .cls files, as WebDataset shards do: --label-from .cls takes the"
-            " classes from them, --label-from .json:FIELD from JSON files, --label-type none takes"
-            " none"
+            " classes from them, --label-from .json:FIELD from JSON files; --label-type none reads"
+            " no classes"
         )
     if not rules.labelled or (labels in ("top", "parent") and not folders):
         return PathLayout(splits)

@@ -32,7 +32,7 @@ COLUMNS = pa.schema(
         pa.field(batch.MTIME, pa.int64()),
     ]
 )
-# With the lineage of members of archives, ARCHIVE#OFFSET.
+# Columns of members of archives, with their lineage, ARCHIVE#OFFSET.
 ARCHIVED = COLUMNS.append(pa.field(batch.PLACE, pa.string()))
 
 

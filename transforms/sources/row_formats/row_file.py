@@ -139,8 +139,8 @@ class Origin:
     """Location of a file of rows.
 
     size, mtime: if given, opening the file verifies that it has not changed. noun: the term for the
-    file in messages. path: reference to a member of the archive `place`, which is the file; None if
-    `place` is.
+    file in messages. path: path of the file, or reference to it in the archive `place`; None for
+    the path of `place`.
     """
 
     place: Location
