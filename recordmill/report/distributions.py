@@ -16,12 +16,15 @@ from recordmill.format.split_names import in_order
 from recordmill.report import charts
 from recordmill.report.sampling import SampledRecord
 from recordmill.report.thumbnails import ARRAY, Thumbnail
+from recordmill.report.time_coverage import iso_time
 from recordmill.tfrecord.features import Feature, Features
 
 _VALUES = 256  # values of one record that count
 _TOP = 8  # most frequent texts or classes that are listed
 _CLASSES = 40  # classes with their most specific tokens
 _TEXT = 80  # characters of a text that are shown
+_VARIED = 3  # values per class, at least, whose variance says something
+_WINDOW_START = "window/start"  # microseconds since 1970
 _RECURRING = 0.5  # up to this share of distinct texts among the values, texts count as names
 
 
@@ -169,7 +172,9 @@ class Distributions:
         }
         classes = self._of_classes(name, values)
         texts = self._texts[name]
-        if values and not are_names:
+        if values and name == _WINDOW_START:
+            plots.append(_times(values))
+        elif values and not are_names:
             plots.append(_plot("values", f"values of {name}", values, by="split"))
             if feature.kind == "value" and classes and plots[-1].chart:
                 largest = sorted(classes, key=lambda label: (-len(classes[label]), label))
@@ -220,7 +225,7 @@ class Distributions:
             },
             specific={} if known is None else _specific(classes, known, names),
             between_classes=_between_classes(classes)
-            if feature.kind == "value" and feature.shape in ((), (None,))
+            if feature.kind == "value" and feature.shape in ((), (None,)) and name != _WINDOW_START
             else None,
         )
 
@@ -305,7 +310,7 @@ def _between_classes(classes: Mapping[str, npt.NDArray[np.float64]]) -> float | 
     groups = [finite for values in classes.values() if len(finite := values[np.isfinite(values)])]
     together = np.concatenate([np.empty(0), *groups])
     total = float(together.var()) if len(together) else 0.0
-    if len(groups) < 2 or not total:
+    if len(groups) < 2 or len(together) < _VARIED * len(groups) or not total:
         return None
     between = sum(len(one) * (one.mean() - together.mean()) ** 2 for one in groups)
     return float(between / len(together) / total)
@@ -321,6 +326,14 @@ def shortened(text: bytes) -> str:
     """Return a text as it is shown in one line."""
     shown = text.decode(errors="backslashreplace")
     return shown if len(shown) <= _TEXT else f"{shown[:_TEXT]}..."
+
+
+def _times(values: Mapping[str, npt.NDArray[np.float64]]) -> Plot:
+    """Return the range of some times, without a chart: the report draws their coverage."""
+    together = np.concatenate([*values.values()])
+    first, last = (iso_time(int(one)) for one in (together.min(), together.max()))
+    facts = f"from {first} to {last}" if first != last else f"always {first}"
+    return Plot(heading="times", chart=Markup(""), facts=facts, series=[*values])
 
 
 def _plot(

@@ -76,8 +76,8 @@ def time_coverage(dataset: Location, manifest: Manifest) -> TimeCoverage | None:
     gaps = [(low + usual, high) for (_, low), (high, _) in itertools.pairwise(runs)]
     longest = sorted(gaps, key=lambda gap: (gap[0] - gap[1], gap[0]))[:_GAPS]
     return TimeCoverage(
-        first=_iso(first),
-        end=_iso(end),
+        first=iso_time(first),
+        end=iso_time(end),
         parts={
             split: [
                 ((low - first) / whole, (high - low + usual) / whole)
@@ -85,9 +85,12 @@ def time_coverage(dataset: Location, manifest: Manifest) -> TimeCoverage | None:
             ]
             for split, some in starts.items()
         },
-        spans={split: (_iso(int(some[0])), _iso(int(some[-1]))) for split, some in starts.items()},
+        spans={
+            split: (iso_time(int(some[0])), iso_time(int(some[-1])))
+            for split, some in starts.items()
+        },
         gaps=[
-            Gap(first=_iso(low), end=_iso(high), duration=_duration(high - low))
+            Gap(first=iso_time(low), end=iso_time(high), duration=_duration(high - low))
             for low, high in sorted(longest)
         ],
     )
@@ -115,7 +118,8 @@ def _runs(starts: Times, joined: int) -> list[tuple[int, int]]:
     return [*zip(firsts.tolist(), lasts.tolist(), strict=True)]
 
 
-def _iso(time: int) -> str:
+def iso_time(time: int) -> str:
+    """Return a time in microseconds since 1970 as ISO 8601."""
     text = str(np.datetime64(time, "us"))
     return text.removesuffix(".000000").removesuffix(":00").replace("T", " ")
 

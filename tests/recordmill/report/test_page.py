@@ -279,6 +279,21 @@ def test_variance_between_classes(tmp_path: pathlib.Path) -> None:
     assert "0&nbsp;% of its variance lies between the classes" in text
 
 
+def test_times_of_windows_are_dates_and_few_values_have_no_variance(tmp_path: pathlib.Path) -> None:
+    features = {"window/start": Feature(dtype="int64"), "few": Feature(dtype="float32")}
+    day = 86_400_000_000  # microseconds
+    rows = [
+        Row(key=label, label=label, values={"window/start": [day * number], "few": [float(number)]})
+        for number, label in enumerate(("rose", "tulip"))
+    ]
+    make_dataset(
+        tmp_path / "out", {"train": [rows], "validation": [], "test": []}, features=features
+    )
+    text = render(tmp_path / "out")
+    assert "times: from 1970-01-01 00:00 to 1970-01-02 00:00" in text
+    assert "of its variance" not in text
+
+
 def test_coverage_of_time_shows_the_purge(tmp_path: pathlib.Path) -> None:
     def windows(days: range) -> list[Row]:
         return [Row(key=f"a@b@2026-01-{day:02d}T12:00:00", label=None, values={}) for day in days]
