@@ -1,6 +1,7 @@
 """The members of tars and zips, against tarfile and zipfile, and hostile archives."""
 
 import io
+import json
 import pathlib
 import random
 import struct
@@ -20,8 +21,9 @@ from recordmill.storage.members import Member
 from recordmill.storage.redaction import shown
 from recordmill.storage.storage_errors import ChangedInputError
 from recordmill.transforms.sources.archives import zip_members
-from recordmill.transforms.sources.archives.archive_file import ListedMember
-from recordmill.transforms.sources.archives.label_files import LabelFiles
+from recordmill.transforms.sources.archives.archive_file import ListedMember, MemberProblem
+from recordmill.transforms.sources.archives.archive_tree import LabelledMember, MisplacedMember
+from recordmill.transforms.sources.archives.label_files import LabelFiles, with_labels
 from recordmill.transforms.sources.archives.tar_members import tar_members
 from recordmill.transforms.sources.files.folders import list_files, skip_reason
 from recordmill.transforms.sources.files.input_paths import Inputs
@@ -37,10 +39,11 @@ def every(name: str) -> bool:
     return bool(name)
 
 
-def found_in(path: pathlib.Path) -> list[WalkItem]:
+def found_in(path: pathlib.Path) -> list[WalkItem | LabelledMember]:
     (one,) = lay_out(Inputs.of(str(path)), LayoutRules(skip=skip_reason, archived=every))
     listed = list_files(one.root, depth=0)
-    return list(listed if one.archives is None else one.archives.expand(listed))
+    items = listed if one.archives is None else one.archives.expand(listed)
+    return [one.reject if isinstance(one, MisplacedMember) else one for one in items]
 
 
 def contents(path: pathlib.Path) -> dict[str, bytes]:

@@ -65,6 +65,15 @@ class LabelledMember(NamedTuple):
     label: str | None
 
 
+class MisplacedMember(NamedTuple):
+    """The reject of a member that has no path in the folder, and so no class or split."""
+
+    reject: Reject
+
+
+ArchiveItem = WalkItem | LabelledMember | MisplacedMember
+
+
 class ArchiveTree:
     """The files in the archives of an input.
 
@@ -118,7 +127,11 @@ class ArchiveTree:
         """Yield the paths of the files that may be records."""
         return (self._key(*one) for one in self._names() if self._usable(one[1]))
 
-    def expand(self, found: Iterator[WalkItem]) -> Iterator[WalkItem | LabelledMember]:
+    def all_keys(self) -> Iterator[str]:
+        """Yield the paths of all files that are not skipped."""
+        return (self._key(*one) for one in self._names())
+
+    def expand(self, found: Iterator[WalkItem]) -> Iterator[ArchiveItem]:
         """Yield the items, with the files in archives in place of the archives."""
         for item in found:
             if isinstance(item, File) and item.key in self._at:
@@ -226,7 +239,7 @@ class ArchiveTree:
         repeated = frozenset(key for key, count in counts.items() if count > 1)
         return self._survey._replace(tops=tuple(sorted(found)), repeated=repeated)
 
-    def _members(self, archive: File) -> Iterator[WalkItem | LabelledMember]:
+    def _members(self, archive: File) -> Iterator[ArchiveItem]:
         for one in self._stored(archive):
             if isinstance(one, SkippedPath):
                 yield one
@@ -237,12 +250,12 @@ class ArchiveTree:
             else:
                 yield self._file(archive, one)
 
-    def _problem(self, archive: File, one: MemberProblem) -> WalkItem:
+    def _problem(self, archive: File, one: MemberProblem) -> WalkItem | MisplacedMember:
         if not one.name:
             return _reject(archive.key, one)
         name = tidy_name(one.name)
         if not name:
-            return _reject(f"{archive.key}: {one.name}", one)
+            return MisplacedMember(_reject(f"{archive.key}: {one.name}", one))
         reason = self._skipped(name)
         return SkippedPath(reason) if reason else _reject(self._key(archive, name), one)
 

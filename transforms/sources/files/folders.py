@@ -16,7 +16,7 @@ from recordmill.notes import Note
 from recordmill.storage.files import Location, shown
 from recordmill.storage.members import Member
 from recordmill.transforms.model.source import ListingPart
-from recordmill.transforms.sources.archives.archive_tree import LabelledMember
+from recordmill.transforms.sources.archives.archive_tree import LabelledMember, MisplacedMember
 from recordmill.transforms.sources.files.file_stat import EMPTY, RejectCause
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.inputs import (
@@ -151,12 +151,17 @@ def walk_files(
                 if isinstance(found, LabelledFile) and one.archives is not None:
                     found = found._replace(source=_lineage(item, root))
                 yield found
+            elif isinstance(item, MisplacedMember):
+                yield RejectedFile(_below(root, item.reject), None)
             elif isinstance(item, Reject):
                 _, label = one.split_and_label(item.key)
-                reject = dataclasses.replace(item, key=root.prefix + item.key)
-                yield RejectedFile(reject, label)
+                yield RejectedFile(_below(root, item), label)
             else:
                 yield item
+
+
+def _below(root: InputRoot, reject: Reject) -> Reject:
+    return dataclasses.replace(reject, key=root.prefix + reject.key)
 
 
 def _only_once(
