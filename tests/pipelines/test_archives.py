@@ -149,13 +149,15 @@ def test_rejects_and_skipped_files_of_archives(
     assert made.rejects == {
         "2.tar: ../out.jpg": "bad_name",
         "3.zip": "truncated",
-        "ant/000.jpg": "bad_name",
+        "ant/000.jpg": "bad_name",  # both of them
         "bee/bad.jpg": "not_an_image",
         "bee/empty.jpg": "empty",
     }
     assert made.manifest.ledger.inputs.filtered == 2
-    assert made.manifest.ledger.inputs.rejected == 5  # both of ant/000.jpg
-    assert made.manifest.ledger.records.rejected == 1
+    ledger = made.manifest.ledger
+    assert (ledger.inputs.rejected, ledger.records.rejected) == (5, 1)
+    assert len((tmp_path / "out" / "rejects.jsonl").read_text().splitlines()) == 6
+    assert not any("2.tar: .." in str(note) for note in made.manifest.notes)
 
 
 @pytest.mark.parametrize(

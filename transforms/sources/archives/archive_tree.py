@@ -262,7 +262,10 @@ class ArchiveTree:
     def _file(self, archive: File, one: ListedMember) -> WalkItem | LabelledMember:
         key = self._key(archive, one.name)
         if key in self._survey.repeated:
-            text = "several files in the archives have this path: keep one of them"
+            text = (
+                f"several files in the archives have this path, this one at byte {one.offset} of"
+                f" {shown(archive.key)}: keep one of them"
+            )
             return _reject(key, MemberProblem("", Reason.BAD_NAME, text))
         file = File(key, one.at(archive).reference, one.size, archive.mtime)
         return file if self._labels is None else LabelledMember(file, one.label)
