@@ -387,3 +387,38 @@ def test_the_class_in_a_file_beside_a_record(rule, content, expected):
 
 def test_other_values_of_label_from_are_no_files():
     assert [LabelFiles.parse(one) for one in ("top", "parent", r"(\w+)", ".(x)", ".")] == [None] * 5
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (("1.jpg", "1.json"), "1.json"),
+        (("1.jpg", "1.json", "1.meta.json"), "1.json"),
+        (("1.meta.json", "1.jpg"), "1.meta.json"),
+        (("1.JSON", "1.a.json", "1.jpg"), "1.JSON"),
+        (("1.jpg", "1.json", "1.json"), "such as '1.json' and '1.json'"),
+        (("1.jpg", "1.json", "1.JSON"), "such as '1.json' and '1.JSON'"),
+        (("1.a.jpg", "1.a.json", "1.b.jpg", "1.b.json"), "such as '1.a.json' and '1.b.json'"),
+    ],
+)
+def test_a_record_takes_its_class_from_one_file(names, expected):
+    """With several files nothing says which class is meant: all files of the record have none."""
+    rule = LabelFiles("json", "a")
+    members = [ListedMember(name, 0, 9, 9, "tar", 0) for name in names]
+    read = {name: json.dumps({"a": name}).encode() for name in names}
+    found = with_labels(
+        iter(members),
+        rule,
+        read=lambda one: read[one.name],
+        usable=lambda name: name.endswith("jpg"),
+    )
+    images = [one for one in found if one.name.endswith("jpg")]
+    if expected in names:
+        assert [one.label for one in images if isinstance(one, ListedMember)] == [expected]
+        return
+    assert len(images) == sum(name.endswith("jpg") for name in names)
+    for one in images:
+        assert isinstance(one, MemberProblem)
+        assert one.reason == Reason.BAD_VALUE
+        assert "several .json files belong to it" in one.detail
+        assert expected in one.detail

@@ -100,13 +100,13 @@ def _labelled(
     holders = [one for one in group if isinstance(one, ListedMember) and rule.holds(one.name)]
     label: str | None = None
     problem: RecordError | None = None
-    for one in holders:
-        try:
+    try:
+        if (one := _only_holder(holders, rule)) is not None:
             if one.size > _MOST:
                 raise RecordError(Reason.TOO_LARGE, f"its .{rule.extension} has {one.size} bytes")
             label = rule.read(read(one))
-        except RecordError as error:
-            problem = error
+    except RecordError as error:
+        problem = error
     alone = not any(isinstance(one, ListedMember) and usable(one.name) for one in group)
     for member in group:
         if alone and member in holders:
@@ -118,3 +118,27 @@ def _labelled(
             yield MemberProblem(member.name, problem.reason, problem.detail)
         else:
             yield member._replace(label=label)
+
+
+def _only_holder(holders: list[ListedMember], rule: LabelFiles) -> ListedMember | None:
+    """Return the file with the class of a record: `1.json` before `1.meta.json`; None without one.
+
+    Raises:
+      RecordError: there are several.
+    """
+    exact = [one for one in holders if f"{_record_name(one)}.{rule.extension}" == _lower_end(one)]
+    chosen = exact or holders
+    if len(chosen) > 1:
+        names = " and ".join(repr(one.name) for one in chosen[:2])
+        why = (
+            f"several .{rule.extension} files belong to it, such as {names}: files belong together"
+            " if their paths are equal up to the first dot of the name"
+        )
+        raise RecordError(Reason.BAD_VALUE, why)
+    return chosen[0] if chosen else None
+
+
+def _lower_end(one: ListedMember) -> str:
+    """Return the path of a member with its extension in lower case."""
+    stem, dot, extension = one.name.rpartition(".")
+    return stem + dot + extension.lower()
