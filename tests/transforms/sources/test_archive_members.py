@@ -175,13 +175,27 @@ def special(name: str, kind: bytes) -> tarfile.TarInfo:
 
 
 def test_links_and_devices_are_rejected_and_never_followed(tmp_path):
-    kinds = {"s": b"2", "h": b"1", "c": b"3", "b": b"4", "p": b"6", "odd": b"V", "sparse": b"S"}
+    kinds = {"s": b"2", "h": b"1", "c": b"3", "b": b"4", "p": b"6", "rest": b"M", "sparse": b"S"}
     others = [special(f"a/{name}", kind) for name, kind in kinds.items()]
     found = rejects(tar_of(tmp_path / "x.tar", TWO, others=[*others, special("b/dir", b"5")]))
     assert {key: reason for key, (reason, _) in found.items()} == {
         f"a/{name}": Reason.UNSUPPORTED for name in kinds
     }
     assert found["a/s"][1] == "a symbolic link, which is not followed"
+
+
+def test_labels_of_volumes_and_lists_of_folders_are_no_files(tmp_path):
+    """`tar -V` writes such a label, and `tar -g` such lists, which have data."""
+    with tarfile.open(tmp_path / "x.tar", "w", format=tarfile.GNU_FORMAT) as archive:
+        archive.addfile(special("label", b"V"))
+        header = special("a/", b"D")
+        header.size = 7
+        archive.addfile(header, io.BytesIO(b"Y1\0Y2\0\0"))
+        for name, content in TWO.items():
+            header = tarfile.TarInfo(name)
+            header.size = len(content)
+            archive.addfile(header, io.BytesIO(content))
+    assert contents(tmp_path / "x.tar") == TWO
 
 
 def test_a_link_in_a_zip(tmp_path):

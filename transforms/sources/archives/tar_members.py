@@ -23,12 +23,14 @@ _PADDING = 1 << 16  # bytes after the end that are looked at
 _MOST_EXTENDED = 1 << 20  # bytes of a long name, or of extended headers
 _FILES = b"0\x007"
 _DATALESS = b"123456"  # types without data, whatever their headers declare
+_NO_FILES = (b"5", b"D", b"V")  # folders, lists of folders of GNU's -g, and labels of volumes
 _UNSUPPORTED = {
     b"1": "a hard link: only the file that it links to is read",
     b"2": "a symbolic link, which is not followed",
     b"3": "a device",
     b"4": "a device",
     b"6": "a pipe",
+    b"M": "the rest of a file that begins in another volume",
     b"S": "a sparse file: pack it again without --sparse",
 }
 _COMPRESSED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd")
@@ -90,7 +92,7 @@ def tar_members(reader: ArchiveReader) -> Iterator[ListedMember | MemberProblem]
             return
         sparse = any(one.startswith("GNU.sparse.") for one in extended)
         if kind not in _FILES or sparse:
-            if kind != b"5":
+            if kind not in _NO_FILES:
                 other = f"a member of type {kind!r}"
                 why = _UNSUPPORTED.get(b"S" if sparse else kind, other)
                 yield _named(name, Reason.UNSUPPORTED, why)
