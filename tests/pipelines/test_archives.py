@@ -123,6 +123,20 @@ def test_names_of_archives_are_splits(photos: pathlib.Path, tmp_path: pathlib.Pa
     assert three.manifest.splits["test"].records == len(members)
 
 
+def test_names_of_splits_of_only_some_archives_are_an_error(
+    photos: pathlib.Path, digest: str, tmp_path: pathlib.Path, capsys: Any
+) -> None:
+    members = files_in(photos)
+    (tmp_path / "in").mkdir()
+    for number, name in enumerate(("train-0.tar", "more.tar")):
+        tar_of(tmp_path / "in" / name, dict(list(members.items())[number::2]))
+    argv = (*_SMALL, "--input", tmp_path / "in")
+    assert images(*argv, "--output", tmp_path / "out") == 2
+    said = "holds archives named as splits (train-0.tar) beside others (more.tar): select"
+    assert said in capsys.readouterr().err
+    assert _digest(tmp_path / "out", *argv, "--split-from", "none") == digest
+
+
 def test_an_archive_beside_files_is_not_read(
     photos: pathlib.Path, digest: str, tmp_path: pathlib.Path
 ) -> None:

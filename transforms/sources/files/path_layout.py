@@ -145,6 +145,8 @@ def _archives_of(root: InputRoot, inputs: Inputs, rules: LayoutRules) -> Archive
         return None
     named = not root.archive and root.given.split is None
     by_name = named and inputs.split_from in ("auto", "folders")
+    if named and inputs.split_from == "auto":
+        _refuse_some_named(root, [one.key for one in archives])
     return ArchiveTree(
         archives,
         skip=rules.skip,
@@ -152,6 +154,18 @@ def _archives_of(root: InputRoot, inputs: Inputs, rules: LayoutRules) -> Archive
         split_of=_file_split if by_name else None,
         labels=LabelFiles.parse(inputs.label_from) if rules.labelled else None,
     )
+
+
+def _refuse_some_named(root: InputRoot, keys: Sequence[str]) -> None:
+    """Raise ConfigError if only some of the archives have names of splits."""
+    found = [_file_split(key.rpartition("/")[2]) for key in keys]
+    if any(found) and not all(found):
+        named, unnamed = _divide(keys, found)
+        raise ConfigError(
+            f"{root.given} holds archives named as splits ({named}) beside others ({unnamed}):"
+            " select archives with a pattern, or name the split of each with --input"
+            " train=ARCHIVE; --split-from none ignores these names"
+        )
 
 
 def splits_in(name: str) -> list[str]:
