@@ -249,6 +249,15 @@ def test_a_table_is_not_read_from_an_archive(tmp_path: pathlib.Path, capsys: Any
     assert "x.zip is an archive: unpack it" in capsys.readouterr().err
 
 
+def test_the_error_on_an_archive_without_usable_files_names_the_first_reject(
+    photos: pathlib.Path, tmp_path: pathlib.Path, capsys: Any
+) -> None:
+    shard = _shard(tmp_path / "x.tar", photos)
+    argv = ("--label-from", ".json:kind", "--output", tmp_path / "out")
+    assert images("--input", shard, *argv) == 2
+    assert "; the first reject: 0000.jpg: no label: expected a class" in capsys.readouterr().err
+
+
 def _shard(path: pathlib.Path, photos: pathlib.Path, *, first: int = 0) -> pathlib.Path:
     """A WebDataset shard of photos of two classes."""
     members = {}

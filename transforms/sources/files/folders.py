@@ -342,6 +342,8 @@ def no_files_message(inputs: Inputs, found: ReferenceCollector) -> str:
             f"found no usable file in {inputs} ({found.summary() or 'it is empty'}): expected "
             "LABEL/FILE, SPLIT/LABEL/FILE, or files directly in a folder without subfolders"
         )
+    if (first := found.first_reject) is not None:
+        message += f"; the first reject: {first.key}: {first.detail}"
     if found.totals["rejected as unlabelled"]:
         message += "; to use files without label, pass --unlabelled keep"
     if found.totals[f"left out as {TFRECORDS}"]:

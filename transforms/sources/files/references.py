@@ -70,7 +70,7 @@ SECTIONS = pa.schema([*COLUMNS, *(pa.field(name, pa.int64()) for name in (START,
 class ReferenceCollector:
     """Collects references, rejects and filter counts into parts of `limits.BATCH_ROWS` rows.
 
-    totals: counts of all parts taken so far, by description.
+    totals: counts of all parts taken so far, by description. first_reject: of all parts.
     """
 
     schema: pa.Schema = COLUMNS
@@ -81,6 +81,7 @@ class ReferenceCollector:
         default_factory=collections.Counter
     )
     totals: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    first_reject: Reject | None = None
 
     def add(
         self,
@@ -118,6 +119,7 @@ class ReferenceCollector:
     def take(self) -> ListingPart:
         """Return the items collected since the last call."""
         self.totals["rows"] += len(self.rows)
+        self.first_reject = self.first_reject or next(iter(self.rejects), None)
         self.totals.update(f"rejected as {reject.reason}" for reject in self.rejects)
         self.totals.update({f"left out as {reason}": n for reason, n in self.filtered.items()})
         rows = self._batch() if self.rows else None
