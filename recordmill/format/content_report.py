@@ -103,7 +103,7 @@ class ContentReport:
             one, *others = example["records"]
             for other in others:
                 if other[field] != one[field] and None not in (other[field], one[field]):
-                    names = [f"{each.get('source', each['key'])}" for each in (one, other)]
+                    names = [_name(each) for each in (one, other)]
                     return f", such as {names[0]} ({one[field]}) and {names[1]} ({other[field]})"
         return ""
 
@@ -141,3 +141,10 @@ def _records(counts: ContentCounts) -> str:
 def _listed(names: list[str]) -> str:
     """Return names as text: `a, b and c`."""
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+
+
+def _name(record: Mapping[str, Any]) -> str:
+    """Return the name of a record for people: its file and row if its key may be a hash."""
+    source = str(record.get("source", ""))
+    in_archive = source.rpartition("#")[0].lower().endswith((".tar", ".zip"))
+    return str(record["key"]) if not source or in_archive else source

@@ -258,6 +258,15 @@ def test_the_error_on_an_archive_without_usable_files_names_the_first_reject(
     assert "; the first reject: 0000.jpg: no label: expected a class" in capsys.readouterr().err
 
 
+def test_notes_name_records_of_archives_by_their_keys(tmp_path: pathlib.Path) -> None:
+    image = next((BOXES / "images").rglob("*.jpg")).read_bytes()
+    archive = tar_of(tmp_path / "x.tar", {"a/1.jpg": image, "b/2.jpg": image})
+    made = make(tmp_path / "out", *_SMALL, "--input", archive, "--splits", "train=1")
+    (note,) = (one for one in made.manifest.notes if one.code == "conflict")
+    assert "a/1.jpg (a)" in note
+    assert "b/2.jpg (b)" in note
+
+
 def _shard(path: pathlib.Path, photos: pathlib.Path, *, first: int = 0) -> pathlib.Path:
     """A WebDataset shard of photos of two classes."""
     members = {}
