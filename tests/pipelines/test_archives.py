@@ -249,6 +249,18 @@ def test_a_table_is_not_read_from_an_archive(tmp_path: pathlib.Path, capsys: Any
     assert "x.zip is an archive: unpack it" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("documents", ["file", "line"])
+@pytest.mark.parametrize("name", ["rows.csv", "a/rows.jsonl.gz", "rows.parquet"])
+def test_files_of_rows_in_an_archive_are_no_documents(
+    name: str, documents: str, tmp_path: pathlib.Path, capsys: Any
+) -> None:
+    """In a folder they are rows, so a document of all rows would be a silent surprise."""
+    zip_of(tmp_path / "x.zip", {"a/1.txt": b"a text", name: b"text,label\nhi,1\n"})
+    argv = ("--output", tmp_path / "out", "--documents", documents)
+    assert run("text", "--input", tmp_path / "x.zip", *argv) == 2
+    assert f"x.zip holds a file of rows, {name}, which is not" in capsys.readouterr().err
+
+
 def test_the_error_on_an_archive_without_usable_files_names_the_first_reject(
     photos: pathlib.Path, tmp_path: pathlib.Path, capsys: Any
 ) -> None:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError, Reason, RecordError, Reject
 from recordmill.notes import Note
-from recordmill.storage.files import Location
+from recordmill.storage.files import Location, shown
 from recordmill.storage.input_files import read_file
 from recordmill.storage.members import archive_of
 from recordmill.transforms.model import batch, limits
@@ -50,7 +50,12 @@ from recordmill.transforms.sources.files.references import (
 from recordmill.transforms.sources.files.walks import File, SkippedPath
 from recordmill.transforms.sources.row_formats.json_lines import LINE, PlainLines
 from recordmill.transforms.sources.row_formats.row_file import Origin
-from recordmill.transforms.sources.row_formats.row_format import UTF8, FileFormat, RowFormat
+from recordmill.transforms.sources.row_formats.row_format import (
+    UTF8,
+    FileFormat,
+    RowFormat,
+    format_of,
+)
 from recordmill.transforms.sources.row_formats.text_files import is_utf8, to_utf8
 from recordmill.transforms.sources.row_formats.value_parsing import ValueParser
 from recordmill.transforms.sources.rows import content_keys
@@ -223,7 +228,9 @@ class TextFolder:
             labelled=self.labelled,
             archived=functools.partial(may_be, leave_out=self.leave_out),
         )
-        return lay_out(Inputs.of(self.input), rules)
+        found = lay_out(Inputs.of(self.input), rules)
+        _refuse_rows(found)
+        return found
 
     def _file_names(self, root: InputRoot) -> Iterator[str]:
         for one in list_files(root, depth=0):
@@ -324,6 +331,19 @@ class TextFolder:
     def _too_large(self, size: int) -> RejectCause:
         why = f"a document of {size} bytes, more than --max-row-bytes {self.max_row_bytes}"
         return RejectCause(Reason.TOO_LARGE, why)
+
+
+def _refuse_rows(laid_out: Iterable[LaidOutInput]) -> None:
+    """Raise ConfigError for files of rows in archives, which are no documents."""
+    for one in laid_out:
+        if one.archives is None:
+            continue
+        for key in one.archives.all_keys():
+            if format_of(key.rpartition("/")[2]) not in (None, "lines"):
+                raise ConfigError(
+                    f"{one.root.given} holds a file of rows, {shown(key)}, which is not read from"
+                    " an archive: unpack it, and pass the files of rows, or pack only text files"
+                )
 
 
 def _looks_like_utf_16(data: bytes) -> bool:
