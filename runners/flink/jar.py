@@ -114,7 +114,7 @@ def find_job_server_jar(given: str | None, *, flink_version: str, sha256: str | 
     location = given or JavaJarServer.path_to_beam_jar(
         f":runners:flink:{flink_version}:job-server:shadowJar"
     )
-    if given and "://" not in given and not os.path.exists(given):
+    if given and "://" not in given and not os.path.isfile(given):
         raise ConfigError(f"--flink-job-server-jar: there is no file {given!r}")
     if sha256 is None and not os.path.exists(location):
         raise ConfigError(

@@ -193,6 +193,8 @@ def test_a_library_and_the_jar_of_a_job_beside_it(tmp_path, capsys):
     assert names == {entry}
     assert main(["flink-library", "--output", str(tmp_path)]) == 2
     assert "expected --flink-job-server-jar and --output" in capsys.readouterr().err
+    assert main(["flink-library", "--flink-job-server-jar", str(tmp_path), "--output", "x"]) == 2
+    assert "--flink-job-server-jar: there is no file" in capsys.readouterr().err
     assert main([*library, "/dev/null/lib"]) == 2
     assert "--output /dev/null/lib: Not a directory" in capsys.readouterr().err
 
