@@ -19,6 +19,7 @@ from recordmill.transforms.sources.files.input_paths import LABEL_FILE
 from recordmill.transforms.sources.files.inputs import is_utf8
 
 _MOST = 1 << 20  # bytes of a file with a class
+_LONGEST = 1 << 12  # characters of a class
 _MOST_FILES = 64  # of a record
 _Found = ListedMember | MemberProblem
 
@@ -48,23 +49,31 @@ class LabelFiles:
         """
         try:
             text = content.decode("utf-8-sig")
-            if self.field is None:
-                return text.strip() or None
-            found = json.loads(text)
+            found = None if self.field is None else json.loads(text)
         except (ValueError, RecursionError) as error:
             kind = "UTF-8" if self.field is None else "JSON"
             raise RecordError(Reason.BAD_VALUE, f"its .{self.extension} is not {kind}") from error
+        if self.field is None:
+            return self._checked(text)
         value = found.get(self.field) if isinstance(found, dict) else None
         if isinstance(value, str | int | float) and not isinstance(value, bool):
             label = str(value).strip()
             if not is_utf8(label):  # JSON may contain an escaped lone surrogate
                 why = f"its .{self.extension} has a class that is not UTF-8"
                 raise RecordError(Reason.BAD_VALUE, why)
-            return label or None
+            return self._checked(label)
         if value is None and isinstance(found, dict):
             return None
         what = f"its .{self.extension} has no text or number in the field {self.field!r}"
         raise RecordError(Reason.BAD_VALUE, what)
+
+    def _checked(self, text: str) -> str | None:
+        """Return a class without spaces around it. Raises RecordError if it is no name."""
+        label = text.strip()
+        if "\0" in label or len(label) > _LONGEST:
+            what = "a zero byte" if "\0" in label else f"{len(label)} characters: it is no name"
+            raise RecordError(Reason.BAD_VALUE, f"its .{self.extension} has a class with {what}")
+        return label or None
 
 
 CLASS_FILES = LabelFiles("cls")  # never records themselves
