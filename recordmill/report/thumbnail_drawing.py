@@ -86,6 +86,7 @@ def of_array(array: npt.NDArray[Any]) -> Thumbnail | None:
 
 def _reduced(image: Image.Image, *, mode: str, width: int, side: int) -> Thumbnail:
     """Return the thumbnail of an image. mode, width: those that it had before it was reduced."""
+    brightness = _brightness_of_16_bits(image)
     image = as_rgb(image)
     image.thumbnail((side, side), Image.Resampling.LANCZOS)
     content = io.BytesIO()
@@ -98,9 +99,17 @@ def _reduced(image: Image.Image, *, mode: str, width: int, side: int) -> Thumbna
         height=image.height,
         mode=mode,
         scale=image.width / width,
-        brightness=float(np.asarray(grey).mean()),
+        brightness=float(np.asarray(grey).mean()) if brightness is None else brightness,
         levels=np.asarray(grey.resize((_LEVELS, _LEVELS), Image.Resampling.BOX), np.float32),
     )
+
+
+def _brightness_of_16_bits(image: Image.Image) -> float | None:
+    """Return the mean grey level, 0 to 255, of 16-bit gray, which is drawn by its own range.
+
+    None for other images.
+    """
+    return float(np.asarray(image).mean()) / 257 if image.mode.startswith("I;16") else None
 
 
 def as_rgb(image: Image.Image) -> Image.Image:

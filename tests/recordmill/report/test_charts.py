@@ -1,9 +1,12 @@
+import io
+
 import numpy as np
 import pytest
+from PIL import Image
 
 from recordmill.report.charts import histogram, histogram_of
 from recordmill.report.distributions import _plot
-from recordmill.report.thumbnail_drawing import of_array
+from recordmill.report.thumbnail_drawing import of_array, of_encoded
 
 IDS = 1_850_000_000_000_000_000 + 30.0 * np.arange(60)  # neighbouring floats are 256 apart
 WIDE = np.array([-1.5e308, 0, 1, 1.5e308])  # their range is infinite
@@ -43,3 +46,16 @@ def test_colours_are_those_of_finite_numbers() -> None:
 def test_names_of_series_are_escaped() -> None:
     drawn = histogram(histogram_of({"<b>\u202e\x1b": np.arange(9.0)}), title="t")
     assert "<title>&lt;b&gt;\\u202e\\x1b</title>" in drawn
+
+
+@pytest.mark.parametrize("level", [1028, 16448, 65535])
+def test_the_brightness_of_16_bits_is_that_of_the_full_range(level: int) -> None:
+    """Such an image is drawn by its own range, in which a dark scan looks bright."""
+    levels = np.full((8, 8), level, np.uint16)
+    levels[0, 0] = 0
+    content = io.BytesIO()
+    Image.fromarray(levels).save(content, "PNG")
+    drawn = of_encoded(content.getvalue())
+    assert drawn is not None
+    assert drawn.brightness == pytest.approx(level / 257 * 63 / 64)
+    assert drawn.levels.mean() > 240
