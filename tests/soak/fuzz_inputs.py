@@ -7,7 +7,9 @@ import gzip
 import io
 import json
 import pathlib
+import tarfile
 import tempfile
+import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -18,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
+from tests.archive_files import tar_of, zip_of
 from tests.video_files import make_film
 
 
@@ -66,6 +69,20 @@ def _images() -> dict[str, bytes]:
     found["animated.gif"] = _saved(image.quantize(), "GIF", save_all=True, append_images=frames)
     found["deep.png"] = _saved(Image.fromarray(pixels[..., 0].astype(np.uint16) << 8), "PNG")
     return found
+
+
+def _archives() -> dict[str, bytes]:
+    images = {f"{name[0]}/{name}": content for name, content in list(_images().items())[:5]}
+    named = {**images, f"{'long' * 22}/é.png": images["a/a.png"]}
+    forms = (tarfile.GNU_FORMAT, tarfile.PAX_FORMAT, tarfile.USTAR_FORMAT)
+    with tempfile.TemporaryDirectory() as folder:
+        place = pathlib.Path(folder)
+        made = [
+            *(tar_of(place / f"{form}.tar", named, form=form) for form in forms),
+            zip_of(place / "stored.zip", images),
+            zip_of(place / "deflated.zip", images, method=zipfile.ZIP_DEFLATED),
+        ]
+        return {one.name: one.read_bytes() for one in made}
 
 
 def _saved(image: Image.Image, form: str, **options: Any) -> bytes:
@@ -269,6 +286,11 @@ def _annotated(at: pathlib.Path, *options: object) -> tuple[object, ...]:
 KINDS: Mapping[str, FuzzKind] = {
     "images": FuzzKind(
         make=_images, command=lambda at: ("images", "--input", at, "--size", 24, *_ALL)
+    ),
+    "archives": FuzzKind(
+        make=_archives,
+        command=lambda at: ("images", "--input", at, "--size", 24, *_ALL),
+        whole=True,
     ),
     "arrays": FuzzKind(
         make=_arrays,
