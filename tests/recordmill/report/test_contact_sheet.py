@@ -76,4 +76,4 @@ def test_gray_of_16_bits_is_scaled_by_its_range_as_in_a_report(tmp_path: pathlib
     assert thumbnail is not None
     assert tile.min() < 16
     assert tile.max() > 239
-    assert abs(thumbnail.brightness - tile.mean()) < 8
+    assert abs(thumbnail.levels.mean() - tile.mean()) < 8
