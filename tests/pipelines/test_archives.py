@@ -118,6 +118,11 @@ def test_names_of_archives_are_splits(photos: pathlib.Path, tmp_path: pathlib.Pa
         tar_of(tmp_path / "parts" / f"bugs-{split}-000.tar", members)
     folders = _digest(tmp_path / "one", "--input", tmp_path / "in")
     assert _digest(tmp_path / "two", "--input", tmp_path / "parts") == folders
+    (tmp_path / "own").mkdir()
+    for split, top in (("train", "training/"), ("test", "./test/")):
+        own = {top + key: one for key, one in members.items()}
+        tar_of(tmp_path / "own" / f"{split}.tar", own | {"notes.txt": b"not a record"})
+    assert _digest(tmp_path / "own-out", "--input", tmp_path / "own") == folders
     named = [f"{s}={tmp_path}/parts/bugs-{s}-000.tar" for s in ("train", "test")]
     three = make(tmp_path / "three", *_SMALL, "--input", named[0], "--input", named[1])
     assert three.manifest.splits["test"].records == len(members)

@@ -3,7 +3,8 @@
 An archive stands for the folder around it: `dog/part-1.tar` with the member `1.jpg` is `dog/1.jpg`.
 If all archives have names of splits, each stands for a folder of that name: `train-007.tar` is
 `train/`. If all members are in one folder that holds folders, this folder is left out of their
-paths.
+paths. If an archive that stands for a split holds only a folder of that name, both are the same
+folder.
 
 Members are kept in a temporary file, so that archives are read once and memory does not grow.
 """
@@ -102,10 +103,12 @@ class ArchiveTree:
         self.has_class_files = False
         self._archives = archives
         self._mounts = _mounts(archives, split_of)
+        self._by_split = any(self._mounts[one.key] != _around(one) for one in archives)
         self._spool = cast(BinaryIO, tempfile.TemporaryFile())  # noqa: SIM115
         self._at: dict[str, int] = {}
         for archive in archives:
             self._store(archive, alone=len(archives) == 1)
+        self._own_folders: dict[str, str] = {}
         self._survey = _Survey("", (), frozenset())
         self._survey = self._look()
 
@@ -206,6 +209,9 @@ class ArchiveTree:
         return next(filter(None, map(self._skip, name.split("/"))), None)
 
     def _key(self, archive: File, name: str) -> str:
+        own = self._own_folders.get(archive.key)
+        if own is not None and name.startswith(f"{own}/"):
+            name = name[len(own) + 1 :]
         common = self._survey.common
         inner = name[len(common) + 1 :] if common and name.startswith(f"{common}/") else name
         return self._mounts[archive.key] + inner
@@ -213,13 +219,21 @@ class ArchiveTree:
     def _look(self) -> _Survey:
         """Find the common folder, the top folders, and the keys that repeat."""
         tops: set[str] = set()
+        tops_of: dict[str, set[str]] = {one.key: set() for one in self._archives}
         deep = False
-        for _, name in self._names():
+        for archive, name in self._names():
             self.has_class_files |= CLASS_FILES.holds(name)
             if self._usable(name):
                 top, *folders = name.split("/")
                 tops.add(top if folders else "")
+                tops_of[archive.key].add(top if folders else "")
                 deep |= len(folders) > 1
+        if self._by_split:
+            self._own_folders = {
+                key: next(iter(some))
+                for key, some in tops_of.items()
+                if len(some) == 1 and self._is_mount(key, next(iter(some)))
+            }
         (common,) = tops if len(tops) == 1 and deep else ("",)
         self._survey = _Survey("" if canonical_split(common) else common, (), frozenset())
         found: set[str] = set()
@@ -238,6 +252,10 @@ class ArchiveTree:
                 counts.update(some.filter(pa.array(equal)).to_pylist())
         repeated = frozenset(key for key, count in counts.items() if count > 1)
         return self._survey._replace(tops=tuple(sorted(found)), repeated=repeated)
+
+    def _is_mount(self, key: str, folder: str) -> bool:
+        """Return whether a folder in an archive names the split that the archive stands for."""
+        return canonical_split(folder) == self._mounts[key].partition("/")[0]
 
     def _members(self, archive: File) -> Iterator[ArchiveItem]:
         for one in self._stored(archive):
@@ -292,13 +310,18 @@ def _mounts(
     archives: Sequence[File], split_of: Callable[[str], str | None] | None
 ) -> dict[str, str]:
     """Return the folder, with a slash at its end, that each archive stands for."""
-    around = {one.key: one.key[: one.key.rfind("/") + 1] for one in archives}
+    around = {one.key: _around(one) for one in archives}
     if split_of is None:
         return around
     splits = {one.key: split_of(one.key.rpartition("/")[2]) for one in archives}
     if not all(splits.values()):
         return around
     return {key: f"{splits[key]}/{folder}" for key, folder in around.items()}
+
+
+def _around(archive: File) -> str:
+    """Return the folder of an archive, with a slash at its end; '' for the top folder."""
+    return archive.key[: archive.key.rfind("/") + 1]
 
 
 def _reject(key: str, problem: MemberProblem) -> Reject:
