@@ -10,7 +10,7 @@ CODES: Mapping[str, str] = {
     "annotations": "annotations were merged, are repeated, or match no image",
     "archives": "all files in archives are in one folder, which is left out of classes and keys",
     "audio": "the audio tracks of videos were dropped",
-    "bit-depth": "images have more bits per channel than were kept",
+    "bit-depth": "images have more bits per channel than were kept, or only some have 16",
     "boxes": "boxes have no area, are outside the image, or were dropped by --min-box or --boxes",
     "conflict": "records of equal content have several labels",
     "duplicates": "records were left out because others have the same or similar content",

@@ -73,8 +73,13 @@ def test_auto_keeps_16_bits_where_train_and_the_format_have_them(photos, tmp_pat
     made = make(tmp_path / "out", *flags)
     assert made.manifest.features == asked.manifest.features
     assert made.examples() == asked.examples()
-    assert made.manifest.notes == ()
-    assert json.loads((made.folder / "image_depth.json").read_text()) == {"bits": 16}
+    (note,) = made.manifest.notes
+    assert note == (
+        "5 of 6 images of train have more than 8 bits per channel, so all images are written with"
+        " 16; --depth 8 writes them with 8"
+    )
+    found = json.loads((made.folder / "image_depth.json").read_text())
+    assert found == {"bits": 16, "images": {"8": 1, "16": 5}}
 
 
 def test_auto_looks_at_train_alone(photos, tmp_path):

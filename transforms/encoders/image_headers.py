@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from recordmill.errors import Filtered, RecordError
 from recordmill.format.typed_json import as_object, parse_json
+from recordmill.notes import Note
 from recordmill.storage.input_files import open_file
 from recordmill.transforms.encoders.artifacts import read_artifact
 from recordmill.transforms.imaging.bit_depth import can_keep_16_bits
@@ -124,7 +125,20 @@ class DepthAnalysis:
         """Return the depth: 16 if any image has more than 8 bits."""
         del records
         images = dict(zip(counts[_ITEM].to_pylist(), counts["images"].to_pylist(), strict=True))
-        return {DEPTH_FILE: json.dumps({"bits": 16 if images.get("16") else 8}).encode() + b"\n"}
+        bits = 16 if images.get("16") else 8
+        return {DEPTH_FILE: json.dumps({"bits": bits, "images": images}).encode() + b"\n"}
+
+    def notes(self, contents: Mapping[str, bytes]) -> Sequence[Note]:
+        """Return a note if only some images of train have more than 8 bits."""
+        images = as_object(parse_json(contents[DEPTH_FILE]))["images"]
+        deep, shallow = images.get("16", 0), images.get("8", 0)
+        if not deep or not shallow:
+            return ()
+        text = (
+            f"{deep:,} of {deep + shallow:,} images of train have more than 8 bits per channel, so"
+            " all images are written with 16; --depth 8 writes them with 8"
+        )
+        return (Note("bit-depth", text),)
 
 
 def with_found_depth(options: ImageOptions, artifacts: Mapping[str, Artifact]) -> ImageOptions:

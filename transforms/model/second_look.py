@@ -41,7 +41,15 @@ class Rereading(Protocol):
 
 
 @runtime_checkable
-class SecondLook(Rereading, Protocol):
+class NotedAnalysis(Protocol):
+    """An `Analysis` with notes for the user."""
+
+    def notes(self, contents: Mapping[str, bytes]) -> Sequence[Note]:
+        """Return notes on what was learned, {path: content}."""
+
+
+@runtime_checkable
+class SecondLook(Rereading, NotedAnalysis, Protocol):
     """An `Analysis` that reads some values of train again after it has counted all of them.
 
     The counts lead to questions, such as in which range of values a median lies.
@@ -49,6 +57,3 @@ class SecondLook(Rereading, Protocol):
 
     def ask(self, counts: pa.RecordBatch) -> Sequence[Any]:
         """Return the questions, given the selected counts of all buckets, in a fixed order."""
-
-    def notes(self, contents: Mapping[str, bytes]) -> Sequence[Note]:
-        """Return notes on what was learned, {path: content}."""

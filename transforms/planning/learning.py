@@ -22,7 +22,7 @@ from recordmill.job.staging import Staging
 from recordmill.notes import Note
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.data_type import Analysis, Artifact, Prepared
-from recordmill.transforms.model.second_look import SecondLook
+from recordmill.transforms.model.second_look import NotedAnalysis, SecondLook
 from recordmill.transforms.planning.look_again import look_again
 from recordmill.transforms.planning.planning_pass import PartSummary
 from recordmill.transforms.staged import spill
@@ -150,7 +150,7 @@ class _Learner:
             return Learned(problem=str(error))
         artifacts = {**self.given, **store_artifacts(contents, self.staging)}
         analysis = self.analysis
-        notes = tuple(analysis.notes(contents)) if isinstance(analysis, SecondLook) else ()
+        notes = tuple(analysis.notes(contents)) if isinstance(analysis, NotedAnalysis) else ()
         return Learned(artifacts=artifacts, notes=notes)
 
     def ask(self, _: bytes, selected: Sequence[pa.RecordBatch]) -> Sequence[Any]:
