@@ -30,7 +30,7 @@ from recordmill.report.time_coverage import time_coverage
 from recordmill.report.vocabularies import vocabularies
 from recordmill.storage.files import Location
 
-PLOTTED = 500  # records per split for distributions
+PLOTTED = 300  # records per split for distributions
 _DRAWN = 160  # records to draw, copies not counted
 _PER_CLASS = 8  # of them, per class and split
 _CLASSES = 40  # classes of which records are drawn
