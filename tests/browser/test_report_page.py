@@ -89,12 +89,13 @@ def opened(
 
 
 def requests_of(browser: webdriver.Chrome) -> list[str]:
-    """The URLs that the page asked for."""
+    """The URLs that pages asked for, without Chromium's own first page, which may come late."""
     events = [json.loads(one["message"])["message"] for one in browser.get_log("performance")]
     return [
         event["params"]["request"]["url"]
         for event in events
         if event["method"] == "Network.requestWillBeSent"
+        and not event["params"]["documentURL"].startswith("chrome://")
     ]
 
 
