@@ -255,6 +255,20 @@ def test_a_closed_or_full_terminal(
     assert (tmp_path / "out" / "dataset.json").exists() == (code == 0)
 
 
+def _in_shell(
+    prefix: str, photos: pathlib.Path, folder: pathlib.Path, options: str
+) -> subprocess.CompletedProcess[str]:
+    """Run the command in a process of its own, as the end of a line of `sh`."""
+    command = f"{sys.executable} -m recordmill images --input {photos} --output {folder}/out"
+    return subprocess.run(
+        ["sh", "-c", f"{prefix} {command} {' '.join(_ONE_SHARD)} --quiet {options}"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
 @pytest.mark.parametrize(
     ("limit", "said"),
     [
@@ -267,14 +281,7 @@ def test_a_closed_or_full_terminal(
 def test_limits_of_the_process_end_in_one_sentence(
     limit: str, said: str, photos: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
-    command = f"{sys.executable} -m recordmill images --input {photos} --output {tmp_path}/out"
-    done = subprocess.run(
-        ["sh", "-c", f"ulimit {limit}; exec {command} {' '.join(_ONE_SHARD)} --quiet --workers 2"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = _in_shell(f"ulimit {limit}; exec", photos, tmp_path, "--workers 2")
     assert done.returncode == 1, done.stderr
     lines = [line for line in done.stderr.splitlines() if not line.startswith("<jemalloc>")]
     assert len(lines) == 1, done.stderr
@@ -294,14 +301,7 @@ def test_what_a_run_does_without(
     prefix: str, options: str, photos: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
     """More workers than open files, which waited for ever, and a folder for temporary files."""
-    command = f"{sys.executable} -m recordmill images --input {photos} --output {tmp_path}/out"
-    done = subprocess.run(
-        ["sh", "-c", f"{prefix} {command} {' '.join(_ONE_SHARD)} --quiet {options}"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = _in_shell(prefix, photos, tmp_path, options)
     assert (done.returncode, done.stderr) == (0, "")
     assert (tmp_path / "out" / "dataset.json").exists()
 
