@@ -15,7 +15,7 @@ from recordmill.notes import Note
 from recordmill.storage.input_files import open_file
 from recordmill.transforms.encoders.artifacts import read_artifact
 from recordmill.transforms.imaging.bit_depth import can_keep_16_bits
-from recordmill.transforms.imaging.headers import open_image, read_header
+from recordmill.transforms.imaging.headers import Header, open_image, read_header
 from recordmill.transforms.imaging.image_options import Depth, ImageOptions
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import Artifact, OutcomeCollector, RowOutcome
@@ -41,16 +41,7 @@ class HeaderCheck:
 
     def check(self, rows: pa.RecordBatch) -> RowOutcome:
         """Read the header of every file."""
-        outcomes = OutcomeCollector("check")
-        for row, (key, path, size, mtime) in enumerate(references(rows)):
-            try:
-                with open_file(path, size=size, mtime=mtime) as file:
-                    read_header(file, self.options)
-            except (RecordError, Filtered) as error:
-                outcomes.leave_out(key, error)
-            else:
-                outcomes.keep(row)
-        return outcomes.result()
+        return _read_headers(rows, self.options)[0]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -67,23 +58,14 @@ class ImageHeaders:
 
     def read(self, rows: pa.RecordBatch) -> tuple[RowOutcome, pa.RecordBatch]:
         """Return the format (in lower case) and the size of the source images."""
-        outcomes = OutcomeCollector("check")
-        found = []
-        for row, (key, path, size, mtime) in enumerate(references(rows)):
-            try:
-                with open_file(path, size=size, mtime=mtime) as file:
-                    found.append(read_header(file, self.options))
-            except (RecordError, Filtered) as error:
-                outcomes.leave_out(key, error)
-            else:
-                outcomes.keep(row)
+        outcome, found = _read_headers(rows, self.options)
         columns = {
             "image/format": pa.array([one.format.lower() for one in found], pa.string()),
             "image/height": pa.array([one.height for one in found], pa.int64()),
             "image/width": pa.array([one.width for one in found], pa.int64()),
             "image/channels": pa.array([one.channels for one in found], pa.int64()),
         }
-        return outcomes.result(), pa.RecordBatch.from_pydict(columns, schema=self.fields)
+        return outcome, pa.RecordBatch.from_pydict(columns, schema=self.fields)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -139,6 +121,21 @@ class DepthAnalysis:
             " all images are written with 16; --depth 8 writes them with 8"
         )
         return (Note("bit-depth", text),)
+
+
+def _read_headers(rows: pa.RecordBatch, options: ImageOptions) -> tuple[RowOutcome, list[Header]]:
+    """Return the outcome of rows, and the headers of the images of those that are kept."""
+    outcomes = OutcomeCollector("check")
+    found = []
+    for row, (key, path, size, mtime) in enumerate(references(rows)):
+        try:
+            with open_file(path, size=size, mtime=mtime) as file:
+                found.append(read_header(file, options))
+        except (RecordError, Filtered) as error:
+            outcomes.leave_out(key, error)
+        else:
+            outcomes.keep(row)
+    return outcomes.result(), found
 
 
 def with_found_depth(options: ImageOptions, artifacts: Mapping[str, Artifact]) -> ImageOptions:
