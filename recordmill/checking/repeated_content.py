@@ -7,8 +7,9 @@ which are few, are then compared one by one.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +23,8 @@ from recordmill.tfrecord.flat_arrays import Ints, offsets_of, stable_order
 COLUMNS = ("label", "copy", "content")  # columns of an index that are compared
 NAMES = ("key", "source")  # columns that are read for shown records only
 _SHOWN = 10  # records of a content that its line lists
-_LINES_AT_ONCE = 1024  # lines whose records are Python objects at a time
+_LINES_AT_ONCE = 1 << 13  # lines that are in memory as text
+_ESCAPED = r'[\x00-\x1f"\\]'  # characters that JSON strings hold as escape sequences
 
 _DENSE = 16  # entries per row, at most, of a table that is indexed by number
 
@@ -54,7 +56,8 @@ def are_among(halves: UInt64Array, some: UInt64Array) -> npt.NDArray[np.bool_]:
 class Suspects(NamedTuple):
     """Records of an index whose contents may be repeated, without copies.
 
-    records: a table with the columns content, split, label. rows: their rows in the index.
+    records: a table with the columns content, split, label, and half, the index of the first half
+      of the hash among the repeated halves. rows: their rows in the index.
     read_names: returns the columns key and source of some rows of the index; their numbers have to
       ascend. The source is null, or missing, if the key names the place of the record.
     """
@@ -73,15 +76,18 @@ def records_with(
 ) -> Suspects:
     """Return the records of an index whose hashes begin with one of these halves.
 
+    halves: sorted, the same for all indexes of a dataset.
     read_names: as in `Suspects`; by default, `index` has these columns.
     """
     if "content" not in index.column_names:
         index = index.slice(0, 0).append_column("content", pa.array([], pa.binary(16)))
     rows, contents = _hashed(index)
-    among = np.flatnonzero(are_among(_first_halves(contents), halves))
+    found = pc.index_in(pa.array(_first_halves(contents)), value_set=pa.array(halves))
+    among = np.flatnonzero(found.is_valid())
     rows = rows[among]
     columns = {
         "content": _choose(contents, among),
+        "half": _choose(found, among),
         "split": pa.DictionaryArray.from_arrays(np.zeros(len(rows), np.int32), pa.array([split])),
         "label": _choose(index["label"], rows).dictionary_encode(),
     }
@@ -91,10 +97,10 @@ def records_with(
     )
 
 
-def report_on(
-    records: int, suspects: Sequence[Suspects]
-) -> tuple[ContentReport, Iterator[dict[str, Any]]]:
+def report_on(records: int, suspects: Sequence[Suspects]) -> tuple[ContentReport, Iterator[bytes]]:
     """Return the report on some contents, and the leaks and conflicts in the order of their hashes.
+
+    Leaks and conflicts are blocks of lines of leaks.jsonl.
 
     records: number of all records. suspects: every record of a repeated content; contents of a
       single record do not matter.
@@ -102,7 +108,7 @@ def report_on(
     if not suspects:
         return ContentReport(records=records), iter(())
     found = pa.concat_tables([one.records for one in suspects])
-    codes = _content_codes(found["content"])
+    codes = _content_codes(found)
     counts = np.bincount(codes)
     split_numbers, splits = _numbered(found["split"])
     label_numbers, labels = _numbered(found["label"])
@@ -120,26 +126,36 @@ def report_on(
     contents, numbers = (one[in_splits[of_splits[0]] > 1] for one in of_splits)
     rows, sizes = _shown_rows(codes, counts, reported, firsts)
     lines = list(zip(sizes.tolist(), counts[reported].tolist(), strict=True))
+    examples = _lines(suspects, found, rows[: sizes[:EXAMPLES].sum()], lines[:EXAMPLES])
     report = ContentReport(
         records=records,
         repeated=_counted(counts, counts > 1),
         leaks=_counted(counts, in_splits > 1),
         splits=_splits_of_leaks(contents, numbers, splits),
         conflicts=_counted(counts, in_labels > 1),
-        examples=tuple(_lines(suspects, found, rows[: sizes[:EXAMPLES].sum()], lines[:EXAMPLES])),
+        examples=tuple(map(json.loads, b"".join(examples).splitlines())),
     )
     return report, _lines(suspects, found, rows, lines)
 
 
-def _content_codes(contents: pa.ChunkedArray) -> Ints:
-    """Return the rank of the hash of each row among the distinct hashes: int64[n]."""
-    encoded = contents.dictionary_encode().combine_chunks()
+def _content_codes(found: pa.Table) -> Ints:
+    """Return the rank of the hash of each row among the distinct hashes: int64[n].
+
+    Numbers of halves that no row has count, too.
+    """
+    codes: Ints = found["half"].to_numpy().astype(np.int64)
+    second = np.concatenate([hash_halves(chunk)[:, 1] for chunk in found["content"].chunks])
+    of_half = np.zeros(codes.max(initial=-1) + 1, np.uint64)
+    of_half[codes] = second
+    if (of_half[codes] == second).all():
+        return codes
+    # Different hashes have the same first half.
+    encoded = found["content"].dictionary_encode().combine_chunks()
     first, second = hash_halves(encoded.dictionary).T
     order = np.lexsort((second, first))
-    ranks = np.empty(len(order), np.int64)
+    ranks: Ints = np.empty(len(order), np.int64)
     ranks[order] = np.arange(len(order))
-    codes: Ints = ranks[encoded.indices.to_numpy()]
-    return codes
+    return cast("Ints", ranks[encoded.indices.to_numpy()])
 
 
 def _shown_rows(codes: Ints, counts: Ints, reported: Ints, firsts: Ints) -> tuple[Ints, Ints]:
@@ -167,39 +183,59 @@ def _shown_rows(codes: Ints, counts: Ints, reported: Ints, firsts: Ints) -> tupl
 
 def _lines(
     suspects: Sequence[Suspects], found: pa.Table, rows: Ints, lines: Sequence[tuple[int, int]]
-) -> Iterator[dict[str, Any]]:
-    """Yield a line per reported content: one record of each split and label, then other records.
+) -> Iterator[bytes]:
+    """Yield lines of JSON, in blocks: per content a record of each split and label, then others.
 
     found: the records of all suspects. rows: those that the lines list.
     lines: (number of rows of a line, number of records of its content).
     """
     if not lines:
         return
-    names = _names(suspects, rows)
     shown = found.take(pa.array(rows))
-    # Arrow converts dictionaries to Python values one by one.
-    label, split = (shown[name].cast(pa.string()) for name in ("label", "split"))
-    columns = (names["key"], label, split, names["source"])
+    columns = dict(zip(NAMES, _names(suspects, rows).columns, strict=True))
+    columns |= {name: shown[name] for name in ("label", "split")}
     begins = offsets_of(np.array([size for size, _ in lines]))
     contents = shown["content"].take(pa.array(begins[:-1]))
     for first in range(0, len(lines), _LINES_AT_ONCE):
         some = lines[first : first + _LINES_AT_ONCE]
-        start, end = begins[first], begins[first + len(some)]
-        records = (
-            {"key": key, "label": label, "split": split}
-            if source is None
-            else {"key": key, "label": label, "source": source, "split": split}
-            for key, label, split, source in zip(
-                *(one.slice(start, end - start).to_pylist() for one in columns), strict=True
-            )
+        ends = begins[first : first + len(some) + 1]
+        records = pa.ListArray.from_arrays(
+            pa.array(ends - ends[0], pa.int32()),
+            _records(
+                {name: one.slice(ends[0], ends[-1] - ends[0]) for name, one in columns.items()}
+            ),
         )
         hashes = contents.slice(first, len(some)).to_pylist()
-        for content, (size, count) in zip(hashes, some, strict=True):
-            shown_records = list(itertools.islice(records, size))
-            line: dict[str, Any] = {"content": content.hex(), "records": shown_records}
-            if count > size:
-                line["more"] = count - size
-            yield line
+        heads = [
+            f'{{"content": "{content.hex()}", '
+            + (f'"more": {count - size}, ' if count > size else "")
+            for content, (size, count) in zip(hashes, some, strict=True)
+        ]
+        joined = pc.binary_join(records, ", ")
+        made = pc.binary_join_element_wise(pa.array(heads), '"records": [', joined, "]}\n", "")
+        yield made.buffers()[2].to_pybytes()
+
+
+def _records(columns: Mapping[str, pa.ChunkedArray]) -> pa.Array:
+    """Return records as JSON objects: string[n]. A missing source is left out."""
+    texts = {name: _as_json(column) for name, column in columns.items()}
+    sources = pc.binary_join_element_wise(', "source": ', texts["source"], "")
+    return pc.binary_join_element_wise(
+        '{"key": ',
+        *(texts["key"], ', "label": ', texts["label"].fill_null("null")),
+        *(sources.fill_null(""), ', "split": ', texts["split"], "}", ""),
+    )
+
+
+def _as_json(column: pa.ChunkedArray) -> pa.Array:
+    """Return texts as JSON strings: string[n], nullable."""
+    column = column.combine_chunks()
+    if pa.types.is_dictionary(column.type):
+        return _as_json(pa.chunked_array([column.dictionary])).take(column.indices)
+    quoted = pc.binary_join_element_wise('"', column, '"', "")
+    escaped = pc.match_substring_regex(column, _ESCAPED).fill_null(False)
+    odd = [json.dumps(one, ensure_ascii=False) for one in column.filter(escaped).to_pylist()]
+    return pc.replace_with_mask(quoted, escaped, pa.array(odd, pa.string())) if odd else quoted
 
 
 def _names(suspects: Sequence[Suspects], rows: Ints) -> pa.Table:

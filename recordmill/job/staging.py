@@ -70,6 +70,8 @@ class StagedPart:
     invalid: rejected records (not inputs), where a record combines several inputs.
     skipped: files that are not inputs, such as hidden ones.
     reported: whether a report on time series is beside it.
+    checksum: xxh3_128 of the file in hex, by which a later run knows whether it is whole; "" if the
+      file was on disk before its name was used.
     """
 
     name: str
@@ -83,6 +85,7 @@ class StagedPart:
     invalid: int = 0
     skipped: int = 0
     reported: bool = False
+    checksum: str = ""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

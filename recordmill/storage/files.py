@@ -241,13 +241,14 @@ class Location:
             ):  # entered only here: it takes as long as opening a file
                 raise
 
-    def write_bytes(self, data: ReadableBuffer) -> None:
+    def write_bytes(self, data: ReadableBuffer, *, scratch: bool = False) -> None:
         """Write the file atomically: it has either its old content or all of the new.
 
-        The content is on disk before it gets the name; the name is after `sync_folder`.
+        The content is on disk before it gets the name, unless the file is scratch, which no later
+        run trusts; the name is on disk after `sync_folder`.
         """
         with raise_storage_errors("write", self), self.pinned() as path:
-            self.store.write_bytes(path, data)
+            self.store.write_bytes(path, data, scratch=scratch)
 
     def create_exclusive(self, data: bytes) -> bool:
         """Create the file unless it exists; return whether this call created it.

@@ -59,8 +59,8 @@ class LocalFiles:
         finally:
             os.close(descriptor)
 
-    def write_bytes(self, path: str, data: ReadableBuffer) -> None:
-        temporary = _write_temporary(path, data)
+    def write_bytes(self, path: str, data: ReadableBuffer, *, scratch: bool) -> None:
+        temporary = _write_temporary(path, data, sync=not scratch)
         try:
             os.replace(temporary, path)
         except OSError:
@@ -140,14 +140,15 @@ def _entry(name: str, status: os.stat_result) -> DirectoryEntry:
     return DirectoryEntry(name=name, kind=kind, size=status.st_size, mtime_ns=status.st_mtime_ns)
 
 
-def _write_temporary(path: str, data: ReadableBuffer) -> str:
-    """Write to a temporary file in the folder of `path`, sync it to disk, and return its name."""
+def _write_temporary(path: str, data: ReadableBuffer, *, sync: bool = True) -> str:
+    """Write to a temporary file in the folder of `path`, and return its name."""
     temporary = os.path.join(os.path.dirname(path), f".{uuid.uuid4().hex}.tmp")
     try:
         with open(temporary, "xb") as file:
             file.write(data)
             file.flush()
-            os.fsync(file.fileno())
+            if sync:
+                os.fsync(file.fileno())
     except OSError:
         with contextlib.suppress(OSError):
             os.unlink(temporary)

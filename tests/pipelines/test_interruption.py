@@ -287,10 +287,10 @@ class FullDisk(LocalFiles):
     def open_output(self, path):
         return FullFile(path, "wb") if self._holds(path) else super().open_output(path)
 
-    def write_bytes(self, path, data):
+    def write_bytes(self, path, data, *, scratch):
         if self._holds(path):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        super().write_bytes(path, data)
+        super().write_bytes(path, data, scratch=scratch)
 
 
 class FullFile(io.FileIO):

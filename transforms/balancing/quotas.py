@@ -143,14 +143,16 @@ def replicate(
     Rows of other splits than train, and rows without a label, appear once. Batches with copies have
     up to `limits.BATCH_ROWS` rows.
     """
+    if not quotas:
+        yield batch.set_column(rows, batch.COPY, pa.array(np.zeros(len(rows), np.int32)))
+        return
     codes, names = batch.encode(rows[batch.LABEL])
     per_class = [quotas.get(name, Quota(1)) for name in names.to_pylist()] + [Quota(1)]
     times = np.array([quota.repeats for quota in per_class])[codes]
     ranks = balance_ranks(rows, seed=seed)
-    if quotas:
-        times += within(codes, ranks, batch.keys(rows), [quota.last for quota in per_class])
+    times += within(codes, ranks, batch.keys(rows), [quota.last for quota in per_class])
     times[~_balanced(rows)] = 1
-    if (times == 1).all():  # such as without balancing: no row has to be copied
+    if (times == 1).all():  # no row has to be moved in memory
         yield batch.set_column(rows, batch.COPY, pa.array(np.zeros(len(rows), np.int32)))
         return
     ends = np.cumsum(times)

@@ -74,7 +74,7 @@ def find_repeated(bucket_halves: tuple[int, Iterable[Halves]], *, staging: Stagi
     if report.leaks.contents or report.conflicts.contents:
         place = staging.place(_lines_file(bucket))
         place.parent.make_dirs()
-        place.write_bytes(b"".join(to_json(line) + b"\n" for line in lines))
+        place.write_bytes(b"".join(lines), scratch=True)
     return bucket, to_json(report)
 
 
@@ -94,11 +94,17 @@ def summarize(
     ]
     if not found:
         return None, b""
-    lines: list[bytes] = []
+    blocks: list[bytes] = []
+    missing = LISTED
     for bucket, report in found:
-        if (report.leaks.contents or report.conflicts.contents) and len(lines) < LISTED:
-            lines += staging.place(_lines_file(bucket)).read_bytes().splitlines(keepends=True)
-    return ContentReport.sum(report for _, report in found), b"".join(lines[:LISTED])
+        if (report.leaks.contents or report.conflicts.contents) and missing:
+            block = staging.place(_lines_file(bucket)).read_bytes()
+            count = block.count(b"\n")
+            if count > missing:
+                block = b"".join(block.splitlines(keepends=True)[:missing])
+            blocks.append(block)
+            missing -= min(count, missing)
+    return ContentReport.sum(report for _, report in found), b"".join(blocks)
 
 
 def _lines_file(bucket: int) -> str:

@@ -18,7 +18,7 @@ from recordmill.format.manifest import MANIFEST
 from recordmill.format.typed_json import take, take_counts
 from recordmill.job.publishing import check_output_folder
 from recordmill.job.staging import Listing, StagedPart, Staging, to_json
-from recordmill.storage.files import shown
+from recordmill.storage.files import MissingError, shown
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.label_rules import LabelRules
 from recordmill.transforms.model.left_out import LeftOut
@@ -86,7 +86,8 @@ def stage_listing(
         grouped += len(rows) - rows[batch.GROUP].null_count
         presplit += len(rows) - rows[batch.SPLIT].null_count
         sums += np.array([h.sum(dtype=np.uint64) for h in batch.hash_rows(rows)])
-        parts.append(write_part(rows, staging, f"{folder}/part-{len(parts):05d}.arrow"))
+        name = f"{folder}/part-{len(parts):05d}.arrow"
+        parts.append(write_part(rows, staging, name, scratch=False))
         on_rows(len(rows))
     sums += batch.hash_strings(
         pa.array([f"{r.reason} {r.key}" for r in rejects], pa.string())
@@ -166,14 +167,26 @@ def stage_batch(rows: pa.RecordBatch, staging: Staging) -> StagedPart:
     return write_part(rows, staging, f"batches/{digest}.arrow")
 
 
-def write_part(rows: pa.RecordBatch, staging: Staging, name: str) -> StagedPart:
+def write_part(
+    rows: pa.RecordBatch, staging: Staging, name: str, *, scratch: bool = True
+) -> StagedPart:
     """Write rows as an Arrow IPC file in staging.
 
     The file is replaced as a whole: a concurrent attempt that reads the old file is not disturbed.
+
+    scratch: whether a later run compares the checksum before it uses the file; then the file is not
+      synced to disk, which takes longer than to write it.
     """
-    staging.place(name).write_bytes(batch.to_buffer(rows, pa.ipc.new_file))
+    data = batch.to_buffer(rows, pa.ipc.new_file)
+    staging.place(name).write_bytes(data, scratch=scratch)
     reads = pc.sum(rows[batch.SIZE]).as_py() if batch.SIZE in rows.schema.names else None
-    return StagedPart(name=name, rows=len(rows), bytes=rows.nbytes, reads=reads or 0)
+    return StagedPart(
+        name=name,
+        rows=len(rows),
+        bytes=rows.nbytes,
+        reads=reads or 0,
+        checksum=xxhash.xxh3_128_hexdigest(data) if scratch else "",
+    )
 
 
 def write_checked_part(
@@ -253,13 +266,24 @@ def make_or_reuse(
     done: list[StagedPart] | None = staging.read_json(
         f"{stem}.json", lambda data: [StagedPart(**one) for one in data]
     )
-    if done is not None:
+    if done is not None and all(_is_whole(one, staging) for one in done):
         return done
     staging.place("checked").make_dirs()
     parts = make(stem)
     # Written last: it marks all parts as complete.
     staging.place(f"{stem}.json").write_bytes(to_json(parts))
     return parts
+
+
+def _is_whole(part: StagedPart, staging: Staging) -> bool:
+    """Return whether a part is as it was written; a power cut leaves files without content."""
+    place = staging.place(part.name)
+    if not place.is_local:  # an object store has all of a file, or nothing
+        return True
+    try:
+        return xxhash.xxh3_128_hexdigest(place.read_bytes()) == part.checksum
+    except MissingError:
+        return False
 
 
 def read_excluded(part: StagedPart, *, staging: Staging) -> tuple[list[Reject], dict[str, int]]:

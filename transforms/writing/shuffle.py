@@ -93,7 +93,9 @@ class CutIntoPieces(beam.DoFn):
 
     def _cut(self, rows: pa.RecordBatch, plan: Plan) -> Iterator[tuple[ShardId, Piece]]:
         shards = shard_indices(rows, plan=plan)
-        rows = rows.drop_columns([batch.SPLIT])  # the shard has it
+        # The shard has the split, and without quotas there are no copies.
+        known = [batch.SPLIT] if plan.quotas else [batch.SPLIT, batch.COPY]
+        rows = rows.drop_columns(known)
         ids = all_shards(plan)
         if not plan.spill:
             for shard, part in spill.split_by_shard(rows, shards):
@@ -145,6 +147,7 @@ def sort_pieces(pieces: Iterable[Piece], *, seed: int, staging: Staging) -> pa.R
         unordered = unordered.drop_columns([batch.HASH])
     rows, ranks = batch.with_sorted_files(batch.take(unordered, order)), ranks[order]
     copies = batch.copies(rows)
+    rows = batch.set_column(rows, batch.COPY, pa.array(copies))
     for at in np.flatnonzero(ranks[1:] == ranks[:-1]):
         key, other = batch.keys(rows.slice(at, 2)).to_pylist()
         if key == other and copies[at] == copies[at + 1]:

@@ -1,4 +1,5 @@
 import functools
+import json
 from collections import Counter
 
 import numpy as np
@@ -24,7 +25,7 @@ def report(indexes):
     repeated = repeated_halves(halves)
     suspects = [records_with(index, repeated, split=split) for split, index in indexes]
     found, lines = report_on(len(halves), suspects)
-    return found, [*lines]
+    return found, [json.loads(line) for line in b"".join(lines).splitlines()]
 
 
 def naive_lines(indexes):
@@ -50,10 +51,10 @@ def random_indexes(splits):
     rows = [
         (
             f"key {number}",
-            (None, "a", "b", "é")[random.integers(4)],
+            (None, "a", "b", 'é"\\\n\x7f')[random.integers(4)],
             int(random.random() < 0.1),
             None if random.random() < 0.05 else content_hash(b"%d" % random.integers(200)),
-            None if number % 2 else f"file#{number}",
+            None if number % 2 else f"file\t#{number}",
         )
         for number in range(900)
     ]
@@ -109,7 +110,7 @@ def test_names_are_read_only_of_records_that_are_listed():
         read_names = functools.partial(names_of, index)
         suspects.append(records_with(index, halves, split=split, read_names=read_names))
     _, lines = report_on(50, suspects)
-    (line,) = lines
+    (line,) = map(json.loads, b"".join(lines).splitlines())
     shown = [record["key"] for record in line["records"]]
     assert shown == ["key 0", "key 5", *(f"key {n}" for n in (1, 2, 3, 4, 6, 7, 8, 9))]
     assert sum(read) == 2 * len(shown)  # for the examples, and for the lines

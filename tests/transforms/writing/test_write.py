@@ -350,10 +350,10 @@ def test_a_shard_cut_off_before_its_info_is_not_taken_for_an_older_one(writer, m
     first = write_rows(writer, rows)
     real = Location.write_bytes
 
-    def write_bytes(self, data):
+    def write_bytes(self, data, **options):
         if "/info/" in str(self):
             raise StorageError("cut off")
-        real(self, data)
+        real(self, data, **options)
 
     monkeypatch.setattr(Location, "write_bytes", write_bytes)
     with pytest.raises(StorageError):
