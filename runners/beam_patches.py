@@ -20,6 +20,7 @@ from types import MethodType, ModuleType
 from typing import Any
 
 from recordmill.runners import omitted_modules
+from recordmill.runners.deferred_methods import deferred_methods
 
 CHECKED_VERSIONS = frozenset({"2.77.0"})
 """Versions of Beam with which every patch was checked."""
@@ -52,12 +53,12 @@ def permanent_imports() -> Iterator[None]:
     skips all objects that the block created: it would traverse the many functions and classes of
     Beam in vain, during the imports and at exit. That saves 0.22 s, with any version of Beam. If
     the block imports nothing, as in the second run of a process, collection skips nothing more:
-    otherwise the garbage of the first run would never be freed.
+    otherwise the garbage of the first run would never be freed. Dataclasses get deferred methods.
     """
     imported = len(sys.modules)
     gc.disable()
     try:
-        with _replaced_modules():
+        with _replaced_modules(), deferred_methods() if enabled() else contextlib.nullcontext():
             yield
         apply_patches()
     finally:

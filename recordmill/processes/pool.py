@@ -68,8 +68,7 @@ class ProcessPool:
     ) -> None:
         self.workers = workers
         started = [*forked[:workers]]
-        for child in forked[workers:]:
-            child.close()
+        _close(forked[workers:])
         self._children = [*(_Child(imports) for _ in range(workers - len(started))), *started]
         if not started and _is_single_threaded():
             for module in imports:
@@ -121,8 +120,7 @@ class ProcessPool:
         """Kill the children, even during tasks, and wait for their end."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._watch.close()
-        for child in self._children:
-            child.close()
+        _close(self._children)
 
     def kill(self) -> None:
         """Kill the children without taking a lock or waiting; safe in a signal handler."""
@@ -216,11 +214,15 @@ class _Child:
             process.kill()
 
     def close(self) -> None:
-        """Kill the child, wait for its end, and start no other one."""
+        """Kill the child, and start no other one."""
         with self._lock:
             self._closed = True
+            self.kill()
+
+    def wait(self) -> None:
+        """Wait for the end of the child."""
+        with self._lock:
             if self._process is not None:
-                self._process.kill()
                 self._process.wait()
 
     def close_channel(self) -> None:
@@ -263,6 +265,14 @@ class _Child:
         with contextlib.suppress(subprocess.TimeoutExpired):
             return process.wait(5)
         return None
+
+
+def _close(children: Sequence[_Child]) -> None:
+    """Kill children, then wait for their end: each takes milliseconds to free its memory."""
+    for child in children:
+        child.close()
+    for child in children:
+        child.wait()
 
 
 def _fork(children: Sequence[_Child]) -> None:
@@ -339,8 +349,7 @@ def fork_children() -> None:
     try:
         _fork(children)
     except OSError:  # new interpreters may still start later
-        for child in children:
-            child.close()
+        _close(children)
     else:
         _forked.extend(children)
 
