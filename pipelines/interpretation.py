@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from recordmill.errors import ConfigError
 from recordmill.format.split_names import canonical_split
@@ -13,8 +14,6 @@ from recordmill.notes import Note, count_of
 from recordmill.pipelines.options.config import CommonConfig
 from recordmill.pipelines.options.rows import RowsConfig
 from recordmill.storage.files import Location, shown
-from recordmill.transforms.balancing.label_bins import LabelBins
-from recordmill.transforms.balancing.quotas import Target
 from recordmill.transforms.model.data_type import DataType
 from recordmill.transforms.model.label_rules import LabelRules
 from recordmill.transforms.model.label_sets import RepeatFactors
@@ -30,6 +29,10 @@ from recordmill.transforms.sources.rows.record_layout import RowLayout
 from recordmill.transforms.sources.rows.record_rows import LABELS, RecordRows
 from recordmill.transforms.sources.rows.repeated_rows import Conflicts
 from recordmill.transforms.sources.rows.table_rows import TYPES
+
+if TYPE_CHECKING:
+    from recordmill.transforms.balancing.label_bins import LabelBins
+    from recordmill.transforms.balancing.quotas import Target
 
 _SHOWN = 8  # columns in a line
 # Options of arrays that name the source of labels, and nouns for it.
@@ -217,6 +220,8 @@ def bins_of(config: CommonConfig, roles: ColumnRoles | None) -> LabelBins | None
     """Return the bins of --label-bins."""
     if roles is None or roles.target is None or config.label_bins is None:
         return None
+    from recordmill.transforms.balancing.label_bins import LabelBins  # it imports Beam
+
     return LabelBins(roles.target, config.label_bins)
 
 

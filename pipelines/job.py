@@ -8,6 +8,7 @@ import platform
 import zlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from recordmill.errors import ConfigError, RunError
 from recordmill.job import lock, publishing
@@ -41,11 +42,11 @@ from recordmill.pipelines.options.config import CommonConfig
 from recordmill.pipelines.options.labels_file import read_labels
 from recordmill.pipelines.published import Published, finish_publishing
 from recordmill.pipelines.reused_datasets import fingerprint_shaping, stage_reused
-from recordmill.pipelines.road import Road
 from recordmill.pipelines.schemas import SchemaRequest
+from recordmill.runners.beam_patches import permanent_imports
 from recordmill.storage.files import Location, shown
 from recordmill.storage.redaction import redact_uris
-from recordmill.transforms.checks.select_records import RecordSelection
+from recordmill.transforms.encoders.artifacts import store_artifacts
 from recordmill.transforms.model.data_type import Artifact, Context, DataType, check_renames
 from recordmill.transforms.model.label_rules import LabelRules
 from recordmill.transforms.model.run_spec import RunSpec
@@ -55,7 +56,6 @@ from recordmill.transforms.model.source import (
     RowSource,
     notes_of_source,
 )
-from recordmill.transforms.planning.learning import store_artifacts
 from recordmill.transforms.reuse.frame_places import FramePlaces
 from recordmill.transforms.sources.rows.other_readings import reading_advice
 from recordmill.transforms.staged.listing import class_counts, stage_listing
@@ -63,7 +63,8 @@ from recordmill.transforms.staged.row_reader import RowReader
 from recordmill.transforms.windowing.window_layout import window_layout
 from recordmill.transforms.windowing.window_tasks import Windowing
 
-RunPipeline = Callable[[Road], None]
+if TYPE_CHECKING:
+    from recordmill.pipelines.road import Road
 
 
 class Job:
@@ -131,7 +132,7 @@ class Job:
 
     def run(
         self,
-        run_pipeline: RunPipeline,
+        run_pipeline: Callable[[Road], None],
         *,
         on_listed: Callable[[int], None],
         on_interpreted: Callable[[Mapping[str, str]], None] = lambda facts: None,
@@ -161,7 +162,7 @@ class Job:
 
     def _run(
         self,
-        run_pipeline: RunPipeline,
+        run_pipeline: Callable[[Road], None],
         on_listed: Callable[[int], None],
         on_interpreted: Callable[[Mapping[str, str]], None],
     ) -> JobOutcome:
@@ -303,6 +304,11 @@ class Job:
         required: columns of which rows without a value are rejected.
         shards: the shards to write; None for all, and to publish them.
         """
+        # Importing Beam takes as long as listing thousands of files, and many runs end before.
+        with permanent_imports():
+            from recordmill.pipelines.road import Road
+            from recordmill.transforms.checks.select_records import RecordSelection
+
         config, data_type = self.config, self.data_type
         context = self._context(rows)
         # Report a column that no feature can hold before the work. Loading artifacts takes longer.

@@ -23,13 +23,12 @@ from recordmill.pipelines.job_outcome import JobOutcome
 from recordmill.pipelines.options.config import CommonConfig
 from recordmill.pipelines.plan_json import plan_json
 from recordmill.pipelines.published import warn_complete
-from recordmill.pipelines.road import Road
 from recordmill.pipelines.watch import JobProgress
 from recordmill.printable import printable
 from recordmill.processes import standard_streams
 from recordmill.processes.pool import kill_shared_pool, process_count
 from recordmill.profile import drift, statistics_file
-from recordmill.runners import direct
+from recordmill.runners.beam_patches import permanent_imports
 from recordmill.runners.failures import strip_stage
 from recordmill.runners.progress import Watcher
 from recordmill.storage.files import shown
@@ -40,6 +39,7 @@ from recordmill.transforms.model.data_type import DataType
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from recordmill.pipelines.road import Road
     from recordmill.runners.flink.job import FlinkJob
 
 
@@ -63,6 +63,8 @@ def run(
 
     def run_pipeline(road: Road) -> None:
         if on_flink is None:
+            with permanent_imports():
+                from recordmill.runners import direct
             try:
                 direct.run(
                     road.build, workers=process_count(config.workers), beam_options=beam_options
@@ -124,8 +126,9 @@ def run(
 
 
 def _on_flink(config: CommonConfig, job: Job, beam_options: Sequence[str], prog: str) -> FlinkJob:
-    from recordmill.runners.flink.job import FlinkJob
-    from recordmill.runners.flink.options import FlinkOptions
+    with permanent_imports():
+        from recordmill.runners.flink.job import FlinkJob
+        from recordmill.runners.flink.options import FlinkOptions
 
     name = config.job_name or f"{prog.replace(' ', '-')}-{job.output.name}"
     options = FlinkOptions(

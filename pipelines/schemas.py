@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import TYPE_CHECKING
 
 from recordmill.errors import ConfigError
 from recordmill.job.staging import Staging
@@ -18,8 +19,10 @@ from recordmill.transforms.checks.schema_columns import check_columns, profiled_
 from recordmill.transforms.model.data_type import DataType, Headers, RowCheck
 from recordmill.transforms.model.source import Layout
 from recordmill.transforms.planning.part_task import DataProfiler
-from recordmill.transforms.planning.profiling import INFERRED, Profiling
 from recordmill.transforms.windowing.window_layout import fields_of_rows
+
+if TYPE_CHECKING:
+    from recordmill.transforms.planning.profiling import Profiling
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -118,6 +121,8 @@ class SchemaRequest:
         config = self.config
         if not (config.statistics or self.infers or self.rules is not None):
             return None
+        from recordmill.transforms.planning.profiling import Profiling  # it imports Beam
+
         profiler = DataProfiler(
             labelled=layout.labelled,
             headers=self._headers(),
@@ -142,6 +147,8 @@ class SchemaRequest:
 
     def keep_schema(self, staging: Staging) -> None:
         """Copy the inferred schema from staging to the file of --infer-schema."""
+        from recordmill.transforms.planning.profiling import INFERRED
+
         assert self.config.infer_schema is not None
         content = staging.place(INFERRED).read_bytes()
         Location.parse(self.config.infer_schema).write_bytes(content)

@@ -17,7 +17,6 @@ import threading
 
 _TRIM_THRESHOLD_BYTES = 256 << 20
 _PROBED_THREADS = 12
-_PROBE_STACK = 256 << 10  # bytes
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # parameters of mallopt(3)
 
 # glibc reads them at process start, Arrow and NumPy when they are imported.
@@ -48,7 +47,6 @@ def expect_threads() -> None:
       RuntimeError: a thread cannot be started.
     """
     done = threading.Event()
-    before = threading.stack_size(_PROBE_STACK)
     threads = [threading.Thread(target=done.wait, daemon=True) for _ in range(_PROBED_THREADS)]
     started = []
     try:
@@ -56,7 +54,6 @@ def expect_threads() -> None:
             thread.start()
             started.append(thread)
     finally:
-        threading.stack_size(before)
         done.set()
         for thread in started:
             thread.join()

@@ -48,7 +48,7 @@ PERMANENT = (
 )
 STATE = f"""
 {PERMANENT}
-    import recordmill.pipelines.run
+    import recordmill.pipelines.road, recordmill.runners.direct
 import sys
 from tests.runners.test_beam_patches import PATCHED, is_patched
 print(*map(is_patched, PATCHED.values()))

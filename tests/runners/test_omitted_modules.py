@@ -4,6 +4,8 @@ import pytest
 
 from tests.runners.test_beam_patches import PERMANENT, printed
 
+BEAM = "import recordmill.pipelines.road, recordmill.runners.direct"
+
 
 def loaded(program: str, **environment: str) -> set[str]:
     """Return the names of all modules that a new interpreter has loaded after a program."""
@@ -11,9 +13,9 @@ def loaded(program: str, **environment: str) -> set[str]:
 
 
 def test_the_switch_leaves_the_imports_of_beam_unchanged():
-    program = f"{PERMANENT} import recordmill.pipelines.run"
+    program = f"{PERMANENT} {BEAM}"
     omitted = {"beartype", "boto3", "pymongo", "pyparsing", "requests"}
-    unchanged = loaded("import recordmill.pipelines.run")
+    unchanged = loaded(BEAM)
     assert unchanged >= omitted, "this version of Beam imports other modules"
     assert loaded(program, RECORDMILL_BEAM_PATCHES="1").isdisjoint(omitted)
     assert loaded(program, RECORDMILL_BEAM_PATCHES="0") >= unchanged
@@ -29,8 +31,6 @@ def test_the_switch_leaves_the_imports_of_beam_unchanged():
     ],
 )
 def test_omitted_modules_can_be_imported_later(name):
-    program = (
-        f"{PERMANENT} import recordmill.pipelines.run\nimport {name} as it; print(it.__file__)"
-    )
+    program = f"{PERMANENT} {BEAM}\nimport {name} as it; print(it.__file__)"
     (file,) = printed(program, RECORDMILL_BEAM_PATCHES="1")
     assert file.endswith(f"{name.replace('.', '/')}.py")

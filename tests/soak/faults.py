@@ -157,10 +157,12 @@ def serve() -> None:
     import recordmill.pipelines.arrays
     import recordmill.pipelines.cli
     import recordmill.pipelines.images
+    import recordmill.pipelines.road
     import recordmill.pipelines.run
     import recordmill.pipelines.table
     import recordmill.pipelines.text
-    import recordmill.pipelines.video  # noqa: F401
+    import recordmill.pipelines.video
+    import recordmill.runners.direct  # noqa: F401
     from recordmill.storage import storage_errors
     from recordmill.transforms.staged import encoder_tasks  # noqa: F401
 

@@ -1,12 +1,14 @@
-"""Reading of artifacts in encoders."""
+"""Artifacts: written into staging by the submitter or a stage, read by encoders."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 
 from recordmill.errors import RunError
+from recordmill.job.staging import Staging
 from recordmill.storage.files import Location, shown
-from recordmill.transforms.model.data_type import Artifact
+from recordmill.transforms.model.data_type import Artifact, Prepared
 
 
 def read_artifact(artifact: Artifact) -> bytes:
@@ -20,3 +22,26 @@ def read_artifact(artifact: Artifact) -> bytes:
     if hashlib.sha256(content).hexdigest() != artifact.sha256:
         raise RunError(f"{shown(place)} changed while the job ran: run the same command again")
     return content
+
+
+def store_artifacts(
+    contents: Mapping[str, bytes | Prepared], staging: Staging
+) -> dict[str, Artifact]:
+    """Write artifacts into staging, for encoders to read.
+
+    contents: {name in the dataset: content, or a `Prepared` that writes it}.
+    """
+    stored = {}
+    for name, content in contents.items():
+        if not isinstance(content, bytes):
+            place = staging.place(f"artifacts/{content.sha256[:16]}/{name}")
+            content.write(place)
+            stored[name] = Artifact(path=str(place), sha256=content.sha256, published=False)
+            continue
+        sha256 = hashlib.sha256(content).hexdigest()
+        place = staging.place(f"artifacts/{sha256[:16]}/{name.rpartition('/')[2]}")
+        if not place.exists():
+            place.parent.make_dirs()
+            place.write_bytes(content)
+        stored[name] = Artifact(path=str(place), sha256=sha256)
+    return stored

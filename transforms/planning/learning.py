@@ -7,7 +7,6 @@ summaries would cost memory on Flink.
 """
 
 import dataclasses
-import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -20,8 +19,9 @@ from apache_beam.utils.windowed_value import WindowedValue
 from recordmill.errors import RunError
 from recordmill.job.staging import Staging
 from recordmill.notes import Note
+from recordmill.transforms.encoders.artifacts import store_artifacts
 from recordmill.transforms.model import batch, limits
-from recordmill.transforms.model.data_type import Analysis, Artifact, Prepared
+from recordmill.transforms.model.data_type import Analysis, Artifact
 from recordmill.transforms.model.second_look import NotedAnalysis, SecondLook
 from recordmill.transforms.planning.look_again import look_again
 from recordmill.transforms.planning.planning_pass import PartSummary
@@ -43,29 +43,6 @@ def add_up(counts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     ordered = pa.table(columns, names=[ITEM, *sums]).sort_by(ITEM).combine_chunks()
     found = ordered.to_batches()
     return found[0] if found else counts[0].slice(0, 0)
-
-
-def store_artifacts(
-    contents: Mapping[str, bytes | Prepared], staging: Staging
-) -> dict[str, Artifact]:
-    """Write artifacts into staging, for encoders to read.
-
-    contents: {name in the dataset: content, or a `Prepared` that writes it}.
-    """
-    stored = {}
-    for name, content in contents.items():
-        if not isinstance(content, bytes):
-            place = staging.place(f"artifacts/{content.sha256[:16]}/{name}")
-            content.write(place)
-            stored[name] = Artifact(path=str(place), sha256=content.sha256, published=False)
-            continue
-        sha256 = hashlib.sha256(content).hexdigest()
-        place = staging.place(f"artifacts/{sha256[:16]}/{name.rpartition('/')[2]}")
-        if not place.exists():
-            place.parent.make_dirs()
-            place.write_bytes(content)
-        stored[name] = Artifact(path=str(place), sha256=sha256)
-    return stored
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -17,8 +17,8 @@ from recordmill.transforms.checks.violations import (
     drift_above,
     drift_violations,
 )
+from recordmill.transforms.encoders.artifacts import store_artifacts
 from recordmill.transforms.model.data_type import Artifact
-from recordmill.transforms.planning.learning import store_artifacts
 from recordmill.transforms.planning.part_task import DataProfiler
 from recordmill.transforms.planning.planning_pass import PartSummary
 from recordmill.transforms.planning.profile_sums import Profile, conclude_groups
