@@ -44,6 +44,7 @@ from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import Artifact
 from recordmill.transforms.model.ragged import string_array
 from recordmill.transforms.model.user_columns import flat
+from recordmill.transforms.statistics.moments import Moments
 
 _ITEM, _COUNT = "item", "count"
 _SEPARATOR = "\0"
@@ -106,8 +107,13 @@ class TableAnalysis:
 
     def count(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Count rows: `item` is the column, the statistic and its subject; `count` is int64."""
+        return self.count_with(rows, {})
+
+    def count_with(self, rows: pa.RecordBatch, moments: Mapping[str, Moments]) -> pa.RecordBatch:
+        """Count rows as `count` does. moments: of the finite values of some columns."""
         columns = [(one, flat(rows[one.column])) for one in self._transforms]
-        found = list(count_numbers(c for c in columns if c[0].last not in LEARNED_VALUES))
+        numeric = [one for one in columns if one[0].last not in LEARNED_VALUES]
+        found = list(count_numbers(numeric, moments))
         items = [_SEPARATOR.join(item) for item, _ in found]
         parts = [_batch(items, [count for _, count in found])]
         for transform, column in columns:

@@ -110,23 +110,33 @@ def has_buckets(transform: ColumnTransform) -> bool:
 
 
 def count_numbers(
-    several: Iterable[tuple[ColumnTransform, pa.Array]],
+    several: Iterable[tuple[ColumnTransform, pa.Array]], known: Mapping[str, Moments]
 ) -> Iterator[tuple[tuple[str, ...], int]]:
-    """Yield the counts of numeric columns: (column, statistic and its subject), count."""
-    counted: list[tuple[str, str, bool, Floats]] = []
+    """Yield the counts of numeric columns: (column, statistic and its subject), count.
+
+    known: moments of the finite values of some columns, before clip and log.
+    """
+    counted: list[tuple[str, str, bool, bool, Floats]] = []
     for transform, column in several:
         values, missing = numbers_of(column)
         yield (transform.column, _MISSING), int(missing.sum())
         values = values[~missing]
         if transform.impute in (MEAN, MEDIAN):
-            counted.append((transform.column, _RAW, has_median(transform), values))
+            counted.append((transform.column, _RAW, True, has_median(transform), values))
         if transform.last is not None:
             computed = compute(transform, values)
-            counted.append((transform.column, _COMPUTED, has_buckets(transform), computed))
-    edges = edges_of([len(values) for *_, values in counted])
-    joined = np.concatenate([np.zeros(0), *(values for *_, values in counted)])
-    moments = Moments.of_ranges(joined, edges)
-    for (name, which, quantiles, values), sums in zip(counted, moments, strict=True):
+            is_plain = transform.clip is None and not transform.log
+            quantiles = has_buckets(transform)
+            counted.append((transform.column, _COMPUTED, is_plain, quantiles, computed))
+    moments = [known.get(name) if is_plain else None for name, _, is_plain, *_ in counted]
+    others = [place for place, one in enumerate(moments) if one is None]
+    edges = edges_of([len(counted[place][-1]) for place in others])
+    joined = np.concatenate([np.zeros(0), *(counted[place][-1] for place in others)])
+    for place, one in zip(others, Moments.of_ranges(joined, edges), strict=True):
+        moments[place] = one
+    for (name, which, _, quantiles, values), sums in zip(counted, moments, strict=True):
+        assert sums is not None
+        assert sums.count == len(values), (name, sums.count, len(values))
         for item, count in _count_floats(which, values, sums, quantiles=quantiles):
             yield (name, *item), count
 

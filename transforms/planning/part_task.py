@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import uuid
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -21,6 +21,7 @@ from recordmill.transforms.staged.listing import read_part
 from recordmill.transforms.staged.spill import Piece
 from recordmill.transforms.statistics import array_pickle
 from recordmill.transforms.statistics.dataset_statistics import Statistics, columns_of
+from recordmill.transforms.statistics.moments import CountsWithMoments, Moments
 from recordmill.transforms.windowing.window_layout import rows_of
 
 
@@ -139,6 +140,18 @@ class DataProfiler:
                     statistics=statistics, violations=violations, columns=tuple(columns)
                 )
 
+    def moments(self, profiles: Iterable[DataProfile]) -> dict[str, Moments]:
+        """Return the moments of the columns of train, given all profiles of rows.
+
+        They are empty if the profiles are of other rows than those that are analyzed.
+        """
+        if self.inside is not None or self.headers is not None:
+            return {}
+        found: dict[str, Moments] = {}
+        for profile in profiles:
+            found |= profile.statistics.moments(TRAIN)
+        return found
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PartTask:
@@ -162,8 +175,11 @@ class PartTask:
             kept = [row for row in range(len(rows)) if row not in left_out]
             rows = rows.take(pa.array(kept, pa.int64()))
         with rows_in_tracebacks(rows):
-            counts = None if self.analysis is None else _count(self.analysis, rows)
-            profiles = () if self.profiler is None else self.profiler.profile(rows)
+            profiles = [] if self.profiler is None else [*self.profiler.profile(rows)]
+            counts = None
+            if self.analysis is not None:
+                moments = self.profiler.moments(profiles) if self.profiler is not None else {}
+                counts = _count(self.analysis, rows, moments)
             return counts, write_pieces(profiles, self.staging)
 
 
@@ -180,7 +196,13 @@ def try_part_rows(task: PartTask, part: str, splits: bytes, some: range) -> None
     task.run(part, found, [row for row in range(len(found)) if row not in some])
 
 
-def _count(analysis: Analysis, rows: pa.RecordBatch) -> AnalysisCounts:
+def _count(
+    analysis: Analysis, rows: pa.RecordBatch, moments: Mapping[str, Moments]
+) -> AnalysisCounts:
     columns = rows.select([*analysis.columns] or [batch.KEY])  # without a column it has no rows
     train = columns.filter(pc.equal(rows[batch.SPLIT], TRAIN))
-    return AnalysisCounts(len(train), batch.to_bytes(analysis.count(train)))
+    if isinstance(analysis, CountsWithMoments):
+        counts = analysis.count_with(train, moments)
+    else:
+        counts = analysis.count(train)
+    return AnalysisCounts(len(train), batch.to_bytes(counts))

@@ -22,6 +22,7 @@ from recordmill.transforms.statistics.column_statistics import (
     ColumnStatistics,
     number_columns,
 )
+from recordmill.transforms.statistics.moments import Moments
 from recordmill.transforms.statistics.number_table import NumberTable
 from recordmill.transforms.statistics.sketches import TopValues
 
@@ -208,6 +209,15 @@ class Statistics:
             tops={which: TopValues.sum(some) for which, some in tops.items()},
             classes=classes,
         )
+
+    def moments(self, split: str) -> dict[str, Moments]:
+        """Return the moments of the finite values of each column of numbers over a split."""
+        found: dict[str, Moments] = {}
+        for cell, one in self.cells.items():
+            for names, table in one.numbers.items() if cell.split == split else ():
+                for name, moments in zip(names, table.moments(), strict=True):
+                    found[name] = found.get(name, Moments()) + moments
+        return found
 
     @functools.cached_property
     def slices(self) -> dict[Slice, SliceStatistics]:

@@ -11,10 +11,12 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from recordmill.transforms.statistics.ranges import Ints
 
@@ -93,6 +95,14 @@ class Moments:
         half = (above.bit_length() - below.bit_length()) // 2
         scaled = (above << max(-2 * half, 0)) / (below << max(2 * half, 0))
         return math.ldexp(math.sqrt(scaled), half)
+
+
+@runtime_checkable
+class CountsWithMoments(Protocol):
+    """An `Analysis` that counts faster if the moments of columns are known."""
+
+    def count_with(self, rows: pa.RecordBatch, moments: Mapping[str, Moments]) -> pa.RecordBatch:
+        """Return the counts of rows. moments: of the finite values of some of their columns."""
 
 
 def digits(number: int) -> Iterator[tuple[int, int]]:
