@@ -52,6 +52,7 @@ _FIELDS = (
 REQUIRED = ("key", "label", "copy", "offset", "length")
 _WITHOUT_NULLS = ("key", "copy", "offset", "length")
 _DISTINCT = ("key", "source", "content", "offset")
+_HEADERS = 1 << 20  # bytes of the headers of pages and columns in an index, and of its footer
 _ROWS = 1 << 16  # rows that `read_rows` decodes at once, at most
 _BUFFER = 1 << 16  # bytes of a column that `read_rows` reads at once
 
@@ -67,7 +68,10 @@ def index_bytes(table: pa.Table, *, hashed_keys: bool = False) -> pa.Buffer:
 
     hashed_keys: whether keys are hashes, which snappy cannot compress (ADR 43).
     """
-    sink = pa.BufferOutputStream()
+    # A buffer that grows is copied again and again. Snappy adds up to a sixth; pages that are not
+    # used take no memory.
+    data = pa.allocate_buffer(table.nbytes * 5 // 4 + _HEADERS)
+    sink = pa.FixedSizeBufferWriter(data)
     # Where values hardly repeat, building a dictionary would take longer than writing them.
     repeated = [name for name in table.column_names if name not in _DISTINCT]
     # No statistics: page checksums do not cover them, and no reader needs them.
@@ -83,7 +87,7 @@ def index_bytes(table: pa.Table, *, hashed_keys: bool = False) -> pa.Buffer:
         column_encoding={"offset": "DELTA_BINARY_PACKED"},  # halves the file
         write_statistics=False,
     )
-    return sink.getvalue()
+    return data.slice(0, sink.tell())
 
 
 def column_names(location: Location) -> tuple[str, ...]:

@@ -319,15 +319,19 @@ def read_part(
     source = open_arrow(staging.place(name))
     try:
         reader = pa.ipc.open_file(source)
+        there = None
         if columns is not None:
             wanted = {*columns}
             if not keys or batch.KEY in wanted:  # the content gives the key
                 wanted.add(batch.CONTENT)
             there = [name for name in reader.schema.names if name in wanted]
-            fields = [reader.schema.get_field_index(name) for name in there]
-            options = pa.ipc.IpcReadOptions(included_fields=fields)
-            reader = pa.ipc.open_file(source, options=options)
+            if not isinstance(source, pa.MemoryMappedFile):  # some columns of which are copied
+                fields = [reader.schema.get_field_index(name) for name in there]
+                options = pa.ipc.IpcReadOptions(included_fields=fields)
+                reader = pa.ipc.open_file(source, options=options)
         rows = reader.get_batch(0)
+        if there is not None:
+            rows = rows.select(there)
     except pa.ArrowInvalid as error:
         raise staging.damaged(name, "it is not an Arrow file") from error
     return with_all_keys(rows, columns) if keys else rows

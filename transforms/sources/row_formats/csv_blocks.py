@@ -235,4 +235,6 @@ def _hide_lone_returns(data: bytes) -> tuple[bytes, str | None]:
 
 
 def _combine(column: pa.ChunkedArray) -> pa.Array:
+    if column.num_chunks == 1:
+        return column.chunk(0)
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
