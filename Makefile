@@ -22,7 +22,7 @@ WORKERS = $$(( $$(getconf _NPROCESSORS_ONLN) + 1 ))
 TORCH := build/torch/stamp
 
 .PHONY: help setup setup-fast demo test test-fast test-flink test-tft test-torch test-airflow \
-    test-browser test-croissant flink flink-job-server peers \
+    test-browser test-croissant test-targets flink flink-job-server peers \
     coverage lint bench soak clean
 .DELETE_ON_ERROR:
 # Without bytecode, each of the many processes that these start would compile all that it imports.
@@ -40,6 +40,7 @@ help:
 	@echo 'make test-torch    run the tests of what is for PyTorch'
 	@echo 'make test-browser    run the tests of the report and of notebooks in Chromium'
 	@echo 'make test-croissant    run the tests of croissant.json with mlcroissant'
+	@echo 'make test-targets    read datasets with the decoders of Model Garden, FiftyOne and TFX'
 	@echo 'make test-airflow    run the DAG of deploy/airflow in an Airflow of its own'
 	@echo 'make flink-job-server    build the jar that Beam would download'
 	@echo 'make bench   measure what the README states (long)'
@@ -205,6 +206,22 @@ $(CROISSANT): | $(CORE)
 	rm -rf build/croissant
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target build/croissant \
 	    mlcroissant==1.1.1 decorator==5.3.1 jsonpath-rw==1.4.0 pandas==3.1.1 ply==3.11 rdflib==7.6.0
+	@touch $@
+
+TARGETS := build/targets/stamp
+
+test-targets: $(DEV) $(TARGETS)
+	PYTHONPATH=$(CURDIR)/build/targets $(BIN)/python -m pytest tests/targets
+
+# Their modules are imported one by one (tests/targets/partial_imports.py): with their dependencies these
+# packages would take gigabytes, an older TensorFlow and MongoDB. 50 MB to download, 200 MB on disk.
+$(TARGETS): | $(CORE)
+	rm -rf build/targets
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-compile \
+	    --target build/targets tf-models-official==2.20.0 tf-keras==2.21.0 \
+	    tf-object-detection-api==0.1 tf-slim==1.1.0 \
+	    fiftyone==1.22.1 voxel51-eta==0.17.0 mongoengine==0.29.3 pymongo==4.9.2 \
+	    tfx==1.21.0 ml-pipelines-sdk==1.21.0 ml-metadata==1.17.1
 	@touch $@
 
 # On PyPI PyTorch for Linux is that for CUDA. What its libraries are linked with has to be there, GPU

@@ -110,6 +110,14 @@ class ImagesConfig(AnnotationsConfig, FilesConfig):
         shapes_bytes=True,
         help="Add the class as a one-hot float32 vector, image/class/one_hot.",
     )
+    feature_set: Literal["standard", "tf-object-detection"] = option(
+        "standard",
+        group=IMAGES,
+        shapes_bytes=True,
+        help="tf-object-detection adds image/source_id, image/key/sha256 and the file"
+        " label_map.pbtxt, for decoders of the TensorFlow Object Detection API, Model Garden and"
+        " FiftyOne. Classes need --label-offset 1.",
+    )
     max_pixels: int = option(
         _DEFAULT.max_pixels,
         group=IMAGES,
@@ -149,6 +157,11 @@ class ImagesConfig(AnnotationsConfig, FilesConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.image_options()
+        if self.feature_set == "tf-object-detection" and self.image_format == "raw":
+            raise ConfigError(
+                "--feature-set tf-object-detection: its decoders read JPEG and PNG, got"
+                " --image-format raw; use jpeg or png"
+            )
         if self.augment_all and not self.augment:
             raise ConfigError("--augment-all: has no effect without --augment; add it")
         if self.augment and not self.augment_all and self.balance != "oversample":
@@ -171,7 +184,9 @@ def data_type(config: ImagesConfig) -> DataType:
     probe = config.probe == "header" or (config.probe == "auto" and balanced)
     return DataType(
         name="images",
-        source=annotated(config, source) if config.annotations else source,
+        source=annotated(config, source, image_ids=config.feature_set != "standard")
+        if config.annotations
+        else source,
         encoder=ImageEncoder(
             options=options,
             one_hot_label=config.one_hot_label,
@@ -180,6 +195,7 @@ def data_type(config: ImagesConfig) -> DataType:
             unlabelled=config.listed_unlabelled == "keep",
             objects=object_options(config),
             classed=config.image_class_rule is not None,
+            feature_set=config.feature_set,
         ),
         check=HeaderCheck(options=options) if probe else None,
         analysis=DepthAnalysis(options=options) if options.finds_depth else None,

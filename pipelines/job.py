@@ -284,6 +284,7 @@ class Job:
         roles = listed_roles(self.config, self.data_type.source, layout)
         return Context(
             seed=self.config.seed,
+            label_offset=self.config.label_offset,
             labels=("",) if layout.labelled and self.config.number_type is None else (),
             rename=renames_of(self.config, roles),
             artifacts=self._artifacts(),

@@ -151,8 +151,10 @@ def object_options(config: AnnotationsConfig) -> ObjectOptions | None:
     return dataclasses.replace(config.object_options(), fractions=_reader(config).has_fractions)
 
 
-def annotated(config: AnnotationsConfig, files: Source) -> AnnotatedFiles:
+def annotated(config: AnnotationsConfig, files: Source, *, image_ids: bool) -> AnnotatedFiles:
     """Return a source of the same files with their annotations.
+
+    image_ids: whether to keep the numbers of images in the annotations.
 
     Raises:
       ConfigError: a location of annotations is invalid.
@@ -160,7 +162,7 @@ def annotated(config: AnnotationsConfig, files: Source) -> AnnotatedFiles:
     # Imported here, as in `_reader`: only inputs with --annotations need these modules.
     from recordmill.transforms.sources.annotations.annotated_files import AnnotatedFiles
 
-    reader = _reader(config)
+    reader = dataclasses.replace(_reader(config), image_ids=image_ids)
     return AnnotatedFiles(
         files=files,
         open_annotations=reader,

@@ -40,6 +40,7 @@ JOB = "job.json"
 RECIPES = "recipes.parquet"
 INDEX = "index"
 LABELS = "labels.txt"
+LABEL_MAP = "label_map.pbtxt"
 REJECTS = "rejects.jsonl"
 SCHEMA = "schema.pbtxt"
 

@@ -71,7 +71,7 @@ def _block(features: Features, labels: Sequence[str], label_offset: int) -> list
 def _feature(
     name: str, feature: Feature, labels: Sequence[str], label_offset: int
 ) -> Iterator[str]:
-    yield f'name: "{_escaped(name)}"'
+    yield f'name: "{escaped(name)}"'
     yield f"type: {_TYPES[feature.dtype]}"
     shape = fixed_shape(feature)
     if shape is not None:
@@ -89,7 +89,7 @@ def _feature(
             yield "image_domain { }"
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
     """Return the content of a string literal, with an octal escape per special byte of UTF-8."""
     return "".join(
         chr(byte) if 0x20 <= byte < 0x7F and byte not in b'"\\' else f"\\{byte:03o}"

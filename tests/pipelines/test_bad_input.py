@@ -131,6 +131,22 @@ CASES = [
         "--one-hot-label",
         make=flat,
     ),
+    case(
+        "features for decoders with class 0",
+        2,
+        "--feature-set tf-object-detection: .* reserve the class number 0 .*add --label-offset 1",
+        *IN,
+        *OUT,
+        *("--feature-set", "tf-object-detection"),
+    ),
+    case(
+        "features for decoders with raw pixels",
+        2,
+        "--feature-set tf-object-detection: .* got --image-format raw; use jpeg or png",
+        *IN,
+        *OUT,
+        *("--feature-set", "tf-object-detection", "--label-offset", "1", "--image-format", "raw"),
+    ),
     case("shards of no split", 2, "names a split 'tset'", *IN, *OUT, "--num-shards", "tset=2"),
     case(
         "stratify without labels",

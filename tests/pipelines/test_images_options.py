@@ -3,6 +3,7 @@
 A test says with `shows` which options it is about. Twelve small pictures are enough for most.
 """
 
+import hashlib
 import io
 import os
 import pathlib
@@ -291,6 +292,35 @@ def test_labels_and_names(dressed):
         assert example["y"] == [number + 5]
         assert example["image/class/one_hot"] == [float(i == number) for i in range(3)]
         assert not {"image/encoded", "image/class/label"} & set(example)
+
+
+DECODERS = ("--feature-set", "tf-object-detection", "--label-offset", 1)
+
+
+@shows("feature-set")
+def test_features_for_decoders_of_object_detection(photos, tmp_path):
+    made = make(
+        tmp_path / "out",
+        *("--input", photos, "--splits", "train=1", "--size", 16, "--balance", "oversample"),
+        *DECODERS,
+    )
+    ids = {}
+    for (key, _), example in made.examples().items():
+        (number,), (digest,) = example["image/source_id"], example["image/key/sha256"]
+        assert ids.setdefault(key, number) == number  # copies are of the same image
+        assert 2**52 <= int(number) < 2**53
+        assert digest.decode() == hashlib.sha256(example["image/encoded"][0]).hexdigest()
+    assert len(set(ids.values())) == len(ids) < len(made.index("train"))
+    stored = (made.folder / "label_map.pbtxt").read_bytes()
+    assert made.manifest.files["label_map.pbtxt"].sha256 == hashlib.sha256(stored).hexdigest()
+    assert stored.startswith(b'item {\n  name: "ant"\n  id: 1\n  display_name: "ant"\n}\nitem {')
+
+
+@shows("feature-set")
+def test_images_without_classes_have_no_label_map(photos, tmp_path):
+    made = make(tmp_path / "out", "--input", photos / "ant", "--splits", "train=1", *DECODERS[:2])
+    assert not (made.folder / "label_map.pbtxt").exists()
+    assert all("image/source_id" in one for one in made.examples().values())
 
 
 @shows("compression", "num-shards", "splits")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +14,9 @@ from PIL import features as pillow_features
 
 from recordmill.errors import ConfigError, Filtered, RecordError
 from recordmill.format.content_hashes import ContentHashes
+from recordmill.format.label_map import label_map
 from recordmill.format.ledger import Reduced
+from recordmill.format.manifest import LABEL_MAP
 from recordmill.storage.input_files import read_file
 from recordmill.tfrecord.features import Feature, Features
 from recordmill.transforms.encoders.image_headers import (
@@ -23,6 +26,11 @@ from recordmill.transforms.encoders.image_headers import (
 )
 from recordmill.transforms.encoders.labels import label_feature, label_numbers
 from recordmill.transforms.encoders.objects import ObjectOptions, PlacedObjects, object_features
+from recordmill.transforms.encoders.source_ids import (
+    SOURCE_FEATURES,
+    source_columns,
+    source_ids,
+)
 from recordmill.transforms.imaging import png16, resample
 from recordmill.transforms.imaging.augment import check_names, generator_for
 from recordmill.transforms.imaging.image_options import ImageOptions
@@ -40,6 +48,8 @@ from recordmill.transforms.model.example_facts import ExampleFacts
 from recordmill.transforms.model.ragged import binary_array
 from recordmill.transforms.model.user_columns import user_fields, with_users
 
+FeatureSet = Literal["standard", "tf-object-detection"]
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ImageEncoder:
@@ -51,6 +61,8 @@ class ImageEncoder:
     unlabelled: rows without a label may occur; they have no label features.
     objects: policies for annotated boxes and captions; None without annotations.
     classed: images with annotated objects have a class of their own.
+    feature_set: `tf-object-detection` adds the features that decoders of the TensorFlow Object
+        Detection API need, and a label map.
     """
 
     options: ImageOptions
@@ -60,6 +72,7 @@ class ImageEncoder:
     unlabelled: bool = False
     objects: ObjectOptions | None = None
     classed: bool = True
+    feature_set: FeatureSet = "standard"
 
     def __post_init__(self) -> None:
         check_names(self.augment)
@@ -70,8 +83,9 @@ class ImageEncoder:
         """Return the features of every record.
 
         Raises:
-            ConfigError: a column of the user has an unsupported type or the name of a feature; or
-                there are no classes for `one_hot_label`.
+            ConfigError: a column of the user has an unsupported type or the name of a feature;
+                there are no classes for `one_hot_label`; or classes have the number 0, which
+                `feature_set` reserves.
         """
         integer, text = Feature(dtype="int64"), Feature(dtype="string", kind="text")
         declared = {
@@ -88,7 +102,24 @@ class ImageEncoder:
             raise needs_classes("--one-hot-label")
         if self.objects is not None:
             declared |= object_features(rows)
+        if self._has_source_ids:
+            if context.label_offset < 1 and (context.labels or OBJECTS in rows.names):
+                raise ConfigError(
+                    f"--feature-set {self.feature_set}: decoders of the Object Detection API"
+                    " reserve the class number 0 for the background; add --label-offset 1"
+                )
+            declared |= SOURCE_FEATURES
         return with_users(declared, user_fields(rows), where="listing")
+
+    def files(self, context: Context) -> Mapping[str, bytes]:
+        """Return {name: content} of the files that describe the classes to other programs."""
+        if not context.labels or not self._has_source_ids:
+            return {}
+        return {LABEL_MAP: label_map(context.labels, label_offset=context.label_offset)}
+
+    @property
+    def _has_source_ids(self) -> bool:
+        return self.feature_set == "tf-object-detection"
 
     def _has_classes(self, rows: pa.Schema) -> bool:
         return self.classed or OBJECTS not in rows.names
@@ -156,6 +187,8 @@ class ImageEncoder:
             common["labels"] = [context.labels, context.label_offset]
             objects = [n for n in (OBJECTS, CAPTIONS, SIDES) if n in rows.schema.names]
             columns |= {name: rows[name] for name in objects}
+        if self._has_source_ids:
+            columns["image/source_id"] = source_ids(rows)
         columns |= {field.name: rows[field.name] for field in user_fields(rows.schema)}
         return ExampleInputs(common=common, columns=columns)
 
@@ -204,6 +237,8 @@ class ImageEncoder:
             columns |= self._label_columns(kept.column(batch.LABEL), context)
         if objects is not None:
             columns |= objects.columns(context)
+        if self._has_source_ids:
+            columns |= source_columns(kept, [image.data for image in images])
         columns |= {field.name: kept.column(field.name) for field in user_fields(rows.schema)}
         return Encoded(
             columns=pa.RecordBatch.from_pydict(columns),

@@ -20,6 +20,8 @@ from recordmill.errors import Reject
 OBJECTS = "__objects__"  # list<struct>, in the order of the annotations
 CAPTIONS = "__captions__"  # list<string>
 SIDES = "__sides__"  # list<int32>[2], nullable: width and height according to the annotations
+IMAGE_ID = "__image_id__"  # int64, nullable: number of the image in the annotations
+IMAGE_ID_LIMIT = 1 << 52  # ids are below it
 
 # Edges of a box, in pixels from the left and top edge of the image or in fractions of its width and
 # height. The width of a box is xmax - xmin.
@@ -40,6 +42,7 @@ VIEW = pa.field("view", pa.string())
 
 SIDES_FIELD = pa.field(SIDES, pa.list_(pa.int32(), 2))
 CAPTIONS_FIELD = pa.field(CAPTIONS, pa.list_(pa.string()))
+IMAGE_ID_FIELD = pa.field(IMAGE_ID, pa.int64())
 
 Corners = tuple[float, float, float, float]
 Indices = npt.NDArray[np.int64]

@@ -8,7 +8,7 @@ import hashlib
 import math
 import zlib
 from collections.abc import Mapping
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
 import pyarrow as pa
 
@@ -29,6 +29,14 @@ from recordmill.transforms.model.window_options import WindowOptions
 from recordmill.transforms.reuse.frame_places import FramePlaces
 
 Compression = Literal["none", "gzip"]
+
+
+@runtime_checkable
+class DescribingEncoder(Encoder, Protocol):
+    """An encoder that describes its Examples to other programs, in files of the dataset."""
+
+    def files(self, context: Context) -> Mapping[str, bytes]:
+        """Return {name in the dataset: content}."""
 
 
 class _NoEncoder:
@@ -170,6 +178,10 @@ class RunSpec:
             "shard_size": self.shard_bytes,
             "splits": self.splits,
         }
+
+    def encoder_files(self, context: Context) -> Mapping[str, bytes]:
+        """Return {name: content} of the files of the dataset that the encoder gives."""
+        return self.encoder.files(context) if isinstance(self.encoder, DescribingEncoder) else {}
 
     @functools.cached_property
     def encoder_versions(self) -> Mapping[str, str]:

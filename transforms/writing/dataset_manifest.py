@@ -258,6 +258,7 @@ def build_manifest(
             files[name] = Location.parse(artifact.path).read_bytes()
     if labels:
         files[LABELS] = "".join(f"{label}\n" for label in labels).encode()
+    files |= run.encoder_files(context)
     manifest = Manifest(
         digest=digest_of(splits),
         seed=run.seed,

@@ -6,7 +6,7 @@ import pytest
 
 from recordmill.errors import ConfigError, Reason
 from recordmill.storage.files import Location
-from recordmill.transforms.model.annotations import CAPTIONS, OBJECTS, SIDES
+from recordmill.transforms.model.annotations import CAPTIONS, IMAGE_ID, OBJECTS, SIDES
 from recordmill.transforms.sources.annotations.coco import read_coco
 
 IMAGES = [
@@ -199,6 +199,38 @@ def test_files_that_are_not_coco(parse, parts, message):
     with pytest.raises(ConfigError) as caught:
         parse(**{"annotations": [BOX], **parts})
     assert f"coco.json: {message}" in str(caught.value)
+
+
+def test_ids_of_images_are_kept_on_request(parse, tmp_path):
+    assert IMAGE_ID not in parse([BOX]).fields.names
+    twice = [*IMAGES, {"id": 2.0, "file_name": "a/a.jpg"}]
+    found = parse([BOX], twice, image_ids=True)
+    assert found.table[IMAGE_ID].to_pylist() == [3, 1]
+    again = Location.parse(str((tmp_path / "coco.json").rename(tmp_path / "again.json")))
+    both = read_coco([again, again], image_ids=True)
+    assert both.table[IMAGE_ID] == found.table[IMAGE_ID]
+    assert found.notes == []
+
+
+@pytest.mark.parametrize(
+    ("entry", "why"),
+    [
+        ({"id": "x"}, "the id 'x' of 'c.jpg' is not a whole number from 0 to 2^52"),
+        ({"id": -1}, "the id -1 of 'c.jpg' is not a whole number from 0 to 2^52"),
+        ({"id": 2**52}, f"the id {2**52} of 'c.jpg' is not a whole number from 0 to 2^52"),
+        ({"id": 3}, "the id 3 of 'c.jpg' is also the id of another image"),
+    ],
+)
+def test_ids_that_do_not_identify_images_are_noted(parse, tmp_path, entry, why):
+    parse([BOX])
+    first = Location.parse(str((tmp_path / "coco.json").rename(tmp_path / "first.json")))
+    parse([{"image_id": entry["id"], "caption": "c"}], [{"file_name": "c.jpg", **entry}])
+    found = read_coco([first, Location.parse(str(tmp_path / "coco.json"))], image_ids=True)
+    assert IMAGE_ID not in found.fields.names
+    (note,) = found.notes
+    assert note == (
+        f"image/source_id is made from keys instead of the ids of images, because {why}"
+    )
 
 
 def test_categories_with_one_name_become_one_class_with_a_note(parse):

@@ -31,6 +31,7 @@ class Annotations:
     segmentation: whether to keep segmentations.
     units: of the corners in a CSV file.
     classes: of YOLO, in the order of their numbers, if no file in the folder names them.
+    image_ids: whether to keep COCO's ids of images.
     """
 
     places: tuple[Location, ...]
@@ -38,6 +39,7 @@ class Annotations:
     segmentation: bool = True
     units: Literal["pixels", "fractions"] = "pixels"
     classes: tuple[str, ...] | None = None
+    image_ids: bool = False
 
     def __post_init__(self) -> None:
         if self.format not in get_args(AnnotationFormat):
@@ -72,7 +74,7 @@ class Annotations:
         """Open the annotations. Raises ConfigError if they cannot be parsed."""
         found = self.resolved_format
         if found == "coco":
-            return read_coco(self.places, segmentation=self.segmentation)
+            return read_coco(self.places, segmentation=self.segmentation, image_ids=self.image_ids)
         if len(self.places) > 1:
             raise ConfigError(
                 f"--annotations: expected one path for {found}, got {len(self.places)}"

@@ -23,6 +23,8 @@ from recordmill.transforms.model.annotations import (
     CAPTIONS,
     CAPTIONS_FIELD,
     CROWD,
+    IMAGE_ID,
+    IMAGE_ID_FIELD,
     OBJECTS,
     SEGMENTATION,
     SIDES,
@@ -38,6 +40,7 @@ from recordmill.transforms.model.annotations import (
     strings,
 )
 from recordmill.transforms.sources.annotations.annotation_ids import AnnotationIds
+from recordmill.transforms.sources.annotations.image_ids import ImageIds
 from recordmill.transforms.sources.annotations.json_members import iter_members
 
 _LARGEST = 2**62  # square pixels: image sides are below 2**31
@@ -67,15 +70,17 @@ class CocoReader:
         return self.classes
 
 
-def read_coco(files: Sequence[Location], *, segmentation: bool = True) -> CocoReader:
+def read_coco(
+    files: Sequence[Location], *, segmentation: bool = True, image_ids: bool = False
+) -> CocoReader:
     """Read and merge all files.
 
-    segmentation: whether to keep segmentations.
+    segmentation, image_ids: whether to keep segmentations and the ids of images.
 
     Raises:
       ConfigError: a file is invalid; the message names the file and the entry.
     """
-    parser = _CocoParser(segmentation=segmentation)
+    parser = _CocoParser(segmentation=segmentation, image_ids=image_ids)
     for file in files:
         parser.read(file)
     return parser.result()
@@ -84,10 +89,11 @@ def read_coco(files: Sequence[Location], *, segmentation: bool = True) -> CocoRe
 class _CocoParser:
     """Accumulates the entries of all files."""
 
-    def __init__(self, *, segmentation: bool) -> None:
+    def __init__(self, *, segmentation: bool, image_ids: bool) -> None:
         self._segmentation = segmentation
         self._segmented = False
         self._images: dict[str, int] = {}
+        self._image_ids = ImageIds() if image_ids else None
         self._sides: list[tuple[int, int] | None] = []
         self._objects = ObjectCollector(more=(CROWD, AREA, SEGMENTATION))
         self._object_ids = AnnotationIds()
@@ -135,6 +141,8 @@ class _CocoParser:
             raise ConfigError(f"{where}: the 'id' {key!r} is also the id of another image")
         if index == len(self._sides):
             self._sides.append(None)
+        if self._image_ids is not None:
+            self._image_ids.add(index, name, key)
         sides = _sides(entry)
         if sides is not None and self._sides[index] not in (None, sides):
             self._faults[index] = f"{where}: two entries give different sizes of the image"
@@ -218,6 +226,17 @@ class _CocoParser:
             captions = self._caption_ids.deduplicate(of, lambda: codes(self._captions))
             columns[CAPTIONS] = grouped(texts.take(captions.kept), of[captions.kept], count)
             faults |= captions.faults
+        notes = []
+        if self._image_ids is not None:
+            numbers = self._image_ids.column(count)
+            if numbers is not None:
+                columns[IMAGE_ID] = numbers
+                fields.append(IMAGE_ID_FIELD)
+            else:
+                notes.append(
+                    "image/source_id is made from keys instead of the ids of images, because"
+                    f" {self._image_ids.problem}"
+                )
         categories = sorted(self._categories.items(), key=lambda one: (str(type(one[0])), one[0]))
         named: dict[str, list[Any]] = {}
         for key, name in categories:
@@ -228,7 +247,8 @@ class _CocoParser:
             faults={**faults, **self._faults},
             classes=tuple(named),
             rejects=self._rejects,
-            notes=[
+            notes=notes
+            + [
                 f"the categories {', '.join(map(repr, keys))} share the name {name!r}: they became"
                 " one class"
                 for name, keys in named.items()
