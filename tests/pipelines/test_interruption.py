@@ -27,6 +27,7 @@ from recordmill.storage.local_files import LocalFiles
 from recordmill.transforms.staged.encoder_tasks import row_task
 from recordmill.transforms.writing import shard_writer
 from recordmill.transforms.writing.shard_draft import ShardDraft
+from tests.archive_files import files_in, tar_of, zip_of
 from tests.folders import make_folder
 from tests.image_runs import Made, encoders_kept, images, make
 from tests.paths import CLOTHING
@@ -153,6 +154,27 @@ def test_a_job_goes_on_after_every_signal(long_job, undisturbed, tmp_path):
     assert Made(out).manifest.digest == undisturbed
     published = {name: (out / name).stat().st_ino for name in done}
     assert published == done, "finished shards are moved, not written anew"
+    assert not (out / FOLDER).exists()
+
+
+@pytest.mark.parametrize("pack", [tar_of, zip_of])
+def test_a_job_of_an_archive_goes_on_after_a_kill(pack, long_job, undisturbed, tmp_path):
+    """The members are the files of which `undisturbed` was made."""
+    path = tmp_path / f"in.{pack.__name__.removesuffix('_of')}"
+    archive = pack(path, files_in(pathlib.Path(long_job[1])))
+    out = tmp_path / "out"
+    command = [sys.executable, "-m", "recordmill.pipelines.cli", "images", "--output", str(out)]
+    command += ["--input", str(archive), *long_job[2:]]
+    process = subprocess.Popen(["nice", "-n", "19", *command], stderr=subprocess.PIPE, text=True)
+    wait_until(lambda: bool(finished(out)), process)
+    process.kill()
+    process.communicate(timeout=_PATIENCE)
+    done = finished(out)
+    assert 0 < len(done) < 20
+    assert not (out / "dataset.json").exists()
+    subprocess.run(command, check=True, capture_output=True)
+    assert Made(out).manifest.digest == undisturbed
+    assert {name: (out / name).stat().st_ino for name in done} == done
     assert not (out / FOLDER).exists()
 
 
