@@ -177,16 +177,16 @@ def _machine_fault(error: Exception) -> str | None:
 
 
 def _build_dataset(command: str, argv: Sequence[str], prog: str) -> int:
-    module_name, config_name, _ = DATA_TYPES[command]
+    found = DATA_TYPES[command]
     from recordmill.processes import environment, pool
 
     environment.set_up()
     with permanent_imports():
         from recordmill.pipelines.options import declaration
 
-        module = importlib.import_module(module_name)
+        module = importlib.import_module(found.module)
     parsed = declaration.parse(
-        getattr(module, config_name), argv, prog=prog, description=module.__doc__ or ""
+        getattr(module, found.config), argv, prog=prog, description=module.__doc__ or ""
     )
     data_type = module.data_type(parsed.config)
     # The job imports Beam, which takes two seconds without patches, when its input is listed, and
@@ -219,7 +219,7 @@ def _nearest(command: str) -> str:
 
 
 def _overview() -> str:
-    build = "\n".join(f"  {name:<18}{text}" for name, (*_, text) in DATA_TYPES.items())
+    build = "\n".join(f"  {name:<18}{found.help}" for name, found in DATA_TYPES.items())
     tools = "\n".join(f"  {name:<18}{text}" for name, (*_, text) in _TOOLS.items())
     return f"""\
 Turns raw data into balanced, shuffled, validated, sharded TFRecord datasets.

@@ -15,6 +15,7 @@ from recordmill.format.content_hashes import hash_halves
 from recordmill.format.manifest import Manifest, ManifestError, index_of
 from recordmill.format.shard_index import IndexDamagedError, read_index
 from recordmill.job.staging import Staging
+from recordmill.pipelines.data_types import content_of
 from recordmill.processes.pool import shared_pool
 from recordmill.reading.tfrecord_files import FileDamagedError
 from recordmill.storage.files import Location
@@ -25,15 +26,6 @@ from recordmill.transforms.near_duplicates.bands import bands_of
 from recordmill.transforms.near_duplicates.known_hashes import KnownHashes, hashes_file
 
 _FLAG = "--exclude-like"
-
-# What the hash of a record covers, by data type.
-_CONTENTS = {
-    "images": "file",
-    "arrays": "numbers",
-    "video": "frames",
-    "table": "columns",
-    "text": "columns",
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,7 +65,7 @@ class KnownDatasets:
                     " that recordmill wrote, not one that it adopted or that has packed texts"
                 )
             other = manifest.command
-            compared = {_CONTENTS.get(name) for name in (kind, other)}
+            compared = {content_of(kind), content_of(other)}
             if len(compared) > 1 and None not in compared:
                 raise ConfigError(
                     f"{_FLAG} {path}: expected a dataset that recordmill {kind} wrote, got one of"

@@ -129,8 +129,8 @@ def command_of(data_type: str, job: Mapping[str, Any]) -> str:
     Raises:
       ValueError, TypeError: the job is damaged.
     """
-    module, config, _ = DATA_TYPES[data_type]
-    options = options_of(getattr(importlib.import_module(module), config))
+    found = DATA_TYPES[data_type]
+    options = options_of(getattr(importlib.import_module(found.module), found.config))
     given = as_object(job.get("options", {}))
     parts = ["recordmill", data_type, *_flags("input", map(str, job.get("input", [])))]
     parts += ["--output", "OUT"]

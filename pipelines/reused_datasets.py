@@ -173,8 +173,8 @@ def _usable(
     """Return the recipes of a dataset. Raises _UnusableError."""
     if header is None:
         raise _UnusableError(
-            f"recordmill {data_type.name} encodes all records again, because only images and arrays"
-            " are reused"
+            f"recordmill {data_type.name} encodes all records again, because its records are not"
+            " read from files when they are encoded"
         )
     try:
         manifest = manifests.load(place)

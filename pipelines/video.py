@@ -23,7 +23,7 @@ from recordmill.transforms.encoders.clips import ClipEncoder
 from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.model.data_type import DataType
 from recordmill.transforms.sources.files.folders import NOT_IMAGES, SOUND_AND_VIDEO
-from recordmill.transforms.sources.rows.file_list import FileList
+from recordmill.transforms.sources.rows.segments import SegmentColumns
 from recordmill.transforms.sources.video.clip_plan import ClipSampling
 from recordmill.transforms.sources.video.video_source import VideoSource
 
@@ -186,9 +186,6 @@ class VideoConfig(FilesConfig):
 def data_type(config: VideoConfig) -> DataType:
     """Return the source and encoder of video clips."""
     files = files_of(config, leave_out=NOT_VIDEOS, columns=_SEGMENTS)
-    root = None
-    if isinstance(files, FileList) and files.key_column is not None:
-        root = str(files.root)
     frames = config.image_options()
     contents = ClipContents(frame_options=frames, frames=config.clip_frames)
     return DataType(
@@ -197,10 +194,8 @@ def data_type(config: VideoConfig) -> DataType:
             files=files,
             images=frames,
             cut=config.clip_cut(),
-            start=config.start_column,
-            end=config.end_column,
+            segments=SegmentColumns.of(files, start=config.start_column, end=config.end_column),
             max_clip_bytes=config.max_clip_bytes,
-            root=root,
             worker_memory=config.max_worker_memory,
         ),
         encoder=ClipEncoder(

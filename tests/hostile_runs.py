@@ -94,7 +94,7 @@ def _import_modules(commands: Sequence[Sequence[str]]) -> None:
     from recordmill.pipelines import cli
 
     for name in {command[0] for command in commands}:
-        importlib.import_module(cli.DATA_TYPES[name][0])
+        importlib.import_module(cli.DATA_TYPES[name].module)
     for name in ("pipelines.run", "pipelines.road", "runners.direct"):
         importlib.import_module(f"recordmill.{name}")
     importlib.import_module("recordmill.transforms.staged.encoder_tasks")

@@ -11,11 +11,11 @@ from recordmill.transforms.model import batch
 
 def places_of_keys(command: str, *argv: object) -> dict[str, str]:
     """{key by content: FILE#ROW}; equal rows are numbered in the order of the files."""
-    module_name, config_name, _ = DATA_TYPES[command]
-    module = importlib.import_module(module_name)
+    found = DATA_TYPES[command]
+    module = importlib.import_module(found.module)
     flags = [*map(str, argv), "--output", "none"]
     config = declaration.parse(
-        getattr(module, config_name), flags, prog="test", description=""
+        getattr(module, found.config), flags, prog="test", description=""
     ).config
     source = module.data_type(config).source
     parts = [listed.rows for listed in source.scan() if listed.rows is not None]

@@ -1,6 +1,7 @@
 """README and docs say what is so: their commands run or parse, their code runs, links lead on."""
 
 import dataclasses
+import importlib
 import importlib.util
 import io
 import json
@@ -17,7 +18,6 @@ from PIL import Image
 import recordmill
 from recordmill.errors import Reason
 from recordmill.format.manifest import load
-from recordmill.pipelines.arrays import ArraysConfig
 from recordmill.pipelines.cli import main
 from recordmill.pipelines.commands import (
     dataset_commands,
@@ -27,12 +27,8 @@ from recordmill.pipelines.commands import (
     report_command,
 )
 from recordmill.pipelines.commands.adopt_config import AdoptConfig
-from recordmill.pipelines.images import ImagesConfig
+from recordmill.pipelines.data_types import DATA_TYPES
 from recordmill.pipelines.options import declaration
-from recordmill.pipelines.sensor import SensorConfig
-from recordmill.pipelines.table import TableConfig
-from recordmill.pipelines.text import TextConfig
-from recordmill.pipelines.video import VideoConfig
 from recordmill.processes.pool import close_shared_pool
 from recordmill.report import contact_sheet
 from recordmill.storage.files import Location
@@ -41,12 +37,10 @@ from tests.video_files import make_film
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 CONFIGS = {
-    "images": ImagesConfig,
-    "text": TextConfig,
-    "table": TableConfig,
-    "sensor": SensorConfig,
-    "arrays": ArraysConfig,
-    "video": VideoConfig,
+    **{
+        name: getattr(importlib.import_module(one.module), one.config)
+        for name, one in DATA_TYPES.items()
+    },
     "adopt": AdoptConfig,
     "verify": dataset_commands.VerifyConfig,
     "inspect": dataset_commands.InspectConfig,
@@ -58,7 +52,7 @@ CONFIGS = {
     "worker-pool": flink_commands.PoolConfig,
     "flink-library": flink_commands.LibraryConfig,
 }
-KINDS = ("images", "text", "table", "sensor", "arrays", "video")
+KINDS = tuple(DATA_TYPES)
 PAGE_OF = dict.fromkeys(("status", "cancel", "worker-pool", "flink-library"), "flink")
 
 

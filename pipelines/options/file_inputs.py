@@ -1,4 +1,4 @@
-"""The options of inputs that consist of files, shared by images, video and arrays."""
+"""The options of inputs that consist of files, such as images."""
 
 from __future__ import annotations
 

@@ -22,8 +22,8 @@ class ReuseConfig:
         parse=values.given_texts,
         repeat=True,
         metavar="DATASET",
-        help="Copy records of images and arrays that have not changed from this dataset, instead of"
-        " encoding their files again; may be repeated. A pattern such as 'sets/*' takes the newest"
+        help="Copy records of files that have not changed from this dataset, instead of encoding"
+        " them again; may be repeated. A pattern such as 'sets/*' takes the newest"
         " usable dataset. --overwrite reuses the dataset that it replaces.",
     )
     reuse_required: bool = option(

@@ -355,7 +355,7 @@ def test_rows_are_encoded_again(tmp_path, capfd):
     argv = ["table", "--workers", "1", "--input", str(table)]
     assert main([*argv, "--output", str(tmp_path / "old")]) == 0
     assert main([*argv, "--output", str(tmp_path / "out"), "--reuse", str(tmp_path / "old")]) == 0
-    assert "only images and arrays are reused" in capfd.readouterr().err
+    assert "its records are not read from files" in capfd.readouterr().err
     assert main([*argv, "--output", str(tmp_path / "out"), "--fingerprint", "content"]) == 2
     assert "recordmill table reuses no records; leave it out" in capfd.readouterr().err
     assert not (tmp_path / "out" / RECIPES).exists()

@@ -22,6 +22,7 @@ from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import Context, Encoded, RowOutcome
 from recordmill.transforms.model.ragged import binary_array, fixed_lists, string_array
 from recordmill.transforms.model.user_columns import user_fields, with_users
+from recordmill.transforms.sources.rows.segments import NAME
 from recordmill.transforms.sources.video import video_decoder
 from recordmill.transforms.sources.video.clip_rows import (
     END,
@@ -29,7 +30,6 @@ from recordmill.transforms.sources.video.clip_rows import (
     OWN,
     RATE,
     TIMES,
-    VIDEO,
     WIDTH,
     read_frames,
 )
@@ -138,7 +138,7 @@ class ClipEncoder:
             "image/height": rows[HEIGHT],
             "image/width": rows[WIDTH],
             "image/frame_rate": rows[RATE],
-            "clip/data_path": rows[VIDEO],
+            "clip/data_path": rows[NAME],
             "clip/frames": rows[OWN],
             "clip/start/timestamp": times.flatten().take(pa.array(np.arange(count) * self.frames)),
             "clip/end/timestamp": rows[END],

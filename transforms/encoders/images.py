@@ -32,7 +32,7 @@ from recordmill.transforms.encoders.source_ids import (
     source_ids,
 )
 from recordmill.transforms.imaging import png16, resample
-from recordmill.transforms.imaging.augment import check_names, generator_for
+from recordmill.transforms.imaging.augment import check_names
 from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.imaging.pixels import EncodedImage, process
 from recordmill.transforms.model import batch
@@ -45,6 +45,7 @@ from recordmill.transforms.model.data_type import (
     needs_classes,
 )
 from recordmill.transforms.model.example_facts import ExampleFacts
+from recordmill.transforms.model.generators import generator_for
 from recordmill.transforms.model.ragged import binary_array
 from recordmill.transforms.model.user_columns import user_fields, with_users
 

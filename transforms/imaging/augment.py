@@ -9,7 +9,6 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
-import xxhash
 from PIL import Image, ImageEnhance
 
 from recordmill.errors import ConfigError
@@ -107,9 +106,3 @@ def augment(image: AnyImage, names: Iterable[str], generator: np.random.Generato
             image, step = apply(image, generator)
             moved = moved.then(step)
     return image, moved
-
-
-def generator_for(seed: int, *, key: str, copy: int) -> np.random.Generator:
-    """Return the random generator of one copy of one record, the same on every machine."""
-    digest = xxhash.xxh3_128_intdigest(f"{seed}/{copy}/{key}".encode("utf-8", "surrogateescape"))
-    return np.random.Generator(np.random.PCG64(digest))

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from PIL import Image, ImageChops
 
 from recordmill.errors import ConfigError
-from recordmill.transforms.imaging.augment import AUGMENTATIONS, check_names, generator_for
+from recordmill.transforms.imaging.augment import AUGMENTATIONS, check_names
 from recordmill.transforms.imaging.augment import augment as augment_and_tell
+from recordmill.transforms.model.generators import generator_for
 from tests.paths import ODD
 
 

@@ -9,8 +9,8 @@ import pytest
 from PIL import Image, ImageOps
 
 from recordmill.errors import ConfigError, Reason, RecordError
-from recordmill.transforms.imaging.augment import generator_for
 from recordmill.transforms.imaging.pixels import ImageOptions, decode, encode, process, read_header
+from recordmill.transforms.model.generators import generator_for
 from tests.paths import ODD
 from tests.pictures import (
     ALL_MODES,

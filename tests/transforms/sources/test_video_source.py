@@ -312,14 +312,10 @@ def test_frames_are_staged_once_and_found_again_by_another_attempt(tmp_path) -> 
 
 @pytest.mark.parametrize("missing", ["av", "simplejpeg"])
 def test_a_missing_library_is_a_config_error_with_advice(missing, tmp_path, monkeypatch) -> None:
-    from recordmill.transforms.sources.video import video_decoder
-
     path = make_film(tmp_path / "x.mp4")
-    video_decoder._import_needed.cache_clear()
     monkeypatch.setitem(sys.modules, missing, None)
     with pytest.raises(ConfigError, match=r"recordmill\[video\]'"):
         list(source_of(path, ClipSampling()).scan())
-    video_decoder._import_needed.cache_clear()
 
 
 def test_staged_files_are_limited_in_bytes(tmp_path, monkeypatch) -> None:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import importlib
 import os
 from collections.abc import Mapping
 from typing import Any, Literal, Protocol
 
 import pyarrow as pa
 
-from recordmill.errors import ConfigError, install_extra
+from recordmill.errors import ConfigError
+from recordmill.optional_packages import import_package
 from recordmill.storage.files import Location
 from recordmill.tfrecord.flat_arrays import Ints
 from recordmill.transforms.encoders.artifacts import read_artifact
@@ -138,13 +138,7 @@ def library(tokenizer: FileTokenizer) -> Any:
     Raises:
         ConfigError: it is not installed.
     """
-    try:
-        return importlib.import_module(_LIBRARIES[tokenizer])
-    except ImportError as error:
-        raise ConfigError(
-            f"--tokenizer: needs the package {_LIBRARIES[tokenizer]}, which is not installed:"
-            f" {install_extra('text')}"
-        ) from error
+    return import_package(_LIBRARIES[tokenizer], extra="text", needed_for="--tokenizer")
 
 
 def library_version(options: TextOptions) -> Mapping[str, str]:

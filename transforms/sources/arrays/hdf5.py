@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from recordmill.errors import ConfigError, Reason, RecordError, install_extra
+from recordmill.errors import Reason, RecordError
+from recordmill.optional_packages import import_package
 from recordmill.storage.input_files import InputFile, open_file
 from recordmill.transforms.sources.arrays.array_file import Array, ArrayFile, Span, label_values
 from recordmill.transforms.sources.arrays.hdf5_chunks import ChunkCheck, check_filters, chunk_bytes
@@ -138,13 +139,7 @@ def _selection(span: Span | None) -> tuple[slice, ...]:
 
 
 def _library() -> Any:
-    try:
-        import h5py
-    except ImportError as error:
-        raise ConfigError(
-            f"HDF5 files need h5py, which is not installed: {install_extra('arrays')}"
-        ) from error
-    return h5py
+    return import_package("h5py", extra="arrays", needed_for="reading HDF5 files")
 
 
 @contextlib.contextmanager

@@ -24,10 +24,10 @@ from recordmill.tfrecord.flat_arrays import offsets_of
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.ragged import fixed_lists
 from recordmill.transforms.model.source import ListingPart
+from recordmill.transforms.sources.rows.segments import NAME
 from recordmill.transforms.sources.video.clip_plan import Clip, ClipSection
 from recordmill.transforms.sources.video.frame_encoder import EncodedFrame
 
-VIDEO = "__film__"  # string: the name of the video
 STARTS = "__starts__"  # lists of int64: offset of each frame in the staged file
 LENGTHS = "__lengths__"  # lists of int64: bytes of each frame
 TIMES = "__times__"  # list of int64: microseconds from the beginning of the video
@@ -41,7 +41,7 @@ _MICRO = 10**6
 
 def clip_schema(frames: int, users: Iterable[pa.Field]) -> pa.Schema:
     """Return the schema of rows of clips. frames: per clip."""
-    names = (batch.KEY, batch.LABEL, batch.GROUP, batch.SPLIT, VIDEO, batch.DATA)
+    names = (batch.KEY, batch.LABEL, batch.GROUP, batch.SPLIT, NAME, batch.DATA)
     lists = pa.list_(pa.int64(), frames)
     return pa.schema(
         [

@@ -9,8 +9,6 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
-import functools
-import importlib
 import re
 from collections.abc import Iterator
 from fractions import Fraction
@@ -19,8 +17,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from recordmill.errors import ConfigError, Reason, RecordError, StorageError, install_extra
-from recordmill.storage.input_files import open_file
+from recordmill.errors import Reason, RecordError
+from recordmill.optional_packages import import_package
+from recordmill.storage.decoder_stream import DecoderStream
 
 Ints = npt.NDArray[np.int64]
 
@@ -64,20 +63,12 @@ class Packets:
 
 def pyav() -> Any:
     """Return PyAV. Raises ConfigError if it is not installed."""
-    return _import_needed("av", "reading videos needs PyAV")
+    return import_package("av", extra="video", needed_for="reading videos")
 
 
 def jpeg_codec() -> Any:
     """Return simplejpeg, which encodes frames. Raises ConfigError if it is not installed."""
-    return _import_needed("simplejpeg", "encoding frames needs simplejpeg")
-
-
-@functools.cache
-def _import_needed(name: str, what: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        raise ConfigError(f"{what}, which is not installed: {install_extra('video')}") from error
+    return import_package("simplejpeg", extra="video", needed_for="encoding frames")
 
 
 def versions() -> dict[str, str]:
@@ -86,42 +77,6 @@ def versions() -> dict[str, str]:
     names = ("libavcodec", "libavfilter", "libavformat", "libswscale")
     found = {name: ".".join(map(str, av.library_versions[name])) for name in names}
     return {"pyav": av.__version__, **found}
-
-
-class _VideoStream:
-    """The file of a video as FFmpeg reads it.
-
-    FFmpeg takes an error of a read for the end of a file. The first error is kept, and raised by
-    `check`, so that no record is cut short by it.
-    """
-
-    def __init__(self, path: str, *, size: int, mtime: int) -> None:
-        self.name = path  # its extension helps FFmpeg to identify the format
-        self._file = open_file(path, size=size, mtime=mtime)
-        self._error: StorageError | None = None
-
-    def read(self, size: int) -> bytes:
-        if self._error is not None:
-            return b""
-        try:
-            return self._file.read(size)
-        except StorageError as error:
-            self._error = error
-            return b""
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        return self._file.seek(offset, whence)
-
-    def tell(self) -> int:
-        return self._file.tell()
-
-    def close(self) -> None:
-        self._file.close()
-
-    def check(self) -> None:
-        """Raise StorageError if a read has failed."""
-        if self._error is not None:
-            raise self._error
 
 
 class VideoFile:
@@ -142,7 +97,7 @@ class VideoFile:
         self._place = path, size, mtime
         self._has_hole = False
         self._kept: collections.deque[Any] | None = None
-        self._file = _VideoStream(path, size=size, mtime=mtime)
+        self._file = DecoderStream(path, size=size, mtime=mtime)
         try:
             self._open(self._file.read(_HEAD))
         except BaseException:

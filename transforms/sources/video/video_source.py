@@ -13,7 +13,6 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError, Reason, RecordError, Reject
 from recordmill.notes import Note
@@ -29,21 +28,20 @@ from recordmill.transforms.model.source import (
     split_source_of,
 )
 from recordmill.transforms.sources.files.header_tasks import read_headers
+from recordmill.transforms.sources.rows.segments import FROM, TO, Segment, SegmentColumns
 from recordmill.transforms.sources.video.clip_plan import (
     Clip,
     ClipSampling,
     ClipSection,
     plan_sections,
 )
-from recordmill.transforms.sources.video.clip_rows import VIDEO, ClipCollector, clip_schema
+from recordmill.transforms.sources.video.clip_rows import ClipCollector, clip_schema
 from recordmill.transforms.sources.video.frame_encoder import EncodedFrame, FrameEncoder
 from recordmill.transforms.sources.video.frames import decode_section
-from recordmill.transforms.sources.video.segments import Segment, read_seconds, seconds_text
 from recordmill.transforms.sources.video.video_decoder import Packets, VideoFile, jpeg_codec, pyav
 from recordmill.transforms.sources.video.video_headers import ProbedVideo, VideoProbe
 
 SECTION = "__section__"  # string: a `ClipSection`, null for a whole video
-FROM, TO = "__from__", "__to__"  # float64, nullable: start and end of a segment in seconds
 COUNTS = "__counts__"  # int64: number of inputs that a row of the listing counts as
 
 _NEAR = Fraction(1, 50)  # tolerance for the frame rate of a header
@@ -87,10 +85,8 @@ class VideoSource:
     files: source of references.
     images: how frames are resized and encoded.
     cut: how clips are sampled.
-    start, end: columns of the listing with seconds; then a row is a segment of a video. They do not
-      become features.
+    segments: columns of the listing with segments of videos.
     max_clip_bytes: maximum size of the encoded frames of a clip.
-    root: prefix to remove from the paths of videos, if keys of a listing do not name the videos.
     section_above: bytes above which a video is split at key frames into sections, so that several
       workers read it.
     section_bytes: minimum size of a section.
@@ -100,10 +96,8 @@ class VideoSource:
     files: Source
     images: ImageOptions = dataclasses.field(default_factory=ImageOptions)
     cut: ClipSampling = dataclasses.field(default_factory=ClipSampling)
-    start: str | None = None
-    end: str | None = None
+    segments: SegmentColumns = SegmentColumns()  # noqa: RUF009, it is frozen
     max_clip_bytes: int = 256 << 20
-    root: str | None = None
     section_above: int = 32 << 20
     section_bytes: int = 8 << 20
     worker_memory: int = MAX_MEMORY
@@ -143,7 +137,7 @@ class VideoSource:
                 yield listed
                 continue
             yield dataclasses.replace(listed, rows=None)
-            rows, unclear = self._segments(rows)
+            rows, unclear = self.segments.split_off(rows)
             first = first or next(iter(unclear), None)
             yield ListingPart(rejects=unclear)
             for part in self._list(rows):
@@ -214,39 +208,6 @@ class VideoSource:
         for row, (section, counts) in enumerate(_values(sections, SECTION, COUNTS)):
             found.reject_section(row, section, error, counts=counts)
         return found.take()
-
-    def _segments(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[Reject]]:
-        """Return references with start and end of segments in system columns, and rejects.
-
-        Rows with invalid seconds are rejected.
-        """
-        given = [read_seconds(rows, *one) for one in (("start", self.start), ("end", self.end))]
-        faults = given[0][1] | given[1][1]
-        starts, ends = (values for values, _ in given)
-        # Clips have times of their own, clip/start/timestamp and clip/end/timestamp.
-        rows = rows.drop_columns([name for name in {self.start, self.end} if name is not None])
-        keys = rows[batch.KEY].to_pylist()
-        rejects = [
-            Reject(keys[row], "read", Reason.BAD_VALUE, why) for row, why in sorted(faults.items())
-        ]
-        if faults:
-            sound = pa.array([row not in faults for row in range(len(rows))])
-            rows, starts, ends = rows.filter(sound), starts.filter(sound), ends.filter(sound)
-        videos = rows[batch.KEY]
-        if self.root is not None:
-            paths = [path.removeprefix(f"{self.root}/") for path in rows[batch.PATH].to_pylist()]
-            videos = pa.array(paths, pa.string())
-        rows = batch.set_column(rows, batch.GROUP, pc.coalesce(rows[batch.GROUP], videos))
-        if self.root is None and (self.start or self.end):
-            named = zip(videos.to_pylist(), starts.to_pylist(), ends.to_pylist(), strict=True)
-            keys = [
-                f"{video}@{seconds_text(start or 0)}-{seconds_text(end)}"
-                for video, start, end in named
-            ]
-            rows = batch.set_column(rows, batch.KEY, pa.array(keys, pa.string()))
-        for name, values in ((VIDEO, videos), (FROM, starts), (TO, ends)):
-            rows = rows.append_column(name, values)
-        return rows, rejects
 
     def _list(self, rows: pa.RecordBatch) -> Iterator[ListingPart]:
         """Yield the usable videos and rejects, in parts for one task each."""

@@ -1,0 +1,53 @@
+"""Input files as the libraries read them that take errors of a read for the end of a file."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from recordmill.errors import RunError
+from recordmill.storage.input_files import open_file
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+
+class DecoderStream:
+    """An input file as FFmpeg and libsndfile read it.
+
+    They take an error of a read for the end of a file. The first error is kept, and raised by
+    `check`, so that no record is cut short by it.
+    """
+
+    def __init__(self, path: str, *, size: int, mtime: int) -> None:
+        self.name = path  # its extension helps FFmpeg to identify the format
+        self._file = open_file(path, size=size, mtime=mtime)
+        self._error: RunError | None = None
+
+    def read(self, size: int) -> bytes:
+        if self._error is not None:
+            return b""
+        try:
+            return self._file.read(size)
+        except RunError as error:
+            self._error = error
+            return b""
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        view = memoryview(buffer).cast("B")
+        data = self.read(len(view))
+        view[: len(data)] = data
+        return len(data)
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return self._file.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def close(self) -> None:
+        self._file.close()
+
+    def check(self) -> None:
+        """Raise the error of the first read that failed, a StorageError or a ChangedInputError."""
+        if self._error is not None:
+            raise self._error

@@ -1,0 +1,177 @@
+"""Segments of files, such as videos: their start and end in seconds, in columns of a listing."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recordmill import unicode_tables
+from recordmill.errors import ConfigError, Reason, Reject, did_you_mean
+from recordmill.notes import Note
+from recordmill.transforms.model import batch
+from recordmill.transforms.model.source import (
+    ListingPart,
+    Source,
+    notes_of_source,
+    split_source_of,
+)
+from recordmill.transforms.sources.rows.file_list import FileList
+
+Segment = tuple[float | None, float | None]  # start and end in seconds
+
+NAME = "__name__"  # string: name of the file, which is its path if keys name other things
+FROM, TO = "__from__", "__to__"  # float64, nullable: start and end of a segment in seconds
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SegmentColumns:
+    """The columns of a listing that make a row a segment of a file.
+
+    start, end: columns with seconds; None without. They do not become features.
+    root: prefix to remove from the paths of files, if keys of a listing do not name the files.
+    """
+
+    start: str | None = None
+    end: str | None = None
+    root: str | None = None
+
+    @classmethod
+    def of(cls, files: Source, *, start: str | None, end: str | None) -> SegmentColumns:
+        """Return the columns of a source of files."""
+        keyed = isinstance(files, FileList) and files.key_column is not None
+        root = str(files.root) if isinstance(files, FileList) and keyed else None
+        return cls(start=start, end=end, root=root)
+
+    @property
+    def given(self) -> bool:
+        """True if rows are segments; else they are whole files."""
+        return self.start is not None or self.end is not None
+
+    def split_off(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[Reject]]:
+        """Return references with `NAME`, `FROM` and `TO` instead of the columns, and rejects.
+
+        Rows with invalid seconds are rejected. Segments of a file are in one group, and without
+        keys of a listing they have keys such as `a.mp4@1.5-3`.
+        """
+        given = [read_seconds(rows, *one) for one in (("start", self.start), ("end", self.end))]
+        faults = given[0][1] | given[1][1]
+        starts, ends = (values for values, _ in given)
+        rows = rows.drop_columns([name for name in {self.start, self.end} if name is not None])
+        keys = rows[batch.KEY].to_pylist()
+        rejects = [
+            Reject(keys[row], "read", Reason.BAD_VALUE, why) for row, why in sorted(faults.items())
+        ]
+        if faults:
+            sound = pa.array([row not in faults for row in range(len(rows))])
+            rows, starts, ends = rows.filter(sound), starts.filter(sound), ends.filter(sound)
+        names = rows[batch.KEY]
+        if self.root is not None:
+            paths = [path.removeprefix(f"{self.root}/") for path in rows[batch.PATH].to_pylist()]
+            names = pa.array(paths, pa.string())
+        rows = batch.set_column(rows, batch.GROUP, pc.coalesce(rows[batch.GROUP], names))
+        if self.root is None and self.given:
+            named = zip(names.to_pylist(), starts.to_pylist(), ends.to_pylist(), strict=True)
+            keys = [
+                f"{name}@{seconds_text(start or 0)}-{seconds_text(end)}"
+                for name, start, end in named
+            ]
+            rows = batch.set_column(rows, batch.KEY, pa.array(keys, pa.string()))
+        for name, values in ((NAME, names), (FROM, starts), (TO, ends)):
+            rows = rows.append_column(name, values)
+        return rows, rejects
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SegmentedFiles:
+    """Lists segments of the files of a listing as references.
+
+    files: source of references, a row per segment.
+    """
+
+    files: Source
+    columns: SegmentColumns
+
+    @property
+    def unique_keys(self) -> bool:
+        """True if keys are unique by construction."""
+        return self.files.unique_keys
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        """Notes for the user from `scan`."""
+        return notes_of_source(self.files)
+
+    @property
+    def split_source(self) -> str | None:
+        """The part of the input that names the splits, for messages."""
+        return split_source_of(self.files, presplit=True)
+
+    def scan(self) -> Iterator[ListingPart]:
+        """Yield the segments as references.
+
+        Raises:
+          ConfigError: no row can be used.
+        """
+        kept = 0
+        first: Reject | None = None
+        for listed in self.files.scan():
+            rows, rejects = listed.rows, [*listed.rejects]
+            if rows is not None:
+                rows, invalid = self.columns.split_off(rows)
+                rejects += invalid
+                kept += len(rows)
+            first = first or next(iter(rejects), None)
+            yield dataclasses.replace(listed, rows=rows, rejects=rejects)
+        if not kept and first is not None:
+            raise ConfigError(f"no segment can be used; the first: {first.key}: {first.detail}")
+
+
+def read_seconds(
+    rows: pa.RecordBatch, option: str, column: str | None
+) -> tuple[pa.Array, dict[int, str]]:
+    """Return a column of seconds (nulls without column) and the invalid rows, {row: message}.
+
+    Raises:
+      ConfigError: the column does not exist, or does not hold numbers.
+    """
+    if column is None:
+        return pa.nulls(len(rows), pa.float64()), {}
+    names = [name for name in rows.schema.names if not name.startswith("__")]
+    if column not in names:
+        raise ConfigError(
+            f"--{option}-column: the listing has no column {column!r}"
+            f"{did_you_mean(column, names)}; it has {', '.join(names)}"
+        )
+    values = rows[column]
+    if pa.types.is_null(values.type):
+        return pa.nulls(len(rows), pa.float64()), {}
+    if pa.types.is_string(values.type):  # the type of a column with one value that is not a number
+        return parse_seconds(values.to_pylist(), column)
+    if not (pa.types.is_integer(values.type) or pa.types.is_floating(values.type)):
+        raise ConfigError(
+            f"--{option}-column: expected seconds as numbers, but {column!r} has type {values.type}"
+        )
+    return values.cast(pa.float64()), {}
+
+
+def parse_seconds(texts: Sequence[str | None], column: str) -> tuple[pa.Array, dict[int, str]]:
+    """Parse seconds. Returns float64[n], null if empty or invalid, and {row: message}."""
+    found: list[float | None] = []
+    faults = {}
+    for row, text in enumerate(texts):
+        try:
+            if text and unicode_tables.has_later(text):  # float takes the digits of any script
+                raise ValueError(text)
+            found.append(float(text) if text else None)
+        except ValueError:
+            found.append(None)
+            faults[row] = f"{column}: expected seconds as a number, got {str(text)[:40]!r}"
+    return pa.array(found, pa.float64()), faults
+
+
+def seconds_text(seconds: float | None) -> str:
+    """Return seconds as text, for a key."""
+    return "" if seconds is None else f"{seconds:.6f}".rstrip("0").rstrip(".")
