@@ -58,6 +58,12 @@ DATA_TYPES = {
         "frames",
         "build a dataset of video clips",
     ),
+    "audio": DataTypeCommand(
+        "recordmill.pipelines.audio",
+        "AudioConfig",
+        "samples",
+        "build a dataset of waveforms, spectrograms or encoded audio",
+    ),
 }
 
 

@@ -166,7 +166,7 @@ def test_every_package_of_the_image_has_a_version_and_hashes():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     wanted = project["dependencies"] + [
-        one for n in ("arrays", "text", "video") for one in extras[n]
+        one for n in ("arrays", "audio", "text", "video") for one in extras[n]
     ]
     assert {re.match(r"[\w-]+", one)[0] for one in wanted} <= locked
     dockerfile = (ENTRYPOINT.parent / "Dockerfile").read_text()

@@ -1,0 +1,291 @@
+"""`recordmill audio` from end to end: through its command line, read back without TensorFlow."""
+
+import csv
+import json
+import pathlib
+import re
+import tarfile
+
+import numpy as np
+import pytest
+import soundfile
+import soxr
+
+import recordmill
+from recordmill.transforms.audio.audio_options import MelOptions
+from recordmill.transforms.audio.spectrogram import log_mel
+from tests.image_runs import Made, encoders_kept, make, run
+from tests.sounds import WORDS, chirp, say, speech, write
+
+ALL = ("--splits", "train=1", "--num-shards", 1)
+MONO = ("--sample-rate", 16000, "--mono")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def encoders():
+    with encoders_kept():
+        yield
+
+
+@pytest.fixture(scope="module")
+def words(tmp_path_factory) -> pathlib.Path:
+    """Nine files of three speakers, in all formats."""
+    return speech(tmp_path_factory.mktemp("speech"))
+
+
+def made_of(tmp_path: pathlib.Path, source: object, *options: object, name: str = "out") -> Made:
+    return make(tmp_path / name, "--input", source, *ALL, *options, command="audio")
+
+
+def records(made: Made, split: str = "train") -> dict[tuple[str, int], dict]:
+    """By key and copy, as `recordmill.read` gives them."""
+    rows = made.index(split)
+    found = recordmill.read(made.folder, split)
+    return {(row["key"], row["copy"]): one for row, one in zip(rows, found, strict=True)}
+
+
+def waveforms(made: Made) -> dict[str, np.ndarray]:
+    return {key: one["audio/waveform"] for (key, _), one in records(made).items()}
+
+
+def rows_of(path: pathlib.Path, rows: list[dict]) -> pathlib.Path:
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0].keys())
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+def test_waveforms_of_every_format(tmp_path, words):
+    made = made_of(tmp_path, words, *MONO)
+    found = records(made)
+    assert made.manifest.labels == tuple(WORDS)
+    assert len(found) == 9
+    assert {one["audio/format"] for one in found.values()} >= {b"wav", b"flac", b"mp3", b"mp4"}
+    for (key, _), one in found.items():
+        assert one["audio/class/text"] == key.partition("/")[0].encode()
+        assert one["audio/filename"] == key.encode()
+        assert one["audio/sample_rate"] == 16000
+        waveform = one["audio/waveform"]
+        assert waveform.dtype == np.float32
+        assert waveform.shape == (one["audio/samples"],)
+        if key.endswith(("wav", "flac")):
+            sound, rate = soundfile.read(words / key, dtype="float32")
+            np.testing.assert_array_equal(waveform, soxr.resample(sound, rate, 16000))
+
+
+def test_files_keep_their_rate_and_channels(tmp_path):
+    stereo = np.stack([chirp(8000, 900), -chirp(8000, 900)], axis=1)
+    write(tmp_path / "in" / "a.wav", stereo, 8000)
+    write(tmp_path / "in" / "b.flac", chirp(44100, 500), 44100)
+    made = made_of(tmp_path, tmp_path / "in", "--dtype", "int16")
+    found = {key: one for (key, _), one in records(made).items()}
+    assert found["a.wav"]["audio/waveform"].shape == (900, 2)
+    assert found["b.flac"]["audio/waveform"].shape == (500, 1)
+    assert [one["audio/sample_rate"] for _, one in sorted(found.items())] == [8000, 44100]
+    stored = soundfile.read(tmp_path / "in" / "a.wav", dtype="int16")[0]
+    np.testing.assert_array_equal(found["a.wav"]["audio/waveform"], stored)
+
+
+def test_spectrograms_are_those_of_the_waveforms(tmp_path, words):
+    clip = ("--clip", "300ms", "--clip-mode", "centre", "--trim-silence", 40)
+    sounds = waveforms(made_of(tmp_path, words, *MONO, *clip))
+    made = made_of(
+        tmp_path,
+        words,
+        *("--sample-rate", 16000, *clip, "--features", "melspectrogram", "--mel-bins", 20),
+        *("--window-size", 512, "--hop", "8ms", "--f-min", 50, "--f-max", 7000),
+        name="mel",
+    )
+    options = MelOptions(bins=20, window=512, hop=0.008, f_min=50, f_max=7000)
+    assert made.manifest.features["audio/melspectrogram"].raw_shape == (38, 20)
+    for (key, _), one in records(made).items():
+        assert one["audio/samples"] <= 4800
+        expected = log_mel(sounds[key], options, rate=16000)
+        np.testing.assert_array_equal(one["audio/melspectrogram"], expected)
+
+
+def test_files_are_written_as_they_are(tmp_path, words):
+    made = made_of(tmp_path, words, "--features", "encoded")
+    for (key, _), one in records(made).items():
+        assert one["audio/encoded"] == (words / key).read_bytes()
+
+
+def test_consecutive_clips_make_up_the_file(tmp_path, words):
+    """They are in one split, whatever its number of clips."""
+    whole = waveforms(made_of(tmp_path, words, *MONO))
+    split = (*MONO, "--clip", "100ms", "--clip-mode", "split")
+    made = make(tmp_path / "clips", "--input", words, *split, command="audio")
+    found: dict[str, dict[int, np.ndarray]] = {}
+    splits: dict[str, set[str]] = {}
+    for name in made.manifest.splits:
+        for (key, _), one in records(made, name).items():
+            file, _, start = key.rpartition("#")
+            assert one["audio/filename"] == file.encode()
+            assert one["audio/start/timestamp"] == int(start) * 10**6 // 16000
+            real = one["audio/samples"]
+            assert not one["audio/waveform"][real:].any()
+            found.setdefault(file, {})[int(start)] = one["audio/waveform"][:real]
+            splits.setdefault(file, set()).add(name)
+    assert {len(names) for names in splits.values()} == {1}
+    assert len(made.manifest.splits) > 1
+    assert found.keys() == whole.keys()
+    for file, clips in found.items():
+        joined = np.concatenate([clip for _, clip in sorted(clips.items())])
+        np.testing.assert_array_equal(joined, whole[file])
+    ledger = json.loads((made.folder / "dataset.json").read_bytes())["ledger"]
+    assert ledger["inputs"]["read"] == 9
+    assert ledger["records"]["made"] == sum(map(len, found.values()))
+
+
+def test_the_end_of_a_file_is_dropped(tmp_path):
+    write(tmp_path / "in" / "a.wav", chirp(16000, 3500))
+    write(tmp_path / "in" / "short.wav", chirp(16000, 999))
+    split = ("--clip", "0.0625s", "--clip-mode", "split", "--clip-rest", "drop")
+    made = made_of(tmp_path, tmp_path / "in", *MONO, *split, "--max-reject-fraction", 1)
+    assert made.keys("train") == {"a.wav#0", "a.wav#1000", "a.wav#2000"}
+    assert made.rejects == {"short.wav": "bad_value"}
+
+
+def test_copies_are_augmented(tmp_path, words):
+    (excluded,) = (words / "go").glob("1-0.*")
+    (tmp_path / "keys.txt").write_text(f"go/{excluded.name}\n")
+    fewer = (*MONO, "--clip", "300ms", "--exclude-keys", tmp_path / "keys.txt")
+    augment = ("--balance", "oversample", "--augment", "gain,shift,noise")
+    found = records(made_of(tmp_path, words, *fewer, *augment))
+    (copied,) = [key for key, copy in found if copy]
+    copy, record = (found[copied, number]["audio/waveform"] for number in (1, 0))
+    assert copy.shape == record.shape
+    assert (copy != record).any()
+    plain = waveforms(made_of(tmp_path, words, *fewer, name="plain"))
+    np.testing.assert_array_equal(record, plain[copied])
+
+
+def test_segments_of_a_listing(tmp_path, words):
+    """Those of a file are in one split; columns become features."""
+    rows = [
+        {"path": f"{word}/{name}", "label": word, "start": start, "end": end, "note": start}
+        for word in WORDS
+        for name in sorted(file.name for file in (words / word).iterdir())
+        for start, end in (("", 0.1), (0.1, 0.15), (0.1, ""))
+    ]
+    rows.append(rows[0] | {"start": "x", "end": ""})
+    rows.append(rows[0] | {"start": 0.3, "end": 0.2})
+    table = rows_of(tmp_path / "words.csv", rows)
+    segments = ("--input-root", words, "--start-column", "start", "--end-column", "end")
+    made = make(
+        tmp_path / "out",
+        *("--input", table, *segments, *MONO, "--max-reject-fraction", 1),
+        command="audio",
+    )
+    assert sorted(made.rejects.values()) == ["bad_value", "bad_value"]
+    whole = waveforms(made_of(tmp_path, words, "--mono", name="whole"))
+    splits: dict[bytes, set[str]] = {}
+    for name in made.manifest.splits:
+        for (key, _), one in records(made, name).items():
+            splits.setdefault(one["audio/filename"], set()).add(name)
+            assert "start" not in one
+            if key.endswith("wav@0.1-0.15") and len(whole[key.partition("@")[0]]) < 8000:
+                file = key.partition("@")[0]
+                rate = soundfile.info(words / file).samplerate
+                start, stop = round(0.1 * rate), round(0.15 * rate)
+                expected = soxr.resample(whole[file][start:stop], rate, 16000)
+                np.testing.assert_array_equal(one["audio/waveform"], expected)
+                assert one["audio/start/timestamp"] == 100_000
+    assert len(splits) == 9
+    assert {len(names) for names in splits.values()} == {1}
+
+
+def test_speakers_never_span_splits(tmp_path):
+    speech(tmp_path / "in", speakers=8)
+    rows = [
+        {"path": str(path.relative_to(tmp_path / "in")), "speaker": path.name[0], "label": word}
+        for word in WORDS
+        for path in sorted((tmp_path / "in" / word).iterdir())
+    ]
+    table = rows_of(tmp_path / "in" / "words.csv", rows)
+    by_speaker = ("--group-column", "speaker", *MONO, "--clip", "200ms", "--balance", "oversample")
+    made = make(tmp_path / "out", "--input", table, *by_speaker, command="audio")
+    speakers = [{key.split("/")[1][0] for key in made.keys(one)} for one in made.manifest.splits]
+    assert sum(map(len, speakers)) == len(set().union(*speakers)) == 8
+    assert len(speakers) > 1
+
+
+def test_archives_are_read_as_folders(tmp_path, words):
+    with tarfile.open(tmp_path / "words.tar", "w") as archive:
+        archive.add(words, "speech")
+    for mode in ("start", "split"):
+        options = (*MONO, "--clip", "200ms", "--clip-mode", mode)
+        folder = made_of(tmp_path, words, *options, name=f"folder-{mode}")
+        packed = made_of(tmp_path, tmp_path / "words.tar", *options, name=f"tar-{mode}")
+        assert packed.manifest.digest == folder.manifest.digest
+
+
+def test_equal_audio_is_found_whatever_its_format(tmp_path):
+    for name in ("a.wav", "b.flac", "c.wav"):
+        sound = say("go", speaker=int(name.startswith("c")))
+        write(tmp_path / "in" / name, (sound * 32767).astype(np.int16))
+    made = made_of(tmp_path, tmp_path / "in", *MONO, "--dedup", "drop")
+    assert made.keys("train") == {"a.wav", "c.wav"}
+
+
+def test_files_that_did_not_change_are_reused(tmp_path, words):
+    options = (*MONO, "--features", "melspectrogram", "--balance", "oversample")
+    first = made_of(tmp_path, words, *options, "--augment", "noise", name="first")
+    more = ("--augment", "noise", "--reuse", first.folder, "--reuse-required")
+    again = made_of(tmp_path, words, *options, *more, name="again")
+    assert again.manifest.digest == first.manifest.digest
+    assert json.loads((again.folder / "job.json").read_bytes())["reused"] == 9
+
+
+@pytest.mark.parametrize("balance", ["none", "oversample"])
+def test_bad_files_are_rejected(tmp_path, balance):
+    """With balancing, most of them before planning."""
+    place = tmp_path / "in"
+    sound = chirp(16000, 4000)
+    for number in range(4):
+        write(place / "x" / f"{number}.wav", say("go", speaker=number))
+    write(place / "x" / "empty.wav", sound[:0])
+    write(place / "x" / "nan.wav", np.full(100, np.nan, np.float32), subtype="FLOAT")
+    write(place / "x" / "long.flac", np.tile(sound, 12))
+    cut = write(place / "x" / "cut.wav", sound)
+    cut.write_bytes(cut.read_bytes()[:-200])
+    (place / "x" / "text.mp3").write_text("no audio " * 99)
+    (place / "x" / "nothing.ogg").write_bytes(b"")
+    (place / "x" / "notes.txt").write_text("skipped")
+    options = (*MONO, "--max-seconds", 2, "--balance", balance, "--max-reject-fraction", 1)
+    made = made_of(tmp_path, place, *options)
+    assert made.rejects == {
+        "x/cut.wav": "truncated",
+        "x/empty.wav": "empty",
+        "x/long.flac": "too_large",
+        "x/nan.wav": "bad_value",
+        "x/nothing.ogg": "empty",
+        "x/text.mp3": "unsupported",
+    }
+    assert len(made.keys("train")) == 4
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--clip", "1s"], "--clip: needs --sample-rate"),
+        (["--mel-bins", "40"], "--mel-bins: has no effect without --features melspectrogram"),
+        (["--hop", "fast"], "expected a number of samples, or a duration such as 25ms"),
+        (["--augment", "gain"], "--augment applies to oversampled copies"),
+        (["--augment-all"], "--augment-all: has no effect without --augment"),
+        (["--near-duplicates", "drop"], "--near-duplicates compares images, clips or texts, not"),
+        (
+            ["--features", "encoded", "--augment", "gain", "--augment-all"],
+            "--augment: has no effect with --features encoded",
+        ),
+        (
+            ["--features", "melspectrogram", "--sample-rate", "16000", "--mel-bins", "300"],
+            "--mel-bins 300: .* of the bins hold no frequency",
+        ),
+    ],
+)
+def test_options_without_sense_are_errors(tmp_path, words, capfd, options, message):
+    assert run("audio", "--input", words, "--output", tmp_path / "out", *options) == 2
+    assert re.search(message, capfd.readouterr().err)
+    assert not (tmp_path / "out").exists()

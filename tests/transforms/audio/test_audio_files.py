@@ -1,0 +1,166 @@
+import pathlib
+import struct
+
+import numpy as np
+import pytest
+
+from recordmill.errors import Reason, RecordError, StorageError
+from recordmill.storage.decoder_stream import DecoderStream
+from recordmill.transforms.audio import audio_files
+from recordmill.transforms.audio.audio_files import open_audio, read_segment
+from tests.sounds import chirp, write
+
+SOUND = chirp(16000, 8000)
+STEREO = np.stack([SOUND, -SOUND], axis=1)
+
+
+def opened(path: pathlib.Path) -> audio_files.AudioFile:
+    status = path.stat()
+    return open_audio(str(path), size=status.st_size, mtime=status.st_mtime_ns)
+
+
+def read(path: pathlib.Path, start=None, end=None, *, max_seconds=10.0) -> np.ndarray:
+    with opened(path) as file:
+        return read_segment(file, start, end, max_seconds=max_seconds)
+
+
+def reason_of(path: pathlib.Path, *segment: float | None, max_seconds: float = 10.0) -> Reason:
+    with pytest.raises(RecordError) as caught:
+        read(path, *segment, max_seconds=max_seconds)
+    return caught.value.reason
+
+
+@pytest.mark.parametrize("extension", ["wav", "flac", "aiff", "au", "caf"])
+def test_lossless_formats_keep_samples(tmp_path, extension):
+    path = write(tmp_path / f"x.{extension}", STEREO, subtype="PCM_16")
+    with opened(path) as file:
+        assert (file.header.format, file.header.rate) == (extension, 16000)
+        assert (file.header.channels, file.header.frames) == (2, 8000)
+    np.testing.assert_allclose(read(path), STEREO, atol=1 / 32768)
+
+
+@pytest.mark.parametrize("extension", ["ogg", "mp3", "m4a"])
+def test_lossy_formats_are_near(tmp_path, extension):
+    tone = 0.5 * np.sin(2 * np.pi * 440 * np.arange(16000) / 16000).astype(np.float32)
+    path = write(tmp_path / f"x.{extension}", np.stack([tone, -tone], axis=1))
+    found = read(path)
+    assert 16000 <= len(found) <= 16000 + 1152
+    assert found.shape[1] == 2
+    for channel, sign in enumerate((1, -1)):
+        middle = found[4000:12000, channel]
+        assert np.abs(middle - sign * tone[4000:12000]).max() < 0.05
+
+
+@pytest.mark.parametrize("extension", ["wav", "flac", "m4a"])
+@pytest.mark.parametrize("large", [False, True])
+def test_a_segment_is_a_part_of_the_file(tmp_path, monkeypatch, extension, large):
+    """Small files are read at once, large ones in ranges."""
+    if large:
+        monkeypatch.setattr(audio_files, "_IN_MEMORY", 0)
+    path = write(tmp_path / f"x.{extension}", STEREO)
+    whole = read(path)
+    np.testing.assert_array_equal(read(path, 0.1, 0.3), whole[1600:4800])
+    np.testing.assert_array_equal(read(path, 0.25, None), whole[4000:])
+    np.testing.assert_array_equal(read(path, None, 0.25), whole[:4000])
+    np.testing.assert_array_equal(read(path, 0.4, 0.9), whole[6400:])  # an end within a second
+    np.testing.assert_array_equal(read(path, 0.1, 0.3, max_seconds=0.2), whole[1600:4800])
+
+
+@pytest.mark.parametrize("extension", ["wav", "flac", "mp3", "m4a"])
+def test_invalid_segments_are_rejected(tmp_path, extension):
+    path = write(tmp_path / f"x.{extension}", SOUND)
+    for segment in ((-0.1, 0.2), (0.3, 0.2), (0.2, 0.2), (float("nan"), None), (0.1, 3)):
+        assert reason_of(path, *segment) == Reason.BAD_VALUE, segment
+    assert reason_of(path, 2, None) in (Reason.BAD_VALUE, Reason.EMPTY)
+    assert reason_of(path, max_seconds=0.4) == Reason.TOO_LARGE
+    assert reason_of(path, 0.1, 0.4, max_seconds=0.2) == Reason.TOO_LARGE
+
+
+@pytest.mark.parametrize("extension", ["wav", "flac", "ogg", "m4a"])
+@pytest.mark.parametrize("kept", [0.3, 0.7, 0.9])
+def test_files_that_end_early_are_rejected(tmp_path, extension, kept):
+    path = write(tmp_path / f"x.{extension}", SOUND)
+    data = path.read_bytes()
+    path.write_bytes(data[: int(kept * len(data))])
+    assert reason_of(path) in (Reason.TRUNCATED, Reason.CORRUPT)
+
+
+def test_a_file_of_unknown_length_is_read(tmp_path):
+    """Programs that write to a pipe cannot state the size of the samples."""
+    path = write(tmp_path / "x.wav", SOUND, subtype="PCM_16")
+    data = bytearray(path.read_bytes())
+    data[4:8] = data[40:44] = struct.pack("<I", 0xFFFFFFFF)
+    path.write_bytes(data)
+    assert len(read(path)) == 8000
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"no audio at all, but a text of some length\n" * 40, Reason.UNSUPPORTED),
+        (b"RIFF\x24\0\0\0WAVE", Reason.CORRUPT),
+        (b"fLaC" + bytes(200), Reason.CORRUPT),
+        (b"\0\0\0\x20ftypM4A " + bytes(500), Reason.TRUNCATED),
+        (b"\x89PNG\r\n\x1a\n" + bytes(64), Reason.UNSUPPORTED),
+        (b"#EXTM3U\nhttp://localhost/x.mp3\n", Reason.UNSUPPORTED),
+    ],
+)
+def test_other_files_are_rejected(tmp_path, content, reason):
+    path = tmp_path / "x.wav"
+    path.write_bytes(content)
+    assert reason_of(path) == reason
+
+
+@pytest.mark.parametrize("rate", [0, 10, 4_000_000])
+def test_impossible_sample_rates_are_rejected(tmp_path, rate):
+    path = write(tmp_path / "x.wav", SOUND, subtype="PCM_16")
+    data = bytearray(path.read_bytes())
+    data[24:28] = struct.pack("<I", rate)
+    path.write_bytes(data)
+    assert reason_of(path, max_seconds=1e4) in (Reason.CORRUPT, Reason.UNSUPPORTED)
+
+
+def test_files_without_samples_and_with_nan_are_rejected(tmp_path):
+    assert reason_of(write(tmp_path / "empty.wav", SOUND[:0])) == Reason.EMPTY
+    for value in (np.nan, np.inf):
+        sound = SOUND.copy()
+        sound[100] = value
+        path = write(tmp_path / "odd.wav", sound, subtype="FLOAT")
+        assert reason_of(path) == Reason.BAD_VALUE
+
+
+def test_the_name_does_not_decide_the_format(tmp_path, monkeypatch):
+    monkeypatch.setattr(audio_files, "_IN_MEMORY", 0)
+    path = write(tmp_path / "x.flac", SOUND)
+    for name in ("x.raw", "x.wav", "x"):
+        path = path.rename(tmp_path / name)
+        assert len(read(path)) == 8000
+
+
+@pytest.mark.parametrize("extension", ["wav", "m4a"])
+def test_faults_of_the_machine_are_no_rejects(tmp_path, monkeypatch, extension):
+    """libsndfile and FFmpeg take errors of a read for the end of the file."""
+    monkeypatch.setattr(audio_files, "_IN_MEMORY", 0)
+    path = write(tmp_path / f"x.{extension}", np.tile(SOUND, 300))
+    read_block = DecoderStream.read
+
+    class _Failing:
+        def __init__(self, file):
+            self.file = file
+
+        def __getattr__(self, name):
+            return getattr(self.file, name)
+
+        def read(self, size):
+            if self.file.tell() > 400_000:
+                raise StorageError("the disk fails")
+            return self.file.read(size)
+
+    def failing(stream, size):
+        if not isinstance(stream._file, _Failing):
+            stream._file = _Failing(stream._file)
+        return read_block(stream, size)
+
+    monkeypatch.setattr(DecoderStream, "read", failing)
+    with pytest.raises(StorageError, match="the disk fails"):
+        read(path, max_seconds=1000)

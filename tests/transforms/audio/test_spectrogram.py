@@ -1,0 +1,73 @@
+import numpy as np
+import pytest
+
+from recordmill.errors import ConfigError
+from recordmill.transforms.audio.audio_options import MelOptions
+from recordmill.transforms.audio.spectrogram import check_filters, decibels, frames_of, log_mel
+from tests.sounds import chirp
+from tests.transforms.audio.librosa_values import CASES, FILE
+
+VALUES = np.load(FILE)
+
+
+def options_of(name: str) -> MelOptions:
+    given = CASES[name][2]
+    return MelOptions(
+        bins=given["n_mels"],
+        window=given["n_fft"],
+        hop=given["hop_length"],
+        f_min=given.get("fmin", 0),
+        f_max=given.get("fmax"),
+    )
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_spectrograms_equal_those_of_librosa(name):
+    rate, samples, _ = CASES[name]
+    options = options_of(name)
+    found = log_mel(chirp(rate, samples), options, rate=rate)
+    assert found.dtype == np.float32
+    assert found.shape == VALUES[name].shape
+    assert len(found) == frames_of(samples, options, rate=rate)
+    np.testing.assert_allclose(found, VALUES[name], rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("window", [400, 401])
+@pytest.mark.parametrize("samples", [1, 2, 159, 160, 161, 400])
+def test_short_waveforms_have_the_frames_of_librosa(samples, window):
+    options = MelOptions(bins=4, window=window, hop=160)
+    found = log_mel(chirp(16000, samples), options, rate=16000)
+    assert found.shape == (frames_of(samples, options, rate=16000), 4)
+
+
+def test_decibels_are_those_of_the_logarithm():
+    power = np.concatenate([10.0 ** np.linspace(-12, 12, 4001), [0, 0.5**0.5, 1, 2**0.5]])
+    expected = 10 * np.log10(np.maximum(power, 1e-10))
+    np.testing.assert_allclose(decibels(power), expected, rtol=1e-7, atol=1e-6)
+
+
+def test_durations_are_rounded_to_samples():
+    assert MelOptions().samples(22050) == (551, 220)
+    assert MelOptions(window=2048, hop=512).samples(8000) == (2048, 512)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"bins": 0}, "--mel-bins: expected 1 to 1024, got 0"),
+        ({"window": 1}, "--window-size: expected 2 to 65536 samples, got 1"),
+        ({"hop": 401}, "--hop: expected 1 sample to the 400 of --window-size, got 401"),
+        ({"f_min": 9000}, "--f-min and --f-max: expected 0 to half the sample rate"),
+        ({"f_max": 9000}, "--f-min and --f-max: expected 0 to half the sample rate"),
+    ],
+)
+def test_impossible_spectrograms_are_errors(given, message):
+    with pytest.raises(ConfigError, match=message):
+        MelOptions(**given).check(16000)
+
+
+def test_bins_that_are_always_empty_are_an_error():
+    check_filters(MelOptions(), 16000)
+    message = "--mel-bins 400: .* of the bins hold no frequency of a window of 400"
+    with pytest.raises(ConfigError, match=message):
+        check_filters(MelOptions(bins=400), 16000)

@@ -1,0 +1,192 @@
+"""Options of the audio that is written."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal, get_args
+
+from recordmill.errors import ConfigError
+
+AudioFeature = Literal["waveform", "melspectrogram", "encoded"]
+ClipMode = Literal["start", "centre", "split"]
+ClipRest = Literal["pad", "drop"]
+SampleType = Literal["float32", "int16"]
+Length = int | float  # samples, or seconds
+
+LEAST_RATE, MOST_RATE = 1000, 768_000  # samples per second
+_SECOND = 10**6  # microseconds
+_MOST_WINDOW = 1 << 16  # samples of a window of a spectrogram
+_MOST_SECONDS = 86_400.0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MelOptions:
+    """Options of log-mel spectrograms.
+
+    bins: mel filters. window: of a Fourier transform. hop: from a window to the next. f_min, f_max:
+    range of the filters in Hz; None is half the sample rate.
+    """
+
+    bins: int = 80
+    window: Length = 0.025
+    hop: Length = 0.01
+    f_min: float = 0.0
+    f_max: float | None = None
+
+    def samples(self, rate: int) -> tuple[int, int]:
+        """Return the window and the hop in samples. rate: samples per second."""
+        window, hop = (
+            value if isinstance(value, int) else round(value * rate)
+            for value in (self.window, self.hop)
+        )
+        return window, hop
+
+    def highest(self, rate: int) -> float:
+        """Return the upper end of the filters in Hz. rate: samples per second."""
+        return rate / 2 if self.f_max is None else self.f_max
+
+    def check(self, rate: int) -> None:
+        """Raise ConfigError if an option is invalid. rate: samples per second."""
+        if not 1 <= self.bins <= 1024:
+            raise ConfigError(f"--mel-bins: expected 1 to 1024, got {self.bins}")
+        window, hop = self.samples(rate)
+        if not 2 <= window <= _MOST_WINDOW:
+            raise ConfigError(
+                f"--window-size: expected 2 to {_MOST_WINDOW} samples, got {window} at a sample"
+                f" rate of {rate}"
+            )
+        if not 1 <= hop <= window:
+            raise ConfigError(
+                f"--hop: expected 1 sample to the {window} of --window-size, got {hop}"
+            )
+        if not 0 <= self.f_min < self.highest(rate) <= rate / 2:
+            raise ConfigError(
+                "--f-min and --f-max: expected 0 to half the sample rate, and --f-min below"
+                f" --f-max; got {self.f_min:g} and {self.highest(rate):g} at a sample rate of"
+                f" {rate}"
+            )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AudioOptions:
+    """Options of the audio that is written.
+
+    sample_rate: samples per second; None keeps the rate of each file.
+    mono: mix channels to one.
+    clip: length of records in microseconds; None keeps the length of each file.
+    clip_mode: part of a longer file that is kept; `split` makes consecutive clips of all of it.
+    clip_rest: for `split`, whether the end that fills no clip is padded or dropped.
+    features: form of the audio.
+    dtype: of waveforms.
+    trim_silence: decibels below the loudest frame, from which on frames at both ends are silent;
+      None trims nothing.
+    max_seconds: longer files, or segments, are rejected.
+    mel: options of spectrograms.
+
+    Raises:
+      ConfigError: a value is invalid, or contradicts another.
+    """
+
+    sample_rate: int | None = None
+    mono: bool = False
+    clip: int | None = None
+    clip_mode: ClipMode = "start"
+    clip_rest: ClipRest = "pad"
+    features: AudioFeature = "waveform"
+    dtype: SampleType = "float32"
+    trim_silence: float | None = None
+    max_seconds: float = 600.0
+    mel: MelOptions = MelOptions()
+
+    def __post_init__(self) -> None:
+        for flag, value, known in (
+            ("--clip-mode", self.clip_mode, ClipMode),
+            ("--clip-rest", self.clip_rest, ClipRest),
+            ("--features", self.features, AudioFeature),
+            ("--dtype", self.dtype, SampleType),
+        ):
+            if value not in get_args(known):
+                raise ConfigError(
+                    f"{flag}: expected one of {', '.join(get_args(known))}; got {value!r}"
+                )
+        rate = self.sample_rate
+        if rate is not None and not LEAST_RATE <= rate <= MOST_RATE:
+            raise ConfigError(
+                f"--sample-rate: expected {LEAST_RATE} to {MOST_RATE} samples a second, got {rate}"
+            )
+        if not 0 < self.max_seconds <= _MOST_SECONDS:
+            raise ConfigError(
+                f"--max-seconds: expected more than 0 and at most {_MOST_SECONDS:g}, got"
+                f" {self.max_seconds:g}"
+            )
+        if self.trim_silence is not None and not 0 < self.trim_silence <= 200:
+            raise ConfigError(
+                f"--trim-silence: expected more than 0 and at most 200 decibels below the loudest"
+                f" frame, got {self.trim_silence:g}"
+            )
+        if self.features == "encoded":
+            self._check_encoded()
+        self._check_clip()
+        if self.features == "melspectrogram":
+            if self.dtype != "float32":
+                raise ConfigError("--dtype int16: spectrograms are float32: leave it out")
+            if rate is None:
+                raise ConfigError(
+                    "--features melspectrogram: needs --sample-rate, such as 16000, so that the"
+                    " bins of all records mean the same frequencies"
+                )
+            self.mel.check(rate)
+
+    def _check_clip(self) -> None:
+        if self.clip is None:
+            if self.clip_mode != "start" or self.clip_rest != "pad":
+                flag = "--clip-rest" if self.clip_mode == "start" else "--clip-mode"
+                raise ConfigError(f"{flag}: has no effect without --clip, the length of a clip")
+            return
+        if self.clip_rest != "pad" and self.clip_mode != "split":
+            raise ConfigError("--clip-rest drop: has no effect without --clip-mode split")
+        if self.sample_rate is None:
+            raise ConfigError(
+                "--clip: needs --sample-rate, such as 16000, so that all records have the same"
+                " number of samples"
+            )
+        if not self.clip_samples or self.clip > self.max_seconds * _SECOND:
+            raise ConfigError(
+                f"--clip: expected one sample or more, and at most the {self.max_seconds:g} seconds"
+                f" of --max-seconds; got {self.clip / _SECOND:g} seconds"
+            )
+
+    def _check_encoded(self) -> None:
+        given = [
+            flag
+            for flag, value in (
+                ("--sample-rate", self.sample_rate is not None),
+                ("--clip", self.clip is not None),
+                ("--mono", self.mono),
+                ("--trim-silence", self.trim_silence is not None),
+                ("--dtype", self.dtype != "float32"),
+            )
+            if value
+        ]
+        if given:
+            raise ConfigError(
+                f"--features encoded: writes the bytes of the files as they are, so that {given[0]}"
+                " has no effect: leave it out, or use --features waveform"
+            )
+
+    @property
+    def clip_samples(self) -> int | None:
+        """Samples of a clip per channel; None if records have their own length."""
+        if self.clip is None or self.sample_rate is None:
+            return None
+        return round(self.clip * self.sample_rate / _SECOND)
+
+    @property
+    def splits(self) -> bool:
+        """True if a file is cut into consecutive clips."""
+        return self.clip is not None and self.clip_mode == "split"
+
+    @property
+    def is_mono(self) -> bool:
+        """True if channels are mixed to one, as spectrograms need."""
+        return self.mono or self.features == "melspectrogram"

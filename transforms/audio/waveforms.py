@@ -1,0 +1,97 @@
+"""Waveforms of records: mixed, resampled, trimmed and cut, and as the bytes of a feature."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from recordmill.errors import Reason, RecordError
+from recordmill.optional_packages import import_package
+from recordmill.transforms.audio.audio_options import AudioOptions, ClipMode
+from recordmill.transforms.audio.spectrogram import log_mel
+
+Floats = npt.NDArray[np.float32]
+
+# librosa's frames, so that --trim-silence equals librosa.effects.trim.
+_FRAME, _HOP = 2048, 512  # samples
+_LEAST_LEVEL = 1e-5  # -100 dB
+_INT16 = 32768.0
+
+
+def versions() -> dict[str, str]:
+    """Return {library: version} of the libraries that resample and transform."""
+    soxr = import_package("soxr", extra="audio", needed_for="resampling audio")
+    return {"soxr": soxr.__version__, "libsoxr": soxr.__libsoxr_version__, "numpy": np.__version__}
+
+
+def prepare(samples: Floats, options: AudioOptions, *, rate: int) -> Floats:
+    """Mix, resample and trim the samples of a file or of a segment, float32[n, channels].
+
+    rate: samples per second.
+
+    Raises:
+      RecordError: no sample is left.
+    """
+    if options.is_mono and samples.shape[1] > 1:
+        samples = samples.mean(axis=1, keepdims=True, dtype=np.float32)
+    if options.sample_rate is not None and options.sample_rate != rate:
+        soxr = import_package("soxr", extra="audio", needed_for="resampling audio")
+        samples = soxr.resample(samples, rate, options.sample_rate)
+        if not len(samples):
+            raise RecordError(Reason.EMPTY, "no samples are left after resampling")
+    if options.trim_silence is not None:
+        samples = trim_silence(samples, options.trim_silence)
+    return samples
+
+
+def trim_silence(samples: Floats, decibels: float) -> Floats:
+    """Return samples without the frames at both ends that are silent in all channels.
+
+    decibels: a frame is silent if it is that much below the loudest frame.
+    """
+    count = len(samples)
+    blocks = -(-(count + _FRAME) // _HOP)
+    padded = np.zeros((blocks * _HOP, samples.shape[1]))
+    padded[_FRAME // 2 : _FRAME // 2 + count] = samples
+    sums = (padded * padded).reshape(blocks, _HOP, -1).sum(axis=1)
+    per_frame = _FRAME // _HOP
+    frames = sum(sums[n : blocks - per_frame + 1 + n] for n in range(per_frame))
+    levels = np.maximum(np.sqrt(frames / _FRAME), _LEAST_LEVEL)[: 1 + count // _HOP]
+    loud = levels > levels.max() * np.float64(10 ** (-decibels / 20))
+    places = np.flatnonzero(loud.any(axis=1))
+    start, stop = int(places[0]) * _HOP, min((int(places[-1]) + 1) * _HOP, count)
+    return samples[start:stop] if start < stop else samples
+
+
+def fit(samples: Floats, length: int | None, mode: ClipMode) -> tuple[Floats, int]:
+    """Cut or pad samples to a length, and return them with the number of those not padded.
+
+    length: None keeps all. mode: the part of a longer waveform that is kept; padding of a shorter
+    one is on both sides for `centre`, else at the end.
+    """
+    count = len(samples)
+    if length is None or count == length:
+        return samples, count
+    if count > length:
+        start = (count - length) // 2 if mode == "centre" else 0
+        return samples[start : start + length], length
+    start = (length - count) // 2 if mode == "centre" else 0
+    padded = np.zeros((length, samples.shape[1]), np.float32)
+    padded[start : start + count] = samples
+    return padded, count
+
+
+def encode_waveform(samples: Floats, options: AudioOptions) -> npt.NDArray[np.generic]:
+    """Return the array of a record: samples [n] or [n, channels], or a spectrogram [frames, bins].
+
+    samples: float32[n, channels].
+    """
+    if options.features == "melspectrogram":
+        assert options.sample_rate is not None
+        return log_mel(samples[:, 0], options.mel, rate=options.sample_rate)
+    if options.dtype == "int16":
+        levels = np.rint(samples * np.float32(_INT16))
+        found: npt.NDArray[np.generic] = np.clip(levels, -_INT16, _INT16 - 1).astype("<i2")
+    else:
+        found = np.ascontiguousarray(samples, "<f4")
+    return found[:, 0] if options.is_mono else found

@@ -1,0 +1,290 @@
+"""Audio as Examples: waveforms, log-mel spectrograms, or the bytes of the files.
+
+Features are named `audio/...`, like those of images: `audio/encoded` corresponds to
+`image/encoded`, `audio/class/label` to `image/class/label`.
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from recordmill.errors import ConfigError, RecordError, Stage
+from recordmill.format.content_hashes import ContentHashes, array_name
+from recordmill.tfrecord.features import Feature, Features
+from recordmill.transforms.audio import audio_files, waveforms
+from recordmill.transforms.audio.audio_augment import augment_waveform, check_augmentations
+from recordmill.transforms.audio.audio_options import AudioOptions
+from recordmill.transforms.audio.spectrogram import check_filters, frames_of
+from recordmill.transforms.encoders.labels import label_feature, label_numbers
+from recordmill.transforms.model import batch
+from recordmill.transforms.model.data_type import (
+    Context,
+    Encoded,
+    ExampleInputs,
+    OutcomeCollector,
+    RowOutcome,
+)
+from recordmill.transforms.model.example_facts import ExampleFacts
+from recordmill.transforms.model.generators import generator_for
+from recordmill.transforms.model.ragged import binary_array, fixed_lists, string_array
+from recordmill.transforms.model.user_columns import user_fields, with_users
+from recordmill.transforms.sources.audio.audio_clips import read_clips
+from recordmill.transforms.sources.audio.audio_reading import (
+    SOURCE_COLUMNS,
+    Sound,
+    audio_references,
+    read_record,
+)
+from recordmill.transforms.sources.rows.segments import FROM, NAME, TO
+
+_FEATURES = {
+    "waveform": "audio/waveform",
+    "melspectrogram": "audio/melspectrogram",
+    "encoded": "audio/encoded",
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AudioEncoder(abc.ABC):
+    """Encoder of audio.
+
+    augment: names of the augmentations of copies.
+    augment_all: augment all records of split `train`, not only copies.
+    unlabelled: rows without a label may occur; they have no label features.
+    """
+
+    options: AudioOptions
+    augment: tuple[str, ...] = ()
+    augment_all: bool = False
+    unlabelled: bool = False
+
+    def __post_init__(self) -> None:
+        check_augmentations(self.augment)
+        if self.options.features == "melspectrogram":
+            check_filters(self.options.mel, self.options.sample_rate or 0)
+
+    @abc.abstractmethod
+    def _sounds(self, rows: pa.RecordBatch) -> Iterator[Sound | RecordError]:
+        """Yield the audio of each row, or why it is rejected."""
+
+    def features(self, rows: pa.Schema, context: Context) -> Features:
+        """Return the features of every record.
+
+        Raises:
+            ConfigError: a column of the user has an unsupported type or the name of a feature.
+        """
+        integer, text = Feature(dtype="int64"), Feature(dtype="string", kind="text")
+        declared = {
+            _FEATURES[self.options.features]: self._feature(context),
+            "audio/filename": text,
+            "audio/format": text,
+            "audio/sample_rate": integer,
+            "audio/samples": integer,
+        }
+        if self._has_shape:
+            declared["audio/shape"] = Feature(dtype="int64", shape=(2,))
+        if FROM in rows.names or self.options.splits:
+            declared["audio/start/timestamp"] = integer
+        if context.labels:
+            shape = (None,) if self.unlabelled else ()
+            declared["audio/class/label"] = label_feature(unlabelled=self.unlabelled)
+            declared["audio/class/text"] = Feature(dtype="string", shape=shape, kind="text")
+        return with_users(declared, user_fields(rows), where="listing")
+
+    @property
+    def _has_shape(self) -> bool:
+        return self.options.features == "waveform" and not self.options.is_mono
+
+    def _feature(self, context: Context) -> Feature:
+        options = self.options
+        if options.features == "encoded":
+            return Feature(dtype="string")
+        length = options.clip_samples
+        if options.features == "melspectrogram":
+            frames = None
+            if length is not None and options.sample_rate is not None:
+                frames = frames_of(length, options.mel, rate=options.sample_rate)
+            return Feature(
+                dtype="string",
+                kind="raw",
+                raw_dtype="float32",
+                raw_shape=(frames, options.mel.bins),
+            )
+        shape = (length,) if options.is_mono else (length, None)
+        names = (context.name("audio/shape"),) if self._has_shape else ()
+        return Feature(
+            dtype="string",
+            kind="raw",
+            raw_dtype=options.dtype,
+            raw_shape=shape,
+            shape_features=names,
+        )
+
+    def versions(self) -> Mapping[str, str]:
+        """Return the versions of the libraries that affect samples."""
+        if self.options.features == "encoded":
+            return {}
+        return audio_files.versions() | waveforms.versions()
+
+    def encode(self, rows: pa.RecordBatch, context: Context) -> Encoded:
+        """Encode the audio of rows, in order; invalid audio is rejected."""
+        outcomes = OutcomeCollector("encode")
+        values: list[bytes | memoryview] = []
+        shapes: list[tuple[int, ...]] = []
+        sounds: list[Sound] = []
+        # Rows have the hash if duplicates were looked for before, or if they are clips.
+        hashes = ContentHashes() if batch.CONTENT not in rows.schema.names else None
+        augmentations, copies = self._augmentations(rows), rows[batch.COPY].to_pylist()
+        for row, (key, sound) in enumerate(
+            zip(rows[batch.KEY].to_pylist(), self._sounds(rows), strict=True)
+        ):
+            if isinstance(sound, RecordError):
+                outcomes.leave_out(key, sound)
+                continue
+            outcomes.keep(row)
+            if hashes is not None:
+                _add_content(hashes, sound)
+            sounds.append(sound._replace(samples=sound.samples[:0], data=b""))
+            if self.options.features == "encoded":
+                values.append(sound.data)
+                continue
+            samples = sound.samples
+            if augmentations[row]:
+                generator = generator_for(context.seed, key=key, copy=copies[row])
+                samples = augment_waveform(samples, augmentations[row], generator)
+            array = np.ascontiguousarray(waveforms.encode_waveform(samples, self.options))
+            values.append(array.reshape(-1).view(np.uint8).data)
+            shapes.append(array.shape)
+        outcome = outcomes.result()
+        kept = rows.take(pa.array(outcome.kept))
+        columns = self._columns(kept, sounds, context)
+        columns[_FEATURES[self.options.features]] = binary_array(values)
+        if self._has_shape:
+            columns["audio/shape"] = fixed_lists(np.array(shapes, np.int64).reshape(-1, 2))
+        return Encoded(
+            columns=pa.RecordBatch.from_pydict(columns),
+            rows=outcome,
+            content=None if hashes is None else hashes.result(),
+            facts=[ExampleFacts()] * len(kept),
+        )
+
+    def _columns(
+        self, kept: pa.RecordBatch, sounds: list[Sound], context: Context
+    ) -> dict[str, pa.Array]:
+        """Return the columns beside the audio."""
+        names = kept.schema.names
+        columns = {
+            "audio/filename": kept[NAME if NAME in names else batch.KEY],
+            "audio/format": string_array([sound.format for sound in sounds]),
+            "audio/sample_rate": pa.array(np.array([one.rate for one in sounds], np.int64)),
+            "audio/samples": pa.array(np.array([one.real for one in sounds], np.int64)),
+        }
+        if FROM in names or self.options.splits:
+            starts = np.array([one.start for one in sounds], np.int64)
+            columns["audio/start/timestamp"] = pa.array(starts)
+        if context.labels:
+            columns["audio/class/label"] = label_numbers(kept[batch.LABEL], context)
+            columns["audio/class/text"] = kept[batch.LABEL]
+        return columns | {field.name: kept[field.name] for field in user_fields(kept.schema)}
+
+    def _augmentations(self, rows: pa.RecordBatch) -> list[tuple[str, ...]]:
+        """Return the names of the augmentations of each row."""
+        splits, copies = rows[batch.SPLIT].to_pylist(), rows[batch.COPY].to_pylist()
+        return [
+            self.augment if copy > 0 or (self.augment_all and split == "train") else ()
+            for copy, split in zip(copies, splits, strict=True)
+        ]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AudioFileEncoder(AudioEncoder):
+    """Encoder that reads the files, or their segments, that rows name."""
+
+    def _sounds(self, rows: pa.RecordBatch) -> Iterator[Sound | RecordError]:
+        for _, place in audio_references(rows):
+            try:
+                yield read_record(place, self.options)
+            except RecordError as error:
+                yield error
+
+    @property
+    def source_columns(self) -> tuple[str, ...]:
+        """Names of the columns that identify a file."""
+        return SOURCE_COLUMNS
+
+    def settings(self) -> str:
+        """Return the options that shape every Example; augmentations are those of a row."""
+        return repr(dataclasses.replace(self, augment=(), augment_all=False))
+
+    def inputs(self, rows: pa.RecordBatch, context: Context) -> ExampleInputs:
+        """Return all that shapes the Examples of rows, beside files and settings."""
+        copies = rows[batch.COPY].to_pylist()
+        augmentations = [
+            f"{names} seed {context.seed} copy {copy}" if names else None
+            for names, copy in zip(self._augmentations(rows), copies, strict=True)
+        ]
+        columns = {batch.KEY: rows[batch.KEY], "": pa.array(augmentations, pa.string())}
+        columns |= {name: rows[name] for name in (NAME, FROM, TO) if name in rows.schema.names}
+        if context.labels:
+            columns[batch.LABEL] = rows[batch.LABEL]
+            columns["number"] = label_numbers(rows[batch.LABEL], context)
+        columns |= {field.name: rows[field.name] for field in user_fields(rows.schema)}
+        return ExampleInputs(common=None, columns=columns)
+
+    def read(self, rows: pa.RecordBatch) -> tuple[RowOutcome, dict[str, pa.Array]]:
+        """Return the hash of the audio of each row; invalid audio is rejected."""
+        stage: Stage = "check"
+        outcomes = OutcomeCollector(stage)
+        hashes = ContentHashes()
+        keys = rows[batch.KEY].to_pylist()
+        for row, (key, sound) in enumerate(zip(keys, self._sounds(rows), strict=True)):
+            if isinstance(sound, RecordError):
+                outcomes.leave_out(key, sound)
+            else:
+                outcomes.keep(row)
+                _add_content(hashes, sound)
+        return outcomes.result(), {batch.CONTENT: hashes.result()}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AudioClipEncoder(AudioEncoder):
+    """Encoder of the rows of `AudioClips`, whose samples are in staged files."""
+
+    def _sounds(self, rows: pa.RecordBatch) -> Iterator[Sound | RecordError]:
+        yield from read_clips(rows)
+
+
+def audio_encoder(
+    options: AudioOptions,
+    *,
+    augment: tuple[str, ...] = (),
+    augment_all: bool = False,
+    unlabelled: bool = False,
+) -> AudioFileEncoder | AudioClipEncoder:
+    """Return the encoder of files, or of clips if files are split into them.
+
+    Raises:
+      ConfigError: an option contradicts another.
+    """
+    if augment and options.features == "encoded":
+        raise ConfigError(
+            "--augment: has no effect with --features encoded, which writes the bytes of the files"
+            " as they are: leave it out, or use --features waveform"
+        )
+    kind = AudioClipEncoder if options.splits else AudioFileEncoder
+    return kind(options=options, augment=augment, augment_all=augment_all, unlabelled=unlabelled)
+
+
+def _add_content(hashes: ContentHashes, sound: Sound) -> None:
+    """Add the hash of the samples of a record, or of the bytes of an encoded file."""
+    if sound.data:
+        hashes.add(sound.data)
+        return
+    samples = np.ascontiguousarray(sound.samples)
+    name = array_name(f"{sound.rate} float32", samples.shape)
+    hashes.add(samples.reshape(-1).view(np.uint8).data, name=name)
