@@ -17,7 +17,7 @@ from recordmill.pipelines.duplicate_rules import same_content
 from recordmill.pipelines.options import values
 from recordmill.pipelines.options.config import MEANING
 from recordmill.pipelines.options.declaration import Group, option
-from recordmill.pipelines.options.file_inputs import FilesConfig, files_of
+from recordmill.pipelines.options.file_inputs import FilesConfig, references_of
 from recordmill.transforms.audio.audio_augment import AUGMENTATIONS
 from recordmill.transforms.audio.audio_options import AudioOptions, MelOptions
 from recordmill.transforms.encoders.audio import AudioFileEncoder, audio_encoder
@@ -229,7 +229,7 @@ class AudioConfig(FilesConfig):
 
 def data_type(config: AudioConfig) -> DataType:
     """Return the source, check and encoder of audio."""
-    files = files_of(config, leave_out=NOT_AUDIO, columns=_SEGMENTS)
+    files = references_of(config, leave_out=NOT_AUDIO, columns=_SEGMENTS)
     config.refuse_near_duplicates("audio")
     options = config.audio_options()
     segments = SegmentColumns.of(files, start=config.start_column, end=config.end_column)

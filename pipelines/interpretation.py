@@ -21,6 +21,7 @@ from recordmill.transforms.model.source import Layout, RowSource, Source
 from recordmill.transforms.model.user_columns import user_fields
 from recordmill.transforms.sources.files.number_labels import TARGET, NumberLabels
 from recordmill.transforms.sources.files.path_layout import FOLDERS, splits_in
+from recordmill.transforms.sources.media.media_rows import MediaRows
 from recordmill.transforms.sources.rows.column_roles import ColumnRoles
 from recordmill.transforms.sources.rows.file_list import FileList, is_listing
 from recordmill.transforms.sources.rows.joined_listings import JoinedListings
@@ -62,6 +63,9 @@ def interpret(
     fields = [field for field in user_fields(layout.columns) if field.name != main]
     columns = [field.name for field in fields]
     files = "" if isinstance(data_type.source, RowSource) else f", {count_of(listing.rows, 'file')}"
+    tables = media_tables(data_type.source)
+    if tables is not None:
+        files = f", the files are in the column {tables.bytes_column!r}"
     facts = {
         "data": f"{data_type.name}, {config.inputs}{files}",
         "classes": _classes(config, listed, layout, columns) + _sizes(counts),
@@ -69,6 +73,7 @@ def interpret(
     }
     if roles is not None:
         by_row = "the content of a row" if data_type.windows is None else "the series and the time"
+        by_row = by_row if tables is None else "the content of a file"
         facts["keys"] = _column(roles.key, by_row, "--key-column", _like(columns, _KEYS))
         if len(roles.keys) > 1:
             facts["keys"] = f"the columns {', '.join(map(repr, roles.keys))}"
@@ -81,6 +86,12 @@ def interpret(
     elif config.group_column:
         facts["groups"] = f"the column {config.group_column!r}"
     return facts
+
+
+def media_tables(source: Source) -> MediaRows | None:
+    """Return the source of tables that hold the files of an input, None for other inputs."""
+    files = getattr(source, "files", source)
+    return files if isinstance(files, MediaRows) else None
 
 
 def name_notes(config: CommonConfig, layout: Layout) -> tuple[Note, ...]:
@@ -169,7 +180,7 @@ def _array_labels(config: CommonConfig) -> str | None:
 
 def conflicts_of(config: CommonConfig, data_type: DataType) -> Conflicts | None:
     """Return the treatment of rows that have the same key; None if none can, or for chunks."""
-    if not isinstance(data_type.source, RecordRows) or not isinstance(config, RowsConfig):
+    if not isinstance(data_type.source, RecordRows):
         return None
     decided = config.key_column is not None and data_type.chunker is None
     return config.conflicts if decided else None

@@ -17,7 +17,7 @@ from recordmill.pipelines.duplicate_rules import near_duplicates, same_content
 from recordmill.pipelines.options import values
 from recordmill.pipelines.options.config import MEANING
 from recordmill.pipelines.options.declaration import Group, option
-from recordmill.pipelines.options.file_inputs import FilesConfig, check_record_bytes, files_of
+from recordmill.pipelines.options.file_inputs import FilesConfig, check_record_bytes, references_of
 from recordmill.transforms.encoders.clip_contents import ClipContents
 from recordmill.transforms.encoders.clips import ClipEncoder
 from recordmill.transforms.imaging.image_options import ImageOptions
@@ -185,7 +185,7 @@ class VideoConfig(FilesConfig):
 
 def data_type(config: VideoConfig) -> DataType:
     """Return the source and encoder of video clips."""
-    files = files_of(config, leave_out=NOT_VIDEOS, columns=_SEGMENTS)
+    files = references_of(config, leave_out=NOT_VIDEOS, columns=_SEGMENTS)
     frames = config.image_options()
     contents = ClipContents(frame_options=frames, frames=config.clip_frames)
     return DataType(

@@ -12,6 +12,7 @@ CODES: Mapping[str, str] = {
     "audio": "the audio tracks of videos were dropped",
     "bit-depth": "images have more bits per channel than were kept, or only some have 16",
     "boxes": "boxes have no area, are outside the image, or were dropped by --min-box or --boxes",
+    "class-numbers": "numbers of classes differ from those in the input",
     "conflict": "records of equal content have several labels",
     "duplicates": "records were left out because others have the same or similar content",
     "empty-class": "a split lacks some classes",

@@ -10,6 +10,7 @@ from recordmill.errors import ConfigError
 from recordmill.pipelines.options import values
 from recordmill.pipelines.options.config import COLUMNS, MEANING, CommonConfig, refuse_given
 from recordmill.pipelines.options.declaration import option, options_of
+from recordmill.pipelines.options.media_inputs import media_rows
 from recordmill.pipelines.options.rows import ROWS, DelimitedConfig
 from recordmill.storage.files import Location, shown
 from recordmill.transforms.sources.files.file_stat import refuse_special
@@ -17,6 +18,7 @@ from recordmill.transforms.sources.files.folders import FileTree, has_extension
 from recordmill.transforms.sources.files.number_labels import NumberLabels
 from recordmill.transforms.sources.files.other_kinds import compressed_tar, is_archive, other_kind
 from recordmill.transforms.sources.files.references import Unlabelled
+from recordmill.transforms.sources.media.media_rows import MediaRows
 from recordmill.transforms.sources.rows.file_list import FileList, is_listing
 from recordmill.transforms.sources.rows.joined_listings import JoinedListings
 
@@ -34,6 +36,15 @@ class FilesConfig(DelimitedConfig):
         shapes_bytes=True,
         metavar="COLUMN",
         help="If the input is a listing: the column with the path of each record's file.",
+    )
+    bytes_column: str | None = option(
+        None,
+        group=MEANING,
+        shapes_bytes=True,
+        metavar="COLUMN",
+        help="If the input is tables that hold the files themselves: the column with the bytes of"
+        " each record's file, or with structs of bytes and a path, or with base64 text. Default:"
+        " the column of bytes, if there is one.",
     )
     input_root: str | None = option(
         None,
@@ -66,7 +77,7 @@ def check_record_bytes(flag: str, size: int) -> None:
         )
 
 
-def files_of(
+def references_of(
     config: FilesConfig,
     *,
     leave_out: Collection[str],
@@ -74,7 +85,33 @@ def files_of(
     columns: Collection[str] = (),
     labelled: bool = True,
 ) -> FileList | JoinedListings | FileTree:
+    """Return the source as `files_of` does, of a command that reads no files inside of tables.
+
+    Raises:
+      ConfigError: --input is such a table.
+    """
+    found = files_of(
+        config, leave_out=leave_out, unlabelled=unlabelled, columns=columns, labelled=labelled
+    )
+    if isinstance(found, MediaRows):
+        raise ConfigError(
+            f"--input {config.inputs} holds files in the column {found.bytes_column!r}, which only"
+            " recordmill images reads: write each value to a file, and name the files in a listing"
+        )
+    return found
+
+
+def files_of(
+    config: FilesConfig,
+    *,
+    leave_out: Collection[str],
+    unlabelled: Unlabelled | None = None,
+    columns: Collection[str] = (),
+    labelled: bool = True,
+) -> FileList | JoinedListings | FileTree | MediaRows:
     """Return the source for --input: listings, by their extension; else folders, patterns or files.
+
+    Tables that hold the files themselves are no listings.
 
     leave_out: extensions of files to skip. unlabelled: overrides --unlabelled. columns: fields of
     the config that apply to listings only. labelled: whether folders or listings give labels.
@@ -94,6 +131,9 @@ def files_of(
     for place in places:
         refuse_special(place)
     unlabelled = unlabelled or config.unlabelled
+    tables = media_rows(config, leave_out=leave_out, unlabelled=unlabelled, columns=columns)
+    if tables is not None:
+        return tables
     listings = [is_listing(place) for place in places]
     if not any(listings):
         declared = options_of(type(config))

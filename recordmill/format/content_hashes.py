@@ -27,6 +27,11 @@ def content_hash(*data: ReadableBuffer, name: str = "") -> bytes:
     return hasher.digest()
 
 
+def check_of(content: bytes) -> int:
+    """Return the lower half of a hash, by which a copy of the bytes is compared."""
+    return int.from_bytes(content[8:], "big")
+
+
 def digest_halves(digests: bytes | memoryview) -> npt.NDArray[np.uint64]:
     """Return the halves of joined digests of 16 bytes, which sort as they do: uint64[n, 2]."""
     return np.frombuffer(digests, ">u8").astype(np.uint64).reshape(-1, 2)

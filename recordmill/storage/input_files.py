@@ -1,7 +1,7 @@
 """Input files of a run: opened and read only if they are still as they were listed.
 
 A path may be a reference to a member of an archive (`members`); then the archive must be as it was
-listed.
+listed. If it refers to a staged file, the content must be the one that this job wrote there.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, BinaryIO, NoReturn
 
 import pyarrow as pa
+import xxhash
 
+from recordmill.errors import RunError
 from recordmill.storage.files import Location, is_uri
 from recordmill.storage.local_files import open_regular, read_exactly
 from recordmill.storage.members import LOCAL_HEADER, Member
@@ -50,7 +52,8 @@ def open_file(path: str, *, size: int | None = None, mtime: int | None = None) -
     """
     member = Member.of(path)
     if member is not None:
-        return InputFile(path, size=member.size, mtime=mtime).stream()
+        with _staged_errors(member):
+            return InputFile(path, size=member.size, mtime=mtime).stream()
     location = Location.parse(path)
     if size is not None and mtime is not None:
         _check_unchanged(location, path, (size, mtime))
@@ -72,6 +75,8 @@ def read_file(path: str, *, size: int, mtime: int) -> bytes:
 
 def _read_member(member: Member, mtime: int) -> bytes:
     """Return the content of a member of an archive, with one read if possible."""
+    if member.method == "staged":
+        return _read_staged(member)
     listed = (member.archive_size, mtime)
     offset, length = member.span
     data = _read_range(member.archive, listed, offset, length)
@@ -82,6 +87,35 @@ def _read_member(member: Member, mtime: int) -> bytes:
         if len(stored) < member.length:
             _changed(member.archive, "became shorter while the job ran")
     return member.content(stored)
+
+
+def _read_staged(member: Member) -> bytes:
+    """Return a range of a staged file, if it is the one that this job wrote."""
+    with _staged_errors(member), InputFile(member.reference, size=member.size, mtime=None) as file:
+        data = file.read(0, member.size)
+    if xxhash.xxh3_128_intdigest(data) % (1 << 64) != member.crc:
+        raise damaged_staging(member.archive)
+    return data
+
+
+@contextlib.contextmanager
+def _staged_errors(member: Member) -> Iterator[None]:
+    """Raise RunError instead of ChangedInputError if a member is a range of a staged file."""
+    try:
+        yield
+    except ChangedInputError as error:
+        if member.method != "staged":
+            raise
+        raise damaged_staging(member.archive) from error
+
+
+def damaged_staging(path: str) -> RunError:
+    """Return the error for a staged file that is missing, or is not the one that this job wrote."""
+    folder = shown(Location.parse(path).parent)
+    return RunError(
+        f"{shown(path)} is not the file that this job wrote: remove {folder} and run the same"
+        " command again"
+    )
 
 
 class InputFile:
@@ -101,6 +135,8 @@ class InputFile:
         self._start = 0  # of the content in the file
         self._content: bytes | None = None
         member = Member.of(path)
+        if member is not None and member.method == "staged":
+            self.mtime = None  # a hash takes its place, because attempts write equal files
         self._file = path if member is None else member.archive
         self._open(size if member is None else member.archive_size)
         if member is not None:
@@ -125,7 +161,7 @@ class InputFile:
 
     def _enter(self, member: Member) -> None:
         """Find the content of a member, and check it. Raises RecordError."""
-        header = b"" if member.method == "tar" else self.read(member.offset, LOCAL_HEADER)
+        header = b"" if member.is_bare else self.read(member.offset, LOCAL_HEADER)
         start = member.offset + member.start_in(header)
         if member.method == "deflated":
             self._content = member.content(self.read(start, member.length))

@@ -1,4 +1,4 @@
-"""References to members of archives, which open like the paths of files, and contents of members.
+"""References to members of archives and to ranges of staged files, which open like paths of files.
 
 A reference is a string in the column of paths: the path of the archive, the place of the member,
 and its name, separated by zero bytes, which no path contains. So members are handled like files:
@@ -6,14 +6,14 @@ nothing is unpacked, and rows hold only references.
 
 Formats: a tar holds the content of a member unchanged. In a zip, the content follows a local header
 (APPNOTE.TXT 4.3.7), unchanged or compressed by deflate; the directory of the zip declares its size
-and CRC-32.
+and CRC-32. A range of a staged file (`staged`) is stored by this job, with a hash of its content.
 """
 
 from __future__ import annotations
 
 import struct
 import zlib
-from typing import Literal, NamedTuple, Self
+from typing import Literal, NamedTuple, Self, cast
 
 from recordmill.errors import Reason, RecordError
 
@@ -21,7 +21,7 @@ MARK = "\0"
 LOCAL_HEADER = 30  # bytes, before the name and the extra field
 MOST_INFLATED = 256 << 20  # bytes: a compressed member is inflated in memory as a whole
 
-Method = Literal["tar", "stored", "deflated"]
+Method = Literal["tar", "stored", "deflated", "staged"]
 
 _LOCAL = struct.Struct("<4s22xHH")  # signature, lengths of the name and of the extra field
 _SIGNATURE = b"PK\x03\x04"
@@ -31,9 +31,10 @@ _SLACK = 128  # bytes of an extra field that are read with the header
 class Member(NamedTuple):
     """The place of a member in its archive.
 
-    archive: path or URI. archive_size: bytes of the archive. offset: of the content in a tar, of
-    the local header in a zip. length: stored bytes. size: bytes of the content. crc: CRC-32 of the
-    content; 0 in a tar. name: path inside the archive.
+    archive: path or URI of the archive, or of a staged file. archive_size: its bytes; 0 for a
+    staged file. offset: of the content, but in a zip of the local header. length: stored bytes.
+    size: bytes of the content. crc: CRC-32 of the content; 0 in a tar, the lower half of
+    xxh3_128 in a staged file. name: path inside the archive.
     """
 
     archive: str
@@ -53,8 +54,7 @@ class Member(NamedTuple):
         archive, place, name = path.split(MARK)
         method, *numbers = place.split(",")
         archive_size, offset, length, size, crc = map(int, numbers)
-        found: Method = "tar" if method == "tar" else "stored" if method == "stored" else "deflated"
-        return cls(archive, archive_size, offset, length, size, found, crc, name)
+        return cls(archive, archive_size, offset, length, size, cast("Method", method), crc, name)
 
     @property
     def reference(self) -> str:
@@ -64,12 +64,17 @@ class Member(NamedTuple):
         return f"{self.archive}{MARK}{place}{MARK}{self.name}"
 
     @property
+    def is_bare(self) -> bool:
+        """True if the content is stored as it is, without a header."""
+        return self.method in ("tar", "staged")
+
+    @property
     def span(self) -> tuple[int, int]:
         """The range of bytes to read for the content: (offset, length).
 
         In a zip it ends too early if the extra field of the local header is longer than expected.
         """
-        if self.method == "tar":
+        if self.is_bare:
             return self.offset, self.length
         around = LOCAL_HEADER + len(self.name.encode()) + _SLACK + self.length
         return self.offset, min(around, self.archive_size - self.offset)
@@ -77,12 +82,12 @@ class Member(NamedTuple):
     def start_in(self, header: bytes) -> int:
         """Return the position of the content relative to `offset`.
 
-        header: the first bytes at `offset`, at least `LOCAL_HEADER` for a zip.
+        header: the first bytes at `offset`, at least `LOCAL_HEADER` for a zip; else ignored.
 
         Raises:
           RecordError: there is no local header, or the content does not fit into the archive.
         """
-        if self.method == "tar":
+        if self.is_bare:
             return 0
         if len(header) < LOCAL_HEADER or not header.startswith(_SIGNATURE):
             raise RecordError(Reason.CORRUPT, "the archive is damaged: the file has no header")
@@ -98,7 +103,7 @@ class Member(NamedTuple):
         Raises:
           RecordError: it has another size or CRC-32 than declared, or is no valid deflate stream.
         """
-        if self.method == "tar":
+        if self.is_bare:
             return stored
         data = self._inflated(stored) if self.method == "deflated" else stored
         self.check(len(data), zlib.crc32(data))
@@ -132,5 +137,6 @@ def archive_of(path: str) -> str:
 
 def shown_reference(path: str) -> str:
     """Return a path for messages: ARCHIVE: NAME for a reference to a member."""
-    archive, mark, rest = path.partition(MARK)
-    return f"{archive}: {rest.partition(MARK)[2]}" if mark else path
+    archive, _, rest = path.partition(MARK)
+    name = rest.partition(MARK)[2]
+    return f"{archive}: {name}" if name else archive

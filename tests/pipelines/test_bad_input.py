@@ -507,14 +507,14 @@ def test_a_folder_of_tfrecords(command, tmp_path, capsys):
 
 
 def test_columns_that_hold_bytes(tmp_path, capsys):
-    hub = pa.table({"image": [{"bytes": b"x", "path": "a.png"}], "label": [1]})
+    hub = pa.table({"text": [{"bytes": b"x", "path": "a.png"}], "label": [1]})
     pq.write_table(hub, tmp_path / "hub.parquet")
     argv = ("--output", tmp_path / "out", "--dry-run")
-    assert run("images", "--input", tmp_path / "hub.parquet", *argv) == 2
+    assert run("text", "--input", tmp_path / "hub.parquet", *argv) == 2
     assert (
-        "expected text or numbers in column 'image', got struct<bytes: binary, path: string>: it"
-        " holds the content of files, as dataset hubs export it; write each value to a file, and"
-        " name the files in a listing"
+        "expected text or numbers in column 'text', got struct<bytes: binary, path: string>: it"
+        " holds the content of files, as dataset hubs export it; recordmill images reads such"
+        " columns"
     ) in capsys.readouterr().err
     latin = pa.table({"text": pa.array([b"caf\xe9", b"x"], pa.binary()), "label": [1, 2]})
     pq.write_table(latin, tmp_path / "latin.parquet")

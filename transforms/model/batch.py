@@ -35,6 +35,7 @@ NEAR = "__near__"  # uint64 or list of uint32[128]: hash that is similar for sim
 # A reference to a file. Encoder processes open it when a shard is written.
 PATH = "__path__"  # string: path or URI
 DATA = "__data__"  # string: name of a staged file; encoders get its `__path__`
+OFFSET = "__offset__"  # int64: place of `__size__` bytes in the staged file; null: not in it
 SIZE = "__size__"  # int64: bytes
 MTIME = "__mtime__"  # int64: nanoseconds since the epoch
 

@@ -17,7 +17,7 @@ from recordmill.transforms.checks.violations import Violations
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.data_type import Analysis, Headers
 from recordmill.transforms.staged.encoder_tasks import rows_in_tracebacks
-from recordmill.transforms.staged.listing import read_part
+from recordmill.transforms.staged.listing import read_part, with_staged_paths
 from recordmill.transforms.staged.spill import Piece
 from recordmill.transforms.statistics import array_pickle
 from recordmill.transforms.statistics.dataset_statistics import Statistics, columns_of
@@ -169,7 +169,7 @@ class PartTask:
         part: name of a staged part. splits: string[n], the splits of its rows. left_out: rows that
         crash the process; encoding rejects them.
         """
-        rows = read_part(part, staging=self.staging, keys=False)
+        rows = with_staged_paths(read_part(part, staging=self.staging, keys=False), self.staging)
         rows = batch.set_column(rows, batch.SPLIT, splits)
         if left_out:
             kept = [row for row in range(len(rows)) if row not in left_out]

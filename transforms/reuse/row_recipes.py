@@ -60,7 +60,8 @@ def row_recipes(
     rows: in the form in which the encoder gets them.
     """
     header = header_of(encoder, fingerprint)
-    if header is None or batch.DATA in rows.schema.names:  # the path of staged data names no source
+    staged = batch.DATA in rows.schema.names  # whose path names no source
+    if header is None or (staged and fingerprint == "stat"):
         return None
     assert isinstance(encoder, ReusableEncoder)
     names = encoder.source_columns if fingerprint == "stat" else (batch.CONTENT,)

@@ -104,9 +104,11 @@ class RowReader:
         sections = read_part(part.name, staging=self.staging).slice(some.start, len(some))
         for listed in self.source.read(sections, self.layout):
             rows = listed.rows
-            if rows is not None and self.check is not None:
+            if rows is None or listed.data is not None:
+                continue
+            if self.check is not None:
                 rows = batch.choose(rows, self.check.check(rows).kept)
-            if rows is not None and self.content is not None and listed.data is None:
+            if self.content is not None:
                 self.content.read(rows)
 
     def _write(self, listed: ListingPart, stem: str) -> StagedPart:
@@ -137,7 +139,7 @@ class RowReader:
         made = len(rows) + len(invalid) + sum(filtered.values())
         inputs = made if listed.inputs is None else listed.inputs
         if self.check is not None:
-            outcome = self.check.check(rows)
+            outcome = self.check.check(with_staged_paths(rows, self.staging))
             rows = batch.choose(rows, outcome.kept)
             rejects += outcome.rejects
             filtered.update(option for _, option in outcome.filtered)

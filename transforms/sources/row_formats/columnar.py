@@ -47,6 +47,11 @@ class ColumnarFile:
     max_row_bytes: int
     quote_anomalies: QuoteAnomalies = dataclasses.field(default_factory=QuoteAnomalies)
 
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        """The declared columns, with the metadata of the file."""
+        return self._schema()
+
     def header(self) -> ColumnTypes | None:
         schema = self._schema()
         if len(set(schema.names)) < len(schema.names):

@@ -48,6 +48,11 @@ class JsonLines:
     def quote_anomalies(self) -> QuoteAnomalies:
         return self._file.quote_anomalies
 
+    @property
+    def first_text(self) -> str:
+        """The beginning of the file."""
+        return self._file.first_text
+
     def header(self) -> ColumnTypes | None:
         return None
 

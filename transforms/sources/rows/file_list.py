@@ -79,7 +79,7 @@ from recordmill.transforms.sources.rows.repeated_rows import (
 )
 from recordmill.transforms.sources.rows.unlisted import ListedPaths
 
-_PATHS = ("path", "file", "filename", "file_name", "filepath", "file_path", "image", "image_path")
+PATHS = ("path", "file", "filename", "file_name", "filepath", "file_path", "image", "image_path")
 _LABELS = ("label", "class")
 
 _NO_PATH = RejectCause(Reason.BAD_VALUE, "no path")
@@ -198,14 +198,14 @@ class FileList:
             names,
             requested,
             where=self.path,
-            main_names=_PATHS,
+            main_names=PATHS,
             labels=_LABELS,
             splits=SPLITS if self.finds_split else (),
         )
         if roles.main is None:
             names = [name for name in names if name not in self.drop_columns]
             raise ConfigError(
-                f"found no column of paths in {self.path}: expected one of {', '.join(_PATHS)}; "
+                f"found no column of paths in {self.path}: expected one of {', '.join(PATHS)}; "
                 f"it has {quoted(names)}; name the column with --path-column, or all columns with"
                 " --columns if it has no header line"
             )

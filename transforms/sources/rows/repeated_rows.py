@@ -24,11 +24,13 @@ REPEATED = "repeated row"  # filter reason of rows that are equal to an earlier 
 CONFLICTS = "conflicts"  # the option that leaves out later rows
 
 # Columns that do not make rows differ.
-NOT_COMPARED = (ROW, batch.PLACE, batch.SIZE, batch.MTIME)
+NOT_COMPARED = (ROW, batch.PLACE, batch.SIZE, batch.MTIME, batch.DATA, batch.OFFSET)
 _MOST_HASHES = 1 << 24  # held at a time by the first look
 _SYSTEM = {
     batch.LABEL: "label", batch.SPLIT: "split", batch.GROUP: "group", batch.PATH: "path",
+    batch.CONTENT: "content",
 }  # fmt: skip
+_REMEDY = "--conflicts first keeps the first row"
 _MOST_HELD = 100_000  # rows
 _MOST_SHOWN = 60  # characters of a value in a message
 
@@ -158,9 +160,11 @@ def conflict_text(one: pa.RecordBatch, other: pa.RecordBatch, name: str, other_n
         return f"{name} has the same key as {other_name}, but its content differs"
     shown = f"the {_SYSTEM[found]}" if found in _SYSTEM else f"the column {found!r}"
     mine, theirs = (row[found][0].as_py() for row in (one, other))
+    if found == batch.CONTENT:
+        return f"{name} has the same key as {other_name}, but {shown} differs; {_REMEDY}"
     return (
         f"{name} has the same key as {other_name}, but {shown} differs: {_short(mine)} and"
-        f" {_short(theirs)}; --conflicts first keeps the first row"
+        f" {_short(theirs)}; {_REMEDY}"
     )
 
 
@@ -179,7 +183,7 @@ def differing_column(one: pa.RecordBatch, other: pa.RecordBatch) -> str | None:
     names: list[str] = one.schema.names
     for name in names:
         if name == batch.PATH:
-            paths = {os.path.normpath(row[name][0].as_py()) for row in (one, other)}
+            paths = {os.path.normpath(row[name][0].as_py() or "") for row in (one, other)}
             if len(paths) > 1:
                 return name
         elif name not in NOT_COMPARED and not _equal(one[name], other[name]):

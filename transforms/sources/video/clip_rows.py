@@ -17,8 +17,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import xxhash
 
-from recordmill.errors import Reason, RecordError, Reject, RunError
-from recordmill.storage.files import Location, shown
+from recordmill.errors import Reason, RecordError, Reject
+from recordmill.storage.files import Location
+from recordmill.storage.input_files import damaged_staging
 from recordmill.storage.storage_errors import MissingError
 from recordmill.tfrecord.flat_arrays import offsets_of
 from recordmill.transforms.model import batch
@@ -220,10 +221,7 @@ def read_frames(rows: pa.RecordBatch, *, frames: Sequence[int] | None = None) ->
         except MissingError:
             clip = []
         if not clip or (frames is None and _hash(_digests(clip)) != content):
-            raise RunError(
-                f"{shown(path)} is not the file that this job wrote: remove {shown(place.parent)}"
-                " and run the same command again"
-            )
+            raise damaged_staging(path)
         found.append(clip)
     return found
 

@@ -1,0 +1,263 @@
+"""Tables whose rows hold images: the datasets are those of folders of the same files."""
+
+import base64
+import json
+import pathlib
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from recordmill.format.manifest import load
+from recordmill.storage.files import Location
+from tests.archive_files import files_in
+from tests.folders import make_folder
+from tests.image_runs import encoders_kept, images, make, run
+from tests.media_tables import FORMS, STRUCT, bytes_table, hub_table
+from tests.s3_server import CREDENTIALS, s3_server
+
+_SMALL = ("--size", "16", "--num-shards", "1")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _processes() -> Iterator[None]:
+    with encoders_kept(CREDENTIALS):
+        yield
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    return make_folder(tmp_path_factory.mktemp("in") / "photos", {"ant": 4, "bee": 4})
+
+
+@pytest.fixture(scope="module")
+def files(photos: pathlib.Path) -> dict[str, bytes]:
+    return files_in(photos)
+
+
+@pytest.fixture(scope="module")
+def digest(photos: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    return _digest(tmp_path_factory.mktemp("folder") / "out", "--input", photos)
+
+
+def _digest(out: pathlib.Path, *argv: object) -> str:
+    return make(out, *_SMALL, *argv).manifest.digest
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_tables_equal_the_folder(
+    form: str, files: dict[str, bytes], digest: str, tmp_path: pathlib.Path
+) -> None:
+    argv = FORMS[form](files, tmp_path)
+    assert _digest(tmp_path / "out", "--input", *argv) == digest
+    assert not (tmp_path / "out" / ".recordmill").exists()  # nor the staged files
+
+
+def test_keys_are_those_of_the_content(files: dict[str, bytes], tmp_path: pathlib.Path) -> None:
+    pq.write_table(hub_table(files), tmp_path / "a.parquet")
+    made = make(tmp_path / "out", *_SMALL, "--input", tmp_path / "a.parquet")
+    found = [row for split in made.manifest.splits for row in made.index(split)]
+    assert {row["key"] for row in found} == {row["content"].hex() for row in found}
+    assert {row["source"] for row in found} == {f"a.parquet#{n + 1}" for n in range(8)}
+    twice = pa.concat_tables([hub_table(files), hub_table(files)])
+    pq.write_table(twice, tmp_path / "b.parquet")
+    both = make(tmp_path / "both", *_SMALL, "--input", tmp_path / "b.parquet")
+    for split in made.manifest.splits:
+        keys = made.keys(split)
+        assert both.keys(split) == keys | {f"{key}#2" for key in keys}
+    once = make(tmp_path / "once", *_SMALL, "--input", tmp_path / "b.parquet", "--dedup", "drop")
+    assert once.manifest.digest == made.manifest.digest
+
+
+def test_balance_duplicates_and_depth_read_staged_files(
+    files: dict[str, bytes], photos: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    options = ("--balance", "oversample", "--near-duplicates", "group", "--image-format", "png")
+    argv = FORMS["parquet"](files, tmp_path)
+    found = _digest(tmp_path / "a", "--input", *argv, *options)
+    assert found == _digest(tmp_path / "b", "--input", photos, *options)
+
+
+def test_names_of_files_are_splits(files: dict[str, bytes], tmp_path: pathlib.Path) -> None:
+    table = hub_table(files)
+    (tmp_path / "in" / "data").mkdir(parents=True)
+    for number in range(2):
+        name = f"train-{number:05d}-of-00002.parquet"
+        pq.write_table(table.slice(3 * number, 3), tmp_path / "in" / "data" / name)
+    pq.write_table(table.slice(6), tmp_path / "in" / "data" / "test-00000-of-00001.parquet")
+    made = make(tmp_path / "out", *_SMALL, "--input", tmp_path / "in")
+    splits = made.manifest.splits
+    assert {name: one.records for name, one in splits.items() if one.records} == {
+        "train": 6,
+        "test": 2,
+    }
+    argv = ("--input", f"train={tmp_path / 'in/data/train-*'}")
+    argv = (*argv, "--input", f"test={tmp_path / 'in/data/test-00000-of-00001.parquet'}")
+    assert _digest(tmp_path / "named", *argv) == made.manifest.digest
+
+
+def test_numbers_become_the_names_of_classes(
+    files: dict[str, bytes], tmp_path: pathlib.Path
+) -> None:
+    table = hub_table(files, ["bee", "ant", "cat"])
+    labels = [1, 1, 1, -1, 7, 0, 0, 0]
+    table = table.set_column(1, "label", pa.array(labels, pa.int64()))
+    pq.write_table(table, tmp_path / "a.parquet")
+    argv = ("--input", tmp_path / "a.parquet", "--max-reject-fraction", 1)
+    made = make(tmp_path / "out", *_SMALL, *argv)
+    assert made.manifest.labels == ("ant", "bee")
+    assert made.rejects == {"a.parquet#4": "unlabelled", "a.parquet#5": "bad_value"}
+    assert any(note.code == "class-numbers" for note in made.manifest.notes)
+    (tmp_path / "names.txt").write_text("bee\nant\ncat\n")
+    numbered = make(tmp_path / "b", *_SMALL, *argv, "--labels-file", tmp_path / "names.txt")
+    assert numbered.manifest.labels == ("bee", "ant", "cat")
+    counted = make(tmp_path / "c", *_SMALL, *argv, "--label-type", "int")
+    assert {one["label"][0] for one in counted.examples().values()} <= {*labels}
+
+
+def test_bad_values_are_rejects(files: dict[str, bytes], tmp_path: pathlib.Path) -> None:
+    first, second, *_ = files.values()
+    (tmp_path / "named.jpg").write_bytes(second)
+    (tmp_path / "empty.jpg").write_bytes(b"")
+    values = [
+        {"bytes": first, "path": None},
+        {"bytes": None, "path": "named.jpg"},
+        {"bytes": None, "path": "gone.jpg"},
+        {"bytes": None, "path": "empty.jpg"},
+        {"bytes": b"", "path": "named.jpg"},
+        {"bytes": None, "path": None},
+        None,
+        {"bytes": b"no image", "path": "x.jpg"},
+        {"bytes": first[:90], "path": "x.jpg"},
+    ]
+    pq.write_table(pa.table({"image": pa.array(values, STRUCT)}), tmp_path / "a.parquet")
+    argv = ("--input", tmp_path / "a.parquet", "--max-reject-fraction", 1)
+    made = make(tmp_path / "out", *_SMALL, *argv, "--probe", "header")
+    assert made.rejects == {
+        "a.parquet#3": "missing",
+        "a.parquet#4": "empty",
+        "a.parquet#5": "empty",
+        "a.parquet#6": "bad_value",
+        "a.parquet#7": "bad_value",
+        "a.parquet#8": "not_an_image",
+        "a.parquet#9": "corrupt",
+    }
+    ledger = made.manifest.ledger
+    assert (ledger.inputs.read, ledger.inputs.rejected, ledger.records.written) == (4, 5, 2)
+    texts = [base64.b64encode(first).decode(), "not base64!", "data:image/jpeg;base64,", None]
+    texts.append("data:image/jpeg;base64," + base64.encodebytes(second).decode())
+    lines = [json.dumps({"image": text}) for text in texts]
+    (tmp_path / "a.jsonl").write_text("\n".join([*lines, '{"image": {"bytes": 3}}', "{"]))
+    argv = ("--input", tmp_path / "a.jsonl", "--max-reject-fraction", 1)
+    found = make(tmp_path / "lines", *_SMALL, *argv)
+    assert sorted(found.rejects) == [f"a.jsonl#{n}" for n in (2, 3, 4, 6, 7)]
+    assert found.manifest.digest == made.manifest.digest
+
+
+@pytest.mark.parametrize(
+    ("columns", "argv", "said"),
+    [
+        ({"image": STRUCT, "mask": STRUCT}, (), "several columns of"),
+        (
+            {"a": pa.binary(), "b": pa.binary()},
+            (),
+            "leave the others out, such as --drop-columns b",
+        ),
+        ({"image": STRUCT}, ("--bytes-column", "img"), "no column 'img' in"),
+        (
+            {"image": STRUCT},
+            ("--path-column", "x", "--bytes-column", "image"),
+            "cannot be combined",
+        ),
+        ({"image": STRUCT}, ("--key-column", "image.name"), "no column 'image.name'"),
+        ({"image": STRUCT}, ("--annotations", "x.json"), "--annotations: names image files"),
+        ({"image": STRUCT}, ("--label-from", "parent"), "a column gives"),
+        ({"image": STRUCT, "box": STRUCT}, ("--bytes-column", "image"), "drop it with --drop-col"),
+    ],
+)
+def test_errors_before_work(
+    columns: dict[str, pa.DataType],
+    argv: tuple[str, ...],
+    said: str,
+    tmp_path: pathlib.Path,
+    capsys: Any,
+) -> None:
+    schema = pa.schema([*columns.items()])
+    table = pa.Table.from_pylist([{}], schema=schema)
+    pq.write_table(table, tmp_path / "a.parquet")
+    given = ("--input", tmp_path / "a.parquet", "--output", tmp_path / "out")
+    assert images(*given, *argv) == 2
+    assert said in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "out" / "dataset.json").exists()
+
+
+def test_a_listing_stays_a_listing(photos: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    paths = [str(path) for path in sorted(photos.rglob("*.jpg"))]
+    table = pa.table({"path": paths, "embedding": pa.array([b"x"] * 8, pa.binary())})
+    pq.write_table(table, tmp_path / "a.parquet")
+    made = make(tmp_path / "out", *_SMALL, "--input", tmp_path / "a.parquet")
+    assert made.keys("train") <= {*paths}
+    (tmp_path / "b.jsonl").write_text(
+        "".join(json.dumps({"image": path.ljust(99, "x")}) + "\n" for path in paths)
+    )
+    assert images("--input", tmp_path / "b.jsonl", "--output", tmp_path / "b") == 2
+
+
+def test_repeated_keys(files: dict[str, bytes], tmp_path: pathlib.Path, capsys: Any) -> None:
+    table = bytes_table(files)
+    key = next(iter(files))
+    other = table.slice(1, 1).set_column(0, "key", pa.array([key]))
+    pq.write_table(pa.concat_tables([table, table.slice(0, 1), other]), tmp_path / "a.parquet")
+    argv = ("--input", tmp_path / "a.parquet", "--key-column", "key")
+    made = make(tmp_path / "out", *_SMALL, *argv, "--max-reject-fraction", 1)
+    assert made.rejects == {key: "bad_value"}
+    first = make(tmp_path / "first", *_SMALL, *argv, "--conflicts", "first")
+    assert first.manifest.ledger.records.written == 8
+    capsys.readouterr()
+    argv = (*argv, "--output", tmp_path / "error", "--conflicts", "error")
+    assert images(*argv) == 1
+    assert "but the content differs" in " ".join(capsys.readouterr().err.split())
+
+
+def test_the_interpretation_names_the_column(
+    files: dict[str, bytes], tmp_path: pathlib.Path
+) -> None:
+    argv = FORMS["objects"](files, tmp_path)
+    assert images("--input", *argv, "--output", tmp_path / "out", *_SMALL) == 0
+    job = json.loads((tmp_path / "out" / "job.json").read_text())
+    assert job["interpretation"]["data"].endswith("the files are in the column 'image'")
+    assert job["interpretation"]["keys"] == "the column 'image.path'"
+
+
+def test_unchanged_rows_are_reused(files: dict[str, bytes], tmp_path: pathlib.Path) -> None:
+    argv = ("--input", *FORMS["parquet"](files, tmp_path), "--fingerprint", "content")
+    first = make(tmp_path / "first", *_SMALL, *argv)
+    again = make(tmp_path / "again", *_SMALL, *argv, "--reuse", first.folder)
+    assert json.loads((again.folder / "job.json").read_text())["reused"] == 8
+    assert again.manifest.digest == first.manifest.digest
+
+
+def test_tables_in_an_object_store(
+    files: dict[str, bytes], digest: str, tmp_path: pathlib.Path
+) -> None:
+    FORMS["hub"](files, tmp_path)
+    options = ("--key-column", "image.path")
+    with s3_server() as uri:
+        for path in sorted((tmp_path / "hub").rglob("*.parquet")):
+            Location.parse(uri(f"in/{path.name}")).write_bytes(path.read_bytes())
+        for given in (uri("in"), uri("in/*.parquet")):
+            assert _digest(tmp_path / given[-3:], "--input", given, *options) == digest
+        # Staged files are in the store, too.
+        out = uri("out")
+        assert images("--input", uri("in"), "--output", out, *_SMALL, *options) == 0
+        assert load(Location.parse(out)).digest == digest
+
+
+def test_commands_that_read_no_such_tables(
+    files: dict[str, bytes], tmp_path: pathlib.Path, capsys: Any
+) -> None:
+    argv = ("--input", *FORMS["parquet"](files, tmp_path), "--output", tmp_path / "out")
+    assert run("arrays", *argv) == 2
+    assert "holds files in the column 'image'" in capsys.readouterr().err

@@ -1,0 +1,371 @@
+"""Source of files in tables: Parquet, Arrow, JSON lines or CSV whose rows hold the bytes of files.
+
+Bytes in tables are compressed, and rows are shuffled. So workers copy the bytes once, to staged
+files, while they read the tables; then a row is a reference to a range of a staged file, and all
+later steps read it like a file.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import xxhash
+
+from recordmill.errors import ConfigError, Reason, Reject
+from recordmill.format.content_hashes import content_hash
+from recordmill.notes import Note
+from recordmill.storage.files import Location
+from recordmill.storage.input_files import open_file
+from recordmill.transforms.model import batch, limits
+from recordmill.transforms.model.label_rules import class_order
+from recordmill.transforms.model.source import Layout, ListingPart
+from recordmill.transforms.sources.files.file_stat import FileStat, RejectCause, StatCache
+from recordmill.transforms.sources.files.path_rules import PathRules, normal_path
+from recordmill.transforms.sources.files.walks import File, SkippedPath
+from recordmill.transforms.sources.media.hub_features import class_names
+from recordmill.transforms.sources.media.media_values import PATH, read_values
+from recordmill.transforms.sources.row_formats.columnar import ColumnarFile
+from recordmill.transforms.sources.row_formats.row_file import BadRow, RowFile, Rows
+from recordmill.transforms.sources.rows.column_roles import ColumnRoles, quoted
+from recordmill.transforms.sources.rows.label_types import rows_out_of_range, with_target
+from recordmill.transforms.sources.rows.record_columns import SYSTEM_FIELDS, InvalidRows
+from recordmill.transforms.sources.rows.record_layout import RowLayout
+from recordmill.transforms.sources.rows.record_rows import RecordRows
+from recordmill.transforms.sources.rows.row_sections import as_run_error, iter_sections
+
+_BYTES = "__bytes__"  # large_binary: content of a file, null for a row that names a file
+_PIECE = 4 << 20  # bytes read at once of a file that a row names
+
+_STAGED = (
+    pa.field(batch.DATA, pa.string()),
+    pa.field(batch.PATH, pa.string()),
+    pa.field(batch.SIZE, pa.int64()),
+    pa.field(batch.MTIME, pa.int64()),
+    pa.field(batch.OFFSET, pa.int64()),
+    pa.field(batch.CONTENT, pa.binary(16)),
+)
+_READ = (
+    pa.field(_BYTES, pa.large_binary()),
+    pa.field(batch.PATH, pa.string()),
+    pa.field(batch.SIZE, pa.int64()),
+    pa.field(batch.MTIME, pa.int64()),
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MediaLayout(RowLayout):
+    """Layout of rows that hold files.
+
+    class_names: names of the classes by their numbers, as text; None if labels are the classes.
+    """
+
+    class_names: Mapping[str, str] | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MediaRows(RecordRows):
+    """Lists the sections of tables whose rows hold files, and reads the rows and the files.
+
+    A row may name a file instead, by a path, if the column has structs of bytes and a path.
+
+    bytes_column: column of bytes, of structs of bytes and a path, or of base64 text.
+    key_column: as for `RecordRows`; COLUMN.path takes the paths in the column of files. By default
+      the key is a hash of the bytes.
+    input_root, confine, stores: for paths, as for `FileList`.
+    """
+
+    bytes_column: str
+    input_root: str | None = None
+    confine: bool = True
+    stores: tuple[str, ...] = ()
+    _leading_fields: ClassVar[tuple[pa.Field, ...]] = (*SYSTEM_FIELDS, *_STAGED)
+
+    def layout(self, parts: Iterable[pa.RecordBatch], keep: Location | None = None) -> MediaLayout:
+        found = super().layout(parts, keep)
+        roles = found.roles
+        if self._keyed_by_path:
+            roles = dataclasses.replace(roles, key=self.key_column, keys=(self._path_key,))
+        names = None if roles.label is None else self._class_names(roles.label)
+        fields = {field.name: getattr(found, field.name) for field in dataclasses.fields(found)}
+        by_number = None if names is None else {str(n): one for n, one in enumerate(names)}
+        return MediaLayout(**{**fields, "roles": roles, "class_names": by_number})
+
+    def content_hashes(self, rows: pa.RecordBatch) -> pa.Array | None:
+        """Return the hashes of the files of rows, binary(16)[n]."""
+        return rows[batch.CONTENT]
+
+    def read(self, sections: pa.RecordBatch, layout: Layout) -> Iterator[ListingPart]:
+        """Yield the records of a part of the listing, with the bytes of their files.
+
+        Raises:
+          ChangedInputError: a file has changed since it was listed.
+        """
+        assert isinstance(layout, MediaLayout)
+        found = _Collector(layout.columns)
+        for rows in self._read(sections, layout):
+            found.add(rows)
+            if found.is_full:
+                yield found.take()
+        if not found.is_empty:
+            yield found.take()
+
+    @property
+    def _path_key(self) -> str:
+        """The name of the paths in the column of files, as a column of keys."""
+        return f"{self.bytes_column}.{PATH}"
+
+    @property
+    def _keyed_by_path(self) -> bool:
+        return self.key_column == self._path_key
+
+    def _roles(self, names: Sequence[str]) -> ColumnRoles:
+        if self.bytes_column not in names:
+            raise ConfigError(
+                f"--bytes-column: no column {self.bytes_column!r} in {self.input}: it has"
+                f" {quoted(names)}"
+            )
+        dropped = (*self.drop_columns, self.bytes_column)  # it becomes no feature of its own
+        requested = dataclasses.replace(self._requested_roles(), dropped=dropped)
+        if self._keyed_by_path and self._path_key not in names:
+            requested = dataclasses.replace(requested, key=None)
+        roles = self._find_roles(names, requested, ())
+        return with_target(roles, self.label_type, where=str(self.input))
+
+    def _place_fields(self, roles: ColumnRoles) -> list[pa.Field]:
+        del roles
+        return [pa.field(batch.PLACE, batch.PLACES, False)]
+
+    def _class_names(self, label: str) -> tuple[str, ...] | None:
+        """Return the names of the classes of a column of numbers, if the files hold them.
+
+        Raises:
+          ConfigError: the files name different classes.
+        """
+        first: tuple[str, tuple[str, ...] | None] | None = None
+        for one in self._rows.find():
+            if isinstance(one, SkippedPath | Reject):
+                continue
+            file, _ = one
+            opened = self._rows.open(file)
+            if not isinstance(opened, ColumnarFile):
+                return None
+            names = class_names(opened.arrow_schema, label)
+            first = first or (file.key, names)
+            if names != first[1]:
+                raise ConfigError(
+                    f"the metadata of {first[0]} and {file.key} name different classes for the"
+                    f" column {label!r}: make a dataset of each, or pass --label-type int or none"
+                )
+        if first is None or first[1] is None:
+            return None
+        names = first[1]
+        if list(names) != class_order(names):
+            self._notes["classes"] = Note(
+                "class-numbers",
+                f"the numbers of classes follow their sorted names, and differ from the numbers in"
+                f" the column {label!r}; --labels-file with the names in that order keeps these",
+            )
+        return names
+
+    def _read(self, sections: pa.RecordBatch, layout: RowLayout) -> Iterator[ListingPart]:
+        assert isinstance(layout, MediaLayout)
+        read = [field for field in layout.columns if field not in _STAGED]
+        system = len(SYSTEM_FIELDS)
+        before = dataclasses.replace(
+            layout, columns=pa.schema([*read[:system], *_READ, *read[system:]])
+        )
+        named = layout.roles.named().difference((self._path_key,) if self._keyed_by_path else ())
+        for file, section, listed in iter_sections(sections):
+            with as_run_error(file):
+                opened = self._rows.open(file)
+                wanted = pa.schema(
+                    [
+                        self._bytes_field(opened),
+                        *(pa.field(name, pa.string()) for name in sorted(named)),
+                        *layout.written,
+                    ]
+                )
+                stats = self._stats(file)
+                for rows in opened.read(section, wanted, named):
+                    rows = self._with_files(rows, stats)
+                    rows = _with_class_names(rows, layout)
+                    typed = self._typed(rows, layout)
+                    yield self._records(typed, before, file=file.key, split=listed[batch.SPLIT])
+
+    def _bytes_field(self, file: RowFile) -> pa.Field:
+        """Return the field of the column of files, to read from a file."""
+        declared = (file.header() or {}).get(self.bytes_column)
+        if declared is None or not declared.types:
+            return pa.field(self.bytes_column, pa.string())
+        return declared.field(self.bytes_column)
+
+    def _stats(self, file: File) -> StatCache:
+        """Return the cache of the files that the rows of a table name."""
+        place = Location.parse(file.path)
+        root = place.parent if self.input_root is None else Location.parse(self.input_root)
+        confine = self.confine and self.input_root is not None
+        return StatCache(PathRules.of(root, place, stores=self.stores, confine=confine))
+
+    def _with_files(self, rows: Rows, stats: StatCache) -> Rows:
+        """Return rows with the columns `_READ` instead of the column of files."""
+        values = read_values(rows.columns[self.bytes_column], self.bytes_column)
+        problems = dict(values.problems)
+        count = len(rows.columns)
+        files: list[FileStat | None] = [None] * count
+        paths = values.path.to_pylist()
+        held = values.content.is_valid().to_pylist()
+        named = [row for row in range(count) if not held[row] and row not in problems]
+        for row, found in zip(named, stats.stat([paths[row] for row in named]), strict=True):
+            if isinstance(found, RejectCause):
+                problems[row] = found
+            else:
+                files[row] = found
+        if self._keyed_by_path:
+            for row in range(count):
+                if not paths[row]:
+                    why = f"no path in column {self.bytes_column!r} for the key"
+                    problems.setdefault(row, RejectCause(Reason.BAD_VALUE, why))
+        named_sizes = pa.array([one and one.size for one in files], pa.int64())
+        columns = {
+            _BYTES: values.content,
+            batch.PATH: pa.array([one and one.path for one in files], pa.string()),
+            batch.SIZE: pc.coalesce(named_sizes, pc.binary_length(values.content)),
+            batch.MTIME: pa.array([0 if one is None else one.mtime for one in files], pa.int64()),
+        }
+        if self._keyed_by_path:
+            keys = [normal_path(path) if path else None for path in paths]
+            columns[self._path_key] = pa.array(keys, pa.string())
+        others = rows.columns.drop_columns([self.bytes_column])
+        table = pa.RecordBatch.from_pydict(
+            {**dict(zip(others.schema.names, others.columns, strict=True)), **columns}
+        )
+        return _without(dataclasses.replace(rows, columns=table), problems)
+
+    def _source_columns(
+        self, rows: Rows, roles: ColumnRoles, file: str
+    ) -> tuple[list[pa.Array], list[InvalidRows]]:
+        del file
+        faults = [] if roles.target is None else [rows_out_of_range(rows, roles.target)]
+        return [rows.columns[field.name] for field in _READ], faults
+
+
+def _with_class_names(rows: Rows, layout: MediaLayout) -> Rows:
+    """Return rows with the names of classes instead of their numbers; -1 stands for no class."""
+    names, label = layout.class_names, layout.roles.label
+    if names is None or label is None:
+        return rows
+    codes = rows.columns[label].dictionary_encode()
+    problems: dict[int, RejectCause] = {}
+    found: list[str | None] = []
+    unknown: list[bool] = []
+    for text in codes.dictionary.to_pylist():
+        found.append(names.get(text))
+        unknown.append(text not in names and text not in ("", "-1"))
+    indices = codes.indices.to_pylist()
+    for row, code in enumerate(indices):
+        if code is not None and unknown[code]:
+            why = f"the class {codes.dictionary[code].as_py()} in column {label!r}, of"
+            why += f" {len(names)} that the metadata of the file names"
+            problems[row] = RejectCause(Reason.BAD_VALUE, why)
+    labels = pa.array(found, pa.string()).take(codes.indices)
+    columns = batch.set_column(rows.columns, label, labels)
+    return _without(dataclasses.replace(rows, columns=columns), problems)
+
+
+def _without(rows: Rows, problems: Mapping[int, RejectCause]) -> Rows:
+    """Return rows without those that have a problem, which become bad rows."""
+    if not problems:
+        return rows
+    keep = np.ones(len(rows.columns), np.bool_)
+    keep[list(problems)] = False
+    bad = [BadRow(int(rows.numbers[row]), *problem) for row, problem in problems.items()]
+    return dataclasses.replace(
+        rows,
+        columns=rows.columns.filter(pa.array(keep)),
+        numbers=rows.numbers[keep],
+        bad=sorted([*rows.bad, *bad]),
+    )
+
+
+class _Collector:
+    """Collects records, and the bytes of their files for a staged file.
+
+    schema: of the records.
+    """
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+        self._clear()
+
+    def _clear(self) -> None:
+        self._rows: list[pa.RecordBatch] = []
+        self._data = bytearray()
+        self._rejects: list[Reject] = []
+        self._filtered: dict[str, int] = {}
+
+    @property
+    def is_full(self) -> bool:
+        """True if the records should be taken."""
+        rows = sum(map(len, self._rows))
+        return len(self._data) >= limits.MEDIA_STAGED_BYTES or rows >= limits.BATCH_ROWS // 2
+
+    @property
+    def is_empty(self) -> bool:
+        """True if there is nothing to take."""
+        return not (self._rows or self._rejects or self._filtered)
+
+    def add(self, part: ListingPart) -> None:
+        """Add records with the columns `_READ`."""
+        self._rejects += part.rejects
+        for name, count in part.filtered.items():
+            self._filtered[name] = self._filtered.get(name, 0) + count
+        if part.rows is not None:
+            self._rows.append(self._staged(part.rows))
+
+    def _staged(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Append the bytes of rows to the staged data, and return the rows with their places."""
+        offsets: list[int | None] = []
+        hashes: list[bytes] = []
+        places = zip(*(rows[field.name].to_pylist() for field in _READ[1:]), strict=True)
+        for value, (path, size, mtime) in zip(rows[_BYTES], places, strict=True):
+            if value.is_valid:
+                content = memoryview(value.as_buffer())
+                offsets.append(len(self._data))
+                hashes.append(content_hash(content))
+                self._data += content
+            else:
+                offsets.append(None)
+                hashes.append(_hash_of_file(path, size, mtime))
+        made = {
+            batch.DATA: pa.nulls(len(rows), pa.string()),  # the file is not written yet
+            batch.OFFSET: pa.array(offsets, pa.int64()),
+            batch.CONTENT: pa.array(hashes, pa.binary(16)),
+        }
+        names = self._schema.names
+        columns = [made[name] if name in made else rows[name] for name in names]
+        return pa.record_batch(columns, schema=self._schema)
+
+    def take(self) -> ListingPart:
+        """Return what was collected since the last call."""
+        found = ListingPart(
+            rows=batch.concat(self._rows) if self._rows else None,
+            rejects=self._rejects,
+            filtered=self._filtered,
+            data=self._data if self._data else None,
+        )
+        self._clear()
+        return found
+
+
+def _hash_of_file(path: str, size: int, mtime: int) -> bytes:
+    """Return the content hash of a file, read in pieces."""
+    found = xxhash.xxh3_128()
+    with open_file(path, size=size, mtime=mtime) as file:
+        while piece := file.read(_PIECE):
+            found.update(piece)
+    return found.digest()

@@ -1,0 +1,130 @@
+"""Values of a column that holds files: bytes, structs of bytes and a path, or base64 text."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recordmill.errors import Reason
+from recordmill.format.typed_json import parse_json
+from recordmill.transforms.sources.files.file_stat import RejectCause
+from recordmill.transforms.sources.row_formats.text_columns import decode_dictionary, is_binary
+
+BYTES, PATH = "bytes", "path"  # fields of structs, as dataset hubs export them
+MOST_BYTES = 256 << 20  # of a value
+
+_DATA_URL = re.compile(r"data:[^,]*?;base64,")
+_SPACE = re.compile(r"\s+")
+
+
+class MediaValues(NamedTuple):
+    """The files of n rows.
+
+    content: large_binary[n], null if there is none. path: string[n], nullable. problems: {row: why
+    it has neither}.
+    """
+
+    content: pa.Array
+    path: pa.Array
+    problems: dict[int, RejectCause]
+
+
+def is_bytes(kind: pa.DataType) -> bool:
+    """Return whether values of a type are bytes."""
+    return is_binary(kind) or pa.types.is_fixed_size_binary(kind)
+
+
+def is_bytes_struct(kind: pa.DataType) -> bool:
+    """Return whether values of a type are structs with a field of bytes."""
+    at = kind.get_field_index(BYTES) if pa.types.is_struct(kind) else -1
+    return at >= 0 and is_bytes(kind.field(at).type)
+
+
+def read_values(column: pa.Array, name: str) -> MediaValues:
+    """Return the files in a column. name: of the column, for messages."""
+    column = decode_dictionary(column)
+    if pa.types.is_struct(column.type):
+        content, path = (_field(column, one) for one in (BYTES, PATH))
+    else:
+        content, path = column, pa.nulls(len(column), pa.string())
+    problems: dict[int, RejectCause] = {}
+    if not is_bytes(content.type):
+        content, path, problems = _decoded(content.cast(pa.string()), path, name)
+    content = content.cast(pa.large_binary())
+    if path.type != pa.string():
+        path = path.cast(pa.string())
+    path = pc.if_else(pc.equal(path, ""), None, path)
+    sizes = pc.binary_length(content).to_pylist()
+    for row, (size, file) in enumerate(zip(sizes, path.to_pylist(), strict=True)):
+        if row in problems:
+            continue
+        if size is None and file is None:
+            problems[row] = RejectCause(Reason.BAD_VALUE, f"no value in column {name!r}")
+        elif size == 0:
+            problems[row] = RejectCause(Reason.EMPTY, f"0 bytes in column {name!r}")
+        elif size is not None and size > MOST_BYTES:
+            why = f"{size} bytes in column {name!r}, more than {MOST_BYTES}"
+            problems[row] = RejectCause(Reason.TOO_LARGE, why)
+    return MediaValues(content, path, problems)
+
+
+def _field(column: pa.Array, name: str) -> pa.Array:
+    """Return a field of structs, null where the struct is; all null if there is no such field."""
+    if column.type.get_field_index(name) < 0:
+        return pa.nulls(len(column), pa.string())
+    return decode_dictionary(pc.struct_field(column, name))
+
+
+def _decoded(
+    texts: pa.Array, paths: pa.Array, name: str
+) -> tuple[pa.Array, pa.Array, dict[int, RejectCause]]:
+    """Return (content, paths, problems) of texts: base64, or JSON objects of base64 and a path."""
+    problems: dict[int, RejectCause] = {}
+    contents: list[bytes | None] = []
+    found: list[str | None] = paths.to_pylist()
+    for row, text in enumerate(texts.to_pylist()):
+        try:
+            if text is not None and text.startswith("{"):
+                text, found[row] = _members(text)
+            contents.append(decode_base64(text) if text else None)
+        except ValueError as error:
+            problems[row] = RejectCause(Reason.BAD_VALUE, f"column {name!r}: {error}")
+            contents.append(None)
+    return pa.array(contents, pa.large_binary()), pa.array(found, pa.string()), problems
+
+
+def _members(text: str) -> tuple[str | None, str | None]:
+    """Return (base64, path) of a JSON object. Raises ValueError."""
+    try:
+        found = parse_json(text.encode())
+    except ValueError as error:
+        raise ValueError("not a valid JSON object") from error
+    content, path = (found.get(one) for one in (BYTES, PATH))
+    for one in (content, path):
+        if not isinstance(one, str | None):
+            raise ValueError(
+                f"expected an object with base64 text as {BYTES!r} and a path, got another value"
+            )
+    return content, path
+
+
+def decode_base64(text: str) -> bytes:
+    """Decode base64, which may begin as a data URL and have white space inside.
+
+    Raises:
+      ValueError: it is not valid.
+    """
+    if text.startswith("data:"):
+        text = _DATA_URL.sub("", text, count=1)
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError:
+        try:
+            return base64.b64decode(_SPACE.sub("", text), validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise ValueError("not valid base64") from error
