@@ -200,6 +200,7 @@ def data_type(config: ArraysConfig) -> DataType:
         leave_out=NOT_ARRAYS,
         unlabelled="keep" if labelled_later else config.unlabelled,
         labelled=not labelled_later,
+        raw="arrays",
     )
     config.refuse_near_duplicates("arrays")
     encoder = ArrayEncoder(

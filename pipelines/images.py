@@ -178,7 +178,8 @@ class ImagesConfig(AnnotationsConfig, FilesConfig):
 
 def data_type(config: ImagesConfig) -> DataType:
     """Return the source, check and encoder of images."""
-    source = files_of(config, leave_out=NOT_IMAGES, unlabelled=config.listed_unlabelled)
+    unlabelled = config.listed_unlabelled
+    source = files_of(config, leave_out=NOT_IMAGES, unlabelled=unlabelled, raw="images")
     options = config.image_options()
     balanced = config.balance in ("oversample", "undersample")
     probe = config.probe == "header" or (config.probe == "auto" and balanced)

@@ -14,6 +14,7 @@ from recordmill.notes import Note, count_of
 from recordmill.pipelines.options.config import CommonConfig
 from recordmill.pipelines.options.rows import RowsConfig
 from recordmill.storage.files import Location, shown
+from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import DataType
 from recordmill.transforms.model.label_rules import LabelRules
 from recordmill.transforms.model.label_sets import RepeatFactors
@@ -30,6 +31,7 @@ from recordmill.transforms.sources.rows.record_layout import RowLayout
 from recordmill.transforms.sources.rows.record_rows import LABELS, RecordRows
 from recordmill.transforms.sources.rows.repeated_rows import Conflicts
 from recordmill.transforms.sources.rows.table_rows import TYPES
+from recordmill.transforms.sources.tfrecords.tfrecord_media import TfrecordMedia
 
 if TYPE_CHECKING:
     from recordmill.transforms.balancing.label_bins import LabelBins
@@ -62,7 +64,9 @@ def interpret(
     main = TEXT if data_type.name == "text" else None  # a column of the source, not of the user
     fields = [field for field in user_fields(layout.columns) if field.name != main]
     columns = [field.name for field in fields]
-    files = "" if isinstance(data_type.source, RowSource) else f", {count_of(listing.rows, 'file')}"
+    source = getattr(data_type.source, "files", data_type.source)
+    noun = "record" if isinstance(source, TfrecordMedia) else "file"
+    files = "" if isinstance(data_type.source, RowSource) else f", {count_of(listing.rows, noun)}"
     tables = media_tables(data_type.source)
     if tables is not None:
         files = f", the files are in the column {tables.bytes_column!r}"
@@ -138,7 +142,7 @@ def listed_roles(config: CommonConfig, source: Source, layout: Layout) -> Column
     files = getattr(source, "files", source)
     if isinstance(files, JoinedListings):
         files = files.lists[0]
-    if isinstance(files, FileList) and not getattr(config, "annotations", None):
+    if isinstance(files, FileList | TfrecordMedia) and not getattr(config, "annotations", None):
         roles = files.found_roles
         if roles is None or _array_labels(config) is None:
             return roles
@@ -214,7 +218,7 @@ def unread_label(config: CommonConfig, roles: ColumnRoles | None) -> str | None:
     if getattr(config, "label_array", None) or getattr(config, "label_input", None):
         return _array_labels(config)
     types: Mapping[str, str] = getattr(config, "types", {})
-    if roles is None or roles.label is None or types.get(roles.label) == "string":
+    if roles is None or roles.label in (None, batch.LABEL) or types.get(roles.label) == "string":
         return None
     return f"the column {roles.label!r}"
 
@@ -250,7 +254,7 @@ def _classes(
         return f"none; the number to predict comes from {where}{bins}"
     if isinstance(layout, RowLayout):
         if layout.roles.label is not None:
-            return f"the column {layout.roles.label!r}"
+            return _shown_column(layout.roles.label)
         if config.label_type == "none":
             return "none, because of --label-type none"
         others = f" (--label-column could be {_some(list(map(repr, columns)))})" if columns else ""
@@ -260,7 +264,7 @@ def _classes(
     if getattr(config, "annotations", ()):
         return "the annotations"
     if roles is not None and roles.label is not None:
-        return f"the column {roles.label!r}"
+        return _shown_column(roles.label)
     return _array_labels(config) or _path_labels(config, layout)
 
 
@@ -303,10 +307,15 @@ def _splits(config: CommonConfig, layout: Layout) -> str:
 
 def _column(name: str | None, without: str, option: str, others: Sequence[str]) -> str:
     if name is not None:
-        return f"the column {name!r}"
+        return _shown_column(name)
     if not others:
         return without
     return f"{without} ({option} could be {_some([repr(one) for one in others])})"
+
+
+def _shown_column(name: str) -> str:
+    """Return the description of a column of the input, or of the index of a dataset."""
+    return "the index of the dataset" if name.startswith("__") else f"the column {name!r}"
 
 
 def _like(columns: Sequence[str], pattern: re.Pattern[str]) -> list[str]:

@@ -8,11 +8,11 @@ from typing import Any
 
 from recordmill.errors import ConfigError
 from recordmill.pipelines.options import values
-from recordmill.pipelines.options.config import COLUMNS
 from recordmill.pipelines.options.declaration import Group, option
 from recordmill.pipelines.options.preprocessing import described, refuse_features
 from recordmill.pipelines.options.rows import RowsConfig
 from recordmill.pipelines.options.statistics import STATISTICS
+from recordmill.pipelines.options.tfrecord_inputs import columns_of
 from recordmill.profile import schema_rules
 from recordmill.profile.schema_rules import SchemaRules
 from recordmill.transforms.encoders.preprocessed import PreprocessedEncoder
@@ -169,7 +169,7 @@ def reading(config: ColumnsConfig) -> dict[str, Any]:
         "label_type": config.label_type,
         "worker_memory": config.max_worker_memory,
         "used": tuple(config.table_options().column_transforms()),
-        **{name: getattr(config, name) for name in COLUMNS},
+        **columns_of(config, kind="rows"),
     }
 
 

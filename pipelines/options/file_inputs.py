@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Collection
 from typing import TypedDict
 
@@ -12,15 +13,19 @@ from recordmill.pipelines.options.config import COLUMNS, MEANING, CommonConfig, 
 from recordmill.pipelines.options.declaration import option, options_of
 from recordmill.pipelines.options.media_inputs import media_rows
 from recordmill.pipelines.options.rows import ROWS, DelimitedConfig
+from recordmill.pipelines.options.tfrecord_inputs import records_of
 from recordmill.storage.files import Location, shown
 from recordmill.transforms.sources.files.file_stat import refuse_special
-from recordmill.transforms.sources.files.folders import FileTree, has_extension
+from recordmill.transforms.sources.files.folders import FileTree, has_extension, may_be
 from recordmill.transforms.sources.files.number_labels import NumberLabels
 from recordmill.transforms.sources.files.other_kinds import compressed_tar, is_archive, other_kind
 from recordmill.transforms.sources.files.references import Unlabelled
 from recordmill.transforms.sources.media.media_rows import MediaRows
 from recordmill.transforms.sources.rows.file_list import FileList, is_listing
 from recordmill.transforms.sources.rows.joined_listings import JoinedListings
+from recordmill.transforms.sources.tfrecords.array_forms import Files
+from recordmill.transforms.sources.tfrecords.known_inputs import hold_records
+from recordmill.transforms.sources.tfrecords.tfrecord_media import TfrecordMedia
 
 _COLUMNS = ("path_column", *COLUMNS)
 _LARGEST = 2**31 - 2**20  # bytes: protobuf holds 2 GiB, with 1 MiB left for the small features
@@ -42,9 +47,9 @@ class FilesConfig(DelimitedConfig):
         group=MEANING,
         shapes_bytes=True,
         metavar="COLUMN",
-        help="If the input is tables that hold the files themselves: the column with the bytes of"
-        " each record's file, or with structs of bytes and a path, or with base64 text. Default:"
-        " the column of bytes, if there is one.",
+        help="Column, or feature of TFRecord files, with the bytes of each record's file; in"
+        " tables also with structs of bytes and a path, or with base64 text. Default: the column of"
+        " bytes, or a feature with a usual name, such as image/encoded.",
     )
     input_root: str | None = option(
         None,
@@ -84,14 +89,20 @@ def references_of(
     unlabelled: Unlabelled | None = None,
     columns: Collection[str] = (),
     labelled: bool = True,
-) -> FileList | JoinedListings | FileTree:
+    raw: Files | None = None,
+) -> FileList | JoinedListings | FileTree | TfrecordMedia:
     """Return the source as `files_of` does, of a command that reads no files inside of tables.
 
     Raises:
       ConfigError: --input is such a table.
     """
     found = files_of(
-        config, leave_out=leave_out, unlabelled=unlabelled, columns=columns, labelled=labelled
+        config,
+        leave_out=leave_out,
+        unlabelled=unlabelled,
+        columns=columns,
+        labelled=labelled,
+        raw=raw,
     )
     if isinstance(found, MediaRows):
         raise ConfigError(
@@ -108,13 +119,15 @@ def files_of(
     unlabelled: Unlabelled | None = None,
     columns: Collection[str] = (),
     labelled: bool = True,
-) -> FileList | JoinedListings | FileTree | MediaRows:
+    raw: Files | None = None,
+) -> FileList | JoinedListings | FileTree | TfrecordMedia | MediaRows:
     """Return the source for --input: listings, by their extension; else folders, patterns or files.
 
     Tables that hold the files themselves are no listings.
 
     leave_out: extensions of files to skip. unlabelled: overrides --unlabelled. columns: fields of
-    the config that apply to listings only. labelled: whether folders or listings give labels.
+    the config that apply to listings only. labelled: whether folders or listings give labels. raw:
+    the files that are made of raw arrays in TFRecords; None if the command reads none.
 
     Raises:
       ConfigError: an option for listings is given without a listing, or the input is not a file
@@ -131,6 +144,9 @@ def files_of(
     for place in places:
         refuse_special(place)
     unlabelled = unlabelled or config.unlabelled
+    if hold_records(inputs, functools.partial(may_be, leave_out=leave_out)):
+        refuse_given(config, columns, "applies to listings, and --input holds TFRecord files")
+        return records_of(config, unlabelled=unlabelled, labelled=labelled, raw=raw)
     tables = media_rows(config, leave_out=leave_out, unlabelled=unlabelled, columns=columns)
     if tables is not None:
         return tables

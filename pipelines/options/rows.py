@@ -94,7 +94,9 @@ class DelimitedConfig(CommonConfig):
 class RowsConfig(DelimitedConfig):
     """Options for the file format of the rows."""
 
-    format: Literal["auto", "csv", "tsv", "jsonl", "parquet", "arrow", "avro", "lines"] = option(
+    format: Literal[
+        "auto", "csv", "tsv", "jsonl", "parquet", "arrow", "avro", "tfrecord", "lines"
+    ] = option(
         _DEFAULT.format,
         group=ROWS,
         shapes_bytes=True,

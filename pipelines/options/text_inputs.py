@@ -6,6 +6,7 @@ from recordmill.errors import ConfigError
 from recordmill.pipelines.options.config import COLUMNS, refuse_given
 from recordmill.pipelines.options.file_inputs import path_labels
 from recordmill.pipelines.options.rows import RowsConfig
+from recordmill.pipelines.options.tfrecord_inputs import columns_of
 from recordmill.transforms.model.source import RowSource
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.inputs import find_roots
@@ -30,6 +31,7 @@ def texts_of(config: RowsConfig, *, documents: Documents, text_column: str | Non
                 f"--documents {documents}: applies to folders of text files, and --input {inputs}"
                 " holds rows, of which each is a record: leave it out"
             )
+        columns |= columns_of(config, kind="text")
         columns |= {"worker_memory": config.max_worker_memory, "label_type": config.label_type}
         return TextRows(input=inputs, format=rows, unlabelled=config.unlabelled, **columns)
     refuse_given(

@@ -121,7 +121,7 @@ def damaged_staging(path: str) -> RunError:
 class InputFile:
     """An input file, opened once and read in ranges, if it is still as listed.
 
-    A compressed member of an archive is held in memory.
+    A compressed member of an archive, and a part of a record, is held in memory.
 
     path: path, URI, or reference to a member of an archive. size: bytes. mtime: as for `open_file`,
       which raises the same errors; None if it was checked before.
@@ -161,9 +161,9 @@ class InputFile:
 
     def _enter(self, member: Member) -> None:
         """Find the content of a member, and check it. Raises RecordError."""
-        header = b"" if member.is_bare else self.read(member.offset, LOCAL_HEADER)
+        header = self.read(member.offset, LOCAL_HEADER) if member.in_zip else b""
         start = member.offset + member.start_in(header)
-        if member.method == "deflated":
+        if member.method in ("deflated", "record"):
             self._content = member.content(self.read(start, member.length))
             self.close()
             return

@@ -7,6 +7,8 @@ nothing is unpacked, and rows hold only references.
 Formats: a tar holds the content of a member unchanged. In a zip, the content follows a local header
 (APPNOTE.TXT 4.3.7), unchanged or compressed by deflate; the directory of the zip declares its size
 and CRC-32. A range of a staged file (`staged`) is stored by this job, with a hash of its content.
+A TFRecord file is an archive of records: the content of a member is a part of a record, whose frame
+is read and checked as a whole.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ MARK = "\0"
 LOCAL_HEADER = 30  # bytes, before the name and the extra field
 MOST_INFLATED = 256 << 20  # bytes: a compressed member is inflated in memory as a whole
 
-Method = Literal["tar", "stored", "deflated", "staged"]
+Method = Literal["tar", "stored", "deflated", "staged", "record"]
 
 _LOCAL = struct.Struct("<4s22xHH")  # signature, lengths of the name and of the extra field
 _SIGNATURE = b"PK\x03\x04"
@@ -32,9 +34,11 @@ class Member(NamedTuple):
     """The place of a member in its archive.
 
     archive: path or URI of the archive, or of a staged file. archive_size: its bytes; 0 for a
-    staged file. offset: of the content, but in a zip of the local header. length: stored bytes.
-    size: bytes of the content. crc: CRC-32 of the content; 0 in a tar, the lower half of
-    xxh3_128 in a staged file. name: path inside the archive.
+    staged file. offset: of the content, but in a zip of the local header, and in a TFRecord file of
+    the frame. length: stored bytes. size: bytes of the content. crc: CRC-32 of the content in a
+    zip, the lower half of its xxh3_128 in a staged file. name: path inside the archive. start: of
+    the content in the payload of a record. head: bytes that a record does not hold, before the
+    content.
     """
 
     archive: str
@@ -45,6 +49,8 @@ class Member(NamedTuple):
     method: Method
     crc: int
     name: str
+    start: int = 0
+    head: bytes = b""
 
     @classmethod
     def of(cls, path: str) -> Self | None:
@@ -53,14 +59,19 @@ class Member(NamedTuple):
             return None
         archive, place, name = path.split(MARK)
         method, *numbers = place.split(",")
+        if method == "record":
+            archive_size, offset, length, size, start = map(int, numbers[:5])
+            head = bytes.fromhex(numbers[5])
+            return cls(archive, archive_size, offset, length, size, "record", 0, name, start, head)
         archive_size, offset, length, size, crc = map(int, numbers)
         return cls(archive, archive_size, offset, length, size, cast("Method", method), crc, name)
 
     @property
     def reference(self) -> str:
         """The text that `of` turns into this member."""
-        numbers = (self.archive_size, self.offset, self.length, self.size, self.crc)
-        place = ",".join((self.method, *map(str, numbers)))
+        numbers = (self.archive_size, self.offset, self.length, self.size)
+        last = (self.start, self.head.hex()) if self.method == "record" else (self.crc,)
+        place = ",".join((self.method, *map(str, (*numbers, *last))))
         return f"{self.archive}{MARK}{place}{MARK}{self.name}"
 
     @property
@@ -69,12 +80,17 @@ class Member(NamedTuple):
         return self.method in ("tar", "staged")
 
     @property
+    def in_zip(self) -> bool:
+        """True if the content follows a local header."""
+        return self.method in ("stored", "deflated")
+
+    @property
     def span(self) -> tuple[int, int]:
         """The range of bytes to read for the content: (offset, length).
 
         In a zip it ends too early if the extra field of the local header is longer than expected.
         """
-        if self.is_bare:
+        if not self.in_zip:
             return self.offset, self.length
         around = LOCAL_HEADER + len(self.name.encode()) + _SLACK + self.length
         return self.offset, min(around, self.archive_size - self.offset)
@@ -87,7 +103,7 @@ class Member(NamedTuple):
         Raises:
           RecordError: there is no local header, or the content does not fit into the archive.
         """
-        if self.is_bare:
+        if not self.in_zip:
             return 0
         if len(header) < LOCAL_HEADER or not header.startswith(_SIGNATURE):
             raise RecordError(Reason.CORRUPT, "the archive is damaged: the file has no header")
@@ -101,10 +117,12 @@ class Member(NamedTuple):
         """Return the content, given the stored bytes. Never inflates more than the declared size.
 
         Raises:
-          RecordError: it has another size or CRC-32 than declared, or is no valid deflate stream.
+          RecordError: it has another size or checksum than declared, or is no valid deflate stream.
         """
         if self.is_bare:
             return stored
+        if self.method == "record":
+            return self._part_of_record(stored)
         data = self._inflated(stored) if self.method == "deflated" else stored
         self.check(len(data), zlib.crc32(data))
         return data
@@ -117,6 +135,16 @@ class Member(NamedTuple):
             )
         if crc != self.crc:
             raise RecordError(Reason.CORRUPT, "its CRC-32 is not the one that the archive declares")
+
+    def _part_of_record(self, frame: bytes) -> bytes:
+        from recordmill.tfrecord.framing import FrameError, payload_of  # it imports NumPy
+
+        try:
+            payload = payload_of(frame)
+        except FrameError as error:
+            what = f"the record at byte {self.offset} is damaged: {error.what}"
+            raise RecordError(Reason.CORRUPT, what) from error
+        return self.head + payload[self.start : self.start + self.size - len(self.head)]
 
     def _inflated(self, stored: bytes) -> bytes:
         stream = zlib.decompressobj(-zlib.MAX_WBITS)

@@ -14,10 +14,10 @@ from recordmill.tfrecord.varint import decode_varints, read_varint
 Value = list[bytes] | npt.NDArray[np.int64] | npt.NDArray[np.float32] | None
 Decode = Callable[[bytes], dict[str, Value]]
 
-_FIELD_1, _FIELD_2 = 0x0A, 0x12  # tags of fields 1 and 2 with the wire type LEN
-_BYTES, _FLOATS, _INTS = 0x0A, 0x12, 0x1A  # tags of the lists in a Feature
-_KINDS = (_BYTES, _FLOATS, _INTS)
-_UNPACKED = {_FLOATS: 0x0D, _INTS: 0x08}  # tags of a number that is not packed
+FIELD_1, FIELD_2 = 0x0A, 0x12  # tags of fields 1 and 2 with the wire type LEN
+BYTES, FLOATS, INTS = 0x0A, 0x12, 0x1A  # tags of the lists in a Feature
+_KINDS = (BYTES, FLOATS, INTS)
+_UNPACKED = {FLOATS: 0x0D, INTS: 0x08}  # tags of a number that is not packed
 
 
 class ExampleError(ValueError):
@@ -41,7 +41,7 @@ def decode_example(payload: bytes) -> dict[str, Value]:
     """
     features: dict[str, Value] = {}
     for tag, at, stop in _spans(payload, 0, len(payload)):
-        if tag == _FIELD_1:
+        if tag == FIELD_1:
             features |= _map(payload, at, stop, steps=False)
     return features
 
@@ -57,8 +57,8 @@ def decode_sequence_example(payload: bytes) -> dict[str, Value]:
     """
     features: dict[str, Value] = {}
     for tag, at, stop in _spans(payload, 0, len(payload)):
-        if tag in (_FIELD_1, _FIELD_2):
-            features |= _map(payload, at, stop, steps=tag == _FIELD_2)
+        if tag in (FIELD_1, FIELD_2):
+            features |= _map(payload, at, stop, steps=tag == FIELD_2)
     return features
 
 
@@ -71,9 +71,9 @@ def is_sequence_example(payload: bytes) -> bool:
     """
     found = False
     for tag, *_ in _spans(payload, 0, len(payload)):
-        if tag not in (_FIELD_1, _FIELD_2):
+        if tag not in (FIELD_1, FIELD_2):
             raise ExampleError(f"has a field {tag >> 3} of wire type {tag & 7}, as no Example has")
-        found = found or tag == _FIELD_2
+        found = found or tag == FIELD_2
     return found
 
 
@@ -86,10 +86,60 @@ def decode_steps(payload: bytes) -> dict[str, list[Value]]:
     return dict(
         _steps(payload, start, end)
         for tag, at, stop in _spans(payload, 0, len(payload))
-        if tag == _FIELD_2
+        if tag == FIELD_2
         for inner, start, end in _spans(payload, at, stop)
-        if inner == _FIELD_1
+        if inner == FIELD_1
     )
+
+
+def feature_names(payload: bytes) -> list[str]:
+    """Return the names of the features of an Example, in their order.
+
+    Raises:
+        ExampleError: the bytes are not a tf.train.Example.
+    """
+    return [
+        _name(payload, first, last)
+        for tag, at, stop in _spans(payload, 0, len(payload))
+        if tag == FIELD_1
+        for inner, start, end in _spans(payload, at, stop)
+        if inner == FIELD_1
+        for number, first, last in _spans(payload, start, end)
+        if number == FIELD_1
+    ]
+
+
+def byte_strings(data: bytes) -> list[bytes]:
+    """Return the values of a BytesList.
+
+    Raises:
+        ExampleError: the bytes are not a BytesList.
+    """
+    return [*_parts(data, 0, len(data), kind=BYTES)]
+
+
+def find_bytes(payload: bytes, feature: str) -> list[tuple[int, int]]:
+    """Return the start and end of each byte string of a feature of an Example.
+
+    Raises:
+        ExampleError: the bytes are not a tf.train.Example.
+    """
+    places: list[tuple[int, int]] = []
+    for tag, at, stop in _spans(payload, 0, len(payload)):
+        for inner, start, end in _spans(payload, at, stop) if tag == FIELD_1 else ():
+            entry = [*_spans(payload, start, end)] if inner == FIELD_1 else []
+            name = b"".join(payload[i:j] for number, i, j in entry if number == FIELD_1)
+            if name == feature.encode():
+                places = [
+                    (i, j)
+                    for number, first, last in entry
+                    if number == FIELD_2
+                    for kind, begin, done in _spans(payload, first, last)
+                    if kind == BYTES
+                    for field, i, j in _spans(payload, begin, done)
+                    if field == FIELD_1
+                ]
+    return places
 
 
 def writable_array(value: Value) -> Any:
@@ -109,7 +159,7 @@ def _map(data: bytes, at: int, stop: int, *, steps: bool) -> dict[str, Value]:
     return dict(
         _entry(data, start, end, steps=steps)
         for tag, start, end in _spans(data, at, stop)
-        if tag == _FIELD_1
+        if tag == FIELD_1
     )
 
 
@@ -119,14 +169,14 @@ def _entry(data: bytes, at: int, stop: int, *, steps: bool) -> tuple[str, Value]
     kind = 0
     parts: list[bytes] = []
     for tag, start, end in _spans(data, at, stop):
-        if tag == _FIELD_1:
+        if tag == FIELD_1:
             name = _name(data, start, end)
-        elif tag == _FIELD_2:
+        elif tag == FIELD_2:
             if not steps:
                 kind, parts = _feature(data, start, end, kind, parts)
                 continue
             for inner, first, last in _spans(data, start, end):
-                if inner == _FIELD_1:
+                if inner == FIELD_1:
                     one, some = _feature(data, first, last, 0, [])
                     if one != kind and parts:
                         raise ExampleError(f"feature list {name!r} has steps of different types")
@@ -140,13 +190,13 @@ def _steps(data: bytes, at: int, stop: int) -> tuple[str, list[Value]]:
     name = ""
     features: list[tuple[int, list[bytes]]] = []
     for tag, start, end in _spans(data, at, stop):
-        if tag == _FIELD_1:
+        if tag == FIELD_1:
             name = _name(data, start, end)
-        elif tag == _FIELD_2:
+        elif tag == FIELD_2:
             features += [
                 _feature(data, first, last, 0, [])
                 for inner, first, last in _spans(data, start, end)
-                if inner == _FIELD_1
+                if inner == FIELD_1
             ]
     return name, [_value(name, kind, parts) for kind, parts in features]
 
@@ -171,11 +221,11 @@ def _feature(
 
 
 def _value(name: str, kind: int, parts: list[bytes]) -> Value:
-    if kind == _BYTES:
+    if kind == BYTES:
         return parts
-    if kind == _FLOATS:
+    if kind == FLOATS:
         return np.frombuffer(b"".join(parts), "<f4")
-    if kind == _INTS:
+    if kind == INTS:
         try:
             return decode_varints(b"".join(parts))
         except ValueError as error:
@@ -186,12 +236,12 @@ def _value(name: str, kind: int, parts: list[bytes]) -> Value:
 def _parts(data: bytes, at: int, stop: int, *, kind: int) -> Iterator[bytes]:
     """Yield the byte strings of a BytesList, or the encoded numbers of another list."""
     for tag, start, end in _spans(data, at, stop):
-        if tag == _FIELD_1:
-            if kind == _FLOATS and (end - start) % 4:
+        if tag == FIELD_1:
+            if kind == FLOATS and (end - start) % 4:
                 raise ExampleError(
                     f"floats at byte {start} take {end - start} bytes, expected 4 each"
                 )
-            if kind == _INTS and start < end and data[end - 1] > 0x7F:
+            if kind == INTS and start < end and data[end - 1] > 0x7F:
                 raise ExampleError(f"the last of the integers before byte {end} is cut off")
             yield data[start:end]
         elif tag == _UNPACKED.get(kind):

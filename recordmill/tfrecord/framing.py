@@ -132,12 +132,13 @@ def compression_of(head: bytes) -> Compression:
     The length of an uncompressed frame may begin with gzip's magic number, so its checksum is
     tested first.
     """
-    if head.startswith(_GZIP_MAGIC) and not _begins_frame(head):
+    if head.startswith(_GZIP_MAGIC) and not begins_frame(head):
         return "gzip"
     return "none"
 
 
-def _begins_frame(head: bytes) -> bool:
+def begins_frame(head: bytes) -> bool:
+    """Return whether the first `HEADER_BYTES` bytes of a file are the header of a frame."""
     if len(head) != HEADER_BYTES:
         return False
     return masked_crc32c(head[:8]) == int.from_bytes(head[8:], "little")

@@ -27,8 +27,8 @@ from recordmill.transforms.sources.files.inputs import (
 )
 from recordmill.transforms.sources.files.number_labels import NumberLabels
 from recordmill.transforms.sources.files.other_kinds import (
-    ADOPT,
     RASTERIZE,
+    RECORDS,
     TFRECORDS,
     filter_reason,
 )
@@ -347,7 +347,7 @@ def no_files_message(inputs: Inputs, found: ReferenceCollector) -> str:
     if found.totals["rejected as unlabelled"]:
         message += "; to use files without label, pass --unlabelled keep"
     if found.totals[f"left out as {TFRECORDS}"]:
-        message += f"; {ADOPT}"
+        message += f"; {RECORDS}"
     if found.totals[f"left out as {_VECTOR}"]:
         message += f"; SVG is no raster image: {RASTERIZE}"
     return message

@@ -1,4 +1,4 @@
-"""Advice for files that no source reads, by their names: archives, TFRecords, JSON documents."""
+"""Advice for files that no source reads, by their names: archives, JSON documents, SVG."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ _ARCHIVE = re.compile(r"\.(tar|zip)$", re.IGNORECASE)
 _COMPRESSED_TAR = re.compile(r"\.(tgz|tbz2?|txz|tzst)$|\.tar\.\w+$", re.IGNORECASE)
 _PACKED = re.compile(r"\.(7z|rar)$", re.IGNORECASE)
 _DECOMPRESS = {"gz": "gunzip", "tgz": "gunzip", "bz2": "bunzip2", "xz": "unxz", "zst": "unzstd"}
-_TFRECORD = re.compile(r"tfrec|\.records?\b", re.IGNORECASE)
+_TFRECORD = re.compile(
+    r"(^|\.)(tfrec(ord)?s?|records?)([-._]\d+)?([-._]of[-._]\d+)?(\.(gz|gzip|zlib))?$",
+    re.IGNORECASE,
+)
 _SVG = re.compile(r"\.svgz?$", re.IGNORECASE)
 _JSON = re.compile(r"\.json$", re.IGNORECASE)
 
 
-ADOPT = "recordmill adopt makes a dataset of TFRecord files"
+RECORDS = "TFRecord files are read without other files beside them: pass a pattern or a folder"
 RASTERIZE = "convert it to pixels, for example to PNG"
 TFRECORDS = "TFRecord file"  # filter reason of files with these names
 
@@ -50,8 +53,6 @@ def other_kind(name: str) -> str | None:
     """Return what a file is by its name, and what to do with it; None if the name does not say."""
     if _ARCHIVE.search(name) or _COMPRESSED_TAR.search(name) or _PACKED.search(name):
         return "is an archive: unpack it, and pass the folder"
-    if is_tfrecord_name(name):
-        return f"is named as a TFRecord file: {ADOPT}"
     if _SVG.search(name):
         return f"is an SVG, which is no raster image: {RASTERIZE}"
     if _JSON.search(name):

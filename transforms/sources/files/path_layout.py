@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 
 from recordmill.errors import ConfigError
 from recordmill.format.split_names import canonical_split, is_split_name
-from recordmill.storage.files import PathError
+from recordmill.storage.files import Location, PathError
 from recordmill.transforms.sources.archives.archive_tree import ArchiveTree, find_archives
 from recordmill.transforms.sources.archives.label_files import LabelFiles
 from recordmill.transforms.sources.files.input_paths import Inputs
@@ -35,11 +35,12 @@ _WORD = re.compile(r"[^\W\d_]+")
 class PathLayout:
     """Meaning of the parts of a path relative to its input.
 
-    splits: `folders` if the first folder is the split, `files` if the name of the file contains it.
+    splits: `folders` if the first folder is the split, `files` if the name of the file contains it,
+      `shards` if its name begins with it, as in a dataset of recordmill.
     labels: as `Inputs.label_from`; None if there are no classes.
     """
 
-    splits: Literal["folders", "files"] | None = None
+    splits: Literal["folders", "files", "shards"] | None = None
     labels: str | None = None
 
     @property
@@ -69,6 +70,8 @@ class PathLayout:
             split = canonical_split(first) or first
         elif self.splits == "files":
             split = _file_split(name)
+        elif self.splits == "shards":
+            split = name.partition(".tfrecord-")[0]
         return split, self._label(folders, name)
 
     def _label(self, folders: Sequence[str], name: str) -> str | None:
@@ -109,12 +112,14 @@ class LayoutRules:
       if each file is a record.
     labelled: whether folders name classes.
     archived: returns whether a file may be a record, by its name; None if archives are not read.
+    is_dataset: returns whether a folder is a dataset, whose shards have names of splits.
     """
 
     skip: Callable[[str], str | None]
     file_names: ListNames | None = None
     labelled: bool = True
     archived: Callable[[str], bool] | None = None
+    is_dataset: Callable[[Location], bool] | None = None
 
 
 def lay_out(inputs: Inputs, rules: LayoutRules) -> tuple[LaidOutInput, ...]:
@@ -181,7 +186,11 @@ def split_source(laid_out: Sequence[LaidOutInput]) -> str | None:
     if any(one.split for one in laid_out):
         return "the names of the inputs"
     kinds = {one.layout.splits for one in laid_out}
-    names = {"folders": FOLDERS, "files": "the names of the files"}
+    names = {
+        "folders": FOLDERS,
+        "files": "the names of the files",
+        "shards": "the splits of the dataset",
+    }
     return " and ".join(name for kind, name in names.items() if kind in kinds) or None
 
 
@@ -222,6 +231,9 @@ def _layout_of(
     split: str | None,
     archives: ArchiveTree | None,
 ) -> PathLayout:
+    if rules.is_dataset is not None and not root.file and rules.is_dataset(root.root):
+        named = split is None and inputs.split_from in ("auto", "files")
+        return PathLayout("shards" if named else None)
     if archives is not None:
         folders = [*archives.top_folders]
     else:

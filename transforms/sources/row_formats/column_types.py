@@ -44,11 +44,14 @@ ColumnTypes = dict[str, ColumnType]  # by name, in the order of the columns
 
 
 def unify(several: Iterable[ColumnTypes]) -> ColumnTypes:
-    """Unify the column types of several sets of rows."""
+    """Unify the column types of several sets of rows. A column that a set lacks is nullable."""
     joined: ColumnTypes = {}
     for column_types in several:
+        lacking = joined.keys() ^ column_types.keys() if joined and column_types else ()
         for name, kind in column_types.items():
             joined[name] = _unify_pair(joined[name], kind) if name in joined else kind
+        for name in lacking:
+            joined[name] = joined[name]._replace(nullable=True)
     return joined
 
 

@@ -1,4 +1,4 @@
-"""Opening of files of rows: CSV, TSV, JSON lines, plain lines, Parquet, Arrow, Avro.
+"""Opening of files of rows: CSV, TSV, JSON lines, lines, Parquet, Arrow, Avro, TFRecord.
 
 A row that cannot be parsed is rejected by its number; a file that cannot be parsed raises
 ConfigError. Text files declare no types: a column gets the narrowest type that holds all its values
@@ -36,6 +36,10 @@ def open_rows(origin: Origin, file_format: FileFormat) -> RowFile:
             from recordmill.transforms.sources.row_formats.avro import AvroFile
 
             return AvroFile(origin, file_format.value_parser, file_format.max_row_bytes)
+        case "tfrecord":
+            from recordmill.transforms.sources.tfrecords.tfrecord_file import TfrecordFile
+
+            return TfrecordFile(origin, file_format.max_row_bytes)
         case _:
             return DelimitedFile(origin, file_format)
 

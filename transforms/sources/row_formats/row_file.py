@@ -56,13 +56,15 @@ class Rows:
     """Up to `limits.BATCH_ROWS` rows of a file.
 
     columns: the values. numbers: row numbers, int64[n]. bad: rows that could not be parsed. blank:
-    count of rows that were skipped because they have no value.
+    count of rows that were skipped because they have no value. copies: count of rows that were
+    skipped because they are oversampled copies in a dataset.
     """
 
     columns: pa.RecordBatch
     numbers: npt.NDArray[np.int64]
     bad: Sequence[BadRow] = ()
     blank: int = 0
+    copies: int = 0
 
     def replace(self, columns: pa.RecordBatch, wrong: Mapping[int, str]) -> Rows:
         """Return the rows with other columns, without the invalid ones ({index: message})."""
@@ -76,6 +78,7 @@ class Rows:
             numbers=self.numbers[keep],
             bad=sorted([*self.bad, *bad]),
             blank=self.blank,
+            copies=self.copies,
         )
 
 

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from typing import Literal, get_args
 
 from recordmill.errors import ConfigError
-from recordmill.transforms.sources.files.other_kinds import other_kind
+from recordmill.transforms.sources.files.other_kinds import is_tfrecord_name, other_kind
 from recordmill.transforms.sources.row_formats.value_parsing import ValueParser
 
-Format = Literal["auto", "csv", "tsv", "jsonl", "parquet", "arrow", "avro", "lines"]
+Format = Literal["auto", "csv", "tsv", "jsonl", "parquet", "arrow", "avro", "tfrecord", "lines"]
 Quoting = Literal["auto", "on", "off"]
 Header = Literal["auto", "yes"]
 Decimal = Literal[".", ","]
@@ -140,6 +140,8 @@ class RowFormat:
 
     def recognizes(self, name: str) -> bool:
         """Return whether a file of that name is read as rows."""
+        if self.format == "tfrecord":
+            return is_tfrecord_name(name)
         return self.format != "auto" or format_of(name) is not None
 
     def resolve(self, path: str, *, way_out: str = ", or pass --format csv") -> FileFormat:
@@ -160,7 +162,7 @@ class RowFormat:
                 f"--format, one of {', '.join(get_args(Format)[1:])}"
             )
         compression = compression_of(name)
-        if compression is not None and found not in TEXT:
+        if compression is not None and found not in (*TEXT, "tfrecord"):
             raise ConfigError(
                 f"{path}: expected {found} with internal compression, got a file compressed "
                 f"as a whole (.{compression}): decompress it"
@@ -204,6 +206,8 @@ class RowFormat:
 
 def format_of(name: str) -> Format | None:
     """Return the row format of an extension, ignoring that of a compression."""
+    if is_tfrecord_name(name):
+        return "tfrecord"
     compression = compression_of(name)
     if compression is not None:
         name = name[: -len(compression) - 1]

@@ -88,7 +88,8 @@ _NOTHING = FileStat("", 0, 0)
 
 def is_listing(place: Location) -> bool:
     """Return whether an input is a listing: an existing file with the extension of a table."""
-    return RowFormat().recognizes(place.name) and place.exists() and not place.is_dir()
+    is_table = format_of(place.name) not in (None, "tfrecord")
+    return is_table and place.exists() and not place.is_dir()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

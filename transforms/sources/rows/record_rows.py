@@ -69,6 +69,7 @@ from recordmill.transforms.sources.rows.row_sections import (
 )
 
 BLANK = "blank"  # filter reason of rows that hold only delimiters
+COPIES = "copies"  # filter reason of the oversampled copies of a dataset
 LABELS = ("label", "class", "category", "target")
 
 
@@ -157,7 +158,10 @@ class RecordRows:
         header = read_header(self._rows, self.drop_columns)
         column_types = infer_columns(parts, self._rows, None) if header is None else header
         if not column_types:
-            raise ConfigError(f"no line of {self.input} is a JSON object with a value")
+            raise ConfigError(
+                f"no line of {self.input} is a JSON object with a value, and no record a"
+                " tf.train.Example with a feature"
+            )
         self._refuse_delimiter(list(column_types))
         self._refuse_missing(column_types)
         roles = self._roles(list(column_types))
@@ -381,7 +385,8 @@ class RecordRows:
             file=file,
             reject_unlabelled=self.unlabelled == "reject",
         )
-        return dataclasses.replace(listed, filtered={BLANK: rows.blank} if rows.blank else {})
+        counts = {BLANK: rows.blank, COPIES: rows.copies}
+        return dataclasses.replace(listed, filtered={what: n for what, n in counts.items() if n})
 
     def _place_fields(self, roles: ColumnRoles) -> list[pa.Field]:
         """Return the column of places, if keys are not places in the end."""

@@ -45,7 +45,8 @@ class RowCache(NamedTuple):
                     arrays = [_as(rows.columns[field.name], field.type) for field in schema]
                     arrays.append(pa.array(rows.numbers))
                     columns = pa.record_batch(arrays, schema=schema.append(_NUMBERS))
-                    info = {"section": section, "bad": rows.bad, "blank": rows.blank}
+                    info = {"section": section, "bad": rows.bad}
+                    info |= {"blank": rows.blank, "copies": rows.copies}
                     writer.write_batch(columns, custom_metadata={_ROW_INFO: json.dumps(info)})
 
     def take(self, sections: pa.RecordBatch, wanted: pa.Schema) -> list[list[Rows]] | None:
@@ -69,6 +70,7 @@ class RowCache(NamedTuple):
                 numbers=np.asarray(columns[_NUMBERS.name]),
                 bad=[BadRow(number, Reason(reason), why) for number, reason, why in info["bad"]],
                 blank=info["blank"],
+                copies=info["copies"],
             )
             found[info["section"]].append(rows)
         return found

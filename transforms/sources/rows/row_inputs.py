@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from recordmill.errors import ConfigError, Reject
 from recordmill.processes.row_tasks import MAX_MEMORY
@@ -24,8 +24,16 @@ from recordmill.transforms.sources.files.walks import File, SkippedPath
 from recordmill.transforms.sources.row_formats.open_rows import open_rows
 from recordmill.transforms.sources.row_formats.row_file import Origin, RowFile
 from recordmill.transforms.sources.row_formats.row_format import FileFormat, RowFormat, format_of
+from recordmill.transforms.sources.tfrecords.known_folders import (
+    CLASS_NAMES,
+    DAMAGED,
+    TFDS,
+    is_dataset,
+    shards_of,
+)
 
 _SAMPLED_FILES = 10_000  # files
+_TFDS_FILES = (TFDS, "dataset_info.json")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -62,6 +70,9 @@ class RowInput:
                     " --split-from none"
                 )
             item = item._replace(key=one.root.prefix + item.key)
+            if not item.size and self.file_format(item).format == "tfrecord":
+                yield SkippedPath("empty")  # it is valid, and holds no record
+                continue
             if problem := file_problem(item):
                 yield Reject(shown(item.key), "read", *problem)
                 continue
@@ -77,7 +88,12 @@ class RowInput:
     @functools.cached_property
     def laid_out(self) -> tuple[LaidOutInput, ...]:
         """The inputs, and the layout of their paths. Raises ConfigError."""
-        rules = LayoutRules(skip=skip_reason, file_names=self._file_names, labelled=False)
+        rules = LayoutRules(
+            skip=skip_reason,
+            file_names=self._file_names,
+            labelled=False,
+            is_dataset=is_dataset,
+        )
         return lay_out(Inputs.of(self.input), rules)
 
     @property
@@ -97,11 +113,36 @@ class RowInput:
     def _find(self) -> Iterator[tuple[LaidOutInput, File | SkippedPath | Reject]]:
         for number, one in enumerate(self.laid_out):
             others = [other.root for other in self.laid_out[:number]]
+            names = set()
             try:
                 for item in list_files(one.root, depth=0, others=others):
+                    if isinstance(item, File) and item.key in self._shards_in(one.root):
+                        names.add(item.key)
                     yield one, self._skipped(one.root, item)
             except PathError as error:
                 raise ConfigError(f"the input cannot be used: {error}") from error
+            if self._shards_in(one.root):
+                _check_complete(one.root.root, names)
+
+    def _is_metadata(self, root: InputRoot, file: File) -> bool:
+        """Return whether a file is part of a dataset of recordmill or TFDS, but no records."""
+        shards = self._shards_in(root)
+        if shards:
+            return file.key not in shards
+        return _name(file) in _TFDS_FILES or file.key.endswith(CLASS_NAMES)
+
+    def _shards_in(self, root: InputRoot) -> Collection[str]:
+        """Return the names of the shards of a dataset of recordmill; none for other inputs."""
+        known = self._known
+        if root.place not in known:
+            found = root.is_folder and is_dataset(root.root)
+            known[root.place] = frozenset(shards_of(root.root)) if found else frozenset()
+        return known[root.place]
+
+    @functools.cached_property
+    def _known(self) -> dict[Location, frozenset[str]]:
+        """The shards of the inputs that were looked up."""
+        return {}
 
     def _file_names(self, root: InputRoot) -> Iterator[str]:
         for item in list_files(root, depth=0):
@@ -112,6 +153,8 @@ class RowInput:
         self, root: InputRoot, item: File | SkippedPath | Reject
     ) -> File | SkippedPath | Reject:
         """Return the item, or a skipped path if a file of a folder does not hold rows."""
+        if root.is_folder and isinstance(item, File) and self._is_metadata(root, item):
+            return SkippedPath("metadata", files=0)
         if root.is_folder and isinstance(item, File) and not self.format.recognizes(_name(item)):
             return SkippedPath(filter_reason(_name(item)))
         return item
@@ -125,6 +168,17 @@ def holds_rows(root: InputRoot) -> bool:
     some = itertools.islice(list_files(root, depth=0), _SAMPLED_FILES)
     formats = {format_of(_name(one)) for one in some if isinstance(one, File)}
     return not formats <= {None, "lines"}
+
+
+def _check_complete(dataset: Location, names: Collection[str]) -> None:
+    """Raise ConfigError if a dataset lacks a shard. names: of the files in it."""
+    missing = sorted(shards_of(dataset).keys() - names)
+    if missing:
+        raise ConfigError(
+            f"{shown(dataset)} lacks {missing[0]}"
+            + (f" and {len(missing) - 1} more files" if missing[1:] else "")
+            + f" of its manifest: {DAMAGED}"
+        )
 
 
 def _name(file: File) -> str:

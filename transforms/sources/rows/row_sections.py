@@ -21,7 +21,7 @@ from recordmill.processes.row_tasks import Faults, RowTask
 from recordmill.storage.files import shown
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.source import ListingPart
-from recordmill.transforms.sources.files.other_kinds import ADOPT, TFRECORDS
+from recordmill.transforms.sources.files.other_kinds import RECORDS, TFRECORDS
 from recordmill.transforms.sources.files.references import END, ROW, START, SectionCollector
 from recordmill.transforms.sources.files.walks import File, SkippedPath
 from recordmill.transforms.sources.row_formats.column_types import ColumnTypes, unify, zones_of
@@ -71,7 +71,7 @@ def list_sections(rows: RowInput, notes: dict[str, Note]) -> Iterator[ListingPar
             f"found no rows in {rows.input}"
             + (f" ({found.summary()})" if found.summary() else "")
             + ": expected a file of rows, a pattern such as *.csv, or a folder of such files"
-            + (f"; {ADOPT}" if found.totals[f"left out as {TFRECORDS}"] else "")
+            + (f"; {RECORDS}" if found.totals[f"left out as {TFRECORDS}"] else "")
         )
     notes.update(_quote_notes(anomalies))
 

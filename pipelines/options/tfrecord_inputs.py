@@ -1,0 +1,73 @@
+"""Choice of the source for TFRecord files, and of their columns with a role."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from recordmill.errors import ConfigError
+from recordmill.pipelines.options.config import COLUMNS, CommonConfig, refuse_given
+from recordmill.transforms.sources.files.references import Unlabelled
+from recordmill.transforms.sources.tfrecords.array_forms import ArrayForm, Files
+from recordmill.transforms.sources.tfrecords.known_inputs import (
+    Kind,
+    dataset_columns,
+    media_feature,
+)
+from recordmill.transforms.sources.tfrecords.tfrecord_media import TfrecordMedia
+
+if TYPE_CHECKING:
+    from recordmill.pipelines.options.file_inputs import FilesConfig
+
+# Options of listings and tables that do not apply to records.
+_REFUSED = ("path_column", "input_root", "allow_store", "delimiter", "columns", "comment", "trim")
+
+
+def columns_of(config: CommonConfig, *, kind: Kind) -> dict[str, Any]:
+    """Return the options `COLUMNS`, for datasets of recordmill with the columns of their index.
+
+    Raises:
+      ConfigError: only some inputs are such datasets, or they hold no text for `recordmill text`.
+    """
+    given = {name: getattr(config, name) for name in COLUMNS if name != "drop_columns"}
+    return dataset_columns(config.inputs, given, config.drop_columns, kind=kind)
+
+
+def records_of(
+    config: FilesConfig, *, unlabelled: Unlabelled, labelled: bool, raw: Files | None
+) -> TfrecordMedia:
+    """Return the source of media in TFRecord files.
+
+    labelled: whether the records give labels. raw: the files that are made of raw arrays; None if
+    the command reads none.
+
+    Raises:
+      ConfigError: an option does not apply to TFRecord files.
+    """
+    refuse_given(config, _REFUSED, f"does not apply to TFRecord files, as --input {config.inputs}")
+    config.refuse_label_from()
+    if getattr(config, "annotations", ()):
+        raise ConfigError(
+            f"--annotations: names image files, but --input {config.inputs} holds the images in"
+            " records: leave it out"
+        )
+    name, form = config.bytes_column, None
+    if (found := media_feature(config.inputs, name)) is not None:
+        name, feature = found
+        if (feature.kind != "image" and raw is not None and feature.dtype != "string") or (
+            feature.kind == "raw" and raw is not None
+        ):
+            form = ArrayForm.of(name, feature, raw)
+        elif feature.kind == "image" and raw == "arrays":
+            raise ConfigError(
+                f"--input {config.inputs} holds encoded images, not arrays, in {name!r}: read it"
+                " with recordmill images"
+            )
+    return TfrecordMedia(
+        input=config.inputs,
+        bytes_column=name,
+        raw=form,
+        label_type=config.label_type if labelled or config.number_type is None else "none",
+        unlabelled=unlabelled,
+        finds_split=config.split_from in ("auto", "column"),
+        **columns_of(config, kind="media"),
+    )

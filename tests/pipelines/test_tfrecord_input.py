@@ -1,0 +1,305 @@
+"""TFRecord files as --input: of recordmill, of TFDS, and of other programs."""
+
+import pathlib
+import shutil
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from recordmill.errors import Reason
+from recordmill.pipelines.cli import main
+from recordmill.tfrecord.framing import frame
+from tests.folders import make_folder
+from tests.image_runs import Made, encoders_kept, images, make, run
+from tests.paths import DATA
+from tests.tfrecord_inputs import Values, example, write_records
+
+SMALL = ("--size", "16", "--num-shards", "1")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _processes() -> Iterator[None]:
+    with encoders_kept():
+        yield
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    return make_folder(tmp_path_factory.mktemp("in") / "photos", {"ant": 12, "bee": 4})
+
+
+@pytest.fixture(scope="module")
+def dataset(photos: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """A balanced dataset of PNGs, whose pixels do not change when they are written again."""
+    out = tmp_path_factory.mktemp("first") / "out"
+    return make(out, "--input", photos, "--image-format", "png", "--balance", "oversample")
+
+
+def records_of(photos: pathlib.Path) -> list[dict[str, Values]]:
+    return [
+        {
+            "key": [str(path.relative_to(photos)).encode()],
+            "image_raw": [path.read_bytes()],
+            "kind": [path.parent.name.encode()],
+        }
+        for path in sorted(photos.rglob("*.jpg"))
+    ]
+
+
+ROLES = ("--bytes-column", "image_raw", "--label-column", "kind", "--key-column", "key")
+
+
+def test_records_with_the_bytes_of_files_equal_the_files(photos, tmp_path) -> None:
+    records = records_of(photos)
+    write_records(tmp_path / "in" / "a-00000-of-00002.tfrecord", records[::2])
+    write_records(tmp_path / "in" / "a-00001-of-00002.tfrecord", records[1::2])
+    options = (*SMALL, "--balance", "oversample", "--augment", "flip")
+    digest = make(tmp_path / "files", "--input", photos, *options).manifest.digest
+    found = make(tmp_path / "1", "--input", tmp_path / "in", *ROLES, *options)
+    assert found.manifest.digest == digest
+    argv = ("--input", tmp_path / "in" / "*.tfrecord", *ROLES, *options, "--workers", "2")
+    assert make(tmp_path / "2", *argv).manifest.digest == digest
+    source = {row["source"] for split in ("train", "test") for row in found.index(split)}
+    assert "a-00001-of-00002.tfrecord#3" in source
+
+
+def test_a_dataset_written_again_is_equal(dataset, tmp_path) -> None:
+    argv = ("--input", dataset.folder, "--image-format", "png", "--balance", "oversample")
+    again = make(tmp_path / "out", *argv)
+    assert again.manifest.digest == dataset.manifest.digest
+    ledger = again.manifest.ledger
+    assert (ledger.inputs.read, ledger.inputs.filtered) == (16, ledger.copies.written)
+    assert ledger.copies.written > 0
+
+
+def test_a_dataset_is_split_and_balanced_anew(dataset, photos, tmp_path) -> None:
+    options = ("--image-format", "png", "--splits", "train=0.5,test=0.5", "--seed", "7")
+    options += ("--balance", "undersample", "--num-shards", "2")
+    argv = ("--input", dataset.folder, "--split-from", "none", *options)
+    anew = make(tmp_path / "anew", *argv)
+    from_files = make(tmp_path / "files", "--input", photos, *options)
+    assert anew.manifest.digest == from_files.manifest.digest  # equal pixels, too
+    assert anew.keys("train").isdisjoint(anew.keys("test"))
+    assert anew.manifest.content is not None
+    assert anew.manifest.content.leaks.records == 0
+    assert not anew.manifest.open_items()
+
+
+@pytest.mark.parametrize("split", ["fold1", "fold2"])
+def test_splits_of_any_name_are_kept(photos, tmp_path, split) -> None:
+    options = (*SMALL, "--splits", "fold1=0.5,fold2=0.5")
+    first = make(tmp_path / "first", "--input", photos, *options)
+    again = make(tmp_path / "again", "--input", first.folder, *SMALL)
+    assert again.keys(split) == first.keys(split)
+
+
+@pytest.fixture
+def table(tmp_path) -> pathlib.Path:
+    rows = [f"{n},{n % 7}.5,{'xy'[n % 3 == 0]},p{n % 5}" for n in range(60)]
+    rows[3] = "3,,x,p3"
+    path = tmp_path / "table.csv"
+    path.write_text("\n".join(["id,size,label,patient", *rows]))
+    return path
+
+
+@pytest.mark.parametrize("keys", [(), ("--key-column", "id")])
+def test_a_table_written_again_is_equal(table, keys, tmp_path) -> None:
+    options = ("--balance", "oversample", "--num-shards", "2", "--compression", "gzip")
+    groups = ("--group-column", "patient")
+    first = tmp_path / "first"
+    assert run("table", "--input", table, "--output", first, *keys, *groups, *options) == 0
+    assert run("table", "--input", first, "--output", tmp_path / "again", *options) == 0
+    again = Made(tmp_path / "again")
+    assert again.manifest.digest == Made(first).manifest.digest
+    assert {row["group"] for row in again.index("train")} <= {f"p{n}" for n in range(5)}
+
+
+def test_texts_written_again_are_equal(tmp_path, capsys) -> None:
+    lines = [f"wörd {n} and {n * n}\t{'xy'[n % 2]}" for n in range(40)]
+    (tmp_path / "texts.tsv").write_text("\n".join(["text\tlabel", *lines]))
+    first = tmp_path / "first"
+    assert run("text", "--input", tmp_path / "texts.tsv", "--output", first) == 0
+    assert run("text", "--input", first, "--output", tmp_path / "again") == 0
+    assert Made(tmp_path / "again").manifest.digest == Made(first).manifest.digest
+    tokens = tmp_path / "tokens"
+    assert run("text", "--input", first, "--output", tokens, "--tokenizer", "words") == 0
+    assert run("text", "--input", tokens, "--output", tmp_path / "x") == 2
+    assert "holds no text: its features are label, tokens" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("options", [(), ("--array-format", "values")])
+def test_arrays_written_again_are_equal(options, tmp_path) -> None:
+    for number in range(6):
+        (tmp_path / "in" / "ab"[number % 2]).mkdir(parents=True, exist_ok=True)
+        shape = (3, 2) if options else (3 + number % 2, 2 + number % 3)
+        values = np.random.default_rng(number).random(shape).astype("f4")
+        np.save(tmp_path / "in" / "ab"[number % 2] / f"{number}.npy", values)
+    first = tmp_path / "first"
+    assert run("arrays", "--input", tmp_path / "in", "--output", first, *options) == 0
+    assert run("arrays", "--input", first, "--output", tmp_path / "again", *options) == 0
+    assert Made(tmp_path / "again").manifest.digest == Made(first).manifest.digest
+
+
+def test_raw_pixels_written_again_are_equal(photos, tmp_path, capsys) -> None:
+    options = ("--image-format", "raw", "--mode", "gray")
+    first = make(tmp_path / "first", "--input", photos, *options)
+    again = make(tmp_path / "again", "--input", first.folder, *options)
+    assert again.manifest.digest == first.manifest.digest
+    rgba = make(tmp_path / "rgba", "--input", photos, "--image-format", "raw", "--mode", "rgba")
+    assert images("--input", rgba.folder, "--output", tmp_path / "x") == 2
+    assert "holds raw pixels (uint8 ?x?x4), of which only uint8 with" in capsys.readouterr().err
+    argv = ("--input", rgba.folder, "--output", tmp_path / "arrays")
+    assert run("arrays", *argv) == 0
+
+
+def test_a_folder_of_tfds(dataset, tmp_path) -> None:
+    """Class numbers get their names; files beside the records are no records."""
+    folder = tmp_path / "tfds"
+    folder.mkdir()
+    (folder / "features.json").write_text("{}")
+    (folder / "dataset_info.json").write_text("{}")
+    (folder / "kind.labels.txt").write_text("owl\nelk\n")
+    pixels = [next(iter(dataset.examples().values()))["image/encoded"][0]] * 4
+    for name, numbers in (("train", (0, 1, 1)), ("test", (0, -1))):
+        records = [{"image": [pixels[n]], "kind": [n]} for n in numbers]
+        write_records(folder / f"pets-{name}.tfrecord-00000-of-00001", records)
+    argv = ("--input", folder, "--label-column", "kind", "--unlabelled", "keep")
+    found = make(tmp_path / "out", *argv, *SMALL)
+    assert found.manifest.labels == ("elk", "owl")
+    assert found.manifest.splits["train"].classes == {"elk": 2, "owl": 1}
+    assert found.manifest.splits["test"].classes == {"owl": 1}
+    assert found.manifest.ledger.inputs.filtered == 0
+
+
+def test_files_of_other_programs(tmp_path) -> None:
+    argv = ("--input", DATA / "tfrecords" / "python-42.tfrecord", "--output", tmp_path / "table")
+    assert run("table", *argv) == 0
+    made = Made(tmp_path / "table")
+    assert {*made.manifest.features} == {"feature0", "feature1", "feature2", "feature3"}
+    found = make(
+        tmp_path / "images",
+        *("--input", DATA / "tfrecords" / "tensorflow-images.tfrecord"),
+        *("--drop-columns", "depth", *SMALL),
+    )
+    assert found.manifest.labels == ("0", "1")
+    assert {*found.manifest.features} > {"height", "width"}
+
+
+def test_compressed_files(photos, tmp_path, capsys) -> None:
+    records = records_of(photos)
+    path = write_records(tmp_path / "a.tfrecord.gz", records, compressed=True)
+    assert images("--input", path, "--output", tmp_path / "out", *ROLES) == 2
+    assert "a.tfrecord.gz is compressed, so that its records cannot" in capsys.readouterr().err
+    argv = ("--input", path, "--label-column", "kind", "--drop-columns", "image_raw")
+    assert run("table", *argv, "--output", tmp_path / "table") == 0
+    assert Made(tmp_path / "table").manifest.labels == ("ant", "bee")
+
+
+def test_damaged_records_are_rejected(photos, tmp_path) -> None:
+    """A wrong checksum costs one record, a wrong length the rest of its file."""
+    records = records_of(photos)
+    frames = [frame(example(one)) for one in records]
+    (tmp_path / "in").mkdir()
+    wrong = frames[2][:200] + bytes([frames[2][200] ^ 1]) + frames[2][201:]
+    (tmp_path / "in" / "a.tfrecord").write_bytes(b"".join([*frames[:2], wrong, *frames[3:8]]))
+    length = b"\xff" * 8 + frames[10][8:]
+    (tmp_path / "in" / "b.tfrecord").write_bytes(b"".join([*frames[8:10], length, frames[11]]))
+    cut = b"".join(frames[12:])[:-1]
+    (tmp_path / "in" / "c.tfrecord").write_bytes(cut)
+    argv = ("--input", tmp_path / "in", *ROLES, *SMALL, "--max-reject-fraction", "0.5")
+    made = make(tmp_path / "out", *argv)
+    assert made.rejects == {
+        records[2]["key"][0].decode(): Reason.CORRUPT,  # type: ignore[union-attr]
+        "b.tfrecord#2": Reason.CORRUPT,
+        "c.tfrecord#3": Reason.TRUNCATED,
+    }
+    assert not made.manifest.open_items()
+    assert "payload checksum does not match" in (made.folder / "rejects.jsonl").read_text()
+
+
+def test_damaged_rows_are_rejected(tmp_path) -> None:
+    """As for images, and records of other types, without a value, or that are no Examples."""
+    good = [{"x": [n], "label": [b"ab"[n % 2 : n % 2 + 1]]} for n in range(90)]
+    odd = [{"x": [b"text"], "label": [b"a"]}, b"no example"]
+    write_records(tmp_path / "in" / "a.tfrecord", [*good, *odd])
+    frames = [frame(example(one)) for one in good[:3]]
+    damaged = b"".join([frames[0], frames[1][:-1] + b"\0", frames[2], frames[0][:-3]])
+    (tmp_path / "in" / "b.tfrecord").write_bytes(damaged)
+    argv = ("--input", tmp_path / "in", "--output", tmp_path / "out")
+    assert run("table", *argv, "--max-reject-fraction", "0.5") == 0
+    assert Made(tmp_path / "out").rejects == {
+        "a.tfrecord#90": Reason.BAD_VALUE,
+        "a.tfrecord#91": Reason.BAD_VALUE,
+        "b.tfrecord#1": Reason.CORRUPT,
+        "b.tfrecord#3": Reason.TRUNCATED,
+    }
+
+
+def test_a_damaged_dataset_is_not_read(dataset, tmp_path, capsys) -> None:
+    def said(*damage: tuple[str, bytes | None]) -> str:
+        shutil.rmtree(tmp_path / "in", ignore_errors=True)
+        shutil.copytree(dataset.folder, tmp_path / "in")
+        for name, content in damage:
+            (tmp_path / "in" / name).unlink()
+            if content is not None:
+                (tmp_path / "in" / name).write_bytes(content)
+        assert images("--input", tmp_path / "in", "--output", tmp_path / "out") == 2
+        return capsys.readouterr().err
+
+    shard = dataset.manifest.splits["train"].shards[0].file
+    index = f"index/{shard.replace('.tfrecord', '')}.parquet"
+    whole = (dataset.folder / shard).read_bytes()
+    assert f"lacks {shard} of its manifest" in said((shard, None))
+    assert "bytes, its manifest says" in said((shard, whole[:-1]))
+    assert "the dataset is damaged; recordmill verify finds" in said((index, b"x"))
+    assert "dataset.json lacks 'digest'" in said(("dataset.json", b'{"format": "recordmill/1"}'))
+
+
+@pytest.mark.parametrize(
+    ("records", "options", "why"),
+    [
+        ([b"x"], (), "found no record with a feature in"),
+        ([{"pixels": [b"x"]}], (), "expected one of image/encoded, image, "),
+        ([{"image": [b"x"]}], ("--bytes-column", "img"), "no feature 'img' in"),
+        ([{"image": [b"x"]}], ("--label-column", "y"), "no column 'y' in"),
+        ([{"image": [3]}], (), "feature 'image': expected bytes, got int64"),
+        ([{"image": [b"x"], "image/object/bbox/xmin": [0.5]}], (), "has objects in images"),
+        ([{"image": [b"x"]}], ("--path-column", "a"), "--path-column does not apply to TFRecord"),
+        ([{"image": [b"x"]}], ("--label-from", "parent"), "--label-from parent: applies to files"),
+    ],
+)
+def test_unusable_inputs(records, options, why, tmp_path, capsys) -> None:
+    path = write_records(tmp_path / "a.tfrecord", records)
+    assert images("--input", path, "--output", tmp_path / "out", *options) == 2
+    assert why in capsys.readouterr().err
+
+
+def test_a_file_that_has_the_name_of_a_manifest_only(tmp_path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.csv").write_text("x\n1\n2\n")
+    for content in ("[1]", "{}", "no JSON"):
+        (tmp_path / "in" / "dataset.json").write_text(content)
+        argv = ("--input", tmp_path / "in", "--output", tmp_path / "out", "--overwrite")
+        assert run("table", *argv, "--splits", "train=1") == 0
+
+
+def test_a_bytes_column_without_records(photos, tmp_path, capsys) -> None:
+    argv = ("--input", photos, "--output", tmp_path / "out", "--bytes-column", "image")
+    assert images(*argv) == 2
+    assert "--bytes-column: applies to TFRecord files, and" in capsys.readouterr().err
+
+
+def test_shards_without_extension(photos, tmp_path) -> None:
+    write_records(tmp_path / "in" / "train-00000-of-00001", records_of(photos))
+    made = make(tmp_path / "out", "--input", tmp_path / "in" / "train-*", *ROLES, *SMALL)
+    assert made.manifest.ledger.records.written == 16
+
+
+def test_the_interpretation_names_the_index(dataset, tmp_path, capsys) -> None:
+    argv = ("--input", dataset.folder, "--output", tmp_path / "out", "--dry-run", "--workers", "1")
+    assert main(["images", *map(str, argv)]) == 0
+    text = "".join(capsys.readouterr())
+    assert ", 16 records" in text
+    assert "the index of the dataset; 2 classes" in text
+    assert "the splits of the dataset" in text

@@ -1,0 +1,184 @@
+"""Inputs of TFRecord files: whether an input is one, and the columns of datasets of recordmill."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Literal
+
+from recordmill.errors import ConfigError
+from recordmill.format.manifest import Manifest, index_of
+from recordmill.format.shard_index import IndexDamagedError, column_names
+from recordmill.storage.files import Location, PathError
+from recordmill.tfrecord.features import Feature
+from recordmill.tfrecord.framing import HEADER_BYTES, begins_frame
+from recordmill.transforms.model import batch
+from recordmill.transforms.sources.files.folders import list_files
+from recordmill.transforms.sources.files.input_paths import Inputs
+from recordmill.transforms.sources.files.inputs import InputRoot, find_roots
+from recordmill.transforms.sources.files.other_kinds import is_archive, is_tfrecord_name
+from recordmill.transforms.sources.files.walks import File
+from recordmill.transforms.sources.tfrecords.known_folders import (
+    DAMAGED,
+    INDEXED,
+    TFDS,
+    is_dataset,
+    manifest_of,
+)
+
+Kind = Literal["media", "rows", "text"]
+
+_MEDIA = ("image/encoded", "array/encoded", "array/values")
+_SAMPLED_FILES = 10_000
+# Features that recordmill makes from a record's content, and would make anew. A name that ends with
+# a slash stands for all names that begin with it.
+_MADE: Mapping[str, tuple[str, ...]] = {
+    "images": (
+        *("image/format", "image/filename", "image/height", "image/width", "image/channels"),
+        "image/class/",
+    ),
+    "arrays": (
+        *("array/dtype", "array/shape", "array/start", "array/filename"),
+        "array/class/",
+    ),
+    "text": ("tokens", "tokens/", "bow/", "tfidf", "tfidf/", "embeddings"),
+}
+
+
+def hold_records(inputs: Inputs, may_be_other: Callable[[str], bool]) -> bool:
+    """Return whether inputs are TFRecord files: datasets, folders, patterns, or files.
+
+    may_be_other: returns whether a file may be another record, by its name. A folder with such a
+      file does not count.
+
+    Raises:
+      ConfigError: some inputs hold TFRecords, and others do not.
+    """
+    roots = find_roots(inputs, archives=True)
+    found = [not root.archive and _holds_records(root, may_be_other) for root in roots]
+    if any(found) and not all(found):
+        other = roots[found.index(False)].given.path
+        raise ConfigError(
+            f"expected only TFRecord files or none, got those of {roots[found.index(True)].given}"
+            f" and {other}, which holds none: make two datasets"
+        )
+    return all(found)
+
+
+def _holds_records(root: InputRoot, may_be_other: Callable[[str], bool]) -> bool:
+    if root.is_folder and is_dataset(root.root):
+        return True
+    seen = False
+    try:
+        for one in itertools.islice(list_files(root, depth=1), _SAMPLED_FILES):
+            if not isinstance(one, File):
+                continue
+            name = one.key.rpartition("/")[2]
+            if is_tfrecord_name(name):
+                seen = True
+            elif not is_archive(name) and may_be_other(name):
+                # The names of some shards have no extension: train-00000-of-01024.
+                return "." not in name and begins_frame(
+                    Location.parse(one.path).read_range(0, HEADER_BYTES)
+                )
+    except PathError as error:
+        raise ConfigError(f"the input cannot be used: {error}") from error
+    return seen
+
+
+def dataset_columns(
+    inputs: Inputs, given: Mapping[str, str | None], dropped: Sequence[str], *, kind: Kind
+) -> dict[str, str | tuple[str, ...] | None]:
+    """Return the columns with a role in datasets of recordmill; the given ones for other inputs.
+
+    Key, group and class come from the index, because they are names there.
+
+    given: {label_column, split_column, group_column, key_column}. dropped: columns to ignore.
+
+    Raises:
+      ConfigError: some inputs are datasets and others are not, or a dataset has no text.
+    """
+    datasets = [_dataset_of(root) for root in find_roots(inputs)]
+    known = [one for one in datasets if one is not None]
+    if not known:
+        return {**given, "drop_columns": tuple(dropped)}
+    if len(known) < len(datasets):
+        raise ConfigError(
+            f"--input {inputs}: expected only datasets of recordmill or only other files, because"
+            " they have different columns; got both: make two datasets"
+        )
+    manifests = [manifest_of(folder) for folder in known]
+    roles = dict(given)
+    roles["key_column"] = given["key_column"] or batch.KEY
+    if given["group_column"] is None and any(map(_has_groups, known, manifests)):
+        roles["group_column"] = batch.GROUP
+    if given["label_column"] is None and any(one.labels for one in manifests):
+        roles["label_column"] = batch.LABEL
+    if kind == "text":
+        for folder, manifest in zip(known, manifests, strict=True):
+            _check_text(folder, manifest)
+    used = {name for name in roles.values() if name is not None}
+    made = {name for one in manifests for name in _made_features(one)}
+    left_out = [name for name in sorted({*made, *INDEXED.values()}) if name not in used]
+    return {**roles, "drop_columns": tuple(dict.fromkeys([*dropped, *left_out]))}
+
+
+def media_feature(inputs: Inputs, given: str | None) -> tuple[str, Feature] | None:
+    """Return the feature with the images or arrays of a dataset of recordmill; None for others.
+
+    given: its name, if an option names it.
+    """
+    for root in find_roots(inputs):
+        folder = _dataset_of(root)
+        if folder is None:
+            continue
+        manifest = manifest_of(folder)
+        rename = manifest.options.get("rename", {})
+        usual = [rename.get(name, name) for name in _MEDIA]
+        kinds = [name for name, one in manifest.features.items() if one.kind in ("image", "raw")]
+        for name in (given,) if given is not None else (*usual, *kinds):
+            if name in manifest.features:
+                return name, manifest.features[name]
+    return None
+
+
+def _dataset_of(root: InputRoot) -> Location | None:
+    """Return the dataset that an input is, or that holds its files; None for other inputs."""
+    return root.root if is_dataset(root.root) else None
+
+
+def _has_groups(folder: Location, manifest: Manifest) -> bool:
+    shards = (shard for split in manifest.splits.values() for shard in split.shards)
+    try:
+        return any("group" in column_names(folder / index_of(shard.file)) for shard in shards)
+    except IndexDamagedError as error:
+        raise ConfigError(f"{error}: {DAMAGED}") from error
+
+
+def _made_features(manifest: Manifest) -> Iterator[str]:
+    """Yield the features that are made anew, under their names in the records."""
+    rename = dict(manifest.options.get("rename", {}))
+    old_names = {new: old for old, new in rename.items()}
+    rules = _MADE.get(manifest.command, ())
+    for name, feature in manifest.features.items():
+        old = old_names.get(name, name)
+        made = any(old == rule or (rule[-1] == "/" and old.startswith(rule)) for rule in rules)
+        if feature.kind == "label" or made:
+            yield name
+
+
+def _check_text(folder: Location, manifest: Manifest) -> None:
+    """Raise ConfigError for a dataset of texts of which only tokens or numbers are left."""
+    texts = [name for name, feature in manifest.features.items() if feature.kind == "text"]
+    if manifest.command == "text" and not texts:
+        names = ", ".join(manifest.features)
+        raise ConfigError(
+            f"--input {folder} holds no text: its features are {names}, from which the texts cannot"
+            " be restored; read the original texts, or make that dataset with --features"
+            " text,tokens"
+        )
+
+
+def is_tfds(folder: Location) -> bool:
+    """Return whether a folder was written by TFDS."""
+    return (folder / TFDS).exists()

@@ -1,0 +1,338 @@
+"""Source of media in TFRecord files: each record refers to the bytes of one of its features.
+
+Nothing is copied: the path of a record is a reference to a part of its file (`storage.members`),
+and the checksum of the record is checked whenever the part is read.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import functools
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from recordmill.errors import ConfigError, Reason, Reject
+from recordmill.storage.files import Location, shown
+from recordmill.storage.members import MOST_INFLATED, Member
+from recordmill.tfrecord.framing import MAX_PAYLOAD_BYTES
+from recordmill.transforms.model.source import ListingPart
+from recordmill.transforms.sources.files.file_stat import EMPTY, RejectCause
+from recordmill.transforms.sources.files.input_paths import Inputs
+from recordmill.transforms.sources.files.inputs import check_paths
+from recordmill.transforms.sources.files.number_labels import LabelType
+from recordmill.transforms.sources.files.references import ARCHIVED, Unlabelled, check_unlabelled
+from recordmill.transforms.sources.files.walks import File, SkippedPath
+from recordmill.transforms.sources.row_formats.column_types import ColumnTypes, unify
+from recordmill.transforms.sources.row_formats.open_rows import wanted_columns
+from recordmill.transforms.sources.row_formats.row_file import FileSection, Origin, Rows
+from recordmill.transforms.sources.row_formats.row_format import RowFormat
+from recordmill.transforms.sources.rows.column_roles import (
+    SPLITS,
+    ColumnRoles,
+    find_roles,
+    quoted,
+)
+from recordmill.transforms.sources.rows.label_types import (
+    number_field,
+    read_numbers,
+    rows_out_of_range,
+    rows_without_number,
+    with_target,
+)
+from recordmill.transforms.sources.rows.record_columns import (
+    InvalidRows,
+    build_records,
+    system_columns,
+    user_field,
+)
+from recordmill.transforms.sources.rows.record_layout import split_source_of_rows
+from recordmill.transforms.sources.rows.record_rows import COPIES
+from recordmill.transforms.sources.rows.row_inputs import RowInput
+from recordmill.transforms.sources.rows.row_sections import numbered_keys
+from recordmill.transforms.sources.tfrecords.array_forms import ArrayForm
+from recordmill.transforms.sources.tfrecords.tfrecord_file import PLACES, TfrecordFile
+
+_MEDIA = (
+    *("image/encoded", "image", "image_raw", "image/image", "img", "encoded", "image_bytes"),
+    *("video/encoded", "video", "array", "data"),
+)
+_LABELS = ("image/class/text", "image/class/label", "label", "class")
+# Features that describe the encoding of an image; they are made anew.
+_MADE = (
+    *("image/format", "image/filename", "image/height", "image/width", "image/channels"),
+    *("image/colorspace", "image/class/label", "image/class/text", "image/key/sha256"),
+)
+_OBJECTS = "image/object/"
+_SECTION = 1 << 40  # bytes: only headers of records are read, so that their number is the limit
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TfrecordMedia:
+    """Lists the media in TFRecord files.
+
+    input: datasets, folders, patterns or files.
+    bytes_column: feature with the bytes; by default a usual name, such as image/encoded.
+    raw: form of the arrays that the feature holds; None if it holds files.
+    label_column: by default image/class/text, image/class/label, label or class.
+    split_column: by default `split`, if there is such a feature and `finds_split` is true.
+    key_column: feature of unique keys, or several with commas between; by default the key is
+      FILE#RECORD.
+    drop_columns: features to ignore.
+    label_type: reading of the label: classes (also None), numbers, or a feature as any other.
+    unlabelled: whether to reject or keep records without label if there is a label feature.
+    """
+
+    input: Inputs
+    bytes_column: str | None = None
+    raw: ArrayForm | None = None
+    label_column: str | None = None
+    split_column: str | None = None
+    group_column: str | None = None
+    key_column: str | None = None
+    drop_columns: tuple[str, ...] = ()
+    label_type: LabelType | None = None
+    unlabelled: Unlabelled = "reject"
+    finds_split: bool = True
+    _found_roles: list[ColumnRoles] = dataclasses.field(
+        default_factory=list, init=False, repr=False, compare=False
+    )
+
+    def __post_init__(self) -> None:
+        check_unlabelled(self.unlabelled)
+        check_paths(self.input)
+
+    @property
+    def unique_keys(self) -> bool:
+        """True without a key feature, because FILE#RECORD is unique."""
+        return self.key_column is None
+
+    @property
+    def split_source(self) -> str | None:
+        """The part of the input that names the splits, for messages; None if none does."""
+        roles = self.found_roles
+        if roles is None or roles.split is None:
+            return self._rows.split_source
+        return f"the feature {roles.split!r}"
+
+    @property
+    def found_roles(self) -> ColumnRoles | None:
+        """Roles of the features, known from `scan`."""
+        return next(iter(self._found_roles), None)
+
+    @functools.cached_property
+    def _rows(self) -> RowInput:
+        # A record of any size can be referred to.
+        return RowInput(input=self.input, format=RowFormat(format="tfrecord"))
+
+    def scan(self) -> Iterator[ListingPart]:
+        """Yield the records as references.
+
+        Raises:
+          ConfigError: the input cannot be used, or has no usable record.
+        """
+        sections: list[tuple[File, str | None, FileSection]] = []
+        column_types: ColumnTypes = {}
+        rejects: list[Reject] = []
+        filtered: collections.Counter[str] = collections.Counter()
+        for one in self._rows.find():
+            if isinstance(one, SkippedPath):
+                filtered[one.reason] += one.files
+            elif isinstance(one, Reject):
+                rejects.append(one)
+            else:
+                file, split = one
+                opened = _open(file)
+                for section in opened.sections(_SECTION):
+                    sections.append((file, split, section))
+                    column_types = unify([column_types, opened.media_types(section)])
+        yield ListingPart(rejects=rejects, filtered=+filtered)
+        if not column_types:
+            problems = [reject.detail for reject in rejects[:1]]
+            for file, _, section in sections[:1]:
+                nothing = pa.schema([])
+                for rows in _open(file).read_media(section, nothing, (), ""):
+                    problems += [f"{file.key}: record {bad.number}: {bad.why}" for bad in rows.bad]
+            first = f"; the first problem: {problems[0]}" if problems else ""
+            raise ConfigError(f"found no record with a feature in {self.input}{first}")
+        roles = self._roles(list(column_types))
+        self._found_roles[:] = [roles]
+        split_source_of_rows(self.input, roles, self._rows.split_source)
+        users = self._user_columns(roles, list(column_types))
+        wanted = wanted_columns(sorted(roles.named() - {roles.main}), users, column_types)
+        for name in self._shape_features:
+            wanted = wanted.append(pa.field(name, pa.list_(pa.int64())))
+        fields = [user_field(wanted.field(name)) for name in users]
+        if roles.target is not None:
+            where = str(self.input)
+            number_field(
+                column_types[roles.target].field(roles.target),
+                self.label_type,
+                unlabelled=self.unlabelled,
+                where=where,
+            )
+        kept = 0
+        for file, split, section in sections:
+            text = roles.named() - {roles.main}
+            for rows in _open(file).read_media(section, wanted, text, str(roles.main)):
+                listed = self._references(rows, roles, fields, file, split)
+                kept += 0 if listed.rows is None else len(listed.rows)
+                rejects += listed.rejects[:1]
+                yield listed
+        if not kept and rejects:
+            raise ConfigError(
+                f"no record of {self.input} can be used; the first: {rejects[0].key}:"
+                f" {rejects[0].detail}"
+            )
+
+    def _roles(self, names: Sequence[str]) -> ColumnRoles:
+        """Return the roles of features. Raises ConfigError."""
+        where = str(self.input)
+        for name in (self.bytes_column, *self.drop_columns):
+            if name is not None and name not in names:
+                raise ConfigError(f"no feature {name!r} in {where}: it has {quoted(names)}")
+        requested = ColumnRoles(
+            main=self.bytes_column,
+            label=self.label_column,
+            split=self.split_column,
+            group=self.group_column,
+            key=self.key_column,
+            dropped=self.drop_columns,
+        )
+        splits = SPLITS if self.finds_split else ()
+        roles = find_roles(
+            names, requested, where=where, main_names=_MEDIA, labels=_LABELS, splits=splits
+        )
+        if roles.main is None:
+            raise ConfigError(
+                f"found no feature with the content of files in {where}: expected one of"
+                f" {', '.join(_MEDIA)}; it has {quoted(names)}; name it with --bytes-column"
+            )
+        return with_target(roles, self.label_type, where=where)
+
+    def _user_columns(self, roles: ColumnRoles, names: Sequence[str]) -> list[str]:
+        """Return the features that become values of the records. Raises ConfigError."""
+        users = [name for name in roles.user_columns(names) if name not in _MADE]
+        objects = [name for name in users if name.startswith(_OBJECTS)]
+        if objects:
+            raise ConfigError(
+                f"{self.input} has objects in images ({', '.join(objects[:3])}, ...), which are not"
+                " read from TFRecords, because they would have to move with the pixels: pass them"
+                f" as --annotations, or leave them out with --drop-columns {','.join(objects)}"
+            )
+        return users
+
+    @property
+    def _shape_features(self) -> tuple[str, ...]:
+        """Features that hold the shapes of raw arrays, if they are needed."""
+        return () if self.raw is None or self.raw.shape.count(None) < 2 else self.raw.shape_features
+
+    def _headers(self, columns: pa.RecordBatch, sizes: Sequence[int]) -> list[bytes | None]:
+        """Return the header of the file of each record; None for bytes that fill no array."""
+        if self.raw is None:
+            return [b""] * len(columns)
+        given: list[tuple[int, ...] | None] = [None] * len(columns)
+        if self._shape_features:
+            parts = [columns[name].to_pylist() for name in self._shape_features]
+            given = [
+                tuple(size for part in several for size in part or ())
+                for several in zip(*parts, strict=True)
+            ]
+        shapes = map(self.raw.shape_of, sizes, given)
+        return [None if shape is None else self.raw.header(shape) for shape in shapes]
+
+    def _references(
+        self,
+        rows: Rows,
+        roles: ColumnRoles,
+        fields: Sequence[pa.Field],
+        file: File,
+        split: str | None,
+    ) -> ListingPart:
+        """Return a reference or a reject for every record."""
+        if roles.target is not None:
+            parser = self._rows.format.value_parser
+            rows = read_numbers(rows, roles.target, self.label_type, parser)
+        columns = rows.columns
+        system = system_columns(rows, roles)
+        numbered = numbered_keys(file.key, rows.numbers)
+        if roles.key is None:
+            system = system._replace(key=numbered)
+        if roles.split is None:
+            system = system._replace(split=pa.repeat(pa.scalar(split, pa.string()), len(columns)))
+        offset, length, start, size = (np.asarray(columns[name]) for name in PLACES)
+        heads = self._headers(columns, size.tolist())
+        whole = size + [len(head or b"") for head in heads]
+        members = zip(
+            *(one.tolist() for one in (offset, length, whole, start)),
+            system.key.to_pylist(),
+            heads,
+            strict=True,
+        )
+        place = file.path, file.size
+        paths = [
+            Member(*place, at, frame, many, "record", 0, _name(key), begin, head or b"").reference
+            for at, frame, many, begin, key, head in members
+        ]
+
+        def absent(row: int) -> RejectCause:
+            del row
+            return RejectCause(Reason.BAD_VALUE, f"no feature {roles.main!r}")
+
+        def too_large(row: int) -> RejectCause:
+            what = f"{length[row]} bytes, but a record has {MOST_INFLATED} at most"
+            return RejectCause(Reason.TOO_LARGE, what)
+
+        def misshapen(row: int) -> RejectCause:
+            assert self.raw is not None
+            what = f"{size[row]} bytes do not fill an array of {self.raw.dtype} {self.raw.shape}"
+            return RejectCause(Reason.BAD_VALUE, what)
+
+        faults = [
+            InvalidRows(start < 0, absent),
+            InvalidRows((size == 0) & (self.raw is None), lambda row: EMPTY),
+            InvalidRows(np.array([head is None for head in heads], np.bool_), misshapen),
+            InvalidRows(length > MOST_INFLATED, too_large),
+        ]
+        users = list(fields)
+        if roles.target is not None:
+            faults.append(rows_out_of_range(rows, roles.target))
+            if self.unlabelled == "reject":
+                faults.append(rows_without_number(rows, roles.target))
+            at = [field.name for field in users].index(roles.target)
+            target = columns.schema.field(roles.target)
+            users[at] = user_field(target).with_nullable(self.unlabelled == "keep")
+        references = [
+            pa.array(paths, pa.string()),
+            pa.array(whole.astype(np.int64)),
+            pa.repeat(file.mtime, len(columns)),
+            numbered,
+        ]
+        listed = build_records(
+            rows,
+            system,
+            roles,
+            source_columns=references,
+            schema=pa.schema([*ARCHIVED, *users]),
+            faults=faults,
+            file=file.key,
+            reject_unlabelled=self.unlabelled == "reject",
+        )
+        return dataclasses.replace(listed, filtered={COPIES: rows.copies} if rows.copies else {})
+
+
+def _open(file: File) -> TfrecordFile:
+    origin = Origin(place=Location.parse(file.path), size=file.size, mtime=file.mtime)
+    opened = TfrecordFile(origin, MAX_PAYLOAD_BYTES)
+    if opened.is_compressed:
+        raise ConfigError(
+            f"{shown(file.path)} is compressed, so that its records cannot be read at their places:"
+            f" decompress it (gunzip -k {shown(file.path)}), and pass the result"
+        )
+    return opened
+
+
+def _name(key: str | None) -> str:
+    return (key or "").replace("\0", "")
