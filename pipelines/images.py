@@ -18,6 +18,7 @@ from recordmill.pipelines.options import values
 from recordmill.pipelines.options.annotations import AnnotationsConfig, annotated, object_options
 from recordmill.pipelines.options.declaration import Group, option
 from recordmill.pipelines.options.file_inputs import FilesConfig, files_of
+from recordmill.pipelines.options.masks import LABELS, MasksConfig, masked
 from recordmill.transforms.encoders.image_contents import ImageContents
 from recordmill.transforms.encoders.image_headers import (
     DepthAnalysis,
@@ -35,7 +36,7 @@ _DEFAULT = ImageOptions()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ImagesConfig(AnnotationsConfig, FilesConfig):
+class ImagesConfig(AnnotationsConfig, MasksConfig, FilesConfig):
     """The options of `recordmill images`."""
 
     size: tuple[int, int] | None = option(
@@ -181,13 +182,16 @@ def data_type(config: ImagesConfig) -> DataType:
     unlabelled = config.listed_unlabelled
     source = files_of(config, leave_out=NOT_IMAGES, unlabelled=unlabelled, raw="images")
     options = config.image_options()
+    masks = config.mask_options()
+    has_ids = config.feature_set != "standard"
+    joined = annotated(config, source, image_ids=has_ids) if config.annotations else source
+    inputs = [one.path for one in config.inputs.paths]
+    names = config.mask_names()
     balanced = config.balance in ("oversample", "undersample")
     probe = config.probe == "header" or (config.probe == "auto" and balanced)
     return DataType(
         name="images",
-        source=annotated(config, source, image_ids=config.feature_set != "standard")
-        if config.annotations
-        else source,
+        source=masked(config, joined, inputs=inputs, limits=options),
         encoder=ImageEncoder(
             options=options,
             one_hot_label=config.one_hot_label,
@@ -197,13 +201,16 @@ def data_type(config: ImagesConfig) -> DataType:
             objects=object_options(config),
             classed=config.image_class_rule is not None,
             feature_set=config.feature_set,
+            masks=masks,
         ),
-        check=HeaderCheck(options=options) if probe else None,
+        check=HeaderCheck(options=options, masks=masks is not None) if probe else None,
         analysis=DepthAnalysis(options=options) if options.finds_depth else None,
         headers=ImageHeaders(options=options),
         duplicates=same_content(config),
         content=ImageContents.of(options, near=config.near_duplicates != "none"),
         near=near_duplicates(config, "distance"),
+        artifacts={LABELS: "".join(f"{name}\n" for name in names).encode()} if names else {},
+        shaping=config.mask_shaping(),
     )
 
 

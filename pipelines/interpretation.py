@@ -67,11 +67,12 @@ def interpret(
     source = getattr(data_type.source, "files", data_type.source)
     noun = "record" if isinstance(source, TfrecordMedia) else "file"
     files = "" if isinstance(data_type.source, RowSource) else f", {count_of(listing.rows, noun)}"
+    masks = getattr(config, "masks", None)
     tables = media_tables(data_type.source)
     if tables is not None:
         files = f", the files are in the column {tables.bytes_column!r}"
     facts = {
-        "data": f"{data_type.name}, {config.inputs}{files}",
+        "data": f"{data_type.name}, {config.inputs}{files}{f', masks in {masks}' if masks else ''}",
         "classes": _classes(config, listed, layout, columns) + _sizes(counts),
         "splits": _splits(config, layout),
     }
@@ -139,7 +140,9 @@ def listed_roles(config: CommonConfig, source: Source, layout: Layout) -> Column
         if config.number_type is None or layout.roles.label is None:
             return layout.roles
         return dataclasses.replace(layout.roles, label=None, target=TARGET)  # of windows
-    files = getattr(source, "files", source)
+    files: object = source
+    while hasattr(files, "files"):  # of annotated images
+        files = files.files
     if isinstance(files, JoinedListings):
         files = files.lists[0]
     if isinstance(files, FileList | TfrecordMedia) and not getattr(config, "annotations", None):

@@ -7,7 +7,8 @@ from typing import Any, Self
 
 CODES: Mapping[str, str] = {
     "adopted": "adopted files are incomplete, or their splits or classes are unclear",
-    "annotations": "annotations were merged, are repeated, or match no image",
+    "annotations": "annotations were merged, are repeated, or match no image; masks have a suffix,"
+    " or images none",
     "archives": "all files in archives are in one folder, which is left out of classes and keys",
     "audio": "the audio tracks of videos were dropped",
     "bit-depth": "images have more bits per channel than were kept, or only some have 16",

@@ -63,6 +63,16 @@ def whole_number(text: str) -> int:
         raise ValueError(f"expected a whole number, got {text!r}") from None
 
 
+def whole_numbers(text: str) -> tuple[int, ...]:
+    """Parse whole numbers, separated by commas."""
+    return tuple(whole_number(part.strip()) for part in text.split(","))
+
+
+def show_numbers(value: Sequence[int] | None) -> str | None:
+    """Return the inverse of `whole_numbers`."""
+    return None if value is None else ",".join(map(str, value))
+
+
 def number(text: str) -> float:
     """Parse a finite decimal number."""
     try:

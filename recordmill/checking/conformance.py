@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -15,8 +16,10 @@ from recordmill.format.image_files import UNREADABLE_IMAGE, open_image
 from recordmill.tfrecord.decode import Value, decoder
 from recordmill.tfrecord.features import DType, Feature, Features
 
+_SIDES = ("height", "width")
 _PNG = b"\x89PNG\r\n\x1a\n"  # the signature
 
+_GRAY = 0  # PNG's colour type
 _DTYPES = {"i": "int64", "f": "float32"}  # dtypes of decoded numbers, by numpy's kind
 
 
@@ -37,6 +40,11 @@ class Conformance:
         self.decode = decoder(features)
         self._rules = {name: _Rule.of(feature, deep=deep) for name, feature in features.items()}
         self._required = {name for name, rule in self._rules.items() if rule.fixed}
+        self._masks = {
+            name: feature.shape_features
+            for name, feature in features.items()
+            if feature.kind == "mask" and len(feature.shape_features) == len(_SIDES)
+        }
         self._label_features = [name for name, f in features.items() if f.kind == "label"]
         self._numbers = {label: label_offset + place for place, label in enumerate(labels)}
         self._names = {number: label for label, number in self._numbers.items()}
@@ -56,6 +64,9 @@ class Conformance:
                 self._rules[name].check(values)
             except NonconformingError as error:
                 raise NonconformingError(f"feature {name!r}: {error}") from error
+        for name, sides in self._masks.items():
+            for content in example.get(name) or ():
+                _check_mask_size(name, content, example, sides)
         for name in self._label_features:
             for number in _numbers(example.get(name)):
                 if number not in self._names:
@@ -116,6 +127,10 @@ class _Rule:
                 check_value = functools.partial(
                     _check_array, dtype=feature.raw_dtype, shape=feature.raw_shape
                 )
+            case "mask":
+                check_value = functools.partial(
+                    _check_mask, bits=16 if feature.raw_dtype == "uint16" else 8, deep=deep
+                )
             case "image" if deep:
                 check_value = _check_image16 if feature.raw_dtype == "uint16" else _check_image
         return cls(
@@ -175,6 +190,26 @@ def _check_image(value: bytes) -> None:
             image.load()
     except UNREADABLE_IMAGE as error:
         raise NonconformingError(f"the image cannot be decoded ({type(error).__name__})") from error
+
+
+def _check_mask(value: bytes, *, bits: int, deep: bool) -> None:
+    if value[: len(_PNG)] != _PNG or value[24:26] != bytes([bits, _GRAY]):
+        raise NonconformingError(f"expected a gray PNG of {bits} bits per pixel")
+    if deep:
+        _check_image(value)
+
+
+def _check_mask_size(
+    name: str, content: bytes, example: Mapping[str, Value], sides: Sequence[str]
+) -> None:
+    """Check that a mask has the size of its image. sides: the features of height and width."""
+    width, height = struct.unpack(">II", content[16:24])
+    for side, found in zip(sides, (height, width), strict=True):
+        stated = _numbers(example.get(side))
+        if stated != [found]:
+            raise NonconformingError(
+                f"feature {name!r}: expected a mask of the size of the image, got {width}x{height}"
+            )
 
 
 def _check_image16(value: bytes) -> None:

@@ -53,7 +53,7 @@ def _text(value: Any, feature: Feature, names: Mapping[int, str]) -> str:
     match feature.kind:
         case "label":
             return f"{value} ({names.get(int(value), 'no class')})"
-        case "image":
+        case "image" | "mask":
             return _image_text(value)
         case "raw":
             shape = "x".join(str(size or "?") for size in feature.raw_shape or ())

@@ -93,7 +93,7 @@ def verify(
 ) -> VerificationReport:
     """Read every byte of a dataset and report its defects.
 
-    deep: also decode every image.
+    deep: also decode every image and mask.
     max_record_bytes: the largest record that is inflated from gzip.
     run: maps a function over tasks, in this process or in a pool; results can be in any order.
     on_progress: called with the report of every shard.
@@ -123,7 +123,8 @@ def verify(
         shards=len(reports),
         records=sum(report.records for report in reports),
         bytes=sum(report.bytes for report in reports),
-        deep=deep and any(feature.kind == "image" for feature in manifest.features.values()),
+        deep=deep
+        and any(feature.kind in ("image", "mask") for feature in manifest.features.values()),
         damages=tuple(sorted(damages, key=_sort_key)),
         content=manifest.content,
     )

@@ -296,6 +296,8 @@ def _feature_field(name: str, feature: Feature) -> Json:
             types = [*types, "cr:Label"]
         case "image":
             types = ["sc:ImageObject"]
+        case "mask":
+            types, meaning = ["sc:ImageObject"], "masks of class ids or of objects, as gray PNG"
         case "raw" if feature.raw_dtype is not None and feature.raw_shape is not None:
             types = _TYPES.get(feature.raw_dtype, ["sc:Text"])
             shape = (*shape, *feature.raw_shape)

@@ -85,7 +85,7 @@ def _feature(
             yield f"int_domain {{ min: 0 max: {feature.size - 1} is_categorical: true }}"
         case "text":
             yield "natural_language_domain { }"
-        case "image":
+        case "image" | "mask":
             yield "image_domain { }"
 
 

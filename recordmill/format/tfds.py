@@ -183,6 +183,10 @@ def _element(feature: Feature, classes: int) -> tuple[Json, str | None]:
                 "pythonClassName": f"{_CLASSES}.image_feature.Image",
                 "image": image,
             }, None
+        case "mask":
+            sides = feature.raw_shape or (None, None, 1)
+            mask = {"dtype": feature.raw_dtype, "shape": _shape(sides), "encodingFormat": "png"}
+            return {"pythonClassName": f"{_CLASSES}.image_feature.Image", "image": mask}, None
         case "raw":
             note = _raw_note(feature)
             if note is None and feature.raw_dtype is not None and feature.raw_shape is not None:

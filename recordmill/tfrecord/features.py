@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 from recordmill.errors import ConfigError
 
 DType = Literal["int64", "float32", "string"]
-Kind = Literal["value", "text", "label", "image", "raw", "index"]
+Kind = Literal["value", "text", "label", "image", "mask", "raw", "index"]
 
 _RAW_DTYPES = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
@@ -25,8 +25,8 @@ class Feature:
     shape: () for one value; (3,) for three; (None,) for any number, zero included. A nullable value
       has the shape (None,) and is absent from the Example if it is null.
     kind: the meaning of the values. `text` is UTF-8; `label` is a class number (see labels.txt);
-      `image` is an encoded image; `raw` is the bytes of one array, little-endian, C order; `index`
-      is integers from 0 to `size` - 1, such as token ids.
+      `image` is an encoded image; `mask` is a gray PNG of class ids; `raw` is the bytes of one
+      array, little-endian, C order; `index` is integers from 0 to `size` - 1, such as token ids.
     raw_dtype, raw_shape: dtype and shape of the array, or of the decoded image; a dimension is None
       if it varies from record to record.
     shape_features: the features of the same record that hold the array's shape: one feature with

@@ -14,15 +14,17 @@ from recordmill.format.typed_json import as_object, parse_json
 from recordmill.notes import Note
 from recordmill.storage.input_files import open_file
 from recordmill.transforms.encoders.artifacts import read_artifact
+from recordmill.transforms.encoders.class_masks import MaskHeaders
 from recordmill.transforms.imaging.bit_depth import can_keep_16_bits
 from recordmill.transforms.imaging.headers import Header, open_image, read_header
 from recordmill.transforms.imaging.image_options import Depth, ImageOptions
 from recordmill.transforms.model import batch
+from recordmill.transforms.model.annotations import MASK_COLUMNS
 from recordmill.transforms.model.data_type import Artifact, OutcomeCollector, RowOutcome
 
 DEPTH_FILE = "image_depth.json"  # learned for --depth auto
 
-SOURCE_COLUMNS = (batch.PATH, batch.SIZE, batch.MTIME)
+_SOURCE_COLUMNS = (batch.PATH, batch.SIZE, batch.MTIME)
 
 _ITEM = "item"
 _HEAD = 1 << 16  # bytes of a file in which its bits per channel are stated
@@ -30,14 +32,18 @@ _HEAD = 1 << 16  # bytes of a file in which its bits per channel are stated
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class HeaderCheck:
-    """Check that rejects invalid images and leaves out small ones, judged by their headers."""
+    """Check that rejects invalid images and leaves out small ones, judged by their headers.
+
+    masks: images have masks, whose headers are checked, too.
+    """
 
     options: ImageOptions
+    masks: bool = False
 
     @property
     def source_columns(self) -> tuple[str, ...]:
-        """Names of the columns that identify a file."""
-        return SOURCE_COLUMNS
+        """Names of the columns that identify a file, and its mask."""
+        return source_columns(masks=self.masks)
 
     def check(self, rows: pa.RecordBatch) -> RowOutcome:
         """Read the header of every file."""
@@ -77,7 +83,7 @@ class DepthAnalysis:
     @property
     def columns(self) -> tuple[str, ...]:
         """Names of the columns that identify a file."""
-        return (batch.KEY, *SOURCE_COLUMNS)
+        return (batch.KEY, *_SOURCE_COLUMNS)
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -127,15 +133,23 @@ def _read_headers(rows: pa.RecordBatch, options: ImageOptions) -> tuple[RowOutco
     """Return the outcome of rows, and the headers of the images of those that are kept."""
     outcomes = OutcomeCollector("check")
     found = []
+    masks = MaskHeaders(rows, options)
     for row, (key, path, size, mtime) in enumerate(references(rows)):
         try:
             with open_file(path, size=size, mtime=mtime) as file:
-                found.append(read_header(file, options))
+                header = read_header(file, options)
+            masks.check(row, header)
         except (RecordError, Filtered) as error:
             outcomes.leave_out(key, error)
         else:
+            found.append(header)
             outcomes.keep(row)
     return outcomes.result(), found
+
+
+def source_columns(*, masks: bool) -> tuple[str, ...]:
+    """Return the names of the columns that identify the file of an image, and of its mask."""
+    return (*_SOURCE_COLUMNS, *(MASK_COLUMNS.names if masks else ()))
 
 
 def with_found_depth(options: ImageOptions, artifacts: Mapping[str, Artifact]) -> ImageOptions:

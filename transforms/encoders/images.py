@@ -19,24 +19,26 @@ from recordmill.format.ledger import Reduced
 from recordmill.format.manifest import LABEL_MAP
 from recordmill.storage.input_files import read_file
 from recordmill.tfrecord.features import Feature, Features
+from recordmill.transforms.encoders.class_masks import PlacedMasks, mask_features
 from recordmill.transforms.encoders.image_headers import (
-    SOURCE_COLUMNS,
     references,
+    source_columns,
     with_found_depth,
 )
 from recordmill.transforms.encoders.labels import label_feature, label_numbers
 from recordmill.transforms.encoders.objects import ObjectOptions, PlacedObjects, object_features
 from recordmill.transforms.encoders.source_ids import (
     SOURCE_FEATURES,
-    source_columns,
+    source_id_columns,
     source_ids,
 )
 from recordmill.transforms.imaging import png16, resample
 from recordmill.transforms.imaging.augment import check_names
 from recordmill.transforms.imaging.image_options import ImageOptions
+from recordmill.transforms.imaging.mask_options import MaskOptions
 from recordmill.transforms.imaging.pixels import EncodedImage, process
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.annotations import CAPTIONS, OBJECTS, SIDES
+from recordmill.transforms.model.annotations import CAPTIONS, MASK_COLUMNS, OBJECTS, SIDES
 from recordmill.transforms.model.data_type import (
     Context,
     Encoded,
@@ -64,6 +66,7 @@ class ImageEncoder:
     classed: images with annotated objects have a class of their own.
     feature_set: `tf-object-detection` adds the features that decoders of the TensorFlow Object
         Detection API need, and a label map.
+    masks: how masks of class ids are read and written; None without masks.
     """
 
     options: ImageOptions
@@ -74,6 +77,7 @@ class ImageEncoder:
     objects: ObjectOptions | None = None
     classed: bool = True
     feature_set: FeatureSet = "standard"
+    masks: MaskOptions | None = None
 
     def __post_init__(self) -> None:
         check_names(self.augment)
@@ -101,6 +105,9 @@ class ImageEncoder:
             declared |= self._label_features(context)
         elif self.one_hot_label:
             raise needs_classes("--one-hot-label")
+        if self.masks is not None:
+            sides, names = self._fixed_sides or (None, None), context.names(_SIDES)
+            declared |= mask_features(self.masks, sides, names)
         if self.objects is not None:
             declared |= object_features(rows)
         if self._has_source_ids:
@@ -138,23 +145,28 @@ class ImageEncoder:
 
     def _encoded_feature(self, context: Context) -> Feature:
         options = with_found_depth(self.options, context.artifacts)
-        fixed = options.size is not None and options.resize_mode != "fit"
-        sides = options.size if fixed and options.size else (None, None)
+        fixed = self._fixed_sides
         feature = Feature(
             dtype="string",
             kind="raw" if options.is_raw else "image",
             raw_dtype=f"uint{options.bits}" if options.normalize == "none" else "float32",
-            raw_shape=(*sides, options.channels),
+            raw_shape=(*(fixed or (None, None)), options.channels),
         )
         if fixed or feature.kind == "image":
             return feature
-        shape = ("image/height", "image/width", "image/channels")
-        return dataclasses.replace(feature, shape_features=tuple(map(context.name, shape)))
+        names = context.names((*_SIDES, "image/channels"))
+        return dataclasses.replace(feature, shape_features=names)
+
+    @property
+    def _fixed_sides(self) -> tuple[int, int] | None:
+        """(height, width) of all images; None if they vary."""
+        return None if self.options.resize_mode == "fit" else self.options.size
 
     def versions(self) -> Mapping[str, str]:
         """Return the versions of the libraries that affect pixels or bytes."""
         found = {"pillow": PIL.__version__, **resample.versions()}
-        if self.options.bits == 16 or self.options.finds_depth:
+        deep_masks = self.masks is not None and self.masks.depth == 16
+        if self.options.bits == 16 or self.options.finds_depth or deep_masks:
             found |= png16.versions()
         for name, feature in _LIBRARIES.items():
             version = pillow_features.version(feature)
@@ -164,8 +176,8 @@ class ImageEncoder:
 
     @property
     def source_columns(self) -> tuple[str, ...]:
-        """Names of the columns that identify a file."""
-        return SOURCE_COLUMNS
+        """Names of the columns that identify a file, and its mask."""
+        return source_columns(masks=self.masks is not None)
 
     def settings(self) -> str:
         """Return the options that shape every Example; augmentations are those of a row."""
@@ -190,6 +202,8 @@ class ImageEncoder:
             columns |= {name: rows[name] for name in objects}
         if self._has_source_ids:
             columns["image/source_id"] = source_ids(rows)
+        if self.masks is not None:
+            columns |= {name: rows[name] for name in MASK_COLUMNS.names}
         columns |= {field.name: rows[field.name] for field in user_fields(rows.schema)}
         return ExampleInputs(common=common, columns=columns)
 
@@ -210,6 +224,7 @@ class ImageEncoder:
         hashes = ContentHashes() if batch.CONTENT not in rows.schema.names else None
         reduced = Reduced()
         objects = None if self.objects is None else PlacedObjects(rows, self.objects)
+        masks = None if self.masks is None else PlacedMasks(rows, self.masks, self.options)
         copies, augmentations = _copies(rows), self._augmentations(rows)
         facts: list[ExampleFacts] = []
         for row, (key, path, size, mtime) in enumerate(references(rows)):
@@ -218,12 +233,15 @@ class ImageEncoder:
             try:
                 data = read_file(path, size=size, mtime=mtime)
                 image = process(data, options, names, generator)
+                mask = None if masks is None else masks.place(row, image)
                 if objects is not None:
                     objects.place(row, image)
             except (RecordError, Filtered) as error:
                 outcomes.leave_out(key, error)
             else:
                 images.append(image)
+                if masks is not None:
+                    masks.keep(mask)
                 if hashes is not None:
                     hashes.add(data)
                 outcomes.keep(row)
@@ -236,10 +254,12 @@ class ImageEncoder:
         columns = _image_columns(kept, images)
         if context.labels and self._has_classes(rows.schema):
             columns |= self._label_columns(kept.column(batch.LABEL), context)
+        if masks is not None:
+            columns |= masks.columns()
         if objects is not None:
             columns |= objects.columns(context)
         if self._has_source_ids:
-            columns |= source_columns(kept, [image.data for image in images])
+            columns |= source_id_columns(kept, [image.data for image in images])
         columns |= {field.name: kept.column(field.name) for field in user_fields(rows.schema)}
         return Encoded(
             columns=pa.RecordBatch.from_pydict(columns),
@@ -266,6 +286,7 @@ class ImageEncoder:
 
 
 _NO_FACTS = ExampleFacts()
+_SIDES = ("image/height", "image/width")
 
 # Libraries that affect pixels or bytes, and Pillow's names of them.
 _LIBRARIES = {

@@ -21,9 +21,11 @@ import pyarrow.compute as pc
 from recordmill.errors import ConfigError, Filtered, Reason, RecordError
 from recordmill.format.ledger import add_dropped
 from recordmill.tfrecord.features import Feature
+from recordmill.transforms.encoders.frames import frame_of, frame_transform
 from recordmill.transforms.encoders.labels import label_numbers
 from recordmill.transforms.imaging.affine import IDENTITY, Affine, Floats
 from recordmill.transforms.imaging.geometry import Size
+from recordmill.transforms.imaging.mask_options import Frame
 from recordmill.transforms.imaging.pixels import EncodedImage
 from recordmill.transforms.model.annotations import (
     AREA,
@@ -40,7 +42,6 @@ from recordmill.transforms.model.example_facts import ExampleFacts
 from recordmill.transforms.model.ragged import list_array
 
 BoxPolicy = Literal["clip", "drop", "reject"]
-BoxFrame = Literal["auto", "stored", "upright"]
 Captions = Literal["all", "first"]
 
 _SLACK = 0.5  # pixels by which a box may cross the edge, as annotations are rounded
@@ -71,14 +72,14 @@ class ObjectOptions:
     boxes: BoxPolicy = "clip"
     min_box: float = 0.0
     without_boxes: Literal["keep", "drop"] = "keep"
-    box_frame: BoxFrame = "auto"
+    box_frame: Frame = "auto"
     fractions: bool = False
     captions: Captions = "all"
 
     def __post_init__(self) -> None:
         for option, value, known in (
             ("--boxes", self.boxes, BoxPolicy),
-            ("--box-frame", self.box_frame, BoxFrame),
+            ("--box-frame", self.box_frame, Frame),
             ("--captions", self.captions, Captions),
         ):
             if value not in get_args(known):
@@ -164,7 +165,7 @@ def transform_boxes(
 
 
 def annotation_transform(
-    image: EncodedImage, annotated_size: Size | None, frame: BoxFrame, *, has_boxes: bool = True
+    image: EncodedImage, annotated_size: Size | None, frame: Frame, *, has_boxes: bool = True
 ) -> tuple[Affine, Size]:
     """Return the transform from the annotated image to the resized one, and the annotated size.
 
@@ -174,28 +175,21 @@ def annotation_transform(
         RecordError: that is not the size of the image, or annotations may refer to the image as
             stored or upright.
     """
-    swaps_sides = image.to_upright.a == 0
-    stored = image.source[::-1] if swaps_sides else image.source
-    if frame == "auto":
-        fits_both = annotated_size is None or annotated_size == stored == image.source
-        if has_boxes and fits_both and image.to_upright != IDENTITY:
-            raise RecordError(
-                Reason.BAD_VALUE,
-                "EXIF rotates the image, and its annotations fit it as stored and upright: choose"
-                " one with --box-frame stored or upright",
-            )
-        is_upright = swaps_sides and annotated_size == image.source != stored
-        frame = "upright" if is_upright else "stored"
-    size = stored if frame == "stored" else image.source
+    chosen = frame_of(image, annotated_size, frame)
+    if chosen is None and has_boxes:
+        raise RecordError(
+            Reason.BAD_VALUE,
+            "EXIF rotates the image, and its annotations fit it as stored and upright: choose"
+            " one with --box-frame stored or upright",
+        )
+    transform, size = frame_transform(image, chosen or "stored")
     if annotated_size is not None and annotated_size != size:
         width, height = annotated_size
         raise RecordError(
             Reason.BAD_VALUE,
             f"the annotations are for {width}x{height} pixels, the image has {size[0]}x{size[1]}",
         )
-    if frame == "stored":
-        return image.to_upright.then(image.to_resized), size
-    return image.to_resized, size
+    return transform, size
 
 
 class _Placed(NamedTuple):

@@ -34,7 +34,7 @@ def source_ids(rows: pa.RecordBatch) -> pa.Array:
     return pc.coalesce(rows[IMAGE_ID], made) if IMAGE_ID in rows.schema.names else made
 
 
-def source_columns(rows: pa.RecordBatch, encoded: Sequence[bytes]) -> dict[str, pa.Array]:
+def source_id_columns(rows: pa.RecordBatch, encoded: Sequence[bytes]) -> dict[str, pa.Array]:
     """Return the columns of `SOURCE_FEATURES`. encoded: the written image of each row."""
     return {
         "image/source_id": source_ids(rows).cast(pa.string()),

@@ -127,7 +127,7 @@ def process(
     """
     image = _open(data, options)
     if not augmentations and _complies(image, data, options):
-        _load(image, options)
+        load(image, options)
         return _encoded_image(data, _Finished(image, image.size), options)
     result = _finish(image, data, options)
     if augmentations:
@@ -280,7 +280,7 @@ def _open(data: bytes, options: ImageOptions) -> ImageFile:
         if not _has_one_scan(image, data):
             check_scans(data, pixels=math.prod(image.size), limit=options.max_pixels)
     else:
-        _load(image, options)  # a PNG may store its orientation after its pixels
+        load(image, options)  # a PNG may store its orientation after its pixels
     return image
 
 
@@ -307,7 +307,7 @@ def _finish(image: ImageFile, data: bytes, options: ImageOptions) -> _Finished:
     plan = upright_plan.transposed() if swaps_sides else upright_plan
     profile = image.info.get("icc_profile")
     full = _draft(image, plan, options)
-    _load(image, options)
+    load(image, options)
     window = options.intensity_window
     fine = to_16_bits(image, data, window) if options.bits == 16 else None
     found = to_resampling_mode(image, window) if fine is None else fine
@@ -356,7 +356,7 @@ def _draft(image: ImageFile, plan: ResizePlan, options: ImageOptions) -> tuple[f
     return image.size if drafted is None else drafted[1][2:]
 
 
-def _load(image: ImageFile, options: ImageOptions) -> None:
+def load(image: ImageFile, options: ImageOptions) -> None:
     """Decode. All errors for bad bytes are caught here, so that other exceptions remain bugs."""
     if image.mode == "L":
         # A gray frame of a GIF keeps the palette of the other frames, and Pillow 12 applies it.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import array
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -43,6 +43,15 @@ VIEW = pa.field("view", pa.string())
 SIDES_FIELD = pa.field(SIDES, pa.list_(pa.int32(), 2))
 CAPTIONS_FIELD = pa.field(CAPTIONS, pa.list_(pa.string()))
 IMAGE_ID_FIELD = pa.field(IMAGE_ID, pa.int64())
+
+# A reference to the mask of an image, as `batch.PATH`, `SIZE` and `MTIME`; null without a mask.
+MASK_COLUMNS = pa.schema(
+    [
+        pa.field("__mask_path__", pa.string()),
+        pa.field("__mask_size__", pa.int64()),
+        pa.field("__mask_mtime__", pa.int64()),
+    ]
+)
 
 Corners = tuple[float, float, float, float]
 Indices = npt.NDArray[np.int64]
@@ -98,6 +107,19 @@ class AnnotationReader(Protocol):
 
         Empty if objects have no class.
         """
+
+
+@runtime_checkable
+class FileReader(AnnotationReader, Protocol):
+    """A reader of files that are named as the images, such as masks."""
+
+    @property
+    def suffixes(self) -> Sequence[tuple[str, str]]:
+        """The possible ends of the stem of an image, and of its name instead: ("", "_mask")."""
+
+    @property
+    def paths(self) -> pa.Array | None:
+        """Paths of the files if they may be among the images, which then leave them out."""
 
 
 @dataclasses.dataclass

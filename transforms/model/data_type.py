@@ -7,7 +7,7 @@ module does not import Beam, and modules that define parts must not import it ei
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
@@ -112,6 +112,10 @@ class Context:
     def name(self, feature: str) -> str:
         """Return the name of a feature in the Examples."""
         return self.rename.get(feature, feature)
+
+    def names(self, features: Iterable[str]) -> tuple[str, ...]:
+        """Return the names of features in the Examples."""
+        return tuple(map(self.name, features))
 
 
 def needs_classes(option: str, columns: Sequence[str] = ()) -> ConfigError:

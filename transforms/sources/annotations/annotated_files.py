@@ -7,7 +7,6 @@ Annotations match an image by the longest suffix of its path that they name: for
 from __future__ import annotations
 
 import dataclasses
-import posixpath
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, get_args
 
@@ -19,7 +18,13 @@ from recordmill.errors import ConfigError, Reason, Reject
 from recordmill.notes import Note, count_of, notes_of
 from recordmill.storage.members import MARK
 from recordmill.transforms.model import batch, limits
-from recordmill.transforms.model.annotations import BOX_FIELDS, CLASS, OBJECTS, AnnotationReader
+from recordmill.transforms.model.annotations import (
+    BOX_FIELDS,
+    CLASS,
+    OBJECTS,
+    AnnotationReader,
+    FileReader,
+)
 from recordmill.transforms.model.label_sets import (
     ImageClass,
     LabelCounts,
@@ -29,13 +34,36 @@ from recordmill.transforms.model.label_sets import (
     sets_of,
     strata,
 )
-from recordmill.transforms.model.source import ListingPart, PresplitSource, Source, notes_of_source
+from recordmill.transforms.model.source import (
+    InformedSource,
+    ListingPart,
+    PresplitSource,
+    Source,
+    notes_of_source,
+)
+from recordmill.transforms.sources.annotations.path_index import PathIndex
 
 Unannotated = Literal["reject", "keep", "drop"]
 WithoutBoxes = Literal["keep", "drop"]
 
 _COUNTED = 1 << 12  # images counted at a time
 _NAMED = 5  # images named in a note
+MASKS = "masks"  # filter reason of masks among the images
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Wording:
+    """Names of annotations in messages.
+
+    option: names the annotations. keep: decides about images without them. noun: the annotations.
+    parts: the parts that images without them lack. remedy: end of the message if none matches.
+    """
+
+    option: str = "--annotations"
+    keep: str = "--unannotated"
+    noun: str = "annotations"
+    parts: str = "boxes"
+    remedy: str = ""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -45,6 +73,7 @@ class AnnotatedFiles:
     files: source of references.
     open_annotations: returns the annotations.
     where: name of the annotations in messages.
+    wording: names of the annotations and of their options in messages.
     unannotated: whether to reject, keep or drop images without annotations.
     without_boxes: whether to keep or drop images without objects.
     classes: allowed classes in the order of their numbers; by default those of the annotations.
@@ -56,6 +85,7 @@ class AnnotatedFiles:
     files: Source
     open_annotations: Callable[[], AnnotationReader]
     where: str
+    wording: Wording = Wording()
     unannotated: Unannotated = "reject"
     without_boxes: WithoutBoxes = "keep"
     classes: tuple[str, ...] | None = None
@@ -67,8 +97,9 @@ class AnnotatedFiles:
     def __post_init__(self) -> None:
         for name, known in (("unannotated", Unannotated), ("without_boxes", WithoutBoxes)):
             if getattr(self, name) not in get_args(known):
+                flag = self.wording.keep if name == "unannotated" else "--without-boxes"
                 raise ConfigError(
-                    f"--{name.replace('_', '-')}: expected one of {', '.join(get_args(known))}, got"
+                    f"{flag}: expected one of {', '.join(get_args(known))}, got"
                     f" {getattr(self, name)!r}"
                 )
 
@@ -91,11 +122,11 @@ class AnnotatedFiles:
         count: int = self._found.get("count", 0)
         if not count:
             return notes
-        became = "were dropped" if self.unannotated == "drop" else "have no boxes"
+        became = "were dropped" if self.unannotated == "drop" else f"have no {self.wording.parts}"
         if count == 1:
-            became = "was dropped" if self.unannotated == "drop" else "has no boxes"
+            became = "was dropped" if self.unannotated == "drop" else f"has no {self.wording.parts}"
         more = ", ..." if count > len(names) else ""
-        text = f"{count_of(count, 'image')} without annotations in {self.where} {became}"
+        text = f"{count_of(count, 'image')} without {self.wording.noun} in {self.where} {became}"
         text += f": {_quoted(names)}{more}"
         return (
             *notes,
@@ -111,6 +142,8 @@ class AnnotatedFiles:
     def labels(self) -> tuple[str, ...] | None:
         """The classes of objects in the order of their numbers, None without objects."""
         labels: tuple[str, ...] | None = self._found.get("labels")
+        if labels is None and isinstance(self.files, InformedSource):
+            return self.files.labels
         return labels
 
     def scan(self) -> Iterator[ListingPart]:
@@ -122,7 +155,7 @@ class AnnotatedFiles:
         self._found.clear()
         annotations = self.open_annotations()
         self._found["notes"] = annotations.notes
-        index = _PathIndex(annotations, self.where)
+        index = PathIndex(annotations, f"{self.wording.option} {self.where}", self.wording.noun)
         self._count(annotations)
         joined = 0
         for listed in self.files.scan():
@@ -131,12 +164,14 @@ class AnnotatedFiles:
             if listed.rows is None:
                 yield listed
                 continue
-            yield dataclasses.replace(listed, rows=None)
-            for part in self._join(listed.rows, annotations, index):
+            rows, own = _without_own(listed.rows, annotations)
+            filtered = {**listed.filtered, **({MASKS: own} if own else {})}
+            yield dataclasses.replace(listed, rows=None, filtered=filtered)
+            for part in self._join(rows, annotations, index):
                 joined += 0 if part.rows is None else len(part.rows)
                 yield part
         if not joined and not index.found:
-            raise ConfigError(_no_match_message(self.where, annotations))
+            raise ConfigError(self._no_match_message(annotations))
         unmatched = [
             Reject(
                 name,
@@ -199,7 +234,7 @@ class AnnotatedFiles:
         return found
 
     def _join(
-        self, rows: pa.RecordBatch, annotations: AnnotationReader, index: _PathIndex
+        self, rows: pa.RecordBatch, annotations: AnnotationReader, index: PathIndex
     ) -> Iterator[ListingPart]:
         keys, paths = (rows[name].to_pylist() for name in (batch.KEY, batch.PATH))
         paths = [path.replace(MARK, "/") for path in paths]  # in references to members of archives
@@ -210,7 +245,8 @@ class AnnotatedFiles:
         rejects: list[Reject] = []
         blank = [row for row, one in enumerate(at) if one == -1]
         if self.unannotated == "reject":
-            why = f"no annotations in {self.where}; --unannotated keep or drop allows this"
+            why = f"no {self.wording.noun} in {self.where}; {self.wording.keep} keep or drop allows"
+            why += " this"
             rejects = [Reject(keys[row], "read", Reason.UNLABELLED, why) for row in blank]
         elif blank:
             self._found["count"] = self._found.get("count", 0) + len(blank)
@@ -261,6 +297,13 @@ class AnnotatedFiles:
             for at in np.flatnonzero(np.asarray(strange)).tolist()
         }
 
+    def _no_match_message(self, annotations: AnnotationReader) -> str:
+        some = _quoted(annotations.names[:3]) or "no image"
+        return (
+            f"no image of the input matches the {self.wording.noun} {self.where}: they name {some};"
+            f" the path of an image must end with such a name{self.wording.remedy}"
+        )
+
     def _finish(self, rows: pa.RecordBatch, columns: pa.RecordBatch) -> Iterator[ListingPart]:
         """Yield rows with their annotations, in parts of about `limits.PART_BYTES`."""
         if OBJECTS in columns.schema.names:
@@ -282,82 +325,12 @@ class AnnotatedFiles:
             yield ListingPart(rows=joined.slice(start, step))
 
 
-class _PathIndex:
-    """Index of annotations by path. Annotations belong to one image."""
-
-    def __init__(self, annotations: AnnotationReader, where: str) -> None:
-        self._names = annotations.names
-        self._by_stem = annotations.by_stem
-        self._where = where
-        self._at = {
-            posixpath.normpath(name.replace("\\", "/")).lstrip("/"): n
-            for n, name in enumerate(annotations.names)
-        }
-        self._used: dict[int, tuple[str, str | None]] = {}
-
-    def find(self, path: str, *, key: str) -> int:
-        """Return the index of the annotations of an image, -1 without annotations.
-
-        The same image may have several keys.
-
-        Raises:
-          ConfigError: they also match another image. It is ambiguous which one they describe, and
-            the other image may already be a record.
-        """
-        at = self._look_up(path)
-        if at >= 0:
-            other, its_path = self._used.get(at, (key, path))
-            if its_path is None:
-                self._used[at] = (key, path)
-                same = _is_reject(other, key, path)
-            else:
-                self._used.setdefault(at, (key, path))
-                same = its_path == path or posixpath.normpath(its_path) == posixpath.normpath(path)
-            if not same:
-                raise self._ambiguous(at, other, key)
-        return at
-
-    def see(self, key: str) -> None:
-        """Mark the annotations of a rejected image as used. Raises ConfigError as `find`."""
-        at = self._look_up(key)
-        if at >= 0:
-            other, path = self._used.setdefault(at, (key, None))
-            if path is not None and not _is_reject(key, other, path):
-                raise self._ambiguous(at, other, key)
-
-    def _look_up(self, path: str) -> int:
-        parts = path.split("/")
-        if self._by_stem:
-            stem, dot, _ = parts[-1].rpartition(".")
-            parts[-1] = stem if stem and dot else parts[-1]
-        for start in range(len(parts)):
-            at = self._at.get("/".join(parts[start:]))
-            if at is not None:
-                return at
-        return -1
-
-    def _ambiguous(self, at: int, *keys: str) -> ConfigError:
-        one, other = sorted(keys)
-        return ConfigError(
-            f"--annotations {self._where}: {self._names[at]!r} matches two images, {one!r} and"
-            f" {other!r}, which is ambiguous: name more of the path in the annotations, or remove"
-            " one of the two from the input"
-        )
-
-    @property
-    def found(self) -> int:
-        """Number of images that have annotations."""
-        return len(self._used)
-
-    def unused(self) -> list[str]:
-        """Return the names in the annotations that match no image."""
-        return [name for n, name in enumerate(self._names) if n not in self._used]
-
-
-def _is_reject(reject: str, key: str, path: str) -> bool:
-    """Return whether a reject, of which only the key is known, may be the image with this path."""
-    named_by_path = path.endswith(key)
-    return reject == key or (not named_by_path and f"/{path}".endswith(f"/{reject}"))
+def _without_own(rows: pa.RecordBatch, annotations: AnnotationReader) -> tuple[pa.RecordBatch, int]:
+    """Return the rows that are no files of the annotations, and the number of the others."""
+    if not isinstance(annotations, FileReader) or annotations.paths is None:
+        return rows, 0
+    others = rows.filter(pc.invert(pc.is_in(rows[batch.PATH], value_set=annotations.paths)))
+    return others, len(rows) - len(others)
 
 
 def _empty(field: pa.Field, count: int) -> pa.Array:
@@ -369,11 +342,3 @@ def _empty(field: pa.Field, count: int) -> pa.Array:
 
 def _quoted(names: Sequence[str]) -> str:
     return ", ".join(map(repr, names))
-
-
-def _no_match_message(where: str, annotations: AnnotationReader) -> str:
-    some = _quoted(annotations.names[:3]) or "no image"
-    return (
-        f"no image of the input matches the annotations {where}: they name {some}; the path of an"
-        " image must end with such a name"
-    )

@@ -1,0 +1,226 @@
+"""The options for masks of class ids: location, names, and meaning of their pixels."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from recordmill.errors import ConfigError
+from recordmill.option_files import read_option_file
+from recordmill.pipelines.options import values
+from recordmill.pipelines.options.config import CommonConfig
+from recordmill.pipelines.options.declaration import Group, option, options_of
+from recordmill.storage.files import Location
+from recordmill.transforms.imaging.image_options import ImageOptions
+from recordmill.transforms.imaging.mask_colours import MaskColours, parse_colours
+from recordmill.transforms.imaging.mask_options import MaskOptions
+from recordmill.transforms.model.source import Source
+
+MASKS = Group(37, "Masks")
+LABELS = "segmentation_labels.txt"  # in the dataset: the class names, in the order of their ids
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MasksConfig(CommonConfig):
+    """Options for masks of class ids."""
+
+    masks: str | None = option(
+        None,
+        group=MASKS,
+        metavar="FOLDER",
+        help="Masks of class ids, one per image, with its relative path and name: PNG; also GIF,"
+        " BMP, TIFF.",
+    )
+    mask_suffix: str | None = option(
+        None,
+        group=MASKS,
+        metavar="[END=]SUFFIX",
+        help="End of the names of masks, such as _mask in 7_mask.png for 7.jpg; with END= also the"
+        " end of the names of images that it replaces. Default: none, or a usual one that all masks"
+        " have, with a note.",
+    )
+    mask_labels: str | None = option(
+        None,
+        group=MASKS,
+        metavar="FILE",
+        help="Class names of the ids 0, 1, ..., one per line. Images with larger ids in their masks"
+        " are rejected.",
+    )
+    mask_colours: str | None = option(
+        None,
+        group=MASKS,
+        metavar="FILE",
+        help="Colours of the classes in masks of colours: a line R G B NAME for the ids 0, 1, ...;"
+        " the name ignore stands for --mask-ignore.",
+    )
+    mask_values: tuple[int, ...] | None = option(
+        None,
+        group=MASKS,
+        shapes_bytes=True,
+        parse=values.whole_numbers,
+        show=values.show_numbers,
+        metavar="N,...",
+        help="Gray levels of masks that stand for the ids 0, 1, ..., such as 0,255. Default: levels"
+        " and palette indices are ids.",
+    )
+    mask_depth: Literal["8", "16"] = option(
+        "8",
+        group=MASKS,
+        shapes_bytes=True,
+        help="Bits of written masks; images whose masks have ids above 255 are rejected with 8.",
+    )
+    mask_ignore: int | None = option(
+        None,
+        group=MASKS,
+        shapes_bytes=True,
+        metavar="ID",
+        help="Id of pixels without a class. Default: 255, with --mask-depth 16 65535.",
+    )
+    mask_padding: int | None = option(
+        None,
+        group=MASKS,
+        shapes_bytes=True,
+        metavar="ID",
+        help="Id of the padding of --resize-mode pad. Default: that of --mask-ignore.",
+    )
+    mask_frame: Literal["auto", "stored", "upright"] = option(
+        "auto",
+        group=MASKS,
+        shapes_bytes=True,
+        help="Images that EXIF rotates: masks fit the stored image, or the upright one. auto"
+        " compares sizes, and rejects images where both fit.",
+    )
+    unmasked: Literal["reject", "keep", "drop"] = option(
+        "reject",
+        group=MASKS,
+        shapes_bytes=True,
+        help="Reject, keep or drop images without a mask.",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.masks is None:
+            for name, one in options_of(MasksConfig).items():
+                if one.group == MASKS and getattr(self, name) != one.default:
+                    raise ConfigError(f"--{one.key}: has no effect without --masks")
+        else:
+            self._options(colours=() if self.mask_colours is not None else None)
+
+    def _options(self, **more: Any) -> MaskOptions:
+        return MaskOptions(
+            depth=int(self.mask_depth),
+            ignore=self.mask_ignore,
+            padding=self.mask_padding,
+            values=self.mask_values,
+            frame=self.mask_frame,
+            optional=self.unmasked == "keep",
+            **more,
+        )
+
+    def mask_options(self) -> MaskOptions | None:
+        """Return how masks are read and written, None without masks. Raises ConfigError."""
+        if self.masks is None:
+            return None
+        colours = self._colours()
+        ids = None if colours is None else tuple(colours.ids(self._options().ignored))
+        return self._options(colours=ids, classes=len(self.mask_names()) or None)
+
+    def mask_names(self) -> tuple[str, ...]:
+        """Return the class names of ids, empty if they have none.
+
+        Raises:
+          ConfigError: a file cannot be read, or has no valid names.
+        """
+        colours = self._colours()
+        names = () if colours is None else colours.names
+        if self.mask_labels is None:
+            return names
+        if names:
+            raise ConfigError(
+                f"--mask-labels: {self.mask_colours!r} of --mask-colours names the classes: leave"
+                " --mask-labels out"
+            )
+        text = read_option_file("--mask-labels", self.mask_labels)
+        names = tuple(text.splitlines())
+        if not names or not all(names):
+            problem = f"line {names.index('') + 1} is empty" if names else "it is empty"
+            raise ConfigError(
+                f"--mask-labels: expected a class name in each line of {self.mask_labels!r},"
+                f" {problem}"
+            )
+        return names
+
+    def mask_shaping(self) -> dict[str, str]:
+        """Return {option: hash} of the files that options for masks name. Raises ConfigError."""
+        colours = self._colours()
+        found = {"mask_labels": "\n".join(self.mask_names())}
+        if colours is not None:
+            found["mask_colours"] = repr(colours)
+        hashed = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in found.items()}
+        return hashed if self.masks is not None else {}
+
+    def _colours(self) -> MaskColours | None:
+        if self.mask_colours is None:
+            return None
+        try:
+            return parse_colours(read_option_file("--mask-colours", self.mask_colours))
+        except ConfigError:
+            raise
+        except ValueError as error:
+            raise ConfigError(f"--mask-colours {self.mask_colours}: {error}") from error
+
+
+def masked(
+    config: MasksConfig, files: Source, *, inputs: Sequence[str], limits: ImageOptions
+) -> Source:
+    """Return a source of the same files with their masks; unchanged without masks.
+
+    inputs: places of the images. limits: for `max_pixels`.
+
+    Raises:
+      ConfigError: the masks are among the images, and have no suffix.
+    """
+    options = config.mask_options()
+    if config.masks is None or options is None:
+        return files
+    # Imported here: only inputs with --masks need these modules.
+    from recordmill.transforms.sources.annotations.annotated_files import AnnotatedFiles, Wording
+    from recordmill.transforms.sources.annotations.mask_files import MaskFolder
+
+    try:
+        place = Location.parse(config.masks)
+    except ConfigError as error:
+        raise ConfigError(f"--masks: {error}") from error
+    around = [one for one in inputs if _is_in(place, Location.parse(one))]
+    if around and config.mask_suffix is None:
+        raise ConfigError(
+            f"--masks {config.masks} is in --input {around[0]}, so masks would be taken for images:"
+            " pass the folder of the images alone as --input, or, if masks are beside their images"
+            " and have a suffix, --mask-suffix"
+        )
+    folder = MaskFolder(
+        place=place,
+        suffix=config.mask_suffix,
+        options=options,
+        limits=limits,
+        among_images=bool(around),
+    )
+    return AnnotatedFiles(
+        files=files,
+        open_annotations=folder,
+        where=place.name,
+        wording=Wording(
+            option="--masks",
+            keep="--unmasked",
+            noun="masks",
+            parts="mask",
+            remedy="; if names of masks have a suffix, give it as --mask-suffix",
+        ),
+        unannotated=config.unmasked,
+    )
+
+
+def _is_in(place: Location, folder: Location) -> bool:
+    return str(place) == str(folder) or str(place).startswith(f"{str(folder).rstrip('/')}/")

@@ -1,0 +1,159 @@
+"""Segmentation masks of images as features: class ids follow the pixels.
+
+Features are named as in DeepLab's datasets.
+
+Source: https://github.com/tensorflow/models/blob/master/research/deeplab/datasets/build_data.py
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recordmill.errors import Reason, RecordError
+from recordmill.storage.input_files import open_file, read_file
+from recordmill.tfrecord.features import Feature
+from recordmill.transforms.encoders.frames import frame_of, frame_transform
+from recordmill.transforms.imaging.affine import IDENTITY
+from recordmill.transforms.imaging.class_masks import (
+    decode_mask,
+    encode_mask,
+    move_mask,
+    open_mask,
+)
+from recordmill.transforms.imaging.headers import Header
+from recordmill.transforms.imaging.image_options import ImageOptions
+from recordmill.transforms.imaging.mask_options import MaskOptions
+from recordmill.transforms.imaging.pixels import EncodedImage
+from recordmill.transforms.model.annotations import MASK_COLUMNS
+from recordmill.transforms.model.ragged import binary_array
+
+_ENCODED = "image/segmentation/class/encoded"
+_FORMAT = "image/segmentation/class/format"
+
+
+def mask_features(
+    options: MaskOptions, sides: tuple[int | None, int | None], size_features: tuple[str, ...]
+) -> dict[str, Feature]:
+    """Return the features that `PlacedMasks.columns` makes.
+
+    sides: (height, width) of all images; None if they vary. size_features: names of the features
+        that hold them.
+    """
+    shape = (None,) if options.optional else ()
+    mask = Feature(
+        dtype="string",
+        shape=shape,
+        kind="mask",
+        raw_dtype=f"uint{options.depth}",
+        raw_shape=(*sides, 1),
+        shape_features=size_features,
+    )
+    return {_ENCODED: mask, _FORMAT: Feature(dtype="string", shape=shape, kind="text")}
+
+
+class PlacedMasks:
+    """Masks of a batch of rows, moved to the written images of the rows that are kept."""
+
+    def __init__(self, rows: pa.RecordBatch, options: MaskOptions, limits: ImageOptions) -> None:
+        self._options = options
+        self._limits = _limits_of(limits)
+        self._files = _files(rows)
+        self._masks: list[bytes | None] = []
+
+    def place(self, row: int, image: EncodedImage) -> bytes | None:
+        """Return the mask of a row, moved to its image; None if it has none.
+
+        Raises:
+            RecordError: the mask is invalid, or not of the size of the image.
+        """
+        path, size, mtime = self._files[row]
+        if path is None:
+            return None
+        try:
+            mask = decode_mask(read_file(path, size=size, mtime=mtime), self._options, self._limits)
+        except RecordError as error:
+            raise RecordError(error.reason, f"the mask: {error.detail}") from error
+        frame = frame_of(image, mask.size, self._options.frame)
+        if mask.to_upright != IDENTITY:
+            frame = "upright"
+        if frame is None:
+            raise RecordError(
+                Reason.BAD_VALUE,
+                "EXIF rotates the image, and its mask fits it as stored and upright: choose one"
+                " with --mask-frame stored or upright",
+            )
+        to_resized, expected = frame_transform(image, frame)
+        if mask.size != expected:
+            raise _size_error(mask.size, expected)
+        moved = move_mask(
+            mask.ids,
+            mask.to_upright.then(to_resized).then(image.to_augmented),
+            (image.width, image.height),
+            padding=self._options.padded,
+        )
+        return encode_mask(moved)
+
+    def keep(self, mask: bytes | None) -> None:
+        """Add the mask of the next row that is kept."""
+        self._masks.append(mask)
+
+    def columns(self) -> dict[str, pa.Array]:
+        """Return the features of the kept rows, in their order."""
+        formats = [None if mask is None else "png" for mask in self._masks]
+        return {
+            _ENCODED: _binary(self._masks),
+            _FORMAT: pa.array(formats, pa.string()),
+        }
+
+
+class MaskHeaders:
+    """Check of the masks of a batch of rows by their headers."""
+
+    def __init__(self, rows: pa.RecordBatch, limits: ImageOptions) -> None:
+        self._limits = _limits_of(limits)
+        self._files = _files(rows) if MASK_COLUMNS.names[0] in rows.schema.names else None
+
+    def check(self, row: int, image: Header) -> None:
+        """Check that the mask of a row has the size of its image, if it has one.
+
+        Raises:
+            RecordError: it has not, or the mask is invalid.
+        """
+        path, size, mtime = (None, 0, 0) if self._files is None else self._files[row]
+        if path is None:
+            return
+        try:
+            with open_file(path, size=size, mtime=mtime) as file:
+                found = open_mask(file, self._limits).size
+        except RecordError as error:
+            raise RecordError(error.reason, f"the mask: {error.detail}") from error
+        if sorted(found) != sorted((image.width, image.height)):  # EXIF may swap the sides
+            raise _size_error(found, (image.width, image.height))
+
+
+def _limits_of(options: ImageOptions) -> ImageOptions:
+    return ImageOptions(max_pixels=options.max_pixels)
+
+
+def _files(rows: pa.RecordBatch) -> Sequence[tuple[str | None, int, int]]:
+    """Return (path, size, mtime) of the mask of each row; the path is None without a mask."""
+    return list(zip(*(rows[name].to_pylist() for name in MASK_COLUMNS.names), strict=True))
+
+
+def _size_error(size: tuple[int, int], expected: tuple[int, int]) -> RecordError:
+    return RecordError(
+        Reason.BAD_VALUE,
+        f"the mask has {size[0]}x{size[1]} pixels, the image {expected[0]}x{expected[1]}",
+    )
+
+
+def _binary(values: Sequence[bytes | None]) -> pa.Array:
+    """Return byte strings as an array; None becomes null."""
+    found = binary_array([value or b"" for value in values])
+    if None not in values:
+        return found
+    nulls = pa.array([value is None for value in values])
+    return pc.if_else(nulls, pa.scalar(None, found.type), found)

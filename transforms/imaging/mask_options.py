@@ -1,0 +1,86 @@
+"""Options of segmentation masks, validated in the words of the command line."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal, get_args
+
+from recordmill.errors import ConfigError
+
+Frame = Literal["auto", "stored", "upright"]
+
+_TOPS = {8: 255, 16: 65535}  # the largest id, by bits per pixel
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MaskOptions:
+    """How masks of class ids are decoded and written.
+
+    depth: bits per pixel of the written masks, 8 or 16; ids that do not fit are rejected.
+    ignore: id of pixels without a class; None is the largest id of the depth.
+    padding: id of pixels outside the image, as with `pad`; None is that of `ignore`.
+    values: levels of gray masks, in the order of the ids that they stand for; None if levels are
+        ids.
+    colours: (red, green, blue, id); None if masks hold ids.
+    classes: number of classes; larger ids are rejected, except `ignore`. None accepts all.
+    frame: image that masks refer to if EXIF rotates it: as stored, or upright. `auto` compares the
+        sizes, and rejects images if both fit.
+    optional: images without a mask may occur.
+
+    Raises:
+        ConfigError: a value is invalid, or options contradict each other.
+    """
+
+    depth: int = 8
+    ignore: int | None = None
+    padding: int | None = None
+    values: tuple[int, ...] | None = None
+    colours: tuple[tuple[int, int, int, int], ...] | None = None
+    classes: int | None = None
+    frame: Frame = "auto"
+    optional: bool = False
+
+    def __post_init__(self) -> None:
+        if self.depth not in _TOPS:
+            raise ConfigError(f"--mask-depth: expected 8 or 16, got {self.depth}")
+        if self.frame not in get_args(Frame):
+            raise ConfigError(
+                f"--mask-frame: expected one of {', '.join(get_args(Frame))}, got {self.frame!r}"
+            )
+        for option, value in (("--mask-ignore", self.ignore), ("--mask-padding", self.padding)):
+            if value is not None and not 0 <= value <= self.top:
+                raise ConfigError(
+                    f"{option}: expected an id from 0 to {self.top} with --mask-depth"
+                    f" {self.depth}, got {value}"
+                )
+        if self.values is not None:
+            self._check_values(self.values)
+        if self.classes is not None and self.classes > self.top + 1:
+            raise ConfigError(
+                f"--mask-labels: {self.classes} classes need ids up to {self.classes - 1}, and"
+                f" --mask-depth {self.depth} holds {self.top}: use --mask-depth 16"
+            )
+
+    def _check_values(self, values: tuple[int, ...]) -> None:
+        if self.colours is not None:
+            raise ConfigError("--mask-values: contradicts --mask-colours; use only one of them")
+        if len(set(values)) < len(values) or not all(0 <= one <= _TOPS[16] for one in values):
+            raise ConfigError(
+                "--mask-values: expected different levels from 0 to 65535, such as 0,255, got"
+                f" {','.join(map(str, values))}"
+            )
+
+    @property
+    def top(self) -> int:
+        """The largest id."""
+        return _TOPS[self.depth]
+
+    @property
+    def ignored(self) -> int:
+        """The id of pixels without a class."""
+        return self.top if self.ignore is None else self.ignore
+
+    @property
+    def padded(self) -> int:
+        """The id of pixels outside the image."""
+        return self.ignored if self.padding is None else self.padding

@@ -1,0 +1,183 @@
+"""Masks of class ids: a folder of files that are named as the images."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from recordmill.errors import ConfigError, RecordError, Reject
+from recordmill.notes import count_of
+from recordmill.storage.files import Location
+from recordmill.storage.input_files import read_file
+from recordmill.transforms.imaging.class_masks import mask_levels
+from recordmill.transforms.imaging.image_options import ImageOptions
+from recordmill.transforms.imaging.mask_options import MaskOptions
+from recordmill.transforms.model import batch
+from recordmill.transforms.model.annotations import MASK_COLUMNS, Annotated, Indices
+from recordmill.transforms.sources.files.folders import NOT_IMAGES, FileTree
+from recordmill.transforms.sources.files.input_paths import InputPath, Inputs
+from recordmill.transforms.sources.files.other_kinds import is_archive
+
+# Suffixes of the names of masks, as in several public datasets.
+_SUFFIXES = ("_mask", "_masks", "-mask", "_segmentation", "_seg", "_label", "_labels", "_gt", "_L")
+_SAMPLED = 32  # masks that are read to check their kind
+_BINARY = {0, 255}
+_REFERENCE = (batch.PATH, batch.SIZE, batch.MTIME)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MaskReader:
+    """References to the masks of a folder."""
+
+    names: Sequence[str]
+    references: pa.RecordBatch
+    rejects: Sequence[Reject]
+    suffixes: Sequence[tuple[str, str]]
+    paths: pa.Array | None = None
+    notes: Sequence[str] = ()
+    by_stem: bool = True
+
+    @property
+    def fields(self) -> pa.Schema:
+        return MASK_COLUMNS
+
+    def read(self, which: Indices) -> Annotated:
+        return Annotated(columns=self.references.take(pa.array(which)))
+
+    def labels(self) -> tuple[str, ...]:
+        return ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MaskFolder:
+    """Location of masks; calling it lists them.
+
+    place: a folder, or an archive. suffix: end of the stem of every mask after that of its image,
+        or "END=SUFFIX", if it is instead of the end of the image's; None accepts none, or a usual
+        one that all masks have. among_images: the folder may be among the images.
+    options: as the masks will be decoded; a sample is checked. limits: for `max_pixels`.
+    """
+
+    place: Location
+    suffix: str | None
+    options: MaskOptions
+    limits: ImageOptions
+    among_images: bool = False
+
+    def __call__(self) -> MaskReader:
+        """List the masks.
+
+        Raises:
+          ConfigError: there are none, two have the same stem, or the options do not fit them.
+        """
+        if not self.place.exists():
+            raise ConfigError(f"--masks: {self.place} does not exist: check the path")
+        if not self.place.is_dir() and not is_archive(self.place.name):
+            raise ConfigError(f"--masks: expected a folder or an archive, got {self.place}")
+        tree = FileTree(
+            input=Inputs(paths=(InputPath(str(self.place)),), split_from="none"),
+            unlabelled="keep",
+            leave_out=NOT_IMAGES,
+            labelled=False,
+        )
+        rejects: list[Reject] = []
+        keys: list[str] = []
+        parts: list[pa.RecordBatch] = []
+        try:
+            for part in tree.scan():
+                rejects += part.rejects
+                if part.rows is not None:
+                    keys += part.rows[batch.KEY].to_pylist()
+                    parts.append(part.rows.select(_REFERENCE))
+        except ConfigError as error:
+            raise ConfigError(f"--masks: {error}") from error
+        columns = pa.Table.from_batches(parts).combine_chunks().to_batches()
+        references = pa.record_batch(columns[0].columns, schema=MASK_COLUMNS)
+        names = [_stem(key) for key in keys]
+        if self.suffix is not None:  # other files of the folder are no masks
+            end = self.suffix.rpartition("=")[2]
+            kept = [n for n, name in enumerate(names) if name.endswith(end)]
+            if not kept:
+                raise ConfigError(
+                    f"--mask-suffix {self.suffix}: no name in {self.place} ends in it before the"
+                    f" extension; they are such as {keys[0]!r}"
+                )
+            keys, names = [keys[n] for n in kept], [names[n] for n in kept]
+            references = references.take(pa.array(kept, pa.int64()))
+        self._check_names(names, keys)
+        self._check_sample(keys, references)
+        suffixes, notes = self._suffixes(names)
+        return MaskReader(
+            names=names,
+            references=references,
+            rejects=[self._of_mask(reject) for reject in rejects],
+            suffixes=suffixes,
+            paths=references[0] if self.among_images else None,
+            notes=notes,
+        )
+
+    def _of_mask(self, reject: Reject) -> Reject:
+        return dataclasses.replace(reject, key=f"{self.place.name}/{reject.key}")
+
+    def _suffixes(self, names: Sequence[str]) -> tuple[Sequence[tuple[str, str]], Sequence[str]]:
+        if self.suffix is not None:
+            own, _, end = self.suffix.rpartition("=")
+            return ((own, end),), ()
+        common = [one for one in _SUFFIXES if all(name.endswith(one) for name in names)]
+        if not common:
+            return (("", ""),), ()
+        note = (
+            f"the names of {count_of(len(names), 'mask')} end in {common[0]!r}, which is left out"
+            " to find their images"
+        )
+        return (("", ""), ("", common[0])), (note,)
+
+    def _check_names(self, names: Sequence[str], keys: Sequence[str]) -> None:
+        known: dict[str, str] = {}
+        for name, key in zip(names, keys, strict=True):
+            other = known.setdefault(name, key)
+            if other != key:
+                raise ConfigError(
+                    f"--masks {self.place}: {other!r} and {key!r} may both be the mask of an image"
+                    f" {name!r}: remove one of them"
+                )
+
+    def _check_sample(self, keys: Sequence[str], references: pa.RecordBatch) -> None:
+        """Check that the options fit a sample of the masks; unreadable ones are rejected later.
+
+        Raises:
+          ConfigError: masks hold colours, and none are given; or their levels are ambiguous.
+        """
+        if self.options.colours is not None or self.options.values is not None:
+            return
+        order = sorted(range(len(keys)), key=keys.__getitem__)
+        count = min(len(order), _SAMPLED)
+        chosen = [order[number * len(order) // count] for number in range(count)]
+        found: set[int] = set()
+        for at in chosen:
+            path, size, mtime = (column[at].as_py() for column in references.columns)
+            try:
+                levels = mask_levels(read_file(path, size=size, mtime=mtime), self.limits)
+            except RecordError:
+                continue
+            if levels is None:
+                raise ConfigError(
+                    f"--masks: {keys[at]!r} holds colours, not class ids: name the class of each"
+                    " colour with --mask-colours FILE"
+                )
+            found.update(np.unique(levels).tolist())
+        if max(found, default=0) and found <= _BINARY and self.options.ignore is None:
+            raise ConfigError(
+                f"--masks: the masks in {self.place.name} have no level but 0 and 255, and 255"
+                " usually stands for pixels without a class: --mask-values 0,255 makes 255 the"
+                " class 1, --mask-ignore 255 ignores it"
+            )
+
+
+def _stem(key: str) -> str:
+    folder, slash, name = key.rpartition("/")
+    stem, dot, _ = name.rpartition(".")
+    return f"{folder}{slash}{stem if stem and dot else name}"

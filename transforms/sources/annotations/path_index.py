@@ -1,0 +1,95 @@
+"""Index that finds the annotations of an image by the end of its path."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Sequence
+
+from recordmill.errors import ConfigError
+from recordmill.transforms.model.annotations import AnnotationReader, FileReader
+
+
+class PathIndex:
+    """Index of annotations by path. Annotations belong to one image."""
+
+    def __init__(self, annotations: AnnotationReader, where: str, noun: str) -> None:
+        """Index annotations. where, noun: their option and name, and a noun, for messages."""
+        self._noun = noun
+        self._names = annotations.names
+        self._suffixes: Sequence[tuple[str, str]] = (("", ""),)
+        if isinstance(annotations, FileReader):
+            self._suffixes = annotations.suffixes
+        self._by_stem = annotations.by_stem
+        self._where = where
+        self._at = {
+            posixpath.normpath(name.replace("\\", "/")).lstrip("/"): n
+            for n, name in enumerate(annotations.names)
+        }
+        self._used: dict[int, tuple[str, str | None]] = {}
+
+    def find(self, path: str, *, key: str) -> int:
+        """Return the index of the annotations of an image, -1 without annotations.
+
+        The same image may have several keys.
+
+        Raises:
+          ConfigError: they also match another image. It is ambiguous which one they describe, and
+            the other image may already be a record.
+        """
+        at = self._look_up(path)
+        if at >= 0:
+            other, its_path = self._used.get(at, (key, path))
+            if its_path is None:
+                self._used[at] = (key, path)
+                same = _is_reject(other, key, path)
+            else:
+                self._used.setdefault(at, (key, path))
+                same = its_path == path or posixpath.normpath(its_path) == posixpath.normpath(path)
+            if not same:
+                raise self._ambiguous(at, other, key)
+        return at
+
+    def see(self, key: str) -> None:
+        """Mark the annotations of a rejected image as used. Raises ConfigError as `find`."""
+        at = self._look_up(key)
+        if at >= 0:
+            other, path = self._used.setdefault(at, (key, None))
+            if path is not None and not _is_reject(key, other, path):
+                raise self._ambiguous(at, other, key)
+
+    def _look_up(self, path: str) -> int:
+        parts = path.split("/")
+        if self._by_stem:
+            stem, dot, _ = parts[-1].rpartition(".")
+            parts[-1] = stem if stem and dot else parts[-1]
+        for start in range(len(parts)):
+            name = "/".join(parts[start:])
+            for own, theirs in self._suffixes:
+                if name.endswith(own):
+                    at = self._at.get(name.removesuffix(own) + theirs)
+                    if at is not None:
+                        return at
+        return -1
+
+    def _ambiguous(self, at: int, *keys: str) -> ConfigError:
+        one, other = sorted(keys)
+        return ConfigError(
+            f"{self._where}: {self._names[at]!r} matches two images, {one!r} and {other!r}, which"
+            f" is ambiguous: name more of the path in the {self._noun}, or remove one of the two"
+            " from the input"
+        )
+
+    @property
+    def found(self) -> int:
+        """Number of images that have annotations."""
+        return len(self._used)
+
+    def unused(self) -> list[str]:
+        """Return the names in the annotations that match no image."""
+        return [name for n, name in enumerate(self._names) if n not in self._used]
+
+
+def _is_reject(reject: str, key: str, path: str) -> bool:
+    """Return whether a reject, of which only the key is known, may be the image with this path."""
+    named_by_path = path.endswith(key)
+    return reject == key or (not named_by_path and f"/{path}".endswith(f"/{reject}"))
