@@ -8,6 +8,7 @@ from PIL import Image, ImageDraw
 
 COLOURS = np.array([(0, 0, 0), (255, 0, 0), (0, 255, 0), (0, 0, 255)], np.uint8)  # by class id
 IGNORE = 255
+_UPSAMPLED = 4
 
 
 def shapes(seed: int, size: tuple[int, int]) -> np.ndarray:
@@ -71,3 +72,37 @@ def iou(one: np.ndarray, other: np.ndarray) -> float:
         )
         for number in np.union1d(one, other)
     )
+
+
+def resized(ids, size, mode, *, enlarged=1):
+    """Resize a mask independently, by PIL's affine transform of the mask, several times as large.
+
+    enlarged: how many times as large as the image the mask is.
+    """
+    times = enlarged if enlarged > 1 else _UPSAMPLED
+    height, width = (side // enlarged for side in ids.shape)
+    down, across = size[0] / height, size[1] / width
+    match mode:
+        case "none":
+            scales, canvas, inner = (1, 1), (width, height), (width, height)
+        case "stretch":
+            scales, canvas, inner = (across, down), size[::-1], size[::-1]
+        case "crop":
+            scales = (max(across, down),) * 2
+            canvas = size[::-1]
+            inner = (width * scales[0], height * scales[1])
+        case _:
+            scale = min(across, down, 1 if mode == "fit" else np.inf)
+            inner = (round(width * scale), round(height * scale))
+            scales = (inner[0] / width, inner[1] / height)
+            canvas = inner if mode == "fit" else size[::-1]
+    left, top = ((a - b) / 2 for a, b in zip(canvas, inner, strict=True))
+    if mode == "pad":
+        left, top = int(left), int(top)
+    large = Image.fromarray(ids + np.uint8(1)).resize(
+        (width * times, height * times), Image.Resampling.NEAREST
+    )
+    to_source = [times / scales[0], 0, -left * times / scales[0]]
+    to_source += [0, times / scales[1], -top * times / scales[1]]
+    moved = large.transform(canvas, Image.Transform.AFFINE, to_source, Image.Resampling.NEAREST)
+    return np.asarray(moved) - np.uint8(1)  # 0 was outside, and becomes 255

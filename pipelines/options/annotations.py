@@ -97,6 +97,12 @@ class AnnotationsConfig(CommonConfig):
         shapes_bytes=True,
         help="Drop COCO's polygons and masks, which are otherwise written as they are.",
     )
+    instance_masks: bool = option(
+        False,
+        group=ANNOTATIONS,
+        shapes_bytes=True,
+        help="Draw COCO's polygons and masks: a PNG of the size of the written image per object.",
+    )
     captions: Literal["all", "first"] = option(
         "all", group=ANNOTATIONS, shapes_bytes=True, help="Captions to write for each image."
     )
@@ -137,6 +143,8 @@ class AnnotationsConfig(CommonConfig):
             without_boxes=self.without_boxes,
             box_frame=self.box_frame,
             captions=self.captions,
+            segmentation=self.segmentation,
+            masks=self.instance_masks,
         )
 
 
@@ -148,7 +156,13 @@ def object_options(config: AnnotationsConfig) -> ObjectOptions | None:
     """
     if not config.annotations:
         return None
-    return dataclasses.replace(config.object_options(), fractions=_reader(config).has_fractions)
+    reader = _reader(config)
+    if config.instance_masks and reader.resolved_format != "coco":
+        raise ConfigError(
+            f"--instance-masks: needs COCO's polygons or masks, and {reader.resolved_format} has"
+            " none: leave the option out"
+        )
+    return dataclasses.replace(config.object_options(), fractions=reader.has_fractions)
 
 
 def annotated(config: AnnotationsConfig, files: Source, *, image_ids: bool) -> AnnotatedFiles:
@@ -182,7 +196,7 @@ def _reader(config: AnnotationsConfig) -> Annotations:
     return Annotations(
         places=tuple(map(_place, config.annotations)),
         format=config.annotation_format,
-        segmentation=config.segmentation,
+        segmentation=config.segmentation or config.instance_masks,
         units=config.box_units,
         classes=read_labels(config.labels_file),
     )

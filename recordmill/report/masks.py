@@ -1,23 +1,22 @@
 """Outlines of segmentation masks in the formats of COCO: polygons, and run lengths (RLE).
 
-Run lengths count the pixels of alternate runs of background and mask, column by column, as a list
-or as text (https://github.com/cocodataset/cocoapi/blob/master/common/maskApi.c).
+Run lengths count the pixels of alternate runs of background and mask, column by column.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+
+from recordmill.format.run_lengths import decode_runs
 
 _POINTS = 256  # drawn points of a polygon, at most
 _COLUMNS = 120  # drawn columns of a mask of run lengths, at most
 _RUNS = 16  # drawn runs of a column, at most
 _PIXELS = 1 << 31  # pixels of a mask, at most
-_BITS = 5  # bits of a number in each character of compressed run lengths
-_LONGEST = 13 * _BITS  # bits
 
 Points = list[list[float]]
 
@@ -42,7 +41,7 @@ def _of_runs(mask: Mapping[str, Any]) -> list[Points]:
     """
     height, width = (int(size) for size in mask["size"])
     counts = mask["counts"]
-    runs = np.array(_numbers(counts) if isinstance(counts, str) else counts, np.int64)
+    runs = np.array(decode_runs(counts) if isinstance(counts, str) else counts, np.int64)
     if not (0 < height * width <= _PIXELS and ((runs >= 0) & (runs <= _PIXELS)).all()):
         return []
     edges = np.cumsum(runs)
@@ -93,27 +92,3 @@ class _Shape:
         runs = [*self._runs, (min(left + step, width), top, bottom)]
         upper: Points = [[x, y] for x, y, _ in runs]
         return upper + [[x, y] for x, _, y in reversed(runs)]
-
-
-def _numbers(text: str) -> Sequence[int]:
-    """Decode COCO's compressed run lengths: from the fourth on, differences to the last but one.
-
-    Raises:
-      ValueError: a number is cut off or too long.
-    """
-    numbers: list[int] = []
-    value = shift = 0
-    for code in text.encode():
-        value |= (code - 48 & 0x1F) << shift
-        shift += _BITS
-        if shift > _LONGEST:
-            break
-        if code - 48 & 0x20:
-            continue
-        if code - 48 & 0x10:  # the sign
-            value -= 1 << shift
-        numbers.append(value + (numbers[-2] if len(numbers) > 2 else 0))
-        value = shift = 0
-    if shift:
-        raise ValueError("a run length is cut off or too long")
-    return numbers

@@ -7,6 +7,7 @@ Source: https://github.com/tensorflow/models/blob/master/research/deeplab/datase
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -34,23 +35,13 @@ _ENCODED = "image/segmentation/class/encoded"
 _FORMAT = "image/segmentation/class/format"
 
 
-def mask_features(
-    options: MaskOptions, sides: tuple[int | None, int | None], size_features: tuple[str, ...]
-) -> dict[str, Feature]:
+def mask_features(options: MaskOptions, mask: Feature) -> dict[str, Feature]:
     """Return the features that `PlacedMasks.columns` makes.
 
-    sides: (height, width) of all images; None if they vary. size_features: names of the features
-        that hold them.
+    mask: the feature of a mask of the size of the image.
     """
     shape = (None,) if options.optional else ()
-    mask = Feature(
-        dtype="string",
-        shape=shape,
-        kind="mask",
-        raw_dtype=f"uint{options.depth}",
-        raw_shape=(*sides, 1),
-        shape_features=size_features,
-    )
+    mask = dataclasses.replace(mask, shape=shape, raw_dtype=f"uint{options.depth}")
     return {_ENCODED: mask, _FORMAT: Feature(dtype="string", shape=shape, kind="text")}
 
 

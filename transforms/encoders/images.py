@@ -105,11 +105,17 @@ class ImageEncoder:
             declared |= self._label_features(context)
         elif self.one_hot_label:
             raise needs_classes("--one-hot-label")
+        mask = Feature(
+            dtype="string",
+            kind="mask",
+            raw_dtype="uint8",
+            raw_shape=(*(self._fixed_sides or (None, None)), 1),
+            shape_features=context.names(_SIDES),
+        )
         if self.masks is not None:
-            sides, names = self._fixed_sides or (None, None), context.names(_SIDES)
-            declared |= mask_features(self.masks, sides, names)
+            declared |= mask_features(self.masks, mask)
         if self.objects is not None:
-            declared |= object_features(rows)
+            declared |= object_features(rows, self.objects, mask)
         if self._has_source_ids:
             if context.label_offset < 1 and (context.labels or OBJECTS in rows.names):
                 raise ConfigError(

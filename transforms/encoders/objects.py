@@ -24,8 +24,10 @@ from recordmill.tfrecord.features import Feature
 from recordmill.transforms.encoders.frames import frame_of, frame_transform
 from recordmill.transforms.encoders.labels import label_numbers
 from recordmill.transforms.imaging.affine import IDENTITY, Affine, Floats
+from recordmill.transforms.imaging.class_masks import encode_mask
 from recordmill.transforms.imaging.geometry import Size
 from recordmill.transforms.imaging.mask_options import Frame
+from recordmill.transforms.imaging.object_masks import draw_object
 from recordmill.transforms.imaging.pixels import EncodedImage
 from recordmill.transforms.model.annotations import (
     AREA,
@@ -39,13 +41,14 @@ from recordmill.transforms.model.annotations import (
 from recordmill.transforms.model.batch import KEY
 from recordmill.transforms.model.data_type import Context
 from recordmill.transforms.model.example_facts import ExampleFacts
-from recordmill.transforms.model.ragged import list_array
+from recordmill.transforms.model.ragged import binary_array, list_array
 
 BoxPolicy = Literal["clip", "drop", "reject"]
 Captions = Literal["all", "first"]
 
 _SLACK = 0.5  # pixels by which a box may cross the edge, as annotations are rounded
 _BOXES = "image/object/bbox/"
+_MASK = "image/object/mask"
 _SEGMENTATION_TRANSFORM = "image/object/segmentation/transform"
 _ANY: tuple[int | None, ...] = (None,)
 
@@ -64,6 +67,8 @@ class ObjectOptions:
         compares the size in the annotations, and rejects images with boxes if both fit.
     fractions: corners are fractions of the sides instead of pixels.
     captions: keep all captions of an image, or the first.
+    segmentation: keep segmentations as they are in the annotations.
+    masks: draw the masks of objects.
 
     Raises:
         ConfigError: a value is invalid.
@@ -75,6 +80,8 @@ class ObjectOptions:
     box_frame: Frame = "auto"
     fractions: bool = False
     captions: Captions = "all"
+    segmentation: bool = True
+    masks: bool = False
 
     def __post_init__(self) -> None:
         for option, value, known in (
@@ -195,6 +202,7 @@ def annotation_transform(
 class _Placed(NamedTuple):
     boxes: TransformedBoxes
     to_written: Affine
+    masks: Sequence[bytes] = ()
 
 
 class PlacedObjects:
@@ -237,8 +245,27 @@ class PlacedObjects:
             placed = transform_boxes(boxes, to_resized, written, self._options, image.to_augmented)
             if self._options.without_boxes == "drop" and not len(placed.kept):
                 raise Filtered("without-boxes")
-            self._placed.append(_Placed(placed, to_resized.then(image.to_augmented)))
+            to_written = to_resized.then(image.to_augmented)
+            masks = self._draw(row, placed.kept, to_written, frame=size, size=written)
+            self._placed.append(_Placed(placed, to_written, masks))
         self._rows.append(row)
+
+    def _draw(
+        self, row: int, kept: npt.NDArray[np.int64], to_written: Affine, *, frame: Size, size: Size
+    ) -> Sequence[bytes]:
+        """Return the masks of the objects that are kept as PNGs, if masks are drawn."""
+        if not self._options.masks or self._structs is None:
+            return ()
+        texts = self._structs.field(SEGMENTATION.name)
+        masks = []
+        for number in kept.tolist():
+            text = texts[int(self._edges[row]) + number].as_py()
+            try:
+                mask = draw_object(text, to_written, frame=frame, size=size)
+            except RecordError as error:
+                raise RecordError(error.reason, f"object {number} {error.detail}") from error
+            masks.append(encode_mask(mask))
+        return masks
 
     @property
     def counts(self) -> tuple[int, int] | None:
@@ -301,14 +328,16 @@ class PlacedObjects:
         names = kept.field(CLASS)
         columns["image/object/class/text"] = lists(names)
         columns["image/object/class/label"] = lists(label_numbers(names, context))
-        for field in _further(structs.type):
+        for field in _further(structs.type, self._options):
             values = kept.field(field.name)
             if field.name == AREA.name:
                 values = self._areas(kept, _joined([one.scales for one in boxes], np.float64))
             elif field.type == pa.string():
                 values = values.fill_null("")
             columns[f"image/object/{field.name}"] = lists(values)
-        if SEGMENTATION.name in {field.name for field in structs.type}:
+        if self._options.masks:
+            columns[_MASK] = lists(binary_array([m for one in self._placed for m in one.masks]))
+        if SEGMENTATION in _further(structs.type, self._options):
             transforms = [dataclasses.astuple(one.to_written) for one in self._placed]
             flat = np.array(transforms, np.float32).ravel()
             columns[_SEGMENTATION_TRANSFORM] = pa.FixedSizeListArray.from_arrays(pa.array(flat), 6)
@@ -321,8 +350,20 @@ class PlacedObjects:
         return pc.multiply(given, pa.array(scales)).cast(pa.float32())
 
 
-def object_features(rows: pa.Schema) -> dict[str, Feature]:
-    """Return the features that `PlacedObjects.columns` makes of rows of this schema."""
+def object_features(rows: pa.Schema, options: ObjectOptions, mask: Feature) -> dict[str, Feature]:
+    """Return the features that `PlacedObjects.columns` makes of rows of this schema.
+
+    mask: the feature of a mask of the size of the image.
+
+    Raises:
+        ConfigError: masks are to be drawn, and the annotations have no segmentation.
+    """
+    is_segmented = OBJECTS in rows.names and SEGMENTATION in [*rows.field(OBJECTS).type.value_type]
+    if options.masks and not is_segmented:
+        raise ConfigError(
+            "--instance-masks: no annotation has a 'segmentation' of polygons or run lengths: leave"
+            " the option out"
+        )
     text = Feature(dtype="string", shape=_ANY, kind="text")
     declared: dict[str, Feature] = {}
     if CAPTIONS in rows.names:
@@ -333,7 +374,9 @@ def object_features(rows: pa.Schema) -> dict[str, Feature]:
         declared |= {f"{_BOXES}{name}": number for name in CORNER_NAMES}
         declared["image/object/class/text"] = text
         declared["image/object/class/label"] = Feature(dtype="int64", shape=_ANY, kind="label")
-        for field in _further(one):
+        if options.masks:
+            declared[_MASK] = dataclasses.replace(mask, shape=_ANY, raw_dtype="uint8")
+        for field in _further(one, options):
             declared[f"image/object/{field.name}"] = _FEATURES[field.type]
             if field == SEGMENTATION:
                 declared[_SEGMENTATION_TRANSFORM] = Feature(dtype="float32", shape=(6,))
@@ -347,9 +390,10 @@ _FEATURES: Mapping[pa.DataType, Feature] = {
 }
 
 
-def _further(one: pa.StructType) -> list[pa.Field]:
-    """Return the fields of an object beside its box and its class."""
-    return [field for field in one if field.name not in (*CORNER_NAMES, CLASS)]
+def _further(one: pa.StructType, options: ObjectOptions) -> list[pa.Field]:
+    """Return the fields of an object that are written beside its box and its class."""
+    left_out = (*CORNER_NAMES, CLASS, *(() if options.segmentation else (SEGMENTATION.name,)))
+    return [field for field in one if field.name not in left_out]
 
 
 def _joined(parts: Sequence[npt.NDArray[np.generic]], dtype: type[np.generic]) -> npt.NDArray[Any]:

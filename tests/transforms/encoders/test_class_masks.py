@@ -15,6 +15,7 @@ from tests.painted_masks import (
     opened,
     painted,
     png,
+    resized,
     shapes,
     shown_ids,
     turned_png,
@@ -24,7 +25,6 @@ from tests.painted_masks import (
 MASK = "image/segmentation/class/encoded"
 SPLIT = ("--splits", "train=1")
 LARGE, SMALL = (400, 270), (40, 30)
-_UPSAMPLED = 4
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -56,36 +56,6 @@ def masks_of(made, split="train"):
         for (key, copy), example in made.examples(split).items()
         if copy == 0
     }
-
-
-def resized(ids, size, mode):
-    """A mask resized independently: PIL's affine transform of the mask, several times as large."""
-    height, width = ids.shape
-    down, across = size[0] / height, size[1] / width
-    match mode:
-        case "none":
-            return ids
-        case "stretch":
-            scales, canvas, inner = (across, down), size[::-1], size[::-1]
-        case "crop":
-            scales = (max(across, down),) * 2
-            canvas = size[::-1]
-            inner = (width * scales[0], height * scales[1])
-        case _:
-            scale = min(across, down, 1 if mode == "fit" else np.inf)
-            inner = (round(width * scale), round(height * scale))
-            scales = (inner[0] / width, inner[1] / height)
-            canvas = inner if mode == "fit" else size[::-1]
-    left, top = ((a - b) / 2 for a, b in zip(canvas, inner, strict=True))
-    if mode == "pad":
-        left, top = int(left), int(top)
-    large = Image.fromarray(ids + np.uint8(1)).resize(
-        (width * _UPSAMPLED, height * _UPSAMPLED), Image.Resampling.NEAREST
-    )
-    to_source = [_UPSAMPLED / scales[0], 0, -left * _UPSAMPLED / scales[0]]
-    to_source += [0, _UPSAMPLED / scales[1], -top * _UPSAMPLED / scales[1]]
-    moved = large.transform(canvas, Image.Transform.AFFINE, to_source, Image.Resampling.NEAREST)
-    return np.asarray(moved) - np.uint8(1)  # 0 was outside, and becomes 255
 
 
 @pytest.mark.parametrize("frame", ["stored", "upright"])
