@@ -171,8 +171,8 @@ class ImageEncoder:
     def versions(self) -> Mapping[str, str]:
         """Return the versions of the libraries that affect pixels or bytes."""
         found = {"pillow": PIL.__version__, **resample.versions()}
-        deep_masks = self.masks is not None and self.masks.depth == 16
-        if self.options.bits == 16 or self.options.finds_depth or deep_masks:
+        has_masks = self.masks is not None or (self.objects is not None and self.objects.masks)
+        if self.options.bits == 16 or self.options.finds_depth or has_masks:
             found |= png16.versions()
         for name, feature in _LIBRARIES.items():
             version = pillow_features.version(feature)

@@ -7,6 +7,7 @@ comes from.
 from __future__ import annotations
 
 import io
+import zlib
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
@@ -24,12 +25,13 @@ from recordmill.transforms.imaging.headers import format_name, open_image, orien
 from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.imaging.mask_options import MaskOptions
 from recordmill.transforms.imaging.pixels import load
-from recordmill.transforms.imaging.png16 import encode_png
+from recordmill.transforms.imaging.png16 import encode_png, png_file
 
 Ids = npt.NDArray[Any]  # uint8 or uint16[height, width]
 
 _LOSSLESS = ("PNG", "GIF", "BMP", "TIFF")
 _SCALED = {2: 85, 4: 17}  # by which Pillow multiplies the gray levels of a PNG of few bits
+_GRAY = 0  # PNG's colour type
 _DIGITS = 6  # to which coordinates are rounded, so that errors of rounding pick no other pixel
 _ROWS = 256  # of a rotated mask that are moved at once
 _PHOTOMETRIC, _WHITE_IS_ZERO = 262, 0  # TIFF 6.0
@@ -162,12 +164,19 @@ def move_mask(ids: Ids, transform: Affine, size: Size, *, padding: int) -> Ids:
 
 
 def encode_mask(ids: Ids) -> bytes:
-    """Encode a mask as a gray PNG of 8 or 16 bits."""
+    """Encode a mask as a gray PNG of 8 or 16 bits.
+
+    With 8 bits, rows are not filtered, and only runs are compressed: masks of shapes become smaller
+    than by Pillow's defaults, in a third of the time.
+    """
     if ids.dtype == np.uint16:
         return encode_png(ids[..., None])
-    out = io.BytesIO()
-    Image.fromarray(np.ascontiguousarray(ids)).save(out, "PNG")
-    return out.getvalue()
+    height, width = ids.shape
+    rows = np.zeros((height, width + 1), np.uint8)  # each begins with its filter, 0
+    rows[:, 1:] = ids
+    packer = zlib.compressobj(strategy=zlib.Z_RLE)
+    body = packer.compress(rows.data) + packer.flush()
+    return png_file(width, height, bits=8, colour_type=_GRAY, body=body)
 
 
 def _pixels(places: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.int64]:

@@ -22,10 +22,15 @@ Bytes = npt.NDArray[np.uint8]
 def encode_png(pixels: Pixels16) -> bytes:
     """Return uint16[height, width, channels] as a PNG with 16 bits per channel."""
     height, width, channels = pixels.shape
-    header = struct.pack(">IIBBBBB", width, height, 16, _COLOUR_TYPES[channels], 0, 0, 0)
     packer = zlib.compressobj()
     packed = [packer.compress(block) for block in _filtered(pixels)]
     body = b"".join((*packed, packer.flush()))
+    return png_file(width, height, bits=16, colour_type=_COLOUR_TYPES[channels], body=body)
+
+
+def png_file(width: int, height: int, *, bits: int, colour_type: int, body: bytes) -> bytes:
+    """Return a PNG of compressed rows. bits: per channel."""
+    header = struct.pack(">IIBBBBB", width, height, bits, colour_type, 0, 0, 0)
     chunks = ((b"IHDR", header), (b"IDAT", body), (b"IEND", b""))
     return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(name, content) for name, content in chunks)
 
