@@ -10,9 +10,12 @@ import sys
 from collections.abc import Callable
 
 import numpy as np
+from PIL import Image
 
 from recordmill.pipelines.cli import main
 from tests.image_runs import Made, encoders_kept
+from tests.painted_masks import painted, png, write
+from tests.painted_objects import coco, objects
 from tests.paths import AIR, BOXES, DEMO, SMS
 from tests.video_files import make_film
 
@@ -126,6 +129,25 @@ def _clips(*options: object, sizes: tuple[tuple[int, int], ...] = ((48, 64),)) -
     return command
 
 
+def _masks(*options: object) -> Make:
+    """Of classes, and of objects."""
+
+    def command(place: pathlib.Path) -> list[object]:
+        annotated = {}
+        for number in range(20):
+            name, size = f"{number}.png", (40 + number, 50)
+            ids, annotated[name] = objects(number, size)[0], (size, objects(number, size)[1])
+            write(place, f"images/{name}", png(painted(ids)))
+            write(place, f"masks/{name}", png(Image.fromarray(ids)))
+        (place / "coco.json").write_text(json.dumps(coco(annotated)))
+        return [
+            *("images", "--input", place / "images", "--masks", place / "masks"),
+            *("--annotations", place / "coco.json", "--instance-masks", *options),
+        ]
+
+    return command
+
+
 KINDS: dict[str, Make] = {
     "pictures": _pictures("--size", 32, "--balance", "oversample", "--num-shards", "train=3"),
     "pictures-as-they-are": _pictures("--resize-mode", "none"),
@@ -142,6 +164,7 @@ KINDS: dict[str, Make] = {
         *("--rename", "image/height=height", "--rename", "image/width=width"),
     ),
     "boxes": _boxes("--size", 32, "--resize-mode", "pad", "--balance", "oversample"),
+    "masks": _masks("--size", 32, "--resize-mode", "pad"),
     "text": _text("--features", "text,tokens,tfidf"),
     "text-of-one-length": _text("--max-length", 16),
     "packed-text": _text("--pack", 64),

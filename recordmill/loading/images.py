@@ -51,6 +51,27 @@ def resize(image: Any, size: tuple[int, int]) -> Any:
     return _rounded(tf.image.resize(image, size, antialias=True), image.dtype)
 
 
+def decode_mask(content: Any, shape: Sequence[int | None], *, dtype: Any) -> Any:
+    """Decode a mask (string) to uint8[height, width, 1], or to uint16[...]. shape: as declared."""
+    mask = tf.io.decode_png(content, channels=1, dtype=dtype)
+    return tf.ensure_shape(mask, [*shape[:-1], 1])
+
+
+def resize_mask(mask: Any, size: tuple[int, int]) -> Any:
+    """Resize [h, w, 1] to [*size, 1] by the nearest pixel."""
+    return tf.image.resize(mask, size, method="nearest")
+
+
+def augment_mask(mask: Any, augmentations: Collection[str], seed: Any) -> Any:
+    """Move a mask [h, w, 1], or several [n, h, w, 1], as `augment` does with an image."""
+    draws = tf.random.stateless_uniform([8], seed)
+    if _WARPS & {*augmentations}:
+        return _warp(mask, augmentations, draws, interpolation="NEAREST")
+    if "flip" in augmentations:
+        return tf.where(draws[0] < 0.5, mask, mask[..., ::-1, :])
+    return mask
+
+
 def augment(image: Any, augmentations: Collection[str], seed: Any) -> Any:
     """Apply random augmentations to uint8[h, w, c], or to a clip uint8[n, h, w, c]; or to uint16.
 
@@ -85,7 +106,9 @@ def normalize(pixels: Any, how: Normalize) -> Any:
     return unit if how == "unit" else (unit - IMAGENET_MEAN) / IMAGENET_STD
 
 
-def _warp(image: Any, augmentations: Collection[str], draws: Any) -> Any:
+def _warp(
+    image: Any, augmentations: Collection[str], draws: Any, *, interpolation: str = "BILINEAR"
+) -> Any:
     """Flip, rotate and crop in one transform, so that pixels are interpolated only once.
 
     The transform maps the offset of an output pixel from the centre to one of the input: it is
@@ -117,7 +140,7 @@ def _warp(image: Any, augmentations: Collection[str], draws: Any) -> Any:
         transforms=tf.stack([*a, *b, 0.0, 0.0])[None],
         output_shape=shape,
         fill_value=0.0,
-        interpolation="BILINEAR",
+        interpolation=interpolation,
         fill_mode="NEAREST",
     )
     warped = tf.reshape(warped, tf.shape(image))

@@ -12,6 +12,13 @@ import tensorflow as tf
 from recordmill.errors import ConfigError
 from recordmill.loading import images, parse, stream
 from recordmill.loading.cache_files import lock_cache
+from recordmill.loading.element_shapes import (
+    longest_input,
+    only_record,
+    pad_empty,
+    rejoined,
+    varies,
+)
 from recordmill.loading.elements import Elements
 from recordmill.loading.options import LoadOptions
 from recordmill.loading.parse import Tensors
@@ -104,7 +111,7 @@ class Pipeline:
         elements = records.map(
             (lambda number, record: make(record, number=number, seed=seed))
             if is_numbered
-            else (lambda *record: make(_rejoined(record), number=None, seed=seed)),
+            else (lambda *record: make(rejoined(record), number=None, seed=seed)),
             num_parallel_calls=_PARALLEL,
         )
         return elements if in_batches or options.batch_size is None else self._batched(elements)
@@ -149,6 +156,8 @@ class Pipeline:
             return False
         if any(None in self._shape(name) for name in self._selection.images):
             return False
+        if self._selection.masks:
+            return False
         return all(parse.is_uniform(one) for one in self._features.values())
 
     def _batch(self, payloads: Any, *, number: Any, seed: Any) -> Any:
@@ -165,7 +174,7 @@ class Pipeline:
         if self._options.padding == "pad":
             pad_to = self._options.pad_to
             tensors = {
-                name: _pad_empty(value.to_tensor(shape=[None, pad_to, *value.shape[2:]]))
+                name: pad_empty(value.to_tensor(shape=[None, pad_to, *value.shape[2:]]))
                 if isinstance(value, tf.RaggedTensor) and name != self._selection.label
                 else value
                 for name, value in tensors.items()
@@ -177,11 +186,19 @@ class Pipeline:
         tensors = dict(record) if self._options.cache else self._decode(record)
         for name in self._selection.pixels:
             tensors[name] = self._augment(tensors[name], number=number, seed=seed)
+        for name in self._selection.masks:
+            masks = tensors[name]
+            if self._options.augment:
+                drawn = tf.stack([seed, number])
+                masks = images.augment_mask(masks, self._options.augment, drawn)
+            tensors[name] = tf.squeeze(masks, -1) if self._features[name].shape else masks
         return self._elements.make(tensors, number)
 
     def _decode(self, payload: Any) -> Tensors:
         """Parse one record, and decode its images and arrays."""
-        tensors = {name: _only(value) for name, value in self._parse(payload[None]).items()}
+        tensors = {name: only_record(value) for name, value in self._parse(payload[None]).items()}
+        for name in self._selection.masks:
+            tensors[name] = self._masks(name, tensors[name])
         for name in self._selection.inputs:
             feature = self._features[name]
             if feature.kind == "image":
@@ -210,6 +227,26 @@ class Pipeline:
             fn_output_signature=tf.TensorSpec(self._shape(name)[1:], self._dtype(name)),
         )
 
+    def _masks(self, name: str, content: Any) -> Any:
+        """Decode one mask to [height, width, 1], or several to [masks, height, width, 1]."""
+        feature, size, dtype = self._features[name], self._options.image_size, self._dtype(name)
+        declared = feature.raw_shape or (None, None, 1)
+
+        def decode(one: Any) -> Any:
+            mask = images.decode_mask(one, declared, dtype=dtype)
+            return mask if size is None else images.resize_mask(mask, size)
+
+        if not feature.shape:
+            return decode(content)
+        shape = self._shape(name)
+        spec = tf.TensorSpec(shape[1:], dtype)
+        masks = tf.cond(
+            tf.size(content) > 0,
+            lambda: tf.map_fn(decode, content, fn_output_signature=spec),
+            lambda: tf.zeros([0, *(side or 0 for side in shape[1:])], dtype),
+        )
+        return tf.ensure_shape(masks, shape)
+
     def _image(self, name: str, content: Any) -> Any:
         feature, size = self._features[name], self._options.image_size
         shape = feature.raw_shape or (None, None, channels_of(feature))
@@ -224,14 +261,15 @@ class Pipeline:
         return images.augment(image, self._options.augment, tf.stack([seed, number]))
 
     def _dtype(self, name: str) -> Any:
-        """Return the dtype of the pixels of images or clips: uint8 or uint16."""
+        """Return the dtype of the pixels of images, masks or clips: uint8 or uint16."""
         return tf.uint16 if self._features[name].raw_dtype == "uint16" else tf.uint8
 
     def _shape(self, name: str) -> tuple[int | None, ...]:
-        """Return the shape of images or clips; dimensions that vary are None."""
+        """Return the shape of images, masks or clips; dimensions that vary are None."""
         feature = self._features[name]
-        frames = feature.shape if feature.kind == "image" else ()
-        if feature.kind == "image" and self._options.image_size is not None:
+        is_encoded = feature.kind in ("image", "mask")
+        frames = feature.shape if is_encoded else ()
+        if is_encoded and self._options.image_size is not None:
             return (*frames, *self._options.image_size, channels_of(feature))
         return (*frames, *(feature.raw_shape or (None, None, channels_of(feature))))
 
@@ -242,7 +280,7 @@ class Pipeline:
         if options.bucket_boundaries is not None:
             boundaries = [*options.bucket_boundaries]
             return elements.bucket_by_sequence_length(
-                _length,
+                longest_input,
                 bucket_boundaries=boundaries,
                 bucket_batch_sizes=[size] * (len(boundaries) + 1),
                 drop_remainder=drop,
@@ -254,20 +292,18 @@ class Pipeline:
             return elements.ragged_batch(size, drop_remainder=drop)
         if options.pad_to is None:
             padded = elements.padded_batch(size, drop_remainder=drop)
-            return padded.map(
-                lambda *element: tf.nest.map_structure(_pad_empty, _rejoined(element))
-            )
-        cut = elements.map(lambda *element: tf.nest.map_structure(self._cut, _rejoined(element)))
+            return padded.map(lambda *element: tf.nest.map_structure(pad_empty, rejoined(element)))
+        cut = elements.map(lambda *element: tf.nest.map_structure(self._cut, rejoined(element)))
         shapes = tf.nest.map_structure(self._padded_shape, cut.element_spec)
         return cut.padded_batch(size, padded_shapes=shapes, drop_remainder=drop)
 
     def _cut(self, value: Any) -> Any:
         """Return a value of variable length, cut off after `pad_to` items."""
-        return value[: self._options.pad_to] if _varies(value.shape) else value
+        return value[: self._options.pad_to] if varies(value.shape) else value
 
     def _padded_shape(self, spec: Any) -> list[int | None]:
         shape = [*spec.shape]
-        return [self._options.pad_to, *shape[1:]] if _varies(spec.shape) else shape
+        return [self._options.pad_to, *shape[1:]] if varies(spec.shape) else shape
 
     def _steps(self) -> int | None:
         """Return the number of batches (or records) of an epoch; None if unknown or endless."""
@@ -348,41 +384,6 @@ def check_readable(places: Iterable[str]) -> None:
                 f"TensorFlow cannot read {scheme}://: copy the dataset, import a package that adds"
                 " it (tensorflow-io), or read with recordmill.read"
             )
-
-
-def _only(value: Any) -> Any:
-    """Return the value of the only record in a batch."""
-    found = value[0]
-    return found.to_tensor() if isinstance(found, tf.RaggedTensor) else found
-
-
-def _rejoined(element: tuple[Any, ...]) -> Any:
-    """Return the element that `map` passed as arguments: a tuple, or a single dictionary."""
-    return element if len(element) > 1 else element[0]
-
-
-def _varies(shape: Any) -> bool:
-    return shape.rank > 0 and shape[0] is None
-
-
-def _pad_empty(batch: Any) -> Any:
-    """Pad a batch of empty values to length 1: models expect at least one item."""
-    if batch.shape.rank < 2 or batch.shape[1] is not None:
-        return batch
-    missing = tf.cast(tf.equal(tf.shape(batch)[1], 0), tf.int32)
-    widths = tf.stack([[0, 0], tf.stack([0, missing]), *[[0, 0]] * (batch.shape.rank - 2)])
-    empty = "" if batch.dtype == tf.string else tf.zeros((), batch.dtype)
-    filled = tf.pad(batch, widths, constant_values=empty)
-    return tf.ensure_shape(filled, batch.shape)
-
-
-def _length(*element: Any) -> Any:
-    """Return the length of the longest input of an element: int32[]."""
-    x = element[0]
-    lengths = [tf.shape(value)[0] for value in tf.nest.flatten(x) if _varies(value.shape)]
-    if not lengths:
-        raise ConfigError("bucket_boundaries: every input has a fixed length; leave the option out")
-    return tf.reduce_max(tf.stack(lengths))
 
 
 def _dataset_options() -> Any:

@@ -53,6 +53,12 @@ class Selection:
         return tuple(name for name in self.inputs if self.features[name].kind == "image")
 
     @property
+    def masks(self) -> tuple[str, ...]:
+        """Inputs, and the label, that are masks."""
+        found = (*self.inputs, *(() if self.label is None else (self.label,)))
+        return tuple(name for name in found if self.features[name].kind == "mask")
+
+    @property
     def pixels(self) -> tuple[str, ...]:
         """Inputs that are decoded to [height, width, channels], or to clips of such frames.
 
@@ -106,7 +112,12 @@ def _label(manifest: Manifest, options: LoadOptions) -> str | None:
     needs_label = bool(options.as_supervised or options.one_hot or options.class_weights)
     if objects in features and not needs_label:
         return None  # a model is to detect the objects, not to predict a class
+    masks = [name for name, one in features.items() if one.kind == "mask" and one.shape == ()]
+    if masks and not needs_label:
+        return None  # a model is to predict the mask
     found = [name for name, one in features.items() if one.kind == "label" and name != objects]
+    if not found and not options.one_hot and not options.class_weights:
+        found = masks
     if len(found) == 1:
         return found[0]
     if needs_label:
@@ -167,6 +178,8 @@ def _check_label(manifest: Manifest, options: LoadOptions, selection: Selection)
         )
     if (options.one_hot or options.class_weights) and not manifest.labels:
         raise ConfigError("one_hot and class_weights need classes, but the dataset has none")
+    if feature.kind == "mask" and feature.shape == ():
+        return
     if feature.kind != "label" and (feature.shape != () or feature.dtype == "string"):
         raise ConfigError(
             f"label: expected a feature of one number, {selection.label!r} is {feature.dtype}"
@@ -178,7 +191,7 @@ def _check_images(options: LoadOptions, selection: Selection) -> None:
     features = selection.features
     images = selection.images
     raw = [name for name in selection.inputs if features[name].kind == "raw"]
-    if options.image_size is not None and not images:
+    if options.image_size is not None and not images and not selection.masks:
         has = f"the input {raw[0]} holds arrays" if raw else "the inputs have none"
         raise ConfigError(f"image_size is for encoded images, but {has}")
     for name in ("augment", "normalize"):
@@ -194,11 +207,11 @@ def _check_images(options: LoadOptions, selection: Selection) -> None:
                 raise ConfigError("normalize: imagenet needs images with three channels")
     if options.batch_size is None or options.padding == "ragged" or options.image_size:
         return
-    for name in images:
+    for name in (*images, *selection.masks):
         if None in (features[name].raw_shape or (None,)):
             raise ConfigError(
-                f"the images in {name} have different sizes, or their size is not declared:"
-                " set image_size, such as image_size=224, or padding='ragged'"
+                f"the {features[name].kind}s in {name} have different sizes, or their size is not"
+                " declared: set image_size, such as image_size=224, or padding='ragged'"
             )
 
 

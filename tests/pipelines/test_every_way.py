@@ -54,10 +54,11 @@ def by_key(made: Made, split: str, records) -> dict:
 
 def decoded(name: str, feature, value):
     """What a record holds, with pictures as pixels, as TensorFlow decodes them."""
-    if feature.kind == "image" and feature.shape:
+    if feature.kind in ("image", "mask") and feature.shape:
         one = dataclasses.replace(feature, shape=())
-        return np.stack([decoded(name, one, picture) for picture in value])
-    if feature.kind == "image":
+        several = np.stack([decoded(name, one, picture) for picture in value])
+        return several[..., 0] if feature.kind == "mask" else several
+    if feature.kind in ("image", "mask"):
         return tf.io.decode_image(value, channels=feature.raw_shape[-1]).numpy()
     return value
 
@@ -204,6 +205,8 @@ def test_tfds_has_what_read_has(made, builder) -> None:
             for name, value in record.items():
                 got = np.asarray(found[key][name])
                 wanted = np.asarray(decoded(name, features[name], value))
+                if features[name].kind == "mask" and features[name].shape:
+                    got = got[..., 0]
                 if features[name].kind == "raw" and got.dtype.kind in "SO":
                     got = np.frombuffer(bytes(found[key][name]), wanted.dtype).reshape(wanted.shape)
                 assert got.shape == wanted.shape, (key, name)
