@@ -221,9 +221,11 @@ def unread_label(config: CommonConfig, roles: ColumnRoles | None) -> str | None:
     if getattr(config, "label_array", None) or getattr(config, "label_input", None):
         return _array_labels(config)
     types: Mapping[str, str] = getattr(config, "types", {})
-    if roles is None or roles.label in (None, batch.LABEL) or types.get(roles.label) == "string":
+    if roles is None or roles.classes in (None, batch.LABEL):
         return None
-    return f"the column {roles.label!r}"
+    if types.get(roles.classes) == "string":
+        return None
+    return f"the column {roles.classes!r}"
 
 
 def renames_of(config: CommonConfig, roles: ColumnRoles | None) -> Mapping[str, str]:
@@ -256,8 +258,8 @@ def _classes(
         where = _array_labels(config) or column
         return f"none; the number to predict comes from {where}{bins}"
     if isinstance(layout, RowLayout):
-        if layout.roles.label is not None:
-            return _shown_column(layout.roles.label)
+        if layout.roles.classes is not None:
+            return _class_column(layout.roles)
         if config.label_type == "none":
             return "none, because of --label-type none"
         others = f" (--label-column could be {_some(list(map(repr, columns)))})" if columns else ""
@@ -266,9 +268,15 @@ def _classes(
         return "none"
     if getattr(config, "annotations", ()):
         return "the annotations"
-    if roles is not None and roles.label is not None:
-        return _shown_column(roles.label)
+    if roles is not None and roles.classes is not None:
+        return _class_column(roles)
     return _array_labels(config) or _path_labels(config, layout)
+
+
+def _class_column(roles: ColumnRoles) -> str:
+    assert roles.classes is not None
+    several = roles.labels is not None or roles.separator is not None
+    return _shown_column(roles.classes) + (", several per record" if several else "")
 
 
 def _path_labels(config: CommonConfig, layout: Layout) -> str:

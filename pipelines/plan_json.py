@@ -38,7 +38,11 @@ def _classes(counts: Mapping[str, int]) -> dict[str, Any]:
 
 
 def _split(split: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the plan of a split; records without a class count in no class."""
+    """Return the plan of a split; records without a class count in no class.
+
+    Records with several classes count in each, as before balancing.
+    """
     classes = {label: count for label, count in split["after"] if label is not None}
+    classes = split.get("held", classes)
     facts = {name: split[name] for name in ("records", "copies", "shards")}
     return facts | {"bytes": round(split["bytes"]), "classes": classes}

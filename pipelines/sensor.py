@@ -186,6 +186,11 @@ class SensorConfig(ColumnsConfig):
         )
         refuse_given(
             self,
+            ("label_separator",),
+            "gives rows several classes, and windows have one: leave it out",
+        )
+        refuse_given(
+            self,
             ("dedup", "exclude_like", "near_duplicates"),
             "compares records by their content, but windows of a series share rows: leave it out",
         )

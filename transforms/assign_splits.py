@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import math
 from typing import Any
 
 import apache_beam as beam
@@ -10,7 +11,9 @@ from apache_beam import typehints
 from apache_beam.pvalue import AsSingleton
 
 from recordmill.job.staging import StagedPart
+from recordmill.transforms.balancing.held_labels import HeldLabels
 from recordmill.transforms.balancing.label_bins import BinLabels, LabelBins
+from recordmill.transforms.balancing.label_choice import ChooseClass, count_held, store_held
 from recordmill.transforms.balancing.stratify import (
     SplitByStratum,
     find_strata,
@@ -54,6 +57,10 @@ def _assign(element: Any, strata: str = "", *, run: RunSpec) -> Any:
                 return with_step(element, SplitByStratum(strata, run.splits, run.seed))
         return with_step(element, by_key)
     return element
+
+
+def _choose(element: Element, name: str) -> Element:
+    return with_step(element, ChooseClass(name))
 
 
 def _source(part: StagedPart) -> StagedBatch:
@@ -102,6 +109,16 @@ class AssignSplits(beam.PTransform):
             )
         if self.windowing is not None:
             batches = self._cut_windows(batches, self.windowing)
+        held: AsSingleton | None = None
+        if run.multi_label:
+            counted = count_held(
+                functools.partial(
+                    scan, batches, staging=run.staging, columns=(batch.LABELS, batch.LABEL)
+                ),
+                sets=self.stratify,
+            )
+            batches = self._choose_classes(batches, counted)
+            held = AsSingleton(counted)
         if not self.selection.is_all:
             batches |= "Select" >> SelectRecords(run.staging, self.selection)
         if self.label_bins is not None:
@@ -114,6 +131,7 @@ class AssignSplits(beam.PTransform):
                 fractions=run.splits,
                 seed=run.seed,
                 grouped=run.grouped,
+                held=held,
             )
             name = made.strata | "StoreStrata" >> beam.Map(
                 store_strata, staging=run.staging
@@ -134,6 +152,23 @@ class AssignSplits(beam.PTransform):
             )
             found.append(leakage | "GroupLeakage" >> _problems())
         return (batches, *found) | "WithProblems" >> beam.Flatten() if found else batches
+
+    def _choose_classes(
+        self, batches: beam.PCollection[Element], counted: beam.PCollection[HeldLabels]
+    ) -> beam.PCollection[Element]:
+        run, least = self.run, None
+        if self.stratify:
+            # Whole groups are divided by their most frequent stratum, which needs large strata.
+            of_all = max(len(run.splits), math.ceil(1 / min(run.splits.values())))
+            least = of_all if run.grouped else 1
+        name = counted | "StoreHeld" >> beam.Map(
+            store_held, staging=run.staging, least=least
+        ).with_output_types(str)
+        return (
+            batches
+            | "SpreadForClasses" >> beam.Reshuffle()
+            | "ChooseClass" >> beam.Map(_choose, AsSingleton(name)).with_output_types(Element)
+        )
 
     def _cut_windows(
         self, batches: beam.PCollection[Element], windowing: Windowing

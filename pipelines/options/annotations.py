@@ -113,7 +113,7 @@ class AnnotationsConfig(CommonConfig):
             for name, one in options_of(AnnotationsConfig).items():
                 if one.group == ANNOTATIONS and getattr(self, name) != one.default:
                     raise ConfigError(f"--{one.key}: has no effect without --annotations")
-        for name in ("label_column", "label_type") if self.annotations else ():
+        for name in ("label_column", "label_separator", "label_type") if self.annotations else ():
             if getattr(self, name) not in (None, "none"):
                 raise ConfigError(
                     f"--{name.replace('_', '-')}: cannot be combined with --annotations, whose"

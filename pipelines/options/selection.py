@@ -38,6 +38,14 @@ class SelectionConfig:
         " no classes. Default: class, but decimal numbers or more than 50 integers in a column or"
         " an array are an error.",
     )
+    label_separator: str | None = option(
+        None,
+        group=SELECTION,
+        shapes_bytes=True,
+        metavar="TEXT",
+        help="A record may have several classes: text between their names in the label column, such"
+        " as '|'. Columns of lists in JSON lines and Parquet need no separator.",
+    )
     label_bins: int | None = option(
         None,
         group=SELECTION,
@@ -125,6 +133,17 @@ class SelectionConfig:
             for name in (*_BINNED, *_OF_CLASSES)
             if getattr(self, name) not in (None, False, (), "none")
         }
+        if self.label_separator is not None:
+            if not self.label_separator.strip():
+                raise ConfigError(
+                    "--label-separator: expected a text such as '|' or ',', got"
+                    f" {self.label_separator!r}"
+                )
+            if self.label_type not in (None, "class"):
+                raise ConfigError(
+                    f"--label-separator: separates classes, and with --label-type {self.label_type}"
+                    " there are none: leave one of them out"
+                )
         if self.label_bins is not None:
             if self.number_type is None:
                 raise ConfigError("--label-bins: applies to --label-type int or float; add one")

@@ -127,9 +127,9 @@ def counts_of(classes: Mapping[Label, tuple[int, int]], place: Literal[0, 1]) ->
     return {label: counts[place] for label, counts in classes.items()}
 
 
-def with_unlabelled(classes: Mapping[str, int], records: int) -> dict[Label, int]:
+def with_unlabelled(classes: Mapping[str, int], unlabelled: int) -> dict[Label, int]:
     """Return records per class; the label None stands for records without a class."""
     counts: dict[Label, int] = dict(classes.items())
-    if missing := records - sum(classes.values()):
-        counts[None] = missing
+    if unlabelled:
+        counts[None] = unlabelled
     return counts

@@ -69,6 +69,8 @@ class PlanView:
         splits = {}
         for name, split in plan["splits"].items():
             before, after = dict(split["before"]), dict(split["after"])
+            if "held" in split:  # records with several classes; of copies it is not known yet
+                before = after = split["held"]
             splits[name] = PlanSplit(
                 records=split["records"],
                 copies=split["copies"],
@@ -141,8 +143,11 @@ def closing(
         )
     classes = {}
     for name, split in manifest.splits.items():
-        written = with_unlabelled(split.classes, split.records)
+        unlabelled = split.records - sum(split.classes.values())
         planned = plan.splits[name].classes if plan and name in plan.splits else {}
+        if manifest.multi_label:  # the plan counts each record under one of its classes
+            unlabelled, planned = 0, {}
+        written = with_unlabelled(split.classes, unlabelled)
         classes[name] = stages_of(
             found=counts_of(planned, 0) or written,
             balanced=counts_of(planned, 1) or written,
@@ -235,7 +240,7 @@ def inspection(
             feature.kind,
         )
     classes = {
-        name: {"written": with_unlabelled(split.classes, split.records)}
+        name: {"written": with_unlabelled(split.classes, summary.splits[name].unlabelled.records)}
         for name, split in manifest.splits.items()
     }
     return stack(

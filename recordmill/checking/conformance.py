@@ -92,10 +92,26 @@ class Conformance:
         else:
             fits = not found or [self._numbers.get(label)] in found.values()
         if not fits:
-            names = [self._names[number] for numbers in found.values() for number in numbers]
-            got = ", ".join(map(repr, names)) or "missing"
-            stated = "it has none" if label is None else repr(label)
-            raise NonconformingError(f"its label is {got}, the index says {stated}")
+            raise self._other_label(found, [] if label is None else [label])
+
+    def check_labels(self, example: Mapping[str, Value], labels: Sequence[str]) -> None:
+        """Check that a label feature of a conforming Example has all these classes, and no others.
+
+        Raises:
+          NonconformingError: they are others; the message names them.
+        """
+        found = {name: _numbers(example.get(name)) for name in self._label_features}
+        wanted = sorted(self._numbers.get(label, -1) for label in labels)
+        if found and wanted not in found.values():
+            raise self._other_label(found, labels)
+
+    def _other_label(
+        self, found: Mapping[str, Sequence[int]], labels: Sequence[str]
+    ) -> NonconformingError:
+        names = [self._names[number] for numbers in found.values() for number in numbers]
+        got = ", ".join(map(repr, names)) or "missing"
+        stated = ", ".join(map(repr, labels)) or "it has none"
+        return NonconformingError(f"its label is {got}, the index says {stated}")
 
 
 def _numbers(values: Value) -> list[int]:

@@ -8,8 +8,9 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
+import pyarrow.compute as pc
 
+from recordmill.format.label_texts import held_classes
 from recordmill.format.manifest import REJECTS, Manifest, SplitInfo, load
 from recordmill.format.split_indexes import split_indexes
 from recordmill.format.typed_json import damage_of, parse_json, take_mapping
@@ -122,17 +123,24 @@ def inspect(
 
 def _split(dataset: Location, name: str, split: SplitInfo, manifest: Manifest) -> SplitSummary:
     copies: Counter[str | None] = Counter()
-    if manifest.ledger.copies.written:
-        columns, dictionaries = ["label", "copy"], ["label"]
+    total = 0
+    unlabelled = split.records - sum(split.classes.values())
+    if manifest.multi_label:
+        unlabelled = 0
+    if manifest.ledger.copies.written or manifest.multi_label:
+        columns, dictionaries = ["label", "labels", "copy"], ["label"]
         for _, index in split_indexes(
             dataset, name, split, columns=columns, dictionaries=dictionaries
         ):
-            is_copy = np.asarray(index["copy"]) > 0
-            copies.update(index["label"].filter(is_copy).to_pylist())
+            if manifest.multi_label:
+                unlabelled += index["label"].null_count
+            of_copies = index.filter(pc.greater(index["copy"], 0))
+            total += len(of_copies)
+            copies.update(held_classes(of_copies).to_pylist())
     sizes = [shard.bytes for shard in split.shards] or [0]
     return SplitSummary(
         records=split.records,
-        copies=copies.total(),
+        copies=total,
         bytes=split.bytes,
         shards=len(split.shards),
         shard_bytes=(min(sizes), int(statistics.median(sizes)), max(sizes)),
@@ -140,9 +148,7 @@ def _split(dataset: Location, name: str, split: SplitInfo, manifest: Manifest) -
             label: ClassCount(records=split.classes.get(label, 0), copies=copies[label])
             for label in manifest.labels
         },
-        unlabelled=ClassCount(
-            records=split.records - sum(split.classes.values()), copies=copies[None]
-        ),
+        unlabelled=ClassCount(records=unlabelled, copies=copies[None]),
     )
 
 

@@ -23,6 +23,7 @@ import pyarrow as pa
 import xxhash
 
 from recordmill.format.content_hashes import digest_halves, hash_halves
+from recordmill.format.label_texts import label_texts
 from recordmill.format.manifest import Manifest, index_name
 from recordmill.format.shard_index import read_index
 from recordmill.format.split_indexes import split_indexes
@@ -234,7 +235,7 @@ def _write_rows(
 ) -> None:
     """Write a row per record and copy into the file `key_high % files`."""
     place, manifest = dataset
-    columns = ["key", "label", "copy", *([] if by_frames else ["content"])]
+    columns = ["key", "label", "labels", "copy", *([] if by_frames else ["content"])]
     with contextlib.ExitStack() as stack:
         opened = [stack.enter_context((folder / f"{n}").open("wb")) for n in range(files)]
         for split in in_order(manifest.splits):
@@ -259,7 +260,7 @@ def _rows(batch: pa.RecordBatch, names: _Names) -> Rows:
     rows = np.zeros(len(batch), _ROW)
     keys = b"".join(xxhash.xxh3_128_digest(key.encode()) for key in batch["key"].to_pylist())
     rows["key_high"], rows["key_low"] = digest_halves(keys).T
-    rows["label"] = names.numbers(batch["label"])
+    rows["label"] = names.numbers(label_texts(pa.Table.from_batches([batch])).combine_chunks())
     rows["copy"] = batch["copy"]
     if "content" in batch.schema.names:
         content = batch["content"]

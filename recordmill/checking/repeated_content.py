@@ -18,9 +18,10 @@ import pyarrow.compute as pc
 
 from recordmill.format.content_hashes import hash_halves
 from recordmill.format.content_report import EXAMPLES, LISTED, ContentCounts, ContentReport
+from recordmill.format.label_texts import label_texts
 from recordmill.tfrecord.flat_arrays import Ints, offsets_of, stable_order
 
-COLUMNS = ("label", "copy", "content")  # columns of an index that are compared
+COLUMNS = ("label", "labels", "copy", "content")  # columns of an index that are compared
 NAMES = ("key", "source")  # columns that are read for shown records only
 _SHOWN = 10  # records of a content that its line lists
 _LINES_AT_ONCE = 1 << 13  # lines that are in memory as text
@@ -89,7 +90,7 @@ def records_with(
         "content": _choose(contents, among),
         "half": _choose(found, among),
         "split": pa.DictionaryArray.from_arrays(np.zeros(len(rows), np.int32), pa.array([split])),
-        "label": _choose(index["label"], rows).dictionary_encode(),
+        "label": _choose(label_texts(index), rows).dictionary_encode(),
     }
     names = index.select([name for name in NAMES if name in index.column_names])
     return Suspects(

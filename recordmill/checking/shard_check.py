@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, BinaryIO, NamedTuple
@@ -15,6 +16,7 @@ from recordmill.checking.conformance import Conformance, NonconformingError
 from recordmill.checking.split_leakage import ShardHashes
 from recordmill.format.content_hashes import array_name, content_hash
 from recordmill.format.file_info import FileInfo, HashingReader, why_changed
+from recordmill.format.label_texts import held_classes
 from recordmill.format.manifest import Shard
 from recordmill.format.shard_index import IndexDamagedError, read_index
 from recordmill.storage.files import Location, MissingError
@@ -133,7 +135,7 @@ def check_index(task: ShardTask) -> tuple[pa.Table | None, list[Damage]]:
         return None, [Damage(file=task.index, what="the file is missing")]
     except IndexDamagedError as error:
         return None, [Damage(file=task.index, what=str(error))]
-    counted = _count(index["label"])
+    counted = _count(held_classes(index))
     stated = Counter(shard.classes)
     differing = sorted(label for label in counted | stated if counted[label] != stated[label])
     damages = [
@@ -148,7 +150,7 @@ def check_index(task: ShardTask) -> tuple[pa.Table | None, list[Damage]]:
 
 
 def _originals(index: pa.Table) -> Counter[str]:
-    return _count(index.filter(pc.equal(index["copy"], 0))["label"])
+    return _count(held_classes(index.filter(pc.equal(index["copy"], 0))))
 
 
 def _count(labels: pa.ChunkedArray) -> Counter[str]:
@@ -214,6 +216,7 @@ class _Row(NamedTuple):
     offset: int
     length: int
     content: bytes | None = None
+    labels: list[str] | None = None
 
 
 def _array_content(example: Mapping[str, Any]) -> bytes | None:
@@ -228,8 +231,11 @@ def _array_content(example: Mapping[str, Any]) -> bytes | None:
 def _rows(index: pa.Table | None) -> Iterator[_Row]:
     if index is None:
         return iter(())
-    names = [name for name in _Row._fields if name in index.column_names]
-    return map(_Row, *(index[name].to_pylist() for name in names))
+    none: Iterator[None] = itertools.repeat(None)
+    columns = (
+        index[name].to_pylist() if name in index.column_names else none for name in _Row._fields
+    )
+    return map(_Row, *columns)
 
 
 def _damage(task: ShardTask, record: int, offset: int, row: _Row | None, what: str) -> Damage:
@@ -254,7 +260,10 @@ def _check_record(
         example = conformance.decode(frame.payload)
         conformance.check(example)
         if row is not None:
-            conformance.check_label(example, row.label)
+            if row.labels is None:
+                conformance.check_label(example, row.label)
+            else:
+                conformance.check_labels(example, row.labels)
             if task.deep and row.content is not None:
                 found = _array_content(example)
                 if found not in (None, row.content):

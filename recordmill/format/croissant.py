@@ -78,6 +78,7 @@ _INDEX_TYPES |= {"length": "int64"}
 _MEANINGS = {
     "key": "unique name of the record",
     "label": "its class",
+    "labels": "all of its classes, of which label is the one that the fewest records hold",
     "copy": "0 for the record itself, 1 and up for its copies",
     "group": "its group",
     "source": "file and row that it was made of",
@@ -286,7 +287,8 @@ def _split_field(record_set: str, splits: Iterable[str], file_set: str) -> Json:
 def _index_field(column: str) -> Json:
     source = {"fileSet": {"@id": _INDEXES}, "extract": {"column": column}}
     types = _TYPES[_INDEX_TYPES.get(column, "string")]
-    return _field(INDEX, column, types, source=source, description=_MEANINGS[column])
+    more: Json = {"isArray": True, "arrayShape": "-1"} if column == "labels" else {}
+    return _field(INDEX, column, types, source=source, description=_MEANINGS[column], **more)
 
 
 def _feature_field(name: str, feature: Feature) -> Json:

@@ -188,6 +188,8 @@ class Manifest:
     fill_rates: per split with packed records, the fraction of values that are not padding.
     notes: remarks for the reader, such as why there are no TFDS files.
     card: what the author says about the dataset; None without --card.
+    multi_label: whether a record may have several classes; the numbers of records by class then
+      count it under each.
     has_recipes: whether recipes.parquet is beside the shards. Like job.json it may differ between
       equal datasets, so that only its name is here.
     """
@@ -208,6 +210,7 @@ class Manifest:
     notes: tuple[Note, ...] = ()
     card: DatasetCard | None = None
     has_recipes: bool = False
+    multi_label: bool = False
 
     @property
     def command(self) -> str:
@@ -270,6 +273,7 @@ class Manifest:
             "notes": [note.to_json() for note in self.notes],
             "card": None if self.card is None else self.card.to_json(),
             **({"recipes": RECIPES} if self.has_recipes else {}),
+            **({"multi_label": True} if self.multi_label else {}),
         }
         text = json.dumps(data, sort_keys=True, ensure_ascii=False, indent=2, allow_nan=False)
         return f"{text}\n".encode()
@@ -321,6 +325,7 @@ class Manifest:
                 if data.get("card") is None
                 else DatasetCard.from_json(take(data, "card", dict)),
                 has_recipes="recipes" in data and _recipes(take(data, "recipes", str)),
+                multi_label=bool(take({"multi_label": False} | data, "multi_label", bool)),
             )
         except KeyError as error:
             raise ManifestError(f"{MANIFEST} lacks {error}") from error

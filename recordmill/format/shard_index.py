@@ -2,12 +2,14 @@
 
 Columns of every index:
   key: string, the record's unique name.
-  label: string, its class; null without one.
+  label: string, its class; null without one. Of a record that may have several, the class under
+    which it was balanced: the one of its labels that the fewest records hold.
   copy: int32, 0 for the record itself, 1 and up for its oversampled copies.
   offset, length: int64, of the record's whole TFRecord frame, in bytes (for gzip in the
     uncompressed stream).
 
 Columns of some:
+  labels: list of strings, all classes of a record that may have several, sorted by UTF-8.
   group: string, null without one; if records have groups.
   source: string, FILE#ROW of the row that it was made of, or ARCHIVE#OFFSET of its file; if keys
     are not names of places.
@@ -40,6 +42,7 @@ class IndexDamagedError(DamageError):
 _FIELDS = (
     pa.field("key", pa.string()),
     pa.field("label", pa.string()),
+    pa.field("labels", pa.list_(pa.string())),
     pa.field("copy", pa.int32()),
     pa.field("group", pa.string()),
     pa.field("source", pa.string()),
@@ -53,6 +56,7 @@ REQUIRED = ("key", "label", "copy", "offset", "length")
 _WITHOUT_NULLS = ("key", "copy", "offset", "length")
 _DISTINCT = ("key", "source", "content", "offset")
 _HEADERS = 1 << 20  # bytes of the headers of pages and columns in an index, and of its footer
+_LEAVES = {"labels": "labels.list.element"}  # path of the values of a column of lists
 _ROWS = 1 << 16  # rows that `read_rows` decodes at once, at most
 _BUFFER = 1 << 16  # bytes of a column that `read_rows` reads at once
 
@@ -73,7 +77,7 @@ def index_bytes(table: pa.Table, *, hashed_keys: bool = False) -> pa.Buffer:
     data = pa.allocate_buffer(table.nbytes * 5 // 4 + _HEADERS)
     sink = pa.FixedSizeBufferWriter(data)
     # Where values hardly repeat, building a dictionary would take longer than writing them.
-    repeated = [name for name in table.column_names if name not in _DISTINCT]
+    repeated = [_LEAVES.get(name, name) for name in table.column_names if name not in _DISTINCT]
     # No statistics: page checksums do not cover them, and no reader needs them.
     pq.write_table(
         table,

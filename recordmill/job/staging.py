@@ -124,6 +124,8 @@ class ShardInfo:
     rejects: one per rejected row, copies included.
     rejected: number of rejected records, without copies.
     filtered: {option: number of records that it excluded, without copies}.
+    lost: {class: records that hold it and were excluded, without copies} of records that may have
+      several labels.
     packed: number of rows packed into its records; None if every record holds one row.
     filled: (values without padding, all values) of packed records.
     objects: (objects of its records, written objects).
@@ -151,6 +153,7 @@ class ShardInfo:
     reduced: Reduced = dataclasses.field(default_factory=Reduced)
     reused: int = 0
     has_recipes: bool = False
+    lost: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 
 def _listing(data: dict[str, Any]) -> Listing:

@@ -54,6 +54,10 @@ class Elements:
             return inputs | {WEIGHT: weights[0]} if weights else inputs
         x = inputs[self.selection.inputs[0]] if self.selection.is_single else inputs
         y = tensors[self.selection.label]
+        if self.selection.multi_label:
+            if self.options.one_hot or self.options.padding == "pad":
+                y = _multi_hot(y - self.label_offset, self.classes)
+            return (x, y, weights[0]) if weights else (x, y)
         if self.selection.is_nullable:
             y = _first_or(y, _UNLABELLED)
             weights.append(tf.cast(y != _UNLABELLED, tf.float32))
@@ -70,6 +74,15 @@ class Elements:
         if self.options.normalize is None or name not in self.selection.pixels:
             return value
         return images.normalize(value, self.options.normalize)
+
+
+def _multi_hot(numbers: Any, classes: int) -> Any:
+    """Return float32[n, classes] of a batch, ragged int64[n, (m)]; or float32[classes] of a record,
+    int64[m].
+    """
+    hot = tf.one_hot(numbers, classes)
+    axis = numbers.shape.rank - 1
+    return tf.ensure_shape(tf.reduce_sum(hot, axis), [*numbers.shape[:-1], classes])
 
 
 def _first_or(values: Any, default: int) -> Any:

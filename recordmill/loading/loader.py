@@ -52,7 +52,8 @@ def load(
     x is the input of a model: images as uint8[height, width, channels] (uint16 if they have 16 bits
     per channel), clips as uint8[frames, height, width, channels], arrays in their dtype and shape,
     tokens, text, or {column: value}. y is the class as int64. Without classes an element is a
-    dictionary of all features.
+    dictionary of all features. If records may have several labels, y is float32[classes] with a 1
+    for each of them; with padding="ragged" and without one_hot their numbers, int64[labels].
 
     dataset: the folder of a dataset; or {folder: weight} for several datasets with equal features
       and classes, which are sampled by these weights in an endless dataset.
@@ -71,7 +72,7 @@ def load(
       subtracts the mean of ImageNet's channels and divides by their standard deviation.
     one_hot: return y as float32[classes].
     class_weights: add a sample weight to (x, y), with which all classes of train have the same
-      total. In a balanced dataset all weights are 1.
+      total; not for records with several labels. In a balanced dataset all weights are 1.
     padding: `pad` fills values of different lengths with zeros, or "", to the longest of the batch;
       `ragged` returns ragged tensors.
     pad_to: pad to this length, and cut off longer values.

@@ -30,6 +30,7 @@ class Selection:
     is_single: whether x is the value of the only input, not a dictionary.
     label: name of the feature that is y; None if elements are dictionaries.
     features: all features of the dataset.
+    multi_label: whether records may have several labels.
     shapes: for each input array whose shape is stored in other features, the names of these.
     """
 
@@ -38,6 +39,7 @@ class Selection:
     label: str | None
     features: Features
     shapes: Mapping[str, tuple[str, ...]]
+    multi_label: bool = False
 
     @property
     def parsed(self) -> Features:
@@ -68,8 +70,9 @@ class Selection:
 
     @property
     def is_nullable(self) -> bool:
-        """True if records may lack the label."""
-        return self.label is not None and self.features[self.label].shape != ()
+        """True if records may lack their one label."""
+        is_one = self.label is not None and not self.multi_label
+        return is_one and self.features[str(self.label)].shape != ()
 
 
 def select(manifest: Manifest, options: LoadOptions) -> Selection:
@@ -94,6 +97,7 @@ def select(manifest: Manifest, options: LoadOptions) -> Selection:
         label=label,
         features=features,
         shapes={name: _shape_features(name, one) for name, one in arrays if _is_open(one)},
+        multi_label=manifest.multi_label and label is not None and features[label].kind == "label",
     )
     _check_label(manifest, options, selection)
     _check_images(options, selection)
@@ -175,6 +179,11 @@ def _check_label(manifest: Manifest, options: LoadOptions, selection: Selection)
     if feature.kind != "label" and (options.one_hot or options.class_weights):
         raise ConfigError(
             f"one_hot and class_weights need classes, but {selection.label!r} is not a class"
+        )
+    if options.class_weights and selection.multi_label:
+        raise ConfigError(
+            "class_weights=True: weights records by their one class, and these may have several:"
+            " give the loss a weight per class instead, such as the manifest's class_weights"
         )
     if (options.one_hot or options.class_weights) and not manifest.labels:
         raise ConfigError("one_hot and class_weights need classes, but the dataset has none")

@@ -71,6 +71,11 @@ def _check_compatible(one: LoadedDataset, other: LoadedDataset) -> None:
                 f"mixed datasets need equal features, but {name!r} differs between {one.place} and"
                 f" {other.place}: choose inputs that are equal in both"
             )
+    if one.selection.multi_label != other.selection.multi_label:
+        raise ConfigError(
+            f"mixed datasets need equal features, but only records of one of {one.place} and"
+            f" {other.place} may have several labels"
+        )
     if one.manifest.labels != other.manifest.labels or (
         one.manifest.label_offset != other.manifest.label_offset
     ):

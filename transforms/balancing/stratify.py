@@ -24,7 +24,9 @@ from recordmill.transforms.balancing.group_division import (
     divide_groups,
     too_small,
 )
+from recordmill.transforms.balancing.held_labels import HeldLabels
 from recordmill.transforms.balancing.quotas import Cuts, FindThresholds
+from recordmill.transforms.balancing.stratum_division import divide_strata
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.rank_cuts import Histogram, RankCut, Threshold, thresholds
 from recordmill.transforms.model.splits import (
@@ -47,15 +49,31 @@ def unassigned(rows: pa.RecordBatch) -> pa.RecordBatch:
     return rows.filter(mask)
 
 
-def split_cuts(histogram: Histogram, *, fractions: Fractions) -> dict[str, tuple[RankCut, ...]]:
-    """Return {label: the cuts between its splits}, for classes large enough for every split."""
-    cuts = {}
-    for label, row in zip(histogram.labels, histogram.counts, strict=True):
-        total = int(row.sum())
-        if label is not None and total >= len(fractions):
-            ends = np.cumsum(apportion(total, fractions))[:-1]
-            cuts[label] = tuple(RankCut.of(row, int(end)) for end in ends)
-    return cuts
+def split_cuts(
+    histogram: Histogram, held: HeldLabels | None = None, *, fractions: Fractions, seed: int = 0
+) -> dict[str, tuple[RankCut, ...]]:
+    """Return {label: the cuts between its splits}, for classes large enough for every split.
+
+    held: counts of label sets, if the labels are strata of these.
+    """
+    totals = {label: n for label, n in histogram.totals().items() if label is not None}
+    if held is None:
+        fit = {label: n for label, n in totals.items() if n >= len(fractions)}
+        sizes = {label: apportion(n, fractions) for label, n in fit.items()}
+    else:
+        sizes = divide_strata(totals, held.shares(1), fractions, seed=seed)
+    return _cuts_between(histogram, sizes)
+
+
+def _cuts_between(
+    histogram: Histogram, sizes: Mapping[str, Sequence[int]]
+) -> dict[str, tuple[RankCut, ...]]:
+    """Return {label: the cuts between its splits}. sizes: {label: its records in each split}."""
+    return {
+        label: tuple(RankCut.of(row, int(end)) for end in np.cumsum(sizes[label])[:-1])
+        for label, row in zip(histogram.labels, histogram.counts, strict=True)
+        if label is not None and label in sizes
+    }
 
 
 def _units(rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
@@ -103,21 +121,18 @@ def _divide(
     """Return the cuts between the single records of each class, and the division of groups."""
     singles = {label: n for label, n in histogram.totals().items() if label is not None}
     division = divide_groups(groups, singles, fractions=fractions, seed=seed)
-    cuts = {}
-    for label, row in zip(histogram.labels, histogram.counts, strict=True):
-        if label is not None:
-            ends = np.cumsum(division.singles[label])[:-1]
-            cuts[label] = tuple(RankCut.of(row, int(end)) for end in ends)
-    return cuts, division
+    return _cuts_between(histogram, division.singles), division
 
 
 def _cuts_of(divided: tuple[Cuts, GroupDivision]) -> Cuts:
     return divided[0]
 
 
-def _too_small(histogram: Histogram, fractions: Fractions) -> list[str]:
+def _too_small(
+    histogram: Histogram, held: HeldLabels | None = None, *, fractions: Fractions
+) -> list[str]:
     counts = {label: n for label, n in histogram.totals().items() if label is not None}
-    return too_small(counts, fractions, "records")
+    return too_small(counts if held is None else held.by_class, fractions, "records")
 
 
 def _strata(cuts: Cuts, found: Mapping[str, tuple[Threshold, ...]]) -> Strata:
@@ -147,8 +162,19 @@ class FoundStrata(NamedTuple):
     notes: beam.PCollection[Note] | None = None
 
 
-def find_strata(scan: RowScan, *, fractions: Fractions, seed: int, grouped: bool) -> FoundStrata:
-    """Find the strata. scan: reads the rows of all batches. grouped: whether rows have groups."""
+def find_strata(
+    scan: RowScan,
+    *,
+    fractions: Fractions,
+    seed: int,
+    grouped: bool,
+    held: beam.pvalue.AsSingleton | None = None,
+) -> FoundStrata:
+    """Find the strata.
+
+    scan: reads the rows of all batches. grouped: whether rows have groups. held: counts of label
+      sets, if rows may have several labels.
+    """
     if grouped:
         return _find_grouped_strata(scan, fractions=fractions, seed=seed)
     histogram = (
@@ -157,7 +183,7 @@ def find_strata(scan: RowScan, *, fractions: Fractions, seed: int, grouped: bool
         | "StrataHistogram" >> beam.Map(Histogram.of_ranked)
         | "AddUpStrata" >> beam.CombineGlobally(Histogram.sum).without_defaults()
     )
-    reached = histogram | "StrataCuts" >> beam.Map(split_cuts, fractions=fractions)
+    reached = histogram | "StrataCuts" >> beam.Map(split_cuts, held, fractions=fractions, seed=seed)
     cuts = beam.pvalue.AsSingleton(reached, default_value={})
     met = (
         scan("CutStrata", cuts)
@@ -165,7 +191,8 @@ def find_strata(scan: RowScan, *, fractions: Fractions, seed: int, grouped: bool
         | "FindStrataThresholds" >> FindThresholds(cuts)
     )
     strata = reached | "Strata" >> beam.Map(_strata, beam.pvalue.AsDict(met))
-    problems = histogram | "TooSmall" >> beam.FlatMap(_too_small, fractions).with_output_types(str)
+    small = beam.FlatMap(_too_small, held, fractions=fractions).with_output_types(str)
+    problems = histogram | "TooSmall" >> small
     return FoundStrata(strata, problems)
 
 

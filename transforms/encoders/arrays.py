@@ -20,7 +20,7 @@ from recordmill.format.content_hashes import ContentHashes, array_name
 from recordmill.tfrecord.features import DType, Feature, Features
 from recordmill.tfrecord.flat_arrays import offsets_of
 from recordmill.transforms.encoders.array_options import ArrayOptions
-from recordmill.transforms.encoders.labels import label_feature, label_numbers
+from recordmill.transforms.encoders.labels import label_columns, label_feature, text_feature
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.casts import cast_array
 from recordmill.transforms.model.data_type import (
@@ -100,9 +100,8 @@ class ArrayEncoder:
         else:
             found["array/values"] = self._values(declared)
         if context.labels:
-            shape = (None,) if self.unlabelled else ()
-            found["array/class/label"] = label_feature(unlabelled=self.unlabelled)
-            found["array/class/text"] = Feature(dtype="string", shape=shape, kind="text")
+            found["array/class/label"] = label_feature(rows, unlabelled=self.unlabelled)
+            found["array/class/text"] = text_feature(rows, unlabelled=self.unlabelled)
         return with_users(found, user_fields(rows), where="listing")
 
     def _encoded(self, declared: ArraySpec, context: Context) -> Feature:
@@ -150,8 +149,8 @@ class ArrayEncoder:
         """Return all that shapes the Examples of rows, beside files and settings."""
         columns = {name: rows[name] for name in (NAME, ARRAY, AT, TO)}
         if context.labels:
-            columns[batch.LABEL] = rows[batch.LABEL]
-            columns["number"] = label_numbers(rows[batch.LABEL], context)
+            numbers, names = label_columns(rows, context)
+            columns |= {batch.LABEL: names, "number": numbers}
         columns |= {field.name: rows[field.name] for field in user_fields(rows.schema)}
         return ExampleInputs(common=None, columns=columns)
 
@@ -161,9 +160,8 @@ class ArrayEncoder:
         kept = rows.take(pa.array(collected.kept))
         columns = self._columns(kept, arrays)
         if context.labels:
-            labels = kept[batch.LABEL]
-            columns["array/class/label"] = label_numbers(labels, context)
-            columns["array/class/text"] = labels
+            numbers, names = label_columns(kept, context)
+            columns |= {"array/class/label": numbers, "array/class/text": names}
         columns |= {field.name: kept[field.name] for field in user_fields(rows.schema)}
         return Encoded(
             columns=pa.RecordBatch.from_pydict(columns),

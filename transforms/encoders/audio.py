@@ -20,7 +20,7 @@ from recordmill.transforms.audio import audio_files, waveforms
 from recordmill.transforms.audio.audio_augment import augment_waveform, check_augmentations
 from recordmill.transforms.audio.audio_options import AudioOptions
 from recordmill.transforms.audio.spectrogram import check_filters, frames_of
-from recordmill.transforms.encoders.labels import label_feature, label_numbers
+from recordmill.transforms.encoders.labels import label_columns, label_feature, text_feature
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import (
     Context,
@@ -91,9 +91,8 @@ class AudioEncoder(abc.ABC):
         if FROM in rows.names or self.options.splits:
             declared["audio/start/timestamp"] = integer
         if context.labels:
-            shape = (None,) if self.unlabelled else ()
-            declared["audio/class/label"] = label_feature(unlabelled=self.unlabelled)
-            declared["audio/class/text"] = Feature(dtype="string", shape=shape, kind="text")
+            declared["audio/class/label"] = label_feature(rows, unlabelled=self.unlabelled)
+            declared["audio/class/text"] = text_feature(rows, unlabelled=self.unlabelled)
         return with_users(declared, user_fields(rows), where="listing")
 
     @property
@@ -188,8 +187,8 @@ class AudioEncoder(abc.ABC):
             starts = np.array([one.start for one in sounds], np.int64)
             columns["audio/start/timestamp"] = pa.array(starts)
         if context.labels:
-            columns["audio/class/label"] = label_numbers(kept[batch.LABEL], context)
-            columns["audio/class/text"] = kept[batch.LABEL]
+            numbers, classes = label_columns(kept, context)
+            columns |= {"audio/class/label": numbers, "audio/class/text": classes}
         return columns | {field.name: kept[field.name] for field in user_fields(kept.schema)}
 
     def _augmentations(self, rows: pa.RecordBatch) -> list[tuple[str, ...]]:
@@ -231,8 +230,8 @@ class AudioFileEncoder(AudioEncoder):
         columns = {batch.KEY: rows[batch.KEY], "": pa.array(augmentations, pa.string())}
         columns |= {name: rows[name] for name in (NAME, FROM, TO) if name in rows.schema.names}
         if context.labels:
-            columns[batch.LABEL] = rows[batch.LABEL]
-            columns["number"] = label_numbers(rows[batch.LABEL], context)
+            numbers, classes = label_columns(rows, context)
+            columns |= {batch.LABEL: classes, "number": numbers}
         columns |= {field.name: rows[field.name] for field in user_fields(rows.schema)}
         return ExampleInputs(common=None, columns=columns)
 

@@ -16,9 +16,8 @@ import pyarrow as pa
 from PIL import features as pillow_features
 
 from recordmill.tfrecord.features import Feature, Features
-from recordmill.transforms.encoders.labels import label_feature, label_numbers
+from recordmill.transforms.encoders.labels import label_columns, label_feature, text_feature
 from recordmill.transforms.imaging.image_options import ImageOptions
-from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import Context, Encoded, RowOutcome
 from recordmill.transforms.model.ragged import binary_array, fixed_lists, string_array
 from recordmill.transforms.model.user_columns import user_fields, with_users
@@ -73,9 +72,9 @@ class ClipEncoder:
         if raw and None in self._shape:
             declared["clip/shape"] = Feature(dtype="int64", shape=(4,))
         if context.labels:
-            shape = (None,) if self.unlabelled else ()
-            declared["clip/label/index"] = label_feature(unlabelled=self.unlabelled)
-            declared["clip/label/string"] = Feature(dtype="string", shape=shape, kind="text")
+            unlabelled = self.unlabelled
+            declared["clip/label/index"] = label_feature(rows, unlabelled=unlabelled)
+            declared["clip/label/string"] = text_feature(rows, unlabelled=unlabelled)
         return with_users(declared, user_fields(rows), where="listing")
 
     @property
@@ -149,8 +148,8 @@ class ClipEncoder:
             shapes[:, 1], shapes[:, 2] = np.asarray(rows[HEIGHT]), np.asarray(rows[WIDTH])
             columns["clip/shape"] = fixed_lists(shapes)
         if context.labels:
-            columns["clip/label/index"] = label_numbers(rows[batch.LABEL], context)
-            columns["clip/label/string"] = rows[batch.LABEL]
+            numbers, names = label_columns(rows, context)
+            columns |= {"clip/label/index": numbers, "clip/label/string": names}
         columns |= {field.name: rows[field.name] for field in user_fields(rows.schema)}
         steps = {} if raw else dict.fromkeys(("image/encoded", "image/timestamp"), self.frames)
         return Encoded(

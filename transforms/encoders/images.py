@@ -25,7 +25,13 @@ from recordmill.transforms.encoders.image_headers import (
     source_columns,
     with_found_depth,
 )
-from recordmill.transforms.encoders.labels import label_feature, label_numbers
+from recordmill.transforms.encoders.labels import (
+    label_columns,
+    label_feature,
+    one_hot,
+    one_hot_feature,
+    text_feature,
+)
 from recordmill.transforms.encoders.objects import ObjectOptions, PlacedObjects, object_features
 from recordmill.transforms.encoders.source_ids import (
     SOURCE_FEATURES,
@@ -102,7 +108,7 @@ class ImageEncoder:
             "image/channels": integer,
         }
         if context.labels and self._has_classes(rows):
-            declared |= self._label_features(context)
+            declared |= self._label_features(rows, context)
         elif self.one_hot_label:
             raise needs_classes("--one-hot-label")
         mask = Feature(
@@ -138,15 +144,14 @@ class ImageEncoder:
     def _has_classes(self, rows: pa.Schema) -> bool:
         return self.classed or OBJECTS not in rows.names
 
-    def _label_features(self, context: Context) -> dict[str, Feature]:
-        shape = (None,) if self.unlabelled else ()
+    def _label_features(self, rows: pa.Schema, context: Context) -> dict[str, Feature]:
         declared = {
-            "image/class/label": label_feature(unlabelled=self.unlabelled),
-            "image/class/text": Feature(dtype="string", shape=shape, kind="text"),
+            "image/class/label": label_feature(rows, unlabelled=self.unlabelled),
+            "image/class/text": text_feature(rows, unlabelled=self.unlabelled),
         }
         if self.one_hot_label:
-            classes = None if self.unlabelled else len(context.labels)
-            declared["image/class/one_hot"] = Feature(dtype="float32", shape=(classes,))
+            hot = one_hot_feature(rows, context, unlabelled=self.unlabelled)
+            declared["image/class/one_hot"] = hot
         return declared
 
     def _encoded_feature(self, context: Context) -> Feature:
@@ -198,8 +203,8 @@ class ImageEncoder:
         columns = {batch.KEY: rows[batch.KEY], "": pa.array(augmentations, pa.string())}
         common: dict[str, object] = {}
         if context.labels and self._has_classes(rows.schema):
-            columns[batch.LABEL] = rows[batch.LABEL]
-            columns["number"] = label_numbers(rows[batch.LABEL], context)
+            numbers, names = label_columns(rows, context)
+            columns |= {batch.LABEL: names, "number": numbers}
             if self.one_hot_label:
                 common["classes"] = [len(context.labels), context.label_offset]
         if self.objects is not None:
@@ -259,7 +264,7 @@ class ImageEncoder:
         kept = rows.take(pa.array(outcome.kept))
         columns = _image_columns(kept, images)
         if context.labels and self._has_classes(rows.schema):
-            columns |= self._label_columns(kept.column(batch.LABEL), context)
+            columns |= self._label_columns(kept, context)
         if masks is not None:
             columns |= masks.columns()
         if objects is not None:
@@ -278,16 +283,11 @@ class ImageEncoder:
             facts=facts,
         )
 
-    def _label_columns(self, labels: pa.Array, context: Context) -> dict[str, pa.Array]:
-        numbers = label_numbers(labels, context)
-        columns = {"image/class/label": numbers, "image/class/text": labels}
+    def _label_columns(self, rows: pa.RecordBatch, context: Context) -> dict[str, pa.Array]:
+        numbers, names = label_columns(rows, context)
+        columns = {"image/class/label": numbers, "image/class/text": names}
         if self.one_hot_label:
-            count = len(context.labels)
-            classes = np.asarray(numbers.fill_null(-1)) - context.label_offset
-            hot = (classes[:, None] == np.arange(count)).astype(np.float32)
-            columns["image/class/one_hot"] = pa.FixedSizeListArray.from_arrays(
-                pa.array(hot.ravel()), count, mask=numbers.is_null()
-            )
+            columns["image/class/one_hot"] = one_hot(rows, context)
         return columns
 
 

@@ -22,7 +22,7 @@ from recordmill.errors import ConfigError, Filtered, Reason, RecordError
 from recordmill.format.ledger import add_dropped
 from recordmill.tfrecord.features import Feature
 from recordmill.transforms.encoders.frames import frame_of, frame_transform
-from recordmill.transforms.encoders.labels import label_numbers
+from recordmill.transforms.encoders.labels import class_numbers
 from recordmill.transforms.imaging.affine import IDENTITY, Affine, Floats
 from recordmill.transforms.imaging.class_masks import encode_mask
 from recordmill.transforms.imaging.geometry import Size
@@ -327,7 +327,7 @@ class PlacedObjects:
         }
         names = kept.field(CLASS)
         columns["image/object/class/text"] = lists(names)
-        columns["image/object/class/label"] = lists(label_numbers(names, context))
+        columns["image/object/class/label"] = lists(class_numbers(names, context))
         for field in _further(structs.type, self._options):
             values = kept.field(field.name)
             if field.name == AREA.name:

@@ -19,8 +19,7 @@ from recordmill.format.typed_json import as_object, damage_of, parse_json
 from recordmill.storage.files import Location, shown
 from recordmill.tfrecord.features import Feature, Features
 from recordmill.tfrecord.flat_arrays import Ints, offsets_of
-from recordmill.transforms.encoders.labels import label_feature, label_numbers
-from recordmill.transforms.model import batch
+from recordmill.transforms.encoders.labels import label_columns, label_feature
 from recordmill.transforms.model.data_type import Artifact, Context, Encoded, RowOutcome
 from recordmill.transforms.model.ragged import list_array
 from recordmill.transforms.model.user_columns import is_list, user_feature, user_fields
@@ -80,7 +79,7 @@ class PreprocessedEncoder:
                     "--preprocessing-fn: returns a feature 'label', which is the name of the class "
                     "feature: rename it"
                 )
-            declared["label"] = label_feature(unlabelled=self.unlabelled)
+            declared["label"] = label_feature(rows, unlabelled=self.unlabelled)
         for field in user_fields(rows):
             user_feature(field)  # raises ConfigError for an unsupported type
         return declared
@@ -96,7 +95,7 @@ class PreprocessedEncoder:
         apply = _load(context.artifacts[FEATURES_FILE])
         columns = apply({field.name: rows[field.name] for field in user_fields(rows.schema)})
         if context.labels:
-            columns["label"] = label_numbers(rows[batch.LABEL], context)
+            columns["label"] = label_columns(rows, context).numbers
         kept = RowOutcome(kept=np.arange(len(rows)))
         return Encoded(columns=pa.RecordBatch.from_pydict(columns), rows=kept)
 

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from recordmill.errors import ConfigError, Reason, RecordError
 from recordmill.tfrecord.features import Feature, Features
 from recordmill.transforms.encoders.farmhash import fingerprint64
-from recordmill.transforms.encoders.labels import label_feature, label_numbers
+from recordmill.transforms.encoders.labels import label_columns, label_feature
 from recordmill.transforms.encoders.table_learning import (
     filled,
     load_values,
@@ -125,7 +125,7 @@ class TableEncoder:
         transforms = self.options.column_transforms()
         declared: Features = {}
         if context.labels:
-            declared = {"label": label_feature(unlabelled=self.unlabelled)}
+            declared = {"label": label_feature(rows, unlabelled=self.unlabelled)}
         for field in user_fields(rows):
             transform = transforms.get(field.name)
             made: Features
@@ -157,7 +157,7 @@ class TableEncoder:
                 steps |= dict.fromkeys(made, field.type.list_size)
             columns |= made
         if context.labels:
-            columns["label"] = label_numbers(rows[batch.LABEL], context)
+            columns["label"] = label_columns(rows, context).numbers
         return Encoded(
             columns=pa.RecordBatch.from_pydict(columns),
             rows=RowOutcome(kept=np.arange(len(rows))),

@@ -22,6 +22,7 @@ KEY = "__key__"  # string: unique and stable name of the record; null: see `with
 LABEL = "__label__"  # string, nullable: name of the class
 GROUP = "__group__"  # string, nullable: all records of a group are in one split
 SPLIT = "__split__"  # string, nullable: from the input; dictionary<string>: as assigned
+LABELS = "__all_labels__"  # list<string>: labels of a record that may have several (`label_lists`)
 CLASSES = "__classes__"  # list<string>: distinct classes of a record that has several
 STRATUM = "__stratum__"  # string: stratum of a stratified split, where it is not the class
 COPY = "__copy__"  # int32: 0 for the record itself, 1.. for oversampled copies

@@ -17,13 +17,24 @@ import pyarrow.compute as pc
 from recordmill.errors import Reason, Reject
 from recordmill.storage.files import Location
 from recordmill.transforms.model import batch
+from recordmill.transforms.model.label_lists import (
+    distinct_labels,
+    edges_of,
+    label_cells,
+    with_labels,
+)
+from recordmill.transforms.model.ragged import list_array
 from recordmill.unicode_tables import map_texts
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,4000}")
 
 
 class Selected(NamedTuple):
-    """Rows that rules keep. filtered: {option, followed by the class if any: rows left out}."""
+    """Rows that rules keep.
+
+    filtered: {option, followed by the class if any: rows left out}. The number is 0 if rows had
+    that class, and were kept or left out for another of their labels.
+    """
 
     rows: pa.RecordBatch
     rejects: Sequence[Reject] = ()
@@ -33,6 +44,10 @@ class Selected(NamedTuple):
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LabelRules:
     """Rules for the rows of a run, applied in this order.
+
+    If rows may have several labels, mapping to an empty name removes a label, and labels that are
+    not included are removed; rows of which no label remains are left out, and all rows with an
+    excluded label.
 
     fold: labels become lower case, without spaces around them and in Unicode's form NFC.
     mapping: (label, new label) pairs; rows whose new label is empty are left out.
@@ -81,6 +96,8 @@ class LabelRules:
             return Selected(rows)
         filtered: Counter[str] = Counter()
         rows, filtered["exclude-keys"] = self.leave_out_keys(rows, rows[batch.KEY])
+        if batch.LABELS in rows.schema.names:
+            return self._apply_to_lists(rows, filtered)
         codes, names = batch.encode(rows[batch.LABEL])
         new, why = self._outcomes(names)
         if new != names.to_pylist():
@@ -94,6 +111,47 @@ class LabelRules:
         rows = rows if kept.all() else rows.filter(pa.array(kept))
         rows, rejects = self._reject_unknown(rows)
         return Selected(rows, rejects, {name: n for name, n in sorted(filtered.items()) if n})
+
+    def _apply_to_lists(self, rows: pa.RecordBatch, filtered: Counter[str]) -> Selected:
+        """Return rows with lists of labels as `apply` does. filtered: rows left out before."""
+        at, codes, names = label_cells(rows[batch.LABELS])
+        new, why = self._outcomes(names)
+        drops = np.array([reason is not None for reason in why], np.bool_)[codes]
+        bars = np.array([str(reason).startswith("exclude") for reason in why], np.bool_)[codes]
+        edges = edges_of(at[~drops], len(rows))
+        texts = pa.array(new, pa.string()).take(pa.array(codes[~drops]))
+        lists = distinct_labels(list_array(texts, edges))
+        left_out = np.diff(edges) == 0
+        if self._without_label is None:
+            left_out &= np.bincount(at, minlength=len(rows)) > 0
+        left_out[at[bars]] = True
+        reasons: dict[int, str | None] = {}
+        # A label that bars its row is the reason, or else the first that was removed.
+        for some in (bars, drops & left_out[at]):
+            for cell in np.flatnonzero(some).tolist():
+                reasons.setdefault(int(at[cell]), why[codes[cell]])
+        filtered.update(dict.fromkeys((str(reason) for reason in why if reason is not None), 0))
+        filtered.update(
+            str(reasons.get(row, self._without_label)) for row in np.flatnonzero(left_out).tolist()
+        )
+        kept = with_labels(rows, lists).filter(pa.array(~left_out))
+        kept, rejects = self._reject_unknown_of_lists(kept)
+        if not filtered["exclude-keys"]:
+            del filtered["exclude-keys"]
+        return Selected(kept, rejects, dict(sorted(filtered.items())))
+
+    def _reject_unknown_of_lists(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[Reject]]:
+        at, codes, names = label_cells(rows[batch.LABELS])
+        known = {*names.to_pylist()} if self.allowed is None else {*self.allowed}
+        strange = np.array([name not in known for name in names.to_pylist()], np.bool_)[codes]
+        first = {
+            int(row): int(code)
+            for row, code in zip(at[strange][::-1], codes[strange][::-1], strict=True)
+        }
+        rejects = [_unknown_label(rows, row, names[first[row]].as_py()) for row in sorted(first)]
+        kept = np.ones(len(rows), np.bool_)
+        kept[at[strange]] = False
+        return rows.filter(pa.array(kept)), rejects
 
     def leave_out_keys(self, rows: pa.RecordBatch, keys: pa.Array) -> tuple[pa.RecordBatch, int]:
         """Return the rows whose keys are not left out, and the number of the others.
@@ -145,14 +203,15 @@ class LabelRules:
         known = pc.is_in(rows[batch.LABEL], value_set=pa.array([*self.allowed, None], pa.string()))
         others = rows.filter(pc.invert(known))
         rejects = [
-            Reject(
-                key, "read", Reason.BAD_VALUE, f"label {label!r} is not one of the expected classes"
-            )
-            for key, label in zip(
-                others[batch.KEY].to_pylist(), others[batch.LABEL].to_pylist(), strict=True
-            )
+            _unknown_label(others, row, label)
+            for row, label in enumerate(others[batch.LABEL].to_pylist())
         ]
         return rows.filter(known), rejects
+
+
+def _unknown_label(rows: pa.RecordBatch, row: int, label: str) -> Reject:
+    why = f"label {label!r} is not one of the expected classes"
+    return Reject(rows[batch.KEY][row].as_py(), "read", Reason.BAD_VALUE, why)
 
 
 def class_order(labels: Iterable[str]) -> list[str]:

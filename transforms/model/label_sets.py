@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.annotations import CLASS, CORNER_NAMES, OBJECTS, Indices
+from recordmill.transforms.model.label_lists import held
 
 ImageClass = Literal["rarest", "largest"]
 LabelSet = tuple[str, ...]  # the distinct classes of an image, sorted by UTF-8
@@ -137,8 +138,8 @@ class Held:
 
     @classmethod
     def of(cls, rows: pa.RecordBatch) -> Held:
-        """Count rows by their column of classes, or by their label if they have no such column."""
-        names = rows[batch.LABEL]
+        """Count rows by their columns of classes or labels, or else by their label."""
+        names = held(rows)
         if batch.CLASSES in rows.schema.names:
             names = rows[batch.CLASSES].flatten()
         codes, distinct = batch.encode(names)

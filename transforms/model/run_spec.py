@@ -155,6 +155,11 @@ class RunSpec:
         return self.layout is not None and self.layout.grouped
 
     @property
+    def multi_label(self) -> bool:
+        """True if records may have several labels."""
+        return self.layout is not None and self.layout.multi_label
+
+    @property
     def is_custom(self) -> bool:
         """True for a custom pipeline, which has no lock and no job of a command."""
         return self.job_id is None

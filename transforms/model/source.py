@@ -15,6 +15,7 @@ import pyarrow as pa
 from recordmill.errors import RecordError, Reject
 from recordmill.notes import Note
 from recordmill.storage.files import Location
+from recordmill.transforms.model import batch
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -73,6 +74,11 @@ class Layout:
     labelled: bool
     grouped: bool
     split_source: str | None = None
+
+    @property
+    def multi_label(self) -> bool:
+        """True if a row may have several labels."""
+        return batch.LABELS in self.columns.names
 
     @property
     def presplit(self) -> bool:

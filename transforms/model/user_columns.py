@@ -10,11 +10,19 @@ import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError
 from recordmill.tfrecord.features import Feature, Features
+from recordmill.transforms.model import batch
 
 
 def user_fields(rows: pa.Schema) -> list[pa.Field]:
     """Return the fields of the user's columns, without the internal ones, which begin with `__`."""
     return [field for field in rows if not field.name.startswith("__")]
+
+
+def carried_fields(rows: pa.Schema) -> list[pa.Field]:
+    """Return the fields that records have as the row of their file: `user_fields`, and labels."""
+    return [
+        field for field in rows if not field.name.startswith("__") or field.name == batch.LABELS
+    ]
 
 
 def with_users(declared: Features, fields: Iterable[pa.Field], *, where: str) -> Features:

@@ -41,13 +41,15 @@ class SplitPlan:
     """The plan of one split.
 
     before, after: {label: number of records} before and after balancing; None stands for records
-    without a label. shards: number of shards.
+    without a label. held: {class: records that hold it before balancing} if records may have
+    several labels. shards: number of shards.
     """
 
     before: Mapping[str | None, int]
     after: Mapping[str | None, int]
     shards: int
     estimate: Estimate
+    held: Mapping[str, int] | None = None
 
     @property
     def records(self) -> int:
@@ -111,6 +113,7 @@ class Plan:
                 "seconds": split.records * split.estimate.seconds,
                 "before": [[label, n] for label, n in split.before.items()],
                 "after": [[label, n] for label, n in split.after.items()],
+                **({} if split.held is None else {"held": dict(sorted(split.held.items()))}),
             }
             for name, split in self.splits.items()
         }
@@ -162,7 +165,7 @@ def make_plan(
     problems = [*problems, *_unlike_columns(survey), *_unusable_splits(survey)]
     problems += unknown_splits(run.num_shards, names)
     labels = class_order(
-        {name for counts in survey.counts.values() for name in counts if name is not None}
+        {name for counts in survey.classes.values() for name in counts if name is not None}
     )
     windows = run.windows is not None
     problems += numbers_as_classes(labels, run.number_labels, windows=windows)
@@ -220,10 +223,7 @@ def make_plan(
         context=context,
         run=run,
     )
-    splits = {
-        name: _split_plan(name, survey.counts[name], quotas, estimates[name], run)
-        for name in present
-    }
+    splits = {name: _split_plan(name, survey, quotas, estimates[name], run) for name in present}
     row_bytes = sum(part.bytes for part in parts) / max(sum(part.rows for part in parts), 1)
     planned = sum(split.records for split in splits.values()) * row_bytes
     return dataclasses.replace(plan, splits=splits, spill=planned > run.spill_above)
@@ -254,11 +254,12 @@ def _failing(notes: Sequence[Note], run: RunSpec) -> Verdict | None:
 
 def _split_plan(
     name: str,
-    before: Mapping[str | None, int],
+    survey: Survey,
     quotas: Mapping[str, Quota],
     estimate: Estimate,
     run: RunSpec,
 ) -> SplitPlan:
+    before = survey.counts[name]
     ordered = dict(sorted(before.items(), key=lambda item: (item[0] is None, item[0] or "")))
     after = dict(ordered)
     if name == TRAIN:
@@ -271,5 +272,9 @@ def _split_plan(
     else:
         shards = -(-records * estimate.record_bytes // run.shard_bytes)
     return SplitPlan(
-        before=ordered, after=after, shards=min(max(shards, 1), records), estimate=estimate
+        before=ordered,
+        after=after,
+        shards=min(max(shards, 1), records),
+        estimate=estimate,
+        held=survey.held.get(name),
     )

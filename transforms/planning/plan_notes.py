@@ -128,7 +128,7 @@ def _empty_classes(survey: Survey, labels: Sequence[str]) -> Iterator[Note]:
     """Yield a note if a split that has classes lacks some of those of the other splits."""
     lacking = []
     for name in in_order(survey.counts):
-        there = survey.counts[name]
+        there = survey.classes[name]
         missing = [label for label in labels if label not in there]
         if missing and len(missing) < len(labels):
             lacking.append(f"{name} lacks {len(missing)} ({_some(missing)})")

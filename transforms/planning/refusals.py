@@ -57,11 +57,10 @@ def nothing_left(
     runs: a sentence on the runs of time series if all are too short for a window.
     """
     reasons = [f"{rejected} were rejected"] if rejected else []
-    reasons += [
-        f"{count} were filtered by --{option}" for option, count in sorted(filtered.items())
-    ]
+    filtered = {option: count for option, count in sorted(filtered.items()) if count}
+    reasons += [f"{count} were filtered by --{option}" for option, count in filtered.items()]
     todo = ["correct the input"] if rejected else []
-    todo += [f"relax --{option}" for option in sorted(filtered)]
+    todo += [f"relax --{option}" for option in filtered]
     if runs is not None:
         counts = ", ".join(reasons) or "none was kept"
         return Verdict(f"nothing is left to write: of {count_of(seen, 'input')} {counts}; {runs}")

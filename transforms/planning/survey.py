@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +12,7 @@ import pyarrow as pa
 from recordmill.job.staging import StagedPart
 from recordmill.notes import Note
 from recordmill.transforms.model import batch
+from recordmill.transforms.model.label_lists import held
 
 SAMPLE = 256  # maximum number of records of the sample of a split
 
@@ -23,6 +24,8 @@ class Survey:
     """Counts and samples of records.
 
     parts: the surveyed parts, sorted by name. counts: {split: {label: number of records}}.
+    held: {split: {class: records that hold it}} of records that may have several labels; these
+      count once in `counts`, under the class that the fewest records hold.
     samples: {split: its records of smallest rank}, with columns (rank uint64, key string, part
       string, row int64), sorted by (rank, key); at most `SAMPLE` of them.
     columns: descriptions of the columns of batches that a custom pipeline passed.
@@ -31,6 +34,7 @@ class Survey:
 
     parts: tuple[StagedPart, ...] = ()
     counts: Mapping[str, Counts] = dataclasses.field(default_factory=dict)
+    held: Mapping[str, Mapping[str, int]] = dataclasses.field(default_factory=dict)
     samples: Mapping[str, pa.RecordBatch] = dataclasses.field(default_factory=dict)
     columns: frozenset[str] = frozenset()
     notes: tuple[Note, ...] = ()
@@ -45,11 +49,14 @@ class Survey:
         cells = np.bincount(split_codes * k + label_codes % k, minlength=len(splits) * k)
         names = [*labels.to_pylist(), None]
         counts = {}
+        held_by = {}
         samples = {}
         for code, split in enumerate(splits.to_pylist()):
             found = cells[code * k : (code + 1) * k].tolist()
             counts[split] = {name: n for name, n in zip(names, found, strict=True) if n}
             at = np.flatnonzero(split_codes == code)
+            if batch.LABELS in rows.schema.names:
+                held_by[split] = Counter(held(rows.take(pa.array(at))).to_pylist())
             if len(at) > SAMPLE:
                 at = at[np.argpartition(ranks[at], SAMPLE)[:SAMPLE]]
             samples[split] = pa.RecordBatch.from_pydict(
@@ -60,24 +67,33 @@ class Survey:
                     "row": pa.array(at),
                 }
             )
-        return cls(parts=(part,), counts=counts, samples=samples)
+        return cls(parts=(part,), counts=counts, held=held_by, samples=samples)
+
+    @property
+    def classes(self) -> Mapping[str, Collection[str | None]]:
+        """The classes that records of each split have; None for records without one."""
+        return self.held or self.counts
 
     @classmethod
     def sum(cls, surveys: Iterable[Survey]) -> Survey:
         """Add surveys up; their order does not matter."""
         parts: list[StagedPart] = []
         counts: dict[str, Counter[str | None]] = {}
+        held_by: dict[str, Counter[str]] = {}
         samples: dict[str, list[pa.RecordBatch]] = {}
         everything = list(surveys)
         for survey in everything:
             parts += survey.parts
             for split, found in survey.counts.items():
                 counts.setdefault(split, Counter()).update(found)
+            for split, classes in survey.held.items():
+                held_by.setdefault(split, Counter()).update(classes)
             for split, sample in survey.samples.items():
                 samples.setdefault(split, []).append(sample)
         return cls(
             parts=tuple(sorted(parts, key=lambda part: part.name)),
             counts=counts,
+            held=held_by,
             samples={split: _smallest(found) for split, found in samples.items()},
             columns=frozenset().union(*(survey.columns for survey in everything)),
             notes=tuple(sorted(note for survey in everything for note in survey.notes)),

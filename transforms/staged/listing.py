@@ -22,6 +22,7 @@ from recordmill.job.staging import Listing, StagedPart, Staging, to_json
 from recordmill.storage.files import MissingError, shown
 from recordmill.storage.members import Member
 from recordmill.transforms.model import batch
+from recordmill.transforms.model.label_lists import held
 from recordmill.transforms.model.label_rules import LabelRules
 from recordmill.transforms.model.left_out import LeftOut
 from recordmill.transforms.model.source import Layout, RowSource, Source
@@ -29,7 +30,7 @@ from recordmill.transforms.staged.mapped_files import open_arrow
 
 SYSTEM = (
     *(batch.KEY, batch.LABEL, batch.GROUP, batch.SPLIT, batch.HASH),
-    *(batch.STRATUM, batch.CLASSES, batch.UNIT),
+    *(batch.STRATUM, batch.CLASSES, batch.LABELS, batch.UNIT),
 )
 
 # Folders of files that were derived from the rows of the listing.
@@ -138,10 +139,11 @@ def row_layout(source: RowSource, listing: Listing, staging: Staging) -> Layout:
 
 
 def class_counts(listing: Listing, staging: Staging) -> dict[str, int]:
-    """Return {class: number of rows} of a listing."""
+    """Return {class: number of rows that have it} of a listing."""
     counts: Counter[str] = Counter()
     for part in listing.parts:
-        codes, names = batch.encode(read_part(part.name, staging=staging, columns=[batch.LABEL])[0])
+        rows = read_part(part.name, staging=staging, columns=[batch.LABEL, batch.LABELS])
+        codes, names = batch.encode(held(rows))
         numbers = np.bincount(codes[codes >= 0], minlength=len(names))
         counts.update(dict(zip(names.to_pylist(), numbers.tolist(), strict=True)))
     return dict(counts)

@@ -164,7 +164,7 @@ class RowReader:
             self.staging,
             f"{stem}.arrow",
             rejects=rejects,
-            filtered={option: count for option, count in filtered.items() if count},
+            filtered=filtered,
             extra=len(chunks) - len(rows) + made - inputs,
             left_out=left_out,
             unread=unread,

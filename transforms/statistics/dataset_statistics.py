@@ -47,7 +47,8 @@ def columns_of(
     if made is not None:
         columns |= {name: made[name] for name in made.schema.names}
     if labelled:
-        columns[LABEL] = rows[batch.LABEL]
+        several = batch.LABELS in rows.schema.names
+        columns[LABEL] = rows[batch.LABELS if several else batch.LABEL]
     return columns
 
 
@@ -130,7 +131,8 @@ class Statistics:
         of the split if there are no statistics per class.
     tops: top values by slice and column. They are counted for splits separately, because the top
         values of a split cannot be derived from those of its classes.
-    classes: there are statistics per class, as there have been no more than CLASSES of them.
+    classes: there are statistics per class, as there have been no more than CLASSES of them, and
+        records have one class at most.
     """
 
     cells: Mapping[Slice, SliceStatistics] = dataclasses.field(default_factory=dict)
@@ -144,7 +146,8 @@ class Statistics:
             return cls()
         splits, names = batch.encode(rows[batch.SPLIT])
         labels, classes = batch.encode(rows[batch.LABEL])
-        few = len(classes) <= CLASSES
+        # A record with several labels would be in several slices.
+        few = len(classes) <= CLASSES and batch.LABELS not in rows.schema.names
         width = len(classes) + 1 if few else 1
         places = splits * width + (labels + 1 if few else 0)
         order = stable_order(places)

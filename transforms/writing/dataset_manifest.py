@@ -266,7 +266,7 @@ def build_manifest(
         features=features,
         labels=labels,
         class_weights=class_weights({label: in_train.get(label, 0) for label in labels}),
-        source_weights=class_weights(_before_balancing(plan, infos, labels)),
+        source_weights=class_weights(_before_balancing(plan, infos, labels, run)),
         splits=splits,
         ledger=ledger,
         encoders=run.encoder_versions,
@@ -275,6 +275,7 @@ def build_manifest(
         fill_rates=_fill_rates(infos),
         notes=(*plan.notes, *written_notes(plan, infos, report), *tfds.notes),
         has_recipes=all_have_recipes(infos),
+        multi_label=run.multi_label and bool(labels),
     )
     # If an earlier attempt began to publish, indexes may be in the output.
     folders = (run.staging.root, run.staging.output)
@@ -285,13 +286,19 @@ def build_manifest(
 
 
 def _before_balancing(
-    plan: Plan, infos: Iterable[ShardInfo], labels: Sequence[str]
+    plan: Plan, infos: Iterable[ShardInfo], labels: Sequence[str], run: RunSpec
 ) -> dict[str, int]:
     """Return {class: records of train without copies, and with those that balancing dropped}."""
     counts: Counter[str | None] = Counter()
-    for info in infos:
-        if info.split == TRAIN:
-            counts.update(info.originals)
+    of_train = [info for info in infos if info.split == TRAIN]
+    if run.multi_label:  # balancing drops records by one of their classes
+        if TRAIN in plan.splits:
+            counts.update(plan.splits[TRAIN].held)
+        for info in of_train:
+            counts.subtract(info.lost)
+        return {label: counts[label] for label in labels}
+    for info in of_train:
+        counts.update(info.originals)
     if TRAIN in plan.splits:
         counts.update(plan.splits[TRAIN].dropped_classes)
     return {label: counts[label] for label in labels}

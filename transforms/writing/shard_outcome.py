@@ -14,6 +14,7 @@ from recordmill.format.ledger import Reduced, add_dropped
 from recordmill.format.recipes import SCHEMA as RECIPES_SCHEMA
 from recordmill.tfrecord.framing import payload_crcs
 from recordmill.transforms.model import batch
+from recordmill.transforms.model.label_lists import held
 from recordmill.transforms.reuse.row_recipes import RowRecipes, as_binary
 from recordmill.transforms.staged.encoder_tasks import EncodedChunk, add_pairs
 
@@ -35,6 +36,7 @@ class ShardOutcome:
         self.rejects: list[Reject] = []
         self.rejected = 0
         self.filtered: Counter[str] = Counter()
+        self.lost: Counter[str] = Counter()
         self.names: list[str] | None = None
         self.filled: tuple[int, int] | None = None
         self.objects: tuple[int, int] | None = None
@@ -75,6 +77,8 @@ class ShardOutcome:
         left_out = np.setdiff1d(np.arange(start, end), chunk.kept + start)
         excluded = self._rows.take(pa.array(left_out[self.copies[left_out] == 0]))
         originals = set(batch.keys(excluded).to_pylist())
+        if batch.LABELS in self._rows.schema.names:
+            self.lost.update(held(excluded).to_pylist())
         self.rejected += len(originals.intersection(reject.key for reject in chunk.rejects))
         self.filtered.update(o for key, o in dict(chunk.filtered).items() if key in originals)
 
@@ -89,7 +93,7 @@ class ShardOutcome:
 
     @property
     def classes(self) -> dict[str, int]:
-        """Numbers of written records by class; packed records have none."""
+        """Numbers of written records that have each class; packed records have none."""
         return {} if self.names is not None else self._count(self.kept)
 
     @property
@@ -99,8 +103,8 @@ class ShardOutcome:
         return {} if self.names is not None else self._count(kept[self.copies[kept] == 0])
 
     def _count(self, kept: np.ndarray) -> dict[str, int]:
-        labels = batch.choose(self._rows[batch.LABEL], kept)
-        counted = labels.drop_null().value_counts()
+        names = [n for n in (batch.LABEL, batch.LABELS) if n in self._rows.schema.names]
+        counted = held(batch.choose(self._rows.select(names), kept)).value_counts()
         names, counts = counted.field("values").to_pylist(), counted.field("counts").to_pylist()
         return dict(sorted(zip(names, counts, strict=True)))
 
@@ -167,6 +171,7 @@ class ShardOutcome:
 _INDEXED = {
     "key": batch.KEY,
     "label": batch.LABEL,
+    "labels": batch.LABELS,
     "group": batch.GROUP,
     "source": batch.SOURCE,
     "content": batch.CONTENT,

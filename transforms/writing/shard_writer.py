@@ -353,6 +353,7 @@ class ShardWriter:
             rejects=tuple(outcome.rejects),
             rejected=outcome.rejected,
             filtered=dict(outcome.filtered),
+            lost=dict(outcome.lost),
             packed=packed,
             filled=outcome.filled,
             objects=outcome.objects,

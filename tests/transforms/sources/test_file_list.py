@@ -587,7 +587,7 @@ def test_truncated_listings(name: str, folder: pathlib.Path) -> None:
 
 
 def test_a_label_column_of_lists(folder: pathlib.Path) -> None:
-    listing = _write_table(folder, "l.parquet", {"path": ["a.jpg"], "label": [[1]]})
+    listing = _write_table(folder, "l.parquet", {"path": ["a.jpg"], "label": [[[1]]]})
     with pytest.raises(ConfigError, match="expected text or numbers in column 'label', got list"):
         scan(listing)
 

@@ -772,7 +772,7 @@ def test_files_without_values(tmp_path: pathlib.Path) -> None:
 
 
 def test_columns_that_are_not_text(tmp_path: pathlib.Path) -> None:
-    table = pa.table({"text": ["x"], "label": [[1]], "when": pa.array([0], pa.time32("s"))})
+    table = pa.table({"text": ["x"], "label": [[[1]]], "when": pa.array([0], pa.time32("s"))})
     pyarrow.parquet.write_table(table, tmp_path / "t.parquet")
     with pytest.raises(ConfigError, match="expected text or numbers in column 'label', got list"):
         read_rows(tmp_path / "t.parquet", drop_columns=("when",))

@@ -12,7 +12,7 @@ import pyarrow as pa
 from recordmill import unicode_tables
 from recordmill.tfrecord.features import Feature, Features
 from recordmill.tfrecord.flat_arrays import Ints
-from recordmill.transforms.encoders.labels import label_feature, label_numbers
+from recordmill.transforms.encoders.labels import label_columns, label_feature
 from recordmill.transforms.encoders.text.embeddings import NAME, load_embeddings
 from recordmill.transforms.encoders.text.packing import end_each, pack
 from recordmill.transforms.encoders.text.text_augment import augment_words
@@ -73,7 +73,7 @@ class TextEncoder:
             return self._pack_features(context)
         declared = self._text_features(context)
         if context.labels:
-            declared["label"] = label_feature(unlabelled=self.unlabelled)
+            declared["label"] = label_feature(rows, unlabelled=self.unlabelled)
         return with_users(declared, _user_fields(rows), where="input")
 
     def _pack_features(self, context: Context) -> dict[str, Feature]:
@@ -153,7 +153,7 @@ class TextEncoder:
         if options.output_features != {"text"}:
             columns |= self._token_columns(texts, context)
         if context.labels:
-            columns["label"] = label_numbers(rows[batch.LABEL], context)
+            columns["label"] = label_columns(rows, context).numbers
         columns |= {field.name: rows[field.name] for field in _user_fields(rows.schema)}
         kept = RowOutcome(kept=np.arange(len(rows)))
         return Encoded(columns=pa.RecordBatch.from_pydict(columns), rows=kept)

@@ -308,6 +308,8 @@ class AnnotatedFiles:
         """Yield rows with their annotations, in parts of about `limits.PART_BYTES`."""
         if OBJECTS in columns.schema.names:
             self._count_repeated(rows[batch.KEY], columns[OBJECTS])
+            if batch.LABELS in rows.schema.names:
+                rows = rows.drop_columns([batch.LABELS])
             for name, values in self._classify(columns).items():  # replaces labels of folders
                 rows = batch.set_column(rows, name, values)
         joined = pa.record_batch(

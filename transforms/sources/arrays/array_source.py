@@ -29,6 +29,7 @@ from recordmill.transforms.model.source import (
     notes_of_source,
     split_source_of,
 )
+from recordmill.transforms.model.user_columns import carried_fields
 from recordmill.transforms.sources.arrays.array_headers import ArrayProbe, ProbedFile
 from recordmill.transforms.sources.arrays.array_labels import read_labels, with_labels
 from recordmill.transforms.sources.arrays.array_spec import ARRAY, ArraySpec
@@ -156,11 +157,8 @@ class ArraySource:
             labelled |= rows[batch.LABEL].null_count < len(rows)
             grouped |= rows[batch.GROUP].null_count < len(rows)
             presplit |= rows[batch.SPLIT].null_count < len(rows)
-            users = [
-                field
-                for field in rows.schema
-                if not field.name.startswith("__") or field.name == batch.PLACE
-            ]
+            places = [field for field in rows.schema if field.name == batch.PLACE]
+            users = [*places, *carried_fields(rows.schema)]
             for counted in rows[ARRAY].value_counts().to_pylist():
                 stored = StoredArray.from_text(counted["values"])
                 shape = self._cut.shape_of(stored.shape)

@@ -20,7 +20,8 @@ class ColumnRoles:
     main: column that records are made of, such as a path or a text. others: further columns that
     the source converts, such as times. dropped: columns to ignore. key: a column, or several with
     commas between them; `find_roles` sets `keys` to their names. target: column of numbers to
-    predict, which is a value of the records too.
+    predict, which is a value of the records too. labels: column of lists of labels, instead of
+    `label`. separator: text between the labels in the column `label`, if it may hold several.
     """
 
     main: str | None = None
@@ -32,15 +33,22 @@ class ColumnRoles:
     keys: tuple[str, ...] = ()
     others: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
+    labels: str | None = None
+    separator: str | None = None
+
+    @property
+    def classes(self) -> str | None:
+        """The column of classes, one or several per row."""
+        return self.labels or self.label
 
     def named(self) -> set[str]:
-        """Return the names of all columns that have a role."""
+        """Return the names of the columns that are read as text because of their roles."""
         single = (self.main, self.label, self.split, self.group)
         return {name for name in (*single, *self.keys, *self.others) if name}
 
     def user_columns(self, names: Sequence[str]) -> list[str]:
         """Return the columns without a role, which become values of the records."""
-        others = self.named().union(self.dropped)
+        others = self.named().union(self.dropped, {self.labels})
         return [n for n in names if n not in others and not _PANDAS_INDEX.fullmatch(n)]
 
 

@@ -59,6 +59,7 @@ from recordmill.transforms.sources.rows.label_types import (
     read_numbers,
     rows_out_of_range,
     rows_without_number,
+    with_several,
     with_target,
 )
 from recordmill.transforms.sources.rows.listing_file import (
@@ -69,6 +70,8 @@ from recordmill.transforms.sources.rows.listing_file import (
 from recordmill.transforms.sources.rows.record_columns import (
     InvalidRows,
     build_records,
+    keys_of,
+    label_fields,
     system_columns,
     user_field,
 )
@@ -108,6 +111,8 @@ class FileList:
     key_column: column of unique record keys, or several with commas between; by default the key is
       the path (see `normal_path`).
     drop_columns: columns to ignore.
+    label_separator: text between the labels in the label column, if files may have several; a
+      column of lists needs none.
     label_type: reading of the label column: classes (also None), numbers, or a column as any other.
     unlabelled: whether to reject or keep rows without label if there is a label column.
     conflicts: treatment of rows that have the same key and differ; equal rows count once. None
@@ -123,6 +128,7 @@ class FileList:
     group_column: str | None = None
     key_column: str | None = None
     drop_columns: tuple[str, ...] = ()
+    label_separator: str | None = None
     label_type: LabelType | None = None
     input_root: str | None = None
     confine: bool = True
@@ -234,12 +240,15 @@ class FileList:
             problem = delimiter_problem(list(column_types), f"the listing {place}")
             if problem is not None:
                 raise ConfigError(problem)
-        roles = self.roles(list(column_types))
+        roles = with_several(
+            self.roles(list(column_types)), column_types, self.label_separator, where=self.path
+        )
         self._found_roles[:] = [roles]
         user_columns = roles.user_columns(list(column_types))
         self._check_target(column_types, roles)
         check_types(kind.field(n) for n, kind in column_types.items() if n in user_columns)
-        others = [*user_columns, *([""] if "" in column_types else [])]
+        lists = [] if roles.labels is None else [roles.labels]
+        others = [*lists, *user_columns, *([""] if "" in column_types else [])]
         sections = list(file.sections())
         if not all(column_types[name].types for name in others):
             column_types |= as_nullable(infer_types(file, sections, others))
@@ -320,7 +329,7 @@ class FileList:
 def _keys(rows: Rows, roles: ColumnRoles) -> pa.Array:
     """Return the key of each row, string[n]; null where there is none."""
     if roles.key is not None:
-        return system_columns(rows, roles).key
+        return keys_of(rows, roles)
     paths = rows.columns[roles.main].dictionary_encode()
     names = [normal_path(path) if path else None for path in paths.dictionary.to_pylist()]
     return pa.array(names, pa.string()).take(paths.indices)
@@ -399,8 +408,10 @@ def _resolve_rows(
         rows,
         system,
         roles,
-        source_columns=[path, size, mtime, pa.array(rows.numbers, pa.int64())],
-        schema=pa.schema([*COLUMNS, pa.field(ROW, pa.int64()), *fields.values()]),
+        source_columns=[path, size, mtime, pa.array(rows.numbers, pa.int64()), *system.lists],
+        schema=pa.schema(
+            [*COLUMNS, pa.field(ROW, pa.int64()), *label_fields(roles), *fields.values()]
+        ),
         unkeyed=[InvalidRows(pathless, no_path, named=False)],
         faults=faults,
         file=file,

@@ -105,6 +105,11 @@ def _refuse_others(schema: pa.Schema, schemas: dict[str, pa.Schema], path: str) 
     ):
         other = schema if there == path else first
         for name in names:
+            if name not in other.names and name == batch.LABELS:
+                raise ConfigError(
+                    f"the label column has lists in {here}, but not in {there}: give all listings"
+                    " lists, or texts with --label-separator"
+                )
             if name not in other.names:
                 raise ConfigError(
                     f"{there} has no column {name!r}, but {here} has it: give all listings the same"

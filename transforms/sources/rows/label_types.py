@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from recordmill.errors import ConfigError, Reason
 from recordmill.transforms.model import batch
+from recordmill.transforms.model.user_columns import is_list
 from recordmill.transforms.sources.files.file_stat import RejectCause
 from recordmill.transforms.sources.files.number_labels import (
     NUMBERS,
@@ -16,7 +17,9 @@ from recordmill.transforms.sources.files.number_labels import (
     beyond_float32,
 )
 from recordmill.transforms.sources.files.references import Unlabelled, no_label
+from recordmill.transforms.sources.row_formats.column_types import ColumnTypes
 from recordmill.transforms.sources.row_formats.row_file import Rows
+from recordmill.transforms.sources.row_formats.text_columns import as_text
 from recordmill.transforms.sources.row_formats.value_parsing import ValueParser, type_mismatch
 from recordmill.transforms.sources.rows.column_roles import ColumnRoles
 from recordmill.transforms.sources.rows.record_columns import InvalidRows, is_null, user_field
@@ -40,6 +43,35 @@ def with_target(roles: ColumnRoles, label_type: LabelType | None, *, where: str)
             " --label-column"
         )
     return dataclasses.replace(roles, label=None, target=roles.label)
+
+
+def with_several(
+    roles: ColumnRoles, column_types: ColumnTypes, separator: str | None, *, where: str
+) -> ColumnRoles:
+    """Return the roles for a label column that may hold several labels: lists, or separated texts.
+
+    column_types: of the columns. separator: of --label-separator. where: the input, for messages.
+
+    Raises:
+      ConfigError: the items of the lists are no labels, or there is nothing to separate.
+    """
+    if roles.label is None:
+        if separator is not None:
+            raise ConfigError(
+                f"--label-separator {separator}: no column of classes was found in {where}: name it"
+                " with --label-column"
+            )
+        return roles
+    kind = column_types[roles.label].field(roles.label).type
+    if not is_list(kind):
+        return dataclasses.replace(roles, separator=separator)
+    if separator is not None:
+        raise ConfigError(
+            f"--label-separator {separator}: the column {roles.label!r} of {where} has lists"
+            f" already ({kind}): leave the option out"
+        )
+    as_text(pa.array([], kind.value_type), roles.label)
+    return dataclasses.replace(roles, label=None, labels=roles.label)
 
 
 def number_field(

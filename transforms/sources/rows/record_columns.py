@@ -12,8 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.errors import Reason, Reject
+from recordmill.format.label_texts import join_labels
 from recordmill.format.split_names import canonical_split
+from recordmill.tfrecord.flat_arrays import offsets_of
 from recordmill.transforms.model import batch
+from recordmill.transforms.model.label_lists import FIELD, distinct_labels, split_labels
+from recordmill.transforms.model.ragged import list_array
 from recordmill.transforms.model.source import ListingPart
 from recordmill.transforms.model.user_columns import is_list, user_feature
 from recordmill.transforms.sources.files.file_stat import RejectCause
@@ -23,7 +27,7 @@ from recordmill.transforms.sources.files.references import (
     no_label,
 )
 from recordmill.transforms.sources.row_formats.row_file import Rows
-from recordmill.transforms.sources.row_formats.text_columns import lists_with_nulls
+from recordmill.transforms.sources.row_formats.text_columns import as_text, lists_with_nulls
 from recordmill.transforms.sources.rows.column_roles import ColumnRoles
 
 SYSTEM_COLUMNS = (batch.KEY, batch.LABEL, batch.GROUP, batch.SPLIT)
@@ -37,12 +41,21 @@ Mask = npt.NDArray[np.bool_]
 
 
 class SystemColumns(NamedTuple):
-    """System columns of n rows, string[n] each. A column without source is all null."""
+    """System columns of n rows, string[n] each. A column without source is all null.
+
+    labels: list<string>[n], all labels of each row, if it may have several.
+    """
 
     key: pa.Array
     label: pa.Array
     group: pa.Array
     split: pa.Array
+    labels: pa.ListArray | None = None
+
+    @property
+    def lists(self) -> list[pa.Array]:
+        """The column of `label_fields`, if there is one."""
+        return [] if self.labels is None else [self.labels]
 
 
 class InvalidRows(NamedTuple):
@@ -64,8 +77,33 @@ def system_columns(rows: Rows, roles: ColumnRoles) -> SystemColumns:
         nulls if name is None else empty_as_null(rows.columns[name])
         for name in (roles.label, roles.group, roles.split)
     )
-    keys = [empty_as_null(rows.columns[name]) for name in roles.keys]
-    return SystemColumns(join_keys(keys) if keys else nulls, label, group, _canonical_splits(split))
+    labels = _several_labels(rows, roles)
+    if labels is not None:
+        label = join_labels(labels)
+    key = keys_of(rows, roles) if roles.keys else nulls
+    return SystemColumns(key, label, group, _canonical_splits(split), labels)
+
+
+def keys_of(rows: Rows, roles: ColumnRoles) -> pa.Array:
+    """Return the values of the key columns, joined: string[n], null if one is missing."""
+    return join_keys([empty_as_null(rows.columns[name]) for name in roles.keys])
+
+
+def label_fields(roles: ColumnRoles) -> list[pa.Field]:
+    """Return the field of the labels of rows that may have several."""
+    return [FIELD] if roles.labels is not None or roles.separator is not None else []
+
+
+def _several_labels(rows: Rows, roles: ColumnRoles) -> pa.ListArray | None:
+    """Return the labels of rows, as in `label_lists`; None if each has one at most."""
+    if roles.labels is not None:
+        column = rows.columns[roles.labels]
+        counts = np.asarray(pc.list_value_length(column).fill_null(0)).astype(np.int64)
+        items = as_text(pc.list_flatten(column), roles.labels)
+        return distinct_labels(list_array(items, offsets_of(counts)))
+    if roles.label is not None and roles.separator is not None:
+        return split_labels(rows.columns[roles.label], roles.separator)
+    return None
 
 
 def join_keys(columns: Sequence[pa.Array]) -> pa.Array:
@@ -134,7 +172,7 @@ def build_records(
         *_list_faults(rows, user_columns),
     ]
     bad, rejects = _collect_rejects(rows, found, keys=system.key, file=file)
-    arrays = [*system, *source_columns, *(rows.columns[name] for name in user_columns)]
+    arrays = [*system[:4], *source_columns, *(rows.columns[name] for name in user_columns)]
     return ListingPart(rows=_select(pa.record_batch(arrays, schema=schema), bad), rejects=rejects)
 
 
@@ -154,14 +192,14 @@ def _label_faults(
     """Return the rows without label, if these are rejected, and those with an invalid label."""
 
     def missing(row: int) -> RejectCause:
-        return no_label(f"one in column {roles.label!r}, row {rows.numbers[row]}")
+        return no_label(f"one in column {roles.classes!r}, row {rows.numbers[row]}")
 
     def invalid(row: int) -> RejectCause:
         why = label_problem(system.label[row].as_py())
         return RejectCause(Reason.BAD_VALUE, f"row {rows.numbers[row]}: {why}")
 
     faults = [InvalidRows(_has_line_break(system.label), invalid)]
-    if roles.label is not None and reject_unlabelled:
+    if roles.classes is not None and reject_unlabelled:
         faults.insert(0, InvalidRows(is_null(system.label), missing))
     return faults
 

@@ -19,11 +19,13 @@ class RowLayout(Layout):
     """Layout of the records, and how to read them from the files.
 
     roles: of the columns of the files. written: types of the user columns in the files. kept: cache
-    of the rows that were read to infer the layout, if any.
+    of the rows that were read to infer the layout, if any. label_lists: the column of lists of
+    labels in the files, if there is one.
     """
 
     roles: ColumnRoles
     written: pa.Schema
+    label_lists: pa.Field | None = None
     kept: RowCache | None = None
 
 

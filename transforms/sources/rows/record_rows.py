@@ -43,11 +43,13 @@ from recordmill.transforms.sources.rows.column_roles import (
 from recordmill.transforms.sources.rows.label_types import (
     number_field,
     rows_without_number,
+    with_several,
 )
 from recordmill.transforms.sources.rows.record_columns import (
     SYSTEM_FIELDS,
     InvalidRows,
     build_records,
+    label_fields,
     system_columns,
     user_field,
 )
@@ -88,6 +90,8 @@ class RecordRows:
     key_column: column of unique record keys, or several with commas between; by default the key is
       a hash of the content.
     drop_columns: columns to ignore.
+    label_separator: text between the labels in the label column, if rows may have several; a column
+      of lists needs none.
     label_type: reading of the label column: classes (also None), numbers, or a column as any other.
     unlabelled: whether to reject or keep rows without label if there is a label column.
     worker_memory: bytes that an encoder process may have; 0 is no limit.
@@ -100,9 +104,12 @@ class RecordRows:
     group_column: str | None = None
     key_column: str | None = None
     drop_columns: tuple[str, ...] = ()
+    label_separator: str | None = None
     label_type: LabelType | None = None
     unlabelled: Unlabelled = "reject"
     worker_memory: int = MAX_MEMORY
+    # Whether rows may have several labels.
+    _takes_label_lists: ClassVar[bool] = True
     # Columns of the records before the user columns.
     _leading_fields: ClassVar[tuple[pa.Field, ...]] = SYSTEM_FIELDS
     # Whether to read all rows to find the columns that are never null.
@@ -165,6 +172,9 @@ class RecordRows:
         self._refuse_delimiter(list(column_types))
         self._refuse_missing(column_types)
         roles = self._roles(list(column_types))
+        if self._takes_label_lists:
+            where = str(self.input)
+            roles = with_several(roles, column_types, self.label_separator, where=where)
         for name in sorted(roles.named()) if header is not None else ():
             as_text(pa.array([], column_types[name].field(name).type), name)
         user_columns = roles.user_columns(list(column_types))
@@ -184,8 +194,15 @@ class RecordRows:
         fields = self._user_fields(user_columns, column_types, roles)
         self._note_text_columns(fields, column_types)
         return RowLayout(
-            columns=pa.schema([*self._leading_fields, *self._place_fields(roles), *fields]),
-            labelled=roles.label is not None,
+            columns=pa.schema(
+                [
+                    *self._leading_fields,
+                    *self._place_fields(roles),
+                    *label_fields(roles),
+                    *fields,
+                ]
+            ),
+            labelled=roles.classes is not None,
             grouped=roles.group is not None,
             split_source=split_source_of_rows(
                 Inputs.of(self.input), roles, self._rows.split_source
@@ -194,6 +211,9 @@ class RecordRows:
             written=pa.schema(
                 [written_field(field, header or column_types, column_types) for field in fields]
             ),
+            label_lists=None
+            if roles.labels is None
+            else column_types[roles.labels].field(roles.labels),
             kept=kept,
         )
 
@@ -324,7 +344,8 @@ class RecordRows:
 
     def _read(self, sections: pa.RecordBatch, layout: RowLayout) -> Iterator[ListingPart]:
         named = layout.roles.named()
-        wanted = pa.schema([*wanted_columns(sorted(named), (), {}), *layout.written])
+        lists = [] if layout.label_lists is None else [layout.label_lists]
+        wanted = pa.schema([*wanted_columns(sorted(named), (), {}), *lists, *layout.written])
         kept = None if layout.kept is None else layout.kept.take(sections, wanted)
         for number, (file, section, listed) in enumerate(iter_sections(sections)):
             with as_run_error(file):
@@ -373,6 +394,7 @@ class RecordRows:
         source_columns, faults = self._source_columns(rows, roles, file)
         if self._place_fields(roles):
             source_columns = [*source_columns, batch.places(file, rows.numbers)]
+        source_columns = [*source_columns, *system.lists]
         if roles.target is not None and self.unlabelled == "reject":
             faults = [*faults, rows_without_number(rows, roles.target)]
         listed = build_records(

@@ -65,6 +65,8 @@ class SensorRows(TableRows):
         pa.field(TIME, pa.int64(), False),
     )
 
+    _takes_label_lists: ClassVar[bool] = False
+
     time_columns: tuple[str, ...]
     time_format: str | None = None
     time_unit: TimeUnit = "s"

@@ -27,6 +27,7 @@ from recordmill.transforms.model.source import (
     notes_of_source,
     split_source_of,
 )
+from recordmill.transforms.model.user_columns import carried_fields
 from recordmill.transforms.sources.files.header_tasks import read_headers
 from recordmill.transforms.sources.rows.segments import FROM, TO, Segment, SegmentColumns
 from recordmill.transforms.sources.video.clip_plan import (
@@ -159,7 +160,7 @@ class VideoSource:
         for rows in parts:
             labelled |= rows[batch.LABEL].null_count < len(rows)
             presplit |= rows[batch.SPLIT].null_count < len(rows)
-            users = [field for field in rows.schema if not field.name.startswith("__")]
+            users = carried_fields(rows.schema)
         if users is None:
             raise ConfigError("the input has no usable video")
         return Layout(

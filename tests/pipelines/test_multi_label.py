@@ -1,0 +1,251 @@
+"""Records with several labels, through the command line."""
+
+import csv
+import io
+import json
+import pathlib
+import shutil
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from recordmill.format.manifest import class_weights
+from recordmill.pipelines.cli import main
+from recordmill.transforms.balancing.stratum_division import ALL, divide_strata
+from tests.folders import make_picture
+from tests.image_runs import Made, encoders_kept, make, run
+from tests.paths import VIDEO
+
+NAMES = ("bird", "cat", "dog")
+# By record: of 24, two hold `rare`, and every sixth has no label.
+LABELS = [[name for bit, name in enumerate(NAMES) if n >> bit & 1] for n in range(1, 7)] * 4
+LABELS[0], LABELS[12] = ["rare", "bird", "dog", "rare"], ["cat", "rare"]
+LABELS[5::6] = [[]] * 4
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _processes():
+    with encoders_kept():
+        yield
+
+
+def texts(folder: pathlib.Path, labels: list[list[str]] = LABELS) -> pathlib.Path:
+    """A CSV file with the labels of each row separated by |."""
+    stream = io.StringIO()
+    writer = csv.writer(stream)
+    writer.writerow(["text", "label"])
+    writer.writerows([f"text {n}", " | ".join(some)] for n, some in enumerate(labels))
+    (folder / "rows.csv").write_text(stream.getvalue())
+    return folder / "rows.csv"
+
+
+def labels_of(dataset: Made, split: str, feature: str = "label") -> list[list[str]]:
+    """Names of the labels of each record without copies, by key."""
+    names, offset = dataset.manifest.labels, dataset.manifest.label_offset
+    return [
+        [names[number - offset] for number in example[feature]]
+        for (_, copy), example in sorted(dataset.examples(split).items())
+        if copy == 0
+    ]
+
+
+def test_lists_and_separated_texts_give_the_same_dataset(tmp_path):
+    for n in range(len(LABELS)):
+        make_picture(tmp_path / f"{n}.png", n)
+    paths = [f"{n}.png" for n in range(len(LABELS))]
+    rows = [{"path": path, "label": some} for path, some in zip(paths, LABELS, strict=True)]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    pq.write_table(pa.table({"path": paths, "label": LABELS}), tmp_path / "a.parquet")
+    separated = [[row["path"], ";".join(reversed(row["label"]))] for row in rows]
+    lines = [",".join(one) for one in [["path", "label"], *separated]]
+    (tmp_path / "a.csv").write_text("\n".join(lines))
+    argv = ["--size", "8", "--unlabelled", "keep", "--one-hot-label", "--label-offset", "1"]
+    argv += ["--balance", "oversample", "--stratify", "--splits", "train=0.8,test=0.2"]
+    made = {
+        name: make(tmp_path / name, "--input", tmp_path / f"a.{name}", *argv, *more)
+        for name, more in (("jsonl", []), ("parquet", []), ("csv", ["--label-separator", ";"]))
+    }
+    assert len({one.manifest.digest for one in made.values()}) == 1
+    dataset = made["csv"]
+    assert main(["verify", "--deep", "--dataset", str(dataset.folder)]) == 0
+    manifest = dataset.manifest
+    assert manifest.labels == ("bird", "cat", "dog", "rare")
+    assert manifest.features["image/class/label"].shape == (None,)
+    assert manifest.features["image/class/one_hot"].shape == (4,)
+    seen = 0
+    for split in ("train", "test"):
+        classes: Counter[str] = Counter()
+        rows_of = {(row["key"], row["copy"]): row for row in dataset.index(split)}
+        for key, example in dataset.examples(split).items():
+            want = sorted({*LABELS[int(key[0].removesuffix(".png"))]})
+            assert [name.decode() for name in example["image/class/text"]] == want
+            numbers = [manifest.labels.index(name) for name in want]
+            assert example["image/class/label"] == [number + 1 for number in numbers]
+            assert np.flatnonzero(example["image/class/one_hot"]).tolist() == numbers
+            assert rows_of[key]["labels"] == want
+            # It is balanced by the label that the fewest records hold.
+            held = Counter(name for some in LABELS for name in {*some})
+            rarest = min(want, key=lambda name: (held[name], name), default=None)
+            assert rows_of[key]["label"] == rarest
+            classes.update(want)
+            seen += key[1] == 0
+        assert dict(manifest.splits[split].classes) == dict(classes)
+    assert seen == len(LABELS)
+    balanced = Counter(row["label"] for row in dataset.index("train") if row["label"])
+    assert len({*balanced.values()}) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "kept", "classes"),
+    [
+        (["--exclude-labels", "rare"], lambda some: "rare" not in some, NAMES),
+        # Other labels of these records are removed, too.
+        (["--include-labels", "cat,dog"], lambda some: {"cat", "dog"} & {*some}, ("cat", "dog")),
+        (["--label-map", "rare=,dog=,bird="], lambda some: "cat" in some or not some, ("cat",)),
+        (["--label-map", "rare=cat,dog=cat"], lambda some: True, ("bird", "cat")),
+    ],
+    ids=lambda value: value[0].lstrip("-") if isinstance(value, list) else "",
+)
+def test_options_that_select_labels(options, kept, classes, tmp_path):
+    argv = ["--label-separator", "|", "--unlabelled", "keep", "--splits", "train=1"]
+    made = make(tmp_path / "out", "--input", texts(tmp_path), *argv, *options, command="text")
+    assert made.manifest.labels == classes
+    left = [some for some in LABELS if kept(some)]
+    assert made.manifest.splits["train"].records == len(left)
+    counts = Counter(map(len, labels_of(made, "train")))
+    if "rare=cat" in options[1]:
+        news = [{"cat" if name in ("rare", "dog") else name for name in some} for some in left]
+    else:
+        news = [{*some} & {*classes} for some in left]
+    assert counts == Counter(map(len, news))
+    assert not [note for note in made.manifest.notes if note.code == "unknown-class"]
+
+
+def test_a_misspelt_class_is_still_reported(tmp_path, capsys):
+    argv = ["--input", texts(tmp_path), "--output", tmp_path / "out", "--label-separator", "|"]
+    assert run("text", *argv, "--unlabelled", "keep", "--exclude-labels", "rar") == 1
+    assert "--exclude-labels rar: no record has this class" in capsys.readouterr().err
+
+
+def test_records_without_labels_and_with_unknown_ones_are_rejected(tmp_path):
+    (tmp_path / "labels.txt").write_text("dog\ncat\nbird\n")
+    argv = ["--input", texts(tmp_path), "--label-separator", "|", "--max-reject-fraction", "1"]
+    argv += ["--labels-file", tmp_path / "labels.txt", "--key-column", "text"]
+    argv += ["--splits", "train=1", "--text-column", "text"]
+    made = make(tmp_path / "out", *argv, command="text")
+    unknown = {f"text {n}": "bad_value" for n in (0, 12)}
+    assert made.rejects == unknown | {f"text {n}": "unlabelled" for n in range(5, 24, 6)}
+    assert made.manifest.labels == ("dog", "cat", "bird")
+    assert all(some == sorted(some, reverse=True) for some in labels_of(made, "train"))
+
+
+def test_undersampling_and_the_weights_of_the_source(tmp_path):
+    argv = ["--input", texts(tmp_path), "--label-separator", "|", "--unlabelled", "keep"]
+    made = make(
+        tmp_path / "out", *argv, "--splits", "train=1", "--balance", "undersample", command="text"
+    )
+    assert main(["verify", "--dataset", str(made.folder)]) == 0
+    held = Counter(name for some in LABELS for name in {*some})
+    manifest = made.manifest
+    assert manifest.source_weights == class_weights({name: held[name] for name in manifest.labels})
+    assert {row["label"] for row in made.index("train")} == {None, *manifest.labels}
+    per_class = Counter(row["label"] for row in made.index("train") if row["label"])
+    assert {*per_class.values()} == {2}
+
+
+@pytest.mark.parametrize("command", ["table", "arrays", "video"])
+def test_other_data_types(command, tmp_path):
+    labels = LABELS[:3] if command == "video" else LABELS
+    rows = [{"x": n, "path": f"{n}.npy", "label": some} for n, some in enumerate(labels)]
+    for n, row in enumerate(rows):
+        if command == "table":
+            del row["path"]
+        elif command == "arrays":
+            np.save(tmp_path / row["path"], np.arange(n, n + 2))
+        else:
+            row["path"] = f"{n}.mp4"
+            shutil.copy(VIDEO / "qcif.mp4", tmp_path / f"{n}.mp4")
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    more = ["--clip-frames", 100, "--size", 16] if command == "video" else []
+    argv = ["--input", tmp_path / "a.jsonl", "--splits", "train=1", "--unlabelled", "keep"]
+    made = make(tmp_path / "out", *argv, *more, command=command)
+    assert main(["verify", "--dataset", str(made.folder)]) == 0
+    feature = {"table": "label", "arrays": "array/class/label", "video": "clip/label/index"}[
+        command
+    ]
+    names = made.manifest.labels
+    for example in made.examples().values():
+        want = sorted({*labels[example["x"][0]]})
+        assert [names[number] for number in example[feature]] == want
+
+
+def test_classes_that_are_integers_are_sorted_as_numbers(tmp_path):
+    pq.write_table(
+        pa.table({"x": [1, 2, 3], "label": [[10, 9], [9], [100]]}), tmp_path / "a.parquet"
+    )
+    made = make(
+        tmp_path / "out", "--input", tmp_path / "a.parquet", "--splits", "train=1", command="table"
+    )
+    assert made.manifest.labels == ("9", "10", "100")
+    numbers = {example["x"][0]: example["label"] for example in made.examples().values()}
+    assert numbers == {1: [0, 1], 2: [0], 3: [2]}
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--label-separator", " "], "--label-separator: expected a text such as '|' or ','"),
+        (["--label-separator", "|", "--label-type", "int"], "--label-type int there are none"),
+        (["--label-separator", "|", "--drop-columns", "label"], "no column of classes was found"),
+    ],
+)
+def test_options_that_cannot_be(argv, message, tmp_path, capsys):
+    source = ["--input", texts(tmp_path), "--output", tmp_path / "out"]
+    assert run("text", *source, *argv) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_lists_need_no_separator(tmp_path, capsys):
+    pq.write_table(pa.table({"x": [1], "label": [["a"]]}), tmp_path / "a.parquet")
+    argv = ["--input", tmp_path / "a.parquet", "--output", tmp_path / "out"]
+    assert run("table", *argv, "--label-separator", "|") == 2
+    assert "the column 'label' of" in capsys.readouterr().err
+    argv += ["--label-type", "int"]
+    assert run("table", *argv) == 2
+    assert "has type list" in capsys.readouterr().err
+
+
+def test_equal_rows_with_other_labels_conflict(tmp_path):
+    rows = [{"text": "same", "label": ["a", "b"]}, {"text": "same", "label": ["b"]}]
+    rows += [{"text": "x", "label": ["a|b"]}, {"text": "x", "label": ["b", "a"]}]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    made = make(
+        tmp_path / "out", "--input", tmp_path / "a.jsonl", "--splits", "train=1", command="text"
+    )
+    content = made.manifest.content
+    assert content is not None
+    assert content.conflicts.contents == 2
+    assert {row["label"] for one in content.examples for row in one["records"]} == {
+        *("a|b", "b", r"a\|b")
+    }
+
+
+def test_strata_are_divided_as_near_to_the_fractions_as_whole_records_allow():
+    rng = np.random.default_rng(4)
+    chances = rng.uniform(0.01, 0.4, 12)
+    held = [tuple(np.flatnonzero(rng.random(12) < chances).tolist()) for _ in range(2000)]
+    counts = {str(some): n for some, n in Counter(held).items()}
+    shares = {
+        str(some): {ALL: n, **{f"c{one}": n for one in some}} for some, n in Counter(held).items()
+    }
+    fractions = {"train": 0.7, "validation": 0.2, "test": 0.1}
+    sizes = divide_strata(counts, shares, fractions, seed=0)
+    assert {name: sum(one) for name, one in sizes.items()} == counts
+    for name in (ALL, *(f"c{one}" for one in range(12))):
+        parts = np.sum([sizes[one] for one in sizes if name in shares[one]], axis=0)
+        wanted = parts.sum() * np.array([*fractions.values()])
+        assert np.abs(parts - wanted).max() <= 2, name
+    assert divide_strata(counts, shares, fractions, seed=1) != sizes

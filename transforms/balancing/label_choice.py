@@ -1,0 +1,83 @@
+"""The class and the stratum of records with several labels.
+
+Each record is balanced as a member of one class, the one of its labels that the fewest records
+hold, so that the exact counts of balancing by class hold for such records too. The counts are those
+of all records; what a record holds is in its column `__all_labels__`.
+"""
+
+import dataclasses
+import functools
+import hashlib
+import json
+from collections.abc import Mapping
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+
+from recordmill.job.staging import Staging, to_json
+from recordmill.transforms.balancing.held_labels import HeldLabels
+from recordmill.transforms.model import batch
+from recordmill.transforms.model.label_lists import label_cells
+from recordmill.transforms.model.ragged import string_array
+from recordmill.transforms.staged.batches import RowScan
+
+
+@dataclasses.dataclass(frozen=True)
+class ChooseClass:
+    """The step that gives records with several labels their class, and with strata their stratum.
+
+    name: of the file of staging that `store_held` wrote.
+    """
+
+    name: str
+
+    def __call__(self, rows: pa.RecordBatch, staging: Staging) -> pa.RecordBatch:
+        if batch.LABELS not in rows.schema.names:
+            return rows
+        ordered, alike = _load(self.name, staging)
+        at, codes, names = label_cells(rows[batch.LABELS])
+        places = {name: place for place, name in enumerate(ordered.to_pylist())}
+        ranks = np.array([places[name] for name in names.to_pylist()], np.int64)
+        best = np.full(len(rows), len(ordered), np.int64)
+        np.minimum.at(best, at, ranks[codes])
+        labels = ordered.take(pa.array(best, mask=best == len(ordered)))
+        if alike:
+            text_codes, texts = batch.encode(rows[batch.LABEL])
+            found = pa.array([*(alike[text] for text in texts.to_pylist()), None], pa.string())
+            rows = batch.set_column(
+                rows, batch.STRATUM, found.take(pa.array(text_codes % len(found)))
+            )
+        return batch.set_column(rows, batch.LABEL, labels)
+
+
+def count_held(scan: RowScan, *, sets: bool) -> beam.PCollection[HeldLabels]:
+    """Return the counts of all records as the only element of a PCollection.
+
+    scan: reads the labels of all batches, and their text if `sets`.
+    """
+    return (
+        scan("ReadLabels")
+        | "CountHeld" >> beam.Map(HeldLabels.of, sets=sets).with_output_types(HeldLabels)
+        | "AddUpHeld" >> beam.CombineGlobally(HeldLabels.sum)
+    )
+
+
+def store_held(counts: HeldLabels, *, staging: Staging, least: int | None) -> str:
+    """Write classes from the rarest on, and strata, into staging; return the name of the file.
+
+    least: minimum number of records of a stratum; None without strata.
+    """
+    ordered = sorted(counts.by_class, key=lambda name: (counts.by_class[name], name.encode()))
+    content = to_json([ordered, {} if least is None else counts.strata(least)])
+    name = f"strata/labels-{hashlib.sha256(content).hexdigest()[:16]}.json"
+    staging.place("strata").make_dirs()
+    staging.place(name).write_bytes(content)
+    return name
+
+
+@functools.lru_cache(maxsize=4)
+def _load(name: str, staging: Staging) -> tuple[pa.StringArray, Mapping[str, str]]:
+    """Read the file of `store_held`, once in each process."""
+    ordered, alike = json.loads(staging.place(name).read_bytes())
+    return string_array(ordered), alike
