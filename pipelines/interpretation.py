@@ -7,12 +7,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from recordmill.errors import ConfigError
 from recordmill.format.split_names import canonical_split
 from recordmill.job.staging import Listing
 from recordmill.notes import Note, count_of
 from recordmill.pipelines.options.config import CommonConfig
-from recordmill.pipelines.options.rows import RowsConfig
 from recordmill.storage.files import Location, shown
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import DataType
@@ -20,7 +18,7 @@ from recordmill.transforms.model.label_rules import LabelRules
 from recordmill.transforms.model.label_sets import RepeatFactors
 from recordmill.transforms.model.source import Layout, RowSource, Source
 from recordmill.transforms.model.user_columns import user_fields
-from recordmill.transforms.sources.files.number_labels import TARGET, NumberLabels
+from recordmill.transforms.sources.files.number_labels import TARGET
 from recordmill.transforms.sources.files.path_layout import FOLDERS, splits_in
 from recordmill.transforms.sources.media.media_rows import MediaRows
 from recordmill.transforms.sources.rows.column_roles import ColumnRoles
@@ -153,25 +151,6 @@ def listed_roles(config: CommonConfig, source: Source, layout: Layout) -> Column
     return None if (target := _number(config)) is None else ColumnRoles(target=target)
 
 
-def window_numbers(config: CommonConfig, layout: Layout) -> NumberLabels | None:
-    """Return the converter of window labels to numbers to predict; None if labels are classes.
-
-    layout: layout of the rows.
-
-    Raises:
-      ConfigError: the rows have no label column.
-    """
-    kind = config.number_type
-    if kind is None or not isinstance(config, RowsConfig):
-        return None
-    if not layout.labelled:
-        raise ConfigError(
-            f"--label-type {kind}: no label column was found: name it with --label-column"
-        )
-    parser = config.row_format().value_parser
-    return NumberLabels(label_type=kind, unlabelled=config.unlabelled, parser=parser)
-
-
 def _number(config: CommonConfig) -> str | None:
     """Return the column of the numbers to predict that paths or arrays give."""
     return None if config.number_type is None else TARGET
@@ -260,6 +239,8 @@ def _classes(
     if isinstance(layout, RowLayout):
         if layout.roles.classes is not None:
             return _class_column(layout.roles)
+        if (intervals := getattr(config, "intervals", None)) is not None:
+            return f"--intervals {intervals}"
         if config.label_type == "none":
             return "none, because of --label-type none"
         others = f" (--label-column could be {_some(list(map(repr, columns)))})" if columns else ""

@@ -25,7 +25,6 @@ from recordmill.pipelines.interpretation import (
     rules_of,
     target_of,
     unread_label,
-    window_numbers,
 )
 from recordmill.pipelines.job_outcome import JobOutcome, Status
 from recordmill.pipelines.known_datasets import KnownDatasets
@@ -43,6 +42,7 @@ from recordmill.pipelines.options.labels_file import read_labels
 from recordmill.pipelines.published import Published, finish_publishing
 from recordmill.pipelines.reused_datasets import fingerprint_shaping, stage_reused
 from recordmill.pipelines.schemas import SchemaRequest
+from recordmill.pipelines.windowing import window_numbers, windowing_of
 from recordmill.runners.beam_patches import permanent_imports
 from recordmill.storage.files import Location, shown
 from recordmill.storage.redaction import redact_uris
@@ -61,7 +61,6 @@ from recordmill.transforms.sources.rows.other_readings import reading_advice
 from recordmill.transforms.staged.listing import class_counts, stage_listing
 from recordmill.transforms.staged.row_reader import RowReader
 from recordmill.transforms.windowing.window_layout import window_layout
-from recordmill.transforms.windowing.window_tasks import Windowing
 
 if TYPE_CHECKING:
     from recordmill.pipelines.road import Road
@@ -340,16 +339,7 @@ class Job:
             )
         windowing = None
         if data_type.windows is not None:
-            windowing = Windowing(
-                options=data_type.windows,
-                schema=records.columns,
-                staging=self.staging,
-                splits=config.fractions,
-                by_series=data_type.windows.split_by == "series" and not rows.presplit,
-                by_group=data_type.windows.split_by == "series" and rows.grouped,
-                reject_unlabelled=records.labelled and config.unlabelled == "reject",
-                numbers=window_numbers(config, rows),
-            )
+            windowing = windowing_of(config, data_type.windows, rows, records, self.staging)
         return Road(
             run=self._run_spec(rows, records, fingerprint),
             listing=listing,

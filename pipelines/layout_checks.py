@@ -13,7 +13,7 @@ from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import DataType, needs_classes
 from recordmill.transforms.model.source import Layout, RowSource, split_source_of
 from recordmill.transforms.model.user_columns import user_fields
-from recordmill.transforms.model.window_options import WindowOptions
+from recordmill.transforms.model.window_options import EVERY_SPLIT, WindowOptions
 from recordmill.transforms.planning.refusals import unknown_splits
 from recordmill.transforms.staged.listing import listed_columns, row_layout
 
@@ -63,9 +63,11 @@ def check_layout(config: CommonConfig, windows: WindowOptions | None, layout: La
 
     layout: of the records, which are windows if `windows` is given.
     """
-    problems = unknown_splits(config.num_shards, config.fractions)
+    problems = unknown_splits(config.num_shards, windows, config.fractions)
     if problems and not layout.presplit:
         raise ConfigError(problems[0])
+    if windows is not None and windows.split_by == "series" and not layout.presplit:
+        _refuse_unknown_train(windows)
     rule = None if windows is None else windows.label.kind
     boxes = getattr(config, "annotations", ())  # have classes, whether images have them or not
     for flag, wanted in (
@@ -78,6 +80,21 @@ def check_layout(config: CommonConfig, windows: WindowOptions | None, layout: La
     ):
         if wanted and not layout.labelled and config.label_bins is None:
             raise needs_classes(flag, [field.name for field in user_fields(layout.columns)])
+
+
+def _refuse_unknown_train(windows: WindowOptions) -> None:
+    """Raise ConfigError if an option needs the splits of rows, before windows are cut."""
+    if windows.scale_by == "series":
+        raise ConfigError(
+            "--zscore-by series: needs rows of every series in train, and with --split-by series a"
+            " series of another split has none there: use --zscore-by window, or --split-by time"
+        )
+    if windows.last_window not in ((), (EVERY_SPLIT,)):
+        raise ConfigError(
+            f"--last-window {','.join(windows.last_window)}: needs the splits of rows, and with"
+            " --split-by series they are assigned to whole windows: use --last-window all, or"
+            " --split-by time"
+        )
 
 
 def check_not_nested(source: Location, output: Location) -> None:

@@ -50,6 +50,7 @@ _OF_COLUMNS = (
     *("vocabulary", "hash", "date_parts", "time_zone", "vocab_size", "min_frequency"),
     *("oov_buckets", "preprocessing_fn"),
 )
+_OF_WINDOWS = ("window", "sequence_example", "horizon", "target", "static_columns", "zscore_by")
 _OF_TEXTS = (
     *("tokenizer", "features", "max_length", "vocab_size", "min_frequency", "oov_buckets"),
     *("special_tokens", "ngrams", "tfidf", "tfidf_norm", "embeddings", "pooling", "unicode"),
@@ -57,7 +58,7 @@ _OF_TEXTS = (
 )
 _FIXED: Mapping[str, Sequence[str]] = {
     "table": (*_OF_ALL, *_OF_COLUMNS),
-    "sensor": (*_OF_ALL, *_OF_COLUMNS, "window", "sequence_example"),
+    "sensor": (*_OF_ALL, *_OF_COLUMNS, *_OF_WINDOWS),
     "text": (*_OF_ALL, *_OF_TEXTS),
 }
 

@@ -20,7 +20,9 @@ from recordmill.pipelines.options.config import refuse_given
 from recordmill.pipelines.options.declaration import Group, option
 from recordmill.transforms.model.data_type import DataType
 from recordmill.transforms.model.window_options import LabelRule, WindowOptions
+from recordmill.transforms.sources.rows.interval_file import read_intervals
 from recordmill.transforms.sources.rows.sensor_rows import SensorRows
+from recordmill.transforms.windowing.window_layout import AHEAD
 
 SERIES = Group(27, "Series")
 WINDOWS = Group(28, "Windows")
@@ -125,10 +127,72 @@ class SensorConfig(ColumnsConfig):
         group=WINDOWS,
         shapes_bytes=True,
         metavar="RULE",
-        help="Class of a window. last: the class of its last row. majority: the most frequent"
-        " class. any:CLASS: this class if any row has it, else the class of the last row."
-        " ahead:ROWS: the class of the row this many rows after the last one. last and ahead:ROWS"
-        " also choose a number (--label-type int, float).",
+        help="Class of a window. last, first: the class of its last or first row. majority: the"
+        " most frequent class. any:CLASS: this class if any row has it, else that of the last"
+        " row. all:CLASS: this class if all rows have it, else that of the last row with another"
+        " one. ahead:ROWS: the class of the row this many rows after the last one. last, first and"
+        " ahead:ROWS also choose a number (--label-type int, float).",
+    )
+    intervals: str | None = option(
+        None,
+        group=WINDOWS,
+        metavar="FILE",
+        help="Classes of rows by intervals of time: a CSV file with the columns series, start, end"
+        " and label, a JSON list of such objects, or a file such as NAB's combined_windows.json."
+        " --window-label chooses the row that decides, or majority.",
+    )
+    outside_label: str | None = option(
+        None,
+        group=WINDOWS,
+        shapes_bytes=True,
+        metavar="CLASS",
+        help="Class of the rows outside of all --intervals. Default: none, and for files as NAB's"
+        " normal.",
+    )
+    horizon: int = option(
+        0,
+        group=WINDOWS,
+        shapes_bytes=True,
+        metavar="ROWS",
+        help="Add the feature target: the values of the --target columns in this many rows after"
+        " the window. Windows without these rows are not made.",
+    )
+    target: tuple[str, ...] = option(
+        (),
+        group=WINDOWS,
+        shapes_bytes=True,
+        parse=values.distinct_names,
+        repeat=True,
+        metavar="COLUMN,...",
+        help="Columns to predict, with --horizon. The feature target has the shape [horizon], or"
+        " [horizon, columns] if there are several.",
+    )
+    static_columns: tuple[str, ...] = option(
+        (),
+        group=WINDOWS,
+        shapes_bytes=True,
+        parse=values.names,
+        repeat=True,
+        metavar="COLUMN,...",
+        help="Columns with one value per series, such as a place. A window has this value once.",
+    )
+    last_window: tuple[str, ...] = option(
+        (),
+        group=WINDOWS,
+        shapes_bytes=True,
+        parse=values.names,
+        repeat=True,
+        metavar="all|SPLIT,...",
+        help="Make only the last window of each series, in all splits or in these, such as test."
+        " Names of splits need --split-by time, or splits that the input names.",
+    )
+    zscore_by: Literal["series", "window"] | None = option(
+        None,
+        group=WINDOWS,
+        shapes_bytes=True,
+        help="Mean and deviation for --zscore. series: of the rows of the series in train. window:"
+        " of the rows of the window. Both become the features COLUMN/mean and COLUMN/scale."
+        " Default: of all of train.",
     )
     sequence_example: bool = option(
         False,
@@ -174,10 +238,10 @@ class SensorConfig(ColumnsConfig):
                 f"--time-unit {self.time_unit}: is the unit of times that are numbers, and"
                 " --time-format reads text: leave one of them out"
             )
-        if self.number_type and LabelRule.parse(self.window_label).kind not in ("last", "ahead"):
+        if self.number_type and not LabelRule.parse(self.window_label).chooses_row:
             raise ConfigError(
                 f"--window-label {self.window_label}: chooses a class, but with --label-type"
-                f" {self.label_type} the label is a number: expected last or ahead:ROWS"
+                f" {self.label_type} the label is a number: expected last, first or ahead:ROWS"
             )
         refuse_given(
             self,
@@ -204,7 +268,20 @@ class SensorConfig(ColumnsConfig):
             raise ConfigError(
                 f"--split-times {unknown[0]}: expected names of --splits, got {unknown[0]!r}"
             )
+        if self.intervals is None and self.outside_label is not None:
+            raise ConfigError("--outside-label: has no effect without --intervals; add it")
+        if self.intervals is not None:
+            refuse_given(
+                self,
+                ("label_column", "label_type"),
+                "contradicts --intervals, which gives the classes: leave one of them out",
+            )
         self.window_options()
+        if self.zscore_by is not None and self.preprocessing_fn is not None:
+            raise ConfigError(
+                "--zscore-by: scales columns, and --preprocessing-fn makes all features: leave one"
+                " of them out"
+            )
         if self.sequence_example and self.preprocessing_fn is not None:
             raise ConfigError(
                 "--sequence-example: cannot be combined with --preprocessing-fn, which makes"
@@ -228,6 +305,16 @@ class SensorConfig(ColumnsConfig):
             split_times=tuple(sorted(self.split_times.items(), key=lambda one: one[1])),
             purge=self.purge,
             time_feature=self.time_feature,
+            horizon=self.horizon,
+            targets=self.target,
+            last_window=self.last_window,
+            static_columns=self.static_columns,
+            scale_by=self.zscore_by,
+            scaled=tuple(
+                transform
+                for transform in self.table_options().column_transforms().values()
+                if transform.by is not None
+            ),
         )
 
     @property
@@ -241,6 +328,17 @@ def data_type(config: SensorConfig) -> DataType:
     options = reading(config)
     if config.number_type:  # rows keep labels as text; those that decide a window become numbers
         options["label_type"] = "class"
+    windows, shaping = config.window_options(), {}
+    if config.intervals is not None:
+        intervals = read_intervals(
+            config.intervals,
+            outside=config.outside_label,
+            time_format=config.time_format,
+            unit=config.time_unit,
+        )
+        options |= {"intervals": intervals, "label_type": "none"}
+        windows = dataclasses.replace(windows, labelled_series=intervals.series)
+        shaping["intervals"] = intervals.sha256
     options["used"] = tuple(name for name in options["used"] if name != config.time_feature)
     return DataType(
         name="sensor",
@@ -254,8 +352,9 @@ def data_type(config: SensorConfig) -> DataType:
             joined=config.join_files,
             **options,
         ),
-        **making(config, sequences=config.sequence_example),
-        windows=config.window_options(),
+        **making(config, sequences=config.sequence_example, not_steps=(AHEAD,)),
+        windows=windows,
+        shaping=shaping,
         unit="window",
     )
 

@@ -170,9 +170,13 @@ KINDS: dict[str, Make] = {
     "packed-text": _text("--pack", 64),
     "table": _table("--zscore", "height", "--one-hot", "name", "--impute", "age=mean"),
     "table-with-gaps": _table(),
-    "windows": _series("--label-column", "air", "--window-label", "last"),
+    "windows": _series(
+        *("--label-column", "air", "--window-label", "last"),
+        *("--horizon", 3, "--target", "heat,humidity", "--zscore", "heat", "--zscore-by", "series"),
+    ),
     "windows-in-sequences": _series(
-        *("--label-column", "air", "--window-label", "last", "--sequence-example")
+        *("--label-column", "air", "--window-label", "last", "--sequence-example"),
+        *("--horizon", 2, "--target", "heat"),
     ),
     "arrays": _arrays("--num-shards", "train=3"),
     "arrays-renamed": _arrays("--rename", "array/shape=s", "--rename", "array/encoded=x"),

@@ -130,6 +130,12 @@ def _export_table(dataset: Location, manifest: Manifest, folder: pathlib.Path) -
             f"column {zoned[0]!r} was split by the clock of --time-zone, which an exported model"
             " cannot compute: write the dataset without --time-zone"
         )
+    scaled = [name for name, recipe in recipes.items() if recipe.by is not None]
+    if scaled:
+        raise ConfigError(
+            f"column {scaled[0]!r} was scaled by --zscore-by, and an exported model has no means of"
+            " series and windows: write the dataset without --zscore-by"
+        )
     from recordmill.transforms.serving import models, tables
 
     numbers: Mapping[str, LearnedNumbers] = {}

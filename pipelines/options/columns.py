@@ -24,7 +24,8 @@ from recordmill.transforms.sources.rows.table_rows import TYPES
 
 TABLE = Group(30, "Features of columns")
 _DEFAULT = TableOptions()
-_SHAPES = [field.name for field in dataclasses.fields(TableOptions)]
+_OF_WINDOWS = "zscore_by"  # an option of windows alone
+_SHAPES = [field.name for field in dataclasses.fields(TableOptions) if field.name != _OF_WINDOWS]
 
 
 def _columns(help_text: str) -> Any:
@@ -134,7 +135,8 @@ class ColumnsConfig(RowsConfig):
 
     def table_options(self) -> TableOptions:
         """Return the features to make of columns. Raises ConfigError for invalid options."""
-        return table_options({name: getattr(self, name) for name in _SHAPES})
+        given = {name: getattr(self, name) for name in _SHAPES}
+        return table_options(given | {_OF_WINDOWS: getattr(self, _OF_WINDOWS, None)})
 
 
 def table_options(given: Mapping[str, Any]) -> TableOptions:
@@ -151,6 +153,7 @@ def table_options(given: Mapping[str, Any]) -> TableOptions:
         impute=tuple(given["impute"].items()),
         date_parts=tuple((name, parts_of(text)) for name, text in given["date_parts"].items()),
         time_zone=given.get("time_zone"),
+        zscore_by=given.get(_OF_WINDOWS),
         vocab_size=given["vocab_size"],
         min_frequency=given["min_frequency"],
         oov_buckets=given["oov_buckets"],
@@ -181,10 +184,12 @@ def _expected(rules: SchemaRules) -> tuple[tuple[str, str], ...]:
     )
 
 
-def making(config: ColumnsConfig, *, sequences: bool = False) -> dict[str, Any]:
+def making(
+    config: ColumnsConfig, *, sequences: bool = False, not_steps: tuple[str, ...] = ()
+) -> dict[str, Any]:
     """Return the keyword arguments of a `DataType` that make features of columns.
 
-    sequences: write SequenceExamples, for windows.
+    sequences: write SequenceExamples, for windows. not_steps: columns of windows that are no steps.
     """
     unlabelled = config.unlabelled == "keep"
     options = config.table_options()
@@ -198,7 +203,9 @@ def making(config: ColumnsConfig, *, sequences: bool = False) -> dict[str, Any]:
     learns = any(transform.learns for transform in options.column_transforms().values())
     return {
         "check": TableCheck(options=options),
-        "encoder": TableEncoder(options=options, unlabelled=unlabelled, sequences=sequences),
+        "encoder": TableEncoder(
+            options=options, unlabelled=unlabelled, sequences=sequences, not_steps=not_steps
+        ),
         "analysis": TableAnalysis(options=options) if learns else None,
     }
 

@@ -144,6 +144,11 @@ def ordered_names(texts: Sequence[str]) -> tuple[str, ...]:
     return tuple(name.strip() for text in texts for name in text.split(","))
 
 
+def distinct_names(texts: Sequence[str]) -> tuple[str, ...]:
+    """Parse names as `ordered_names` does, and keep the first of equal ones."""
+    return tuple(dict.fromkeys(ordered_names(texts)))
+
+
 def size(text: str) -> tuple[int, int]:
     """Parse `224` or `480x640` into (height, width) in pixels."""
     match = re.fullmatch(r"(\d{1,18})(?:[xX](\d{1,18}))?", text.strip(), re.ASCII)

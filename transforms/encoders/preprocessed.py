@@ -22,7 +22,12 @@ from recordmill.tfrecord.flat_arrays import Ints, offsets_of
 from recordmill.transforms.encoders.labels import label_columns, label_feature
 from recordmill.transforms.model.data_type import Artifact, Context, Encoded, RowOutcome
 from recordmill.transforms.model.ragged import list_array
-from recordmill.transforms.model.user_columns import is_list, user_feature, user_fields
+from recordmill.transforms.model.user_columns import (
+    flat_list,
+    is_list,
+    user_feature,
+    user_fields,
+)
 
 FOLDER = "transform_fn"  # folder of the dataset that tft.TFTransformOutput reads
 FEATURES_FILE = f"{FOLDER}/features.json"  # features of the function's inputs and outputs
@@ -105,6 +110,7 @@ def as_lists(column: pa.Array) -> tuple[pa.Array, Ints]:
 
     Values are int64, float32 or binary.
     """
+    column = flat_list(column)
     kind = column.type.value_type if is_list(column.type) else column.type
     if is_list(column.type):
         counts = np.asarray(pc.list_value_length(column).fill_null(0)).astype(np.int64)

@@ -123,7 +123,7 @@ def count_numbers(
         values = values[~missing]
         if transform.impute in (MEAN, MEDIAN):
             counted.append((transform.column, _RAW, True, has_median(transform), values))
-        if transform.last is not None:
+        if transform.learns_last:
             computed = compute(transform, values)
             is_plain = transform.clip is None and not transform.log
             quantiles = has_buckets(transform)
@@ -167,7 +167,7 @@ def learn_numbers(
         fill = _fill(transform.impute, found)
         if fill is None:
             return None
-    if transform.last is None:
+    if not transform.learns_last:
         return LearnedNumbers(fill=fill)
     moments = _moments(_COMPUTED, found)
     extremes = [float.fromhex(what[2]) for what in found if what[:2] == (_COMPUTED, _EXTREME)]

@@ -12,6 +12,7 @@ from recordmill.errors import ConfigError, did_you_mean
 from recordmill.transforms.encoders.time_zones import zone_of
 
 DatePart = Literal["year", "month", "day", "weekday", "hour", "minute", "second"]
+ZscoreBy = Literal["series", "window"]
 Last = Literal["zscore", "minmax", "bucketize", "one-hot", "vocabulary", "hash", "date-parts"]
 
 NUMERIC: tuple[Last, ...] = ("zscore", "minmax", "bucketize")
@@ -49,6 +50,7 @@ class ColumnTransform:
     last: final step; None keeps the values.
     size: number of buckets, or of ids for unknown values (`vocabulary`).
     parts: parts of a date, for `date-parts`. time_zone: name of the time zone for these parts.
+    by: what has a mean and a scale of its own, for `zscore`; None if they are those of train.
     """
 
     column: str
@@ -60,6 +62,7 @@ class ColumnTransform:
     size: int = 0
     parts: tuple[DatePart, ...] = ()
     time_zone: str | None = None
+    by: ZscoreBy | None = None
 
     @property
     def is_numeric(self) -> bool:
@@ -70,7 +73,12 @@ class ColumnTransform:
     @property
     def learns(self) -> bool:
         """True if the transform needs statistics of split train."""
-        return self.last in (*NUMERIC, *LEARNED_VALUES) or self.impute in (MEAN, MEDIAN)
+        return self.learns_last or self.impute in (MEAN, MEDIAN)
+
+    @property
+    def learns_last(self) -> bool:
+        """True if the final step needs statistics of split train."""
+        return self.last in (*NUMERIC, *LEARNED_VALUES) and self.by is None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -78,6 +86,7 @@ class TableOptions:
     """Transforms of the columns of a table.
 
     zscore, minmax, log, one_hot, vocabulary, indicator: names of columns.
+    zscore_by: what has a mean and a scale of its own in `zscore`; None if they are those of train.
     bucketize, hash: (column, number of buckets).
     clip: (column, least, most).
     impute: (column, mean, median or a value).
@@ -100,6 +109,7 @@ class TableOptions:
     impute: tuple[tuple[str, str], ...] = ()
     date_parts: tuple[tuple[str, tuple[DatePart, ...]], ...] = ()
     time_zone: str | None = None
+    zscore_by: ZscoreBy | None = None
     vocab_size: int = 20_000
     min_frequency: int = 1
     oov_buckets: int = 1
@@ -126,6 +136,10 @@ class TableOptions:
             zone_of(self.time_zone)
             if not self.date_parts:
                 raise ConfigError("--time-zone: requires --date-parts")
+        if self.zscore_by is not None and not self.zscore:
+            raise ConfigError(
+                f"--zscore-by {self.zscore_by}: requires --zscore, which names the columns"
+            )
         self.column_transforms()
 
     def column_transforms(self) -> Mapping[str, ColumnTransform]:
@@ -171,6 +185,8 @@ def _column_transforms(options: TableOptions) -> Mapping[str, ColumnTransform]:
         change(column, size=options.oov_buckets)
     for column, parts in options.date_parts:
         change(column, parts=parts, time_zone=options.time_zone)
+    for column in options.zscore:
+        change(column, by=options.zscore_by)
     for column in options.indicator:
         change(column, indicator=True)
     for column, value in _once("--impute", options.impute):

@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill.errors import ConfigError, Reason, RecordError
+from recordmill.errors import Reason, RecordError
 from recordmill.tfrecord.features import Feature, Features
 from recordmill.transforms.encoders.farmhash import fingerprint64
 from recordmill.transforms.encoders.labels import label_columns, label_feature
@@ -22,21 +22,19 @@ from recordmill.transforms.encoders.table_learning import (
     vocabulary_file,
 )
 from recordmill.transforms.encoders.table_numbers import (
+    Floats,
     LearnedNumbers,
     compute,
     load_numbers,
     numbers_of,
 )
 from recordmill.transforms.encoders.table_options import (
-    MEAN,
-    MEDIAN,
     NUMBERED,
-    NUMERIC,
-    OF_TEXT,
     ColumnTransform,
     DatePart,
     TableOptions,
 )
+from recordmill.transforms.encoders.table_types import check_type
 from recordmill.transforms.encoders.time_zones import local_times, zone_of
 from recordmill.transforms.encoders.tokenization.vocabulary import Vocabulary
 from recordmill.transforms.model import batch
@@ -44,8 +42,9 @@ from recordmill.transforms.model.data_type import Context, Encoded, OutcomeColle
 from recordmill.transforms.model.ragged import fixed_lists
 from recordmill.transforms.model.user_columns import (
     flat,
-    is_list,
+    flat_list,
     merged,
+    scale_columns,
     user_feature,
     user_fields,
 )
@@ -110,11 +109,13 @@ class TableEncoder:
 
     unlabelled: rows without a label may occur; they have no label feature.
     sequences: write windows as SequenceExamples.
+    not_steps: columns of lists without a value per step of a window.
     """
 
     options: TableOptions = TableOptions()  # noqa: RUF009, it is frozen
     unlabelled: bool = False
     sequences: bool = False
+    not_steps: tuple[str, ...] = ()
 
     def features(self, rows: pa.Schema, context: Context) -> Features:
         """Return the features of every record.
@@ -133,7 +134,7 @@ class TableEncoder:
                 made = {field.name: user_feature(field)}
             else:
                 made = _features_of(transform, field, context)
-            if self.sequences and pa.types.is_fixed_size_list(field.type):
+            if self._has_steps(field):
                 made = {n: dataclasses.replace(one, sequence=True) for n, one in made.items()}
             declared = merged(declared, made, where="input")
         return declared
@@ -141,6 +142,11 @@ class TableEncoder:
     def versions(self) -> Mapping[str, str]:
         """Return the version of NumPy if a logarithm is used: releases may round differently."""
         return {"numpy": np.__version__} if any(r.log for r in self._transforms) else {}
+
+    def _has_steps(self, field: pa.Field) -> bool:
+        """Return whether the values of a column are the steps of a SequenceExample."""
+        is_list = pa.types.is_fixed_size_list(field.type)
+        return self.sequences and is_list and field.name not in self.not_steps
 
     @property
     def _transforms(self) -> list[ColumnTransform]:
@@ -152,8 +158,8 @@ class TableEncoder:
         columns: dict[str, pa.Array] = {}
         steps: dict[str, int] = {}
         for field in user_fields(rows.schema):
-            made = _encode_column(transforms.get(field.name), field, rows[field.name], context)
-            if self.sequences and pa.types.is_fixed_size_list(field.type):
+            made = _encode_column(transforms.get(field.name), field, rows, context)
+            if self._has_steps(field):
                 steps |= dict.fromkeys(made, field.type.list_size)
             columns |= made
         if context.labels:
@@ -166,14 +172,21 @@ class TableEncoder:
 
 
 def _encode_column(
-    transform: ColumnTransform | None, field: pa.Field, column: pa.Array, context: Context
+    transform: ColumnTransform | None, field: pa.Field, rows: pa.RecordBatch, context: Context
 ) -> dict[str, pa.Array]:
     """Return the features of a column; windows are transformed value by value."""
+    column = rows[field.name]
     if transform is None:
-        return {field.name: column}
+        return {field.name: flat_list(column)}
     if not pa.types.is_fixed_size_list(field.type):
         return _transform_column(transform, column, context)
-    transformed = _transform_column(transform, flat(column), context)
+    scale = None
+    if transform.by is not None:
+        scale = [
+            np.repeat(np.asarray(rows[name]), field.type.list_size)
+            for name in scale_columns(field.name)
+        ]
+    transformed = _transform_column(transform, flat(column), context, scale)
     # Ids of buckets and hashes have one more id for missing values.
     none = transform.size if transform.last in NUMBERED else _NONE
     size = field.type.list_size
@@ -213,7 +226,7 @@ def _features_of_values(transform: ColumnTransform, field: pa.Field, context: Co
 
     Sizes that depend on learned vocabularies are None until these are known.
     """
-    _refuse_type(transform, field.type)
+    check_type(transform, field.type)
     name, filled = field.name, transform.impute is not None or not field.nullable
     shape: tuple[int | None, ...] = () if filled else (None,)
     index = dataclasses.replace(_INTEGER, kind="index")
@@ -238,90 +251,6 @@ def _features_of_values(transform: ColumnTransform, field: pa.Field, context: Co
     return made | ({f"{name}/missing": _INTEGER} if transform.indicator else {})
 
 
-def _refuse_type(transform: ColumnTransform, kind: pa.DataType) -> None:
-    """Check that values of a type can be transformed.
-
-    Raises:
-        ConfigError: they cannot.
-    """
-    numeric = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
-    temporal = pa.types.is_date(kind) or pa.types.is_timestamp(kind)
-    clocked = pa.types.is_timestamp(kind) or not {"hour", "minute", "second"} & {*transform.parts}
-    computed = (("clip", transform.clip is not None), ("log", transform.log))
-    given = [option for option, is_given in computed if is_given]
-    if transform.last in NUMERIC:
-        given.append(transform.last)
-    if is_list(kind):
-        raise ConfigError(
-            f"column {transform.column!r} has lists, which cannot be transformed: remove it from"
-            " the options to keep the lists"
-        )
-    for option in given if not numeric else ():
-        raise ConfigError(
-            f"--{option} {transform.column}: expected a column of numbers, got {kind};"
-            f" {_advice_for_numbers(transform.column, kind)}"
-        )
-    if transform.last in OF_TEXT and (pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
-        raise ConfigError(
-            f"--{transform.last} {transform.column}: expected a column of text or numbers, got"
-            f" {kind}; --types {transform.column}=string reads UTF-8 and rejects other bytes"
-        )
-    if transform.last == "date-parts" and not (temporal and clocked):
-        raise ConfigError(
-            f"--date-parts {transform.column}: expected a column of"
-            f" {'dates' if clocked else 'timestamps'}, got {kind}; use --types"
-            f" {transform.column}={'date' if clocked else 'timestamp'}"
-        )
-    _refuse_fill(transform, kind, numeric=numeric)
-
-
-def _advice_for_numbers(column: str, kind: pa.DataType) -> str:
-    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
-        return f"--date-parts {column}=year+month extracts numbers"
-    return f"--types {column}=float parses numbers and rejects other text"
-
-
-def _refuse_fill(transform: ColumnTransform, kind: pa.DataType, *, numeric: bool) -> None:
-    if transform.impute is None:
-        return
-    if transform.impute in (MEAN, MEDIAN):
-        fits = numeric
-    else:
-        fits = _casts(transform.impute, pa.float64() if transform.is_numeric else kind)
-    if not fits:
-        raise ConfigError(
-            f"--impute {transform.column}={transform.impute}: expected a value of the column's type"
-            f" {kind}"
-        )
-    if transform.last in OF_TEXT:
-        _refuse_spelling(transform, kind)
-
-
-def _refuse_spelling(transform: ColumnTransform, kind: pa.DataType) -> None:
-    """Check that the text of `impute` is the canonical text of its value.
-
-    An exported model has texts only, and would treat another spelling as a different value.
-
-    Raises:
-        ConfigError: the text differs.
-    """
-    value = pa.array([transform.impute], pa.string()).cast(kind)
-    text = text_of(value)[0].as_py()
-    if text != transform.impute:
-        raise ConfigError(
-            f"--impute {transform.column}={transform.impute}: the column of type {kind} has this"
-            f" value as {text}: use --impute {transform.column}={text}"
-        )
-
-
-def _casts(text: str, kind: pa.DataType) -> bool:
-    try:
-        pa.scalar(text).cast(kind)
-    except pa.ArrowInvalid:
-        return False
-    return True
-
-
 def _lines(column: str, context: Context) -> int | None:
     """Return the number of learned values; None if not known yet."""
     if vocabulary_file(column) not in context.artifacts:
@@ -330,16 +259,22 @@ def _lines(column: str, context: Context) -> int | None:
 
 
 def _transform_column(
-    transform: ColumnTransform, column: pa.Array, context: Context
+    transform: ColumnTransform,
+    column: pa.Array,
+    context: Context,
+    scale: Sequence[Floats] | None = None,
 ) -> dict[str, pa.Array]:
-    """Return the features of a column."""
+    """Return the features of a column.
+
+    scale: the mean and the scale of each value, if they are not those of train.
+    """
     name = transform.column
     made = {}
     if transform.indicator:
         made[f"{name}/missing"] = column.is_null().cast(pa.int64())
     if transform.is_numeric:
         learned = load_numbers(context.artifacts).get(name, LearnedNumbers())
-        return made | {name: _transform_numbers(transform, column, learned)}
+        return made | {name: _transform_numbers(transform, column, learned, scale)}
     column = filled(transform, column)
     match transform.last:
         case None:
@@ -361,7 +296,10 @@ def _transform_column(
 
 
 def _transform_numbers(
-    transform: ColumnTransform, column: pa.Array, learned: LearnedNumbers
+    transform: ColumnTransform,
+    column: pa.Array,
+    learned: LearnedNumbers,
+    scale: Sequence[Floats] | None,
 ) -> pa.Array:
     """Return float32[n], or int64[n] for buckets; null for a missing value that is not imputed."""
     values, missing = numbers_of(column)
@@ -373,6 +311,8 @@ def _transform_numbers(
     values = compute(transform, values)
     mask = missing if fill is None and missing.any() else None
     match transform.last:
+        case "zscore" if scale is not None:
+            values = (values - scale[0]) / scale[1]
         case "zscore":
             values = (values - learned.mean) / (learned.deviation or 1.0)
         case "minmax":

@@ -73,6 +73,20 @@ def flat(column: pa.Array) -> pa.Array:
     return values
 
 
+def flat_list(column: pa.Array) -> pa.Array:
+    """Return fixed-size lists of fixed-size lists as fixed-size lists; other columns unchanged."""
+    kind = column.type
+    if not (pa.types.is_fixed_size_list(kind) and pa.types.is_fixed_size_list(kind.value_type)):
+        return column
+    size = kind.list_size * kind.value_type.list_size
+    return pa.FixedSizeListArray.from_arrays(column.flatten().flatten(), size)
+
+
+def scale_columns(column: str) -> tuple[str, str]:
+    """Return the names of the columns with the mean and the scale of a column of windows."""
+    return f"{column}/mean", f"{column}/scale"
+
+
 def user_feature(field: pa.Field) -> Feature:
     """Return the feature of a column; values that may be null and lists have a variable length.
 
@@ -80,12 +94,13 @@ def user_feature(field: pa.Field) -> Feature:
         ConfigError: an Example cannot hold the type.
     """
     listed = is_list(field.type)
-    one = _feature_of(field.type.value_type if listed else field.type)
+    kind = field.type
+    shape: tuple[int | None, ...] = ()
+    while pa.types.is_fixed_size_list(kind):
+        kind, shape = kind.value_type, (*shape, kind.list_size)
+    one = _feature_of(kind.value_type if listed and not shape else kind)
     if one is None:
         raise _unsupported([field])
-    shape: tuple[int | None, ...] = ()
-    if pa.types.is_fixed_size_list(field.type):
-        shape = (field.type.list_size,)
     if field.nullable or (listed and not shape):
         shape = (None,)
     return dataclasses.replace(one, shape=shape)

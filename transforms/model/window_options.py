@@ -7,26 +7,35 @@ from collections.abc import Mapping
 from typing import Literal, get_args
 
 from recordmill.errors import ConfigError
+from recordmill.transforms.encoders.table_options import ColumnTransform, ZscoreBy
 
 GapPolicy = Literal["split", "fill", "reject"]
 Fill = Literal["last", "missing"]
 Resample = Literal["mean", "min", "max", "sum", "first", "last"]
 SplitBy = Literal["series", "time"]
-LabelFrom = Literal["last", "majority", "any", "ahead"]
+LabelFrom = Literal["last", "first", "majority", "any", "all", "ahead"]
+
+EVERY_SPLIT = "all"  # in the place of names of splits
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LabelRule:
     """Rule for the class of a window.
 
-    kind: `last`, the class of the last row; `majority`, the most frequent class of the rows; `any`,
-        the class `name` if any row has it, else the class of the last row; `ahead`, the class of
-        the row that is `rows` rows after the last one.
+    kind: `last` and `first`, the class of the last or first row; `majority`, the most frequent
+        class of the rows; `any`, the class `name` if any row has it, else the class of the last
+        row; `all`, the class `name` if all rows have it, else that of the last row with another
+        one; `ahead`, the class of the row that is `rows` rows after the last one.
     """
 
     kind: LabelFrom = "last"
     name: str = ""
     rows: int = 0
+
+    @property
+    def chooses_row(self) -> bool:
+        """True if a single row decides, so that the label may be a number."""
+        return self.kind in ("last", "first", "ahead")
 
     @classmethod
     def parse(cls, text: str) -> LabelRule:
@@ -37,15 +46,15 @@ class LabelRule:
         """
         kind, colon, rest = text.partition(":")
         match kind:
-            case "last" | "majority" if not colon:
+            case "last" | "first" | "majority" if not colon:
                 return cls(kind=kind)
-            case "any" if rest:
+            case "any" | "all" if rest:
                 return cls(kind=kind, name=rest)
             case "ahead" if rest.isascii() and rest.isdigit() and int(rest):
                 return cls(kind=kind, rows=int(rest))
         raise ConfigError(
-            "--window-label: expected last, majority, any:CLASS or ahead:ROWS, such as any:fault or"
-            f" ahead:6, got {text!r}"
+            "--window-label: expected last, first, majority, any:CLASS, all:CLASS or ahead:ROWS,"
+            f" such as any:fault or ahead:6, got {text!r}"
         )
 
 
@@ -67,6 +76,13 @@ class WindowOptions:
         `split_times`, a (name, time), or where the split fractions of all rows say.
     purge: rows up to this time after a split begins are left out.
     time_feature: name of a column of the windows with the times of their rows; None for none.
+    horizon: number of rows after a window that are its target; they follow it without a gap.
+    targets: columns of the target.
+    last_window: splits in which a series has only its last window; `all` stands for every split.
+    static_columns: columns with one value per series.
+    scale_by: what gives the mean and the scale of the columns in `scaled`; None if all of train.
+    scaled: transforms of these columns, which come before the scaling.
+    labelled_series: series with intervals that give rows their classes; empty if a column does.
 
     Raises:
         ConfigError: a number is out of range, or options exclude each other.
@@ -85,6 +101,13 @@ class WindowOptions:
     split_times: tuple[tuple[str, int], ...] = ()
     purge: int = 0
     time_feature: str | None = None
+    horizon: int = 0
+    targets: tuple[str, ...] = ()
+    last_window: tuple[str, ...] = ()
+    static_columns: tuple[str, ...] = ()
+    scale_by: ZscoreBy | None = None
+    scaled: tuple[ColumnTransform, ...] = ()
+    labelled_series: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for option, value, known in (
@@ -110,17 +133,36 @@ class WindowOptions:
             ("--fill-rows", self.fill_rows, "--gap-policy fill", self.gap_policy == "fill"),
             ("--split-times", self.split_times, "--split-by time", self.split_by == "time"),
             ("--purge", self.purge, "--split-by time", self.split_by == "time"),
+            ("--horizon", self.horizon, "--target", bool(self.targets)),
+            ("--target", self.targets, "--horizon", self.horizon != 0),
         ):
             if given and not there:
                 raise ConfigError(f"{option}: requires {needed}")
+        if self.horizon < 0:
+            raise ConfigError(f"--horizon: expected more than 0, got {self.horizon}")
+        for name in self.static_columns:
+            if name in self.targets:
+                raise ConfigError(
+                    f"--target {name}: --static-columns says that it has one value per series, and"
+                    " a target has one per row: leave it out of one of them"
+                )
+        if EVERY_SPLIT in self.last_window and len(self.last_window) > 1:
+            raise ConfigError(
+                f"--last-window {','.join(self.last_window)}: expected all, or names of splits"
+            )
         times = [time for _, time in self.split_times]
         if times != sorted(set(times)):
             raise ConfigError("--split-times: expected distinct times in ascending order")
 
     @property
     def reach(self) -> int:
-        """Number of rows needed for one window and its class."""
-        return self.window + self.label.rows
+        """Number of rows needed for one window, its target and its class."""
+        return self.window + max(self.horizon, self.label.rows)
+
+    @property
+    def extent(self) -> int:
+        """Number of rows with values in a record: of the window and its target."""
+        return self.window + self.horizon
 
 
 def cuts_of(times: Mapping[str, int], first: str) -> tuple[tuple[str, int], ...]:

@@ -163,7 +163,8 @@ def make_plan(
     records = sum(sum(counts.values()) for counts in survey.counts.values())
     names = [*dict.fromkeys([*run.splits, *sorted(survey.counts)])]
     problems = [*problems, *_unlike_columns(survey), *_unusable_splits(survey)]
-    problems += unknown_splits(run.num_shards, names)
+    problems += [] if run.windows is None else series.problems(run.windows)
+    problems += unknown_splits(run.num_shards, run.windows, names)
     labels = class_order(
         {name for counts in survey.classes.values() for name in counts if name is not None}
     )

@@ -9,6 +9,7 @@ from recordmill.errors import did_you_mean
 from recordmill.job.staging import Verdict
 from recordmill.notes import count_of
 from recordmill.transforms.model.label_rules import LabelRules, are_integers
+from recordmill.transforms.model.window_options import EVERY_SPLIT, WindowOptions
 
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _MANY_NUMBERS = 50  # largest number of integer classes without --label-type
@@ -114,12 +115,17 @@ def numbers_as_classes(
     ]
 
 
-def unknown_splits(num_shards: int | Mapping[str, int] | None, known: Collection[str]) -> list[str]:
-    """Return a sentence for each split that `num_shards` names and that does not exist."""
-    if not isinstance(num_shards, Mapping):
-        return []
+def unknown_splits(
+    num_shards: int | Mapping[str, int] | None,
+    windows: WindowOptions | None,
+    known: Collection[str],
+) -> list[str]:
+    """Return a sentence for each split that an option names and that does not exist."""
+    shards = list(num_shards) if isinstance(num_shards, Mapping) else []
+    last = [] if windows is None else [n for n in windows.last_window if n != EVERY_SPLIT]
     return [
-        f"--num-shards names a split {name!r}, expected one of {', '.join(known)}"
-        for name in num_shards
+        f"{flag} names a split {name!r}, expected one of {', '.join(known)}"
+        for flag, names in (("--num-shards", shards), ("--last-window", last))
+        for name in names
         if name not in known
     ]

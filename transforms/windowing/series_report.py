@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from recordmill.job.staging import StagedPart, Staging, to_json
@@ -12,6 +12,7 @@ from recordmill.transforms.model.durations import show_duration
 from recordmill.transforms.model.window_options import WindowOptions
 
 _NAMED = 3
+_SUMS = ("count", "steps", "combined", "cut_off", "unscaled")  # numbers of a report
 _MOST = 0.5  # of the steps: if more hold several rows, rows are meant to be combined
 
 
@@ -41,7 +42,11 @@ class SeriesReport:
 
     named: {series: its runs} of the first ones by name. longest: the longest run of all series. of:
     the series with that run. steps: number of steps that hold rows, if rows were resampled;
-    combined: number of those that hold several.
+    combined: number of those that hold several. cut_off: number of windows that were not made,
+    because their target crosses a gap or the end of the series. unscaled: number of series whose
+    windows are scaled by their own rows, because the series has no value in train; first_unscaled:
+    the first ones by name. labelled: series with intervals that give classes; first: the first
+    series by name, if there may be any.
     """
 
     count: int = 0
@@ -50,10 +55,44 @@ class SeriesReport:
     of: str = ""
     steps: int = 0
     combined: int = 0
+    cut_off: int = 0
+    unscaled: int = 0
+    first_unscaled: Sequence[str] = ()
+    labelled: Sequence[str] = ()
+    first: str = ""
 
     @classmethod
-    def of_series(cls, series: Mapping[str, SeriesRuns]) -> SeriesReport:
-        """Report the given series."""
+    def of_bucket(
+        cls,
+        runs: Mapping[str, SeriesRuns],
+        options: WindowOptions,
+        *,
+        steps: int,
+        combined: int,
+        cut_off: int,
+        unscaled: Sequence[str],
+    ) -> SeriesReport:
+        """Report on all series of a bucket, given their runs.
+
+        unscaled: names of series. The others are fields of the report.
+        """
+        named = [name for name in options.labelled_series if name in runs]
+        short = {name: one for name, one in runs.items() if one.longest < options.reach}
+        first = tuple(sorted(unscaled)[:_NAMED])
+        return dataclasses.replace(
+            cls._of_short(short),
+            steps=steps,
+            combined=combined,
+            cut_off=cut_off,
+            unscaled=len(unscaled),
+            first_unscaled=first,
+            labelled=named,
+            first=min(runs, default="") if options.labelled_series else "",
+        )
+
+    @classmethod
+    def _of_short(cls, series: Mapping[str, SeriesRuns]) -> SeriesReport:
+        """Report series without a window."""
         if not series:
             return cls()
         named = sorted(series)[:_NAMED]
@@ -68,19 +107,25 @@ class SeriesReport:
     @classmethod
     def sum(cls, reports: Iterable[SeriesReport]) -> SeriesReport:
         """Return the sum of reports that have no series in common."""
-        count = steps = combined = 0
+        parts = list(reports)
         series: dict[str, SeriesRuns] = {}
-        for report in reports:
-            count += report.count
-            steps += report.steps
-            combined += report.combined
-            series |= {**report.named, report.of: report.longest} if report.count else {}
-        found = cls.of_series(series)
-        return dataclasses.replace(found, count=count, steps=steps, combined=combined)
+        for part in parts:
+            series |= {**part.named, part.of: part.longest} if part.count else {}
+        first = sorted(name for part in parts for name in part.first_unscaled)[:_NAMED]
+        found = dataclasses.replace(
+            cls._of_short(series),
+            first_unscaled=tuple(first),
+            labelled=[name for part in parts for name in part.labelled],
+            first=min((part.first for part in parts if part.first), default=""),
+        )
+        for name in _SUMS:
+            total = sum(getattr(part, name) for part in parts)
+            found = dataclasses.replace(found, **{name: total})
+        return found
 
     def write(self, part: StagedPart, staging: Staging) -> StagedPart:
         """Write the report beside a part, if it has anything to report; return the part."""
-        if not self.count and not self.steps:
+        if self == SeriesReport():
             return part
         staging.place(_name(part)).write_bytes(to_json(self))
         return dataclasses.replace(part, reported=True)
@@ -107,6 +152,32 @@ class SeriesReport:
                 " inexact, and a step without a row is a gap. Without --step all rows are kept;"
                 " --resample first or last keeps one row of each step",
             )
+        missing = [name for name in options.labelled_series if name not in self.labelled]
+        if missing:
+            names = ", ".join(map(repr, missing[:_NAMED])) + (", ..." if missing[_NAMED:] else "")
+            yield Note(
+                "intervals",
+                f"{len(missing)} of the {len(options.labelled_series)} series of --intervals"
+                f" {'is' if len(missing) == 1 else 'are'} not in the input: {names}; series there"
+                f" have names such as {self.first!r}",
+            )
+        if self.cut_off:
+            yield Note(
+                "horizon",
+                f"{count_of(self.cut_off, 'window')} {'was' if self.cut_off == 1 else 'were'} not"
+                f" made, because the {count_of(options.horizon, 'row')} after"
+                f" {'it' if self.cut_off == 1 else 'them'} (--horizon) would cross a gap or the end"
+                " of the series, or of its split",
+            )
+        if self.unscaled:
+            names = ", ".join(map(repr, self.first_unscaled))
+            more = ", ..." if self.unscaled > len(self.first_unscaled) else ""
+            yield Note(
+                "scaled-by-window",
+                f"{self.unscaled} series {'has' if self.unscaled == 1 else 'have'} no value of a"
+                f" --zscore column in train, so that each window is scaled by its own rows:"
+                f" {names}{more}",
+            )
         if not self.count:
             return
         shown = [
@@ -116,20 +187,28 @@ class SeriesReport:
         text = (
             f"{self.count} series {'has' if self.count == 1 else 'have'} no window:"
             f" {', '.join(shown)}{more};"
-            f" a window needs {count_of(options.reach, 'row')} without a gap: lower"
-            " --window, or raise --max-gap"
+            f" {_needed(options)}: lower --window{_horizon(options)}, or raise --max-gap"
         )
         yield Note("no-window", text)
+
+    def problems(self, options: WindowOptions) -> list[str]:
+        """Return a sentence if no series has the intervals that give classes."""
+        if not options.labelled_series or self.labelled or not self.first:
+            return []
+        return [
+            f"--intervals: no series of the file is in the input; expected names such as"
+            f" {self.first!r}, got {options.labelled_series[0]!r}: name series as --series-column"
+            " does, or files by their path below --input"
+        ]
 
     def remedy(self, options: WindowOptions) -> str | None:
         """Return a sentence on the longest run if no series has a window, without full stop."""
         if not self.count:
             return None
         return (
-            f"a window needs {count_of(options.reach, 'row')} without a gap, and the longest run"
+            f"{_needed(options)}, and the longest run"
             f" has {count_of(self.longest.longest, 'row')}{_within(self.longest)}, in series"
-            f" {self.of!r}"
-            ": lower --window, or raise --max-gap"
+            f" {self.of!r}: lower --window{_horizon(options)}, or raise --max-gap"
         )
 
 
@@ -141,6 +220,15 @@ def why_none(runs: SeriesRuns, options: WindowOptions) -> str:
     if runs.rows < options.reach:
         return f"too short: {rows}{_within(runs)}"
     return f"gaps: the longest run has {runs.longest:,} of its {rows}{_within(runs)}"
+
+
+def _needed(options: WindowOptions) -> str:
+    what = "a window and its target need" if options.horizon else "a window needs"
+    return f"{what} {count_of(options.reach, 'row')} without a gap"
+
+
+def _horizon(options: WindowOptions) -> str:
+    return " or --horizon" if options.horizon else ""
 
 
 def _step(options: WindowOptions) -> str:

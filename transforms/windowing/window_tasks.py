@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from recordmill.errors import Reason, Reject, RunError
+from recordmill.errors import Reason, Reject
 from recordmill.format.split_names import TRAIN
 from recordmill.job.staging import StagedPart, Staging
 from recordmill.transforms.model import batch, limits
-from recordmill.transforms.model.durations import show_duration, shown_time
+from recordmill.transforms.model.durations import shown_time
 from recordmill.transforms.model.window_options import WindowOptions, cuts_of
-from recordmill.transforms.sources.files.number_labels import TARGET, NumberLabels
+from recordmill.transforms.sources.files.number_labels import TARGET
 from recordmill.transforms.staged import spill
 from recordmill.transforms.staged.listing import (
     read_excluded,
@@ -29,8 +28,12 @@ from recordmill.transforms.staged.listing import (
     write_part,
 )
 from recordmill.transforms.staged.spill import Piece
+from recordmill.transforms.windowing.complete_windows import CompleteWindows
+from recordmill.transforms.windowing.constant_columns import ConstantColumns
+from recordmill.transforms.windowing.last_windows import WindowedRows
 from recordmill.transforms.windowing.series_report import SeriesReport
-from recordmill.transforms.windowing.series_steps import STEP, StepCounter
+from recordmill.transforms.windowing.series_scales import ScaleLearner, SeriesScales
+from recordmill.transforms.windowing.series_steps import StepCounter
 from recordmill.transforms.windowing.time_survey import (
     NAMES,
     SERIES,
@@ -44,20 +47,13 @@ from recordmill.transforms.windowing.windows import (
     Timeline,
     WindowCutter,
     gaps,
+    in_splits,
     on_grid,
     ordered,
     resampled,
     without_repeats,
 )
 
-_GROUPS_DIFFER = (
-    "--group-column: series {series!r} has group {first} in {key}, and {other} in {other_key}, but"
-    " a series goes to one split as a whole: use --series-column, or leave --group-column out"
-)
-_STEPS_DIFFER = (
-    "--step: series {series!r} has the step {first} in {key}, and {other} in {other_key}: give a"
-    " series one step, or name the series with --series-column"
-)
 _INTERVALS = 1 << 32  # cell = bucket * _INTERVALS + number of its time interval
 
 
@@ -80,8 +76,7 @@ class Windowing:
 
     schema: schema of the windows. splits: {split: fraction}, in order.
     by_series: whether whole series are assigned to splits. by_group: whether groups decide the
-      split of a series. reject_unlabelled: whether windows without a class are rejected.
-    numbers: converts labels to numbers to predict; None if labels are classes.
+      split of a series. complete: rejects windows without a label or a number of their target.
     """
 
     options: WindowOptions
@@ -90,13 +85,12 @@ class Windowing:
     splits: Mapping[str, float]
     by_series: bool
     by_group: bool
-    reject_unlabelled: bool
-    numbers: NumberLabels | None = None
+    complete: CompleteWindows
 
     @property
     def cut_schema(self) -> pa.Schema:
         """Schema of windows whose labels are still text."""
-        if self.numbers is None:
+        if self.complete.numbers is None:
             return self.schema
         return pa.schema([field for field in self.schema if field.name != TARGET])
 
@@ -180,37 +174,69 @@ def cut_bucket(
     in_order = sorted(cells, key=lambda cell: cell.name)
     timeline = dataclasses.replace(timeline, steps=_steps(in_order, windowing))
     rejected_series = _series_with_gaps(in_order, timeline, windowing)
-    cutter = WindowCutter(windowing.options, timeline, windowing.cut_schema)
+    scales = _scales(in_order, rejected_series, timeline, windowing)
+    cutter = WindowCutter(windowing.options, timeline, windowing.cut_schema, scales)
     parts: list[StagedPart] = []
     rejects: list[Reject] = []
-    groups: dict[str, tuple[Any, str]] = {}
-    steps: dict[str, tuple[Any, str]] = {}
+    constant = ConstantColumns(windowing.options.static_columns, by_group=windowing.by_group)
     total = used = held = combined = 0
+
+    def write(some: Iterable[WindowedRows]) -> None:
+        nonlocal used
+        for one in some:
+            used += one.used
+            name = f"{bucket:02d}-{len(parts):05d}.arrow"
+            windows, incomplete = windowing.complete.divide(one.windows)
+            extra = len(one.windows) - one.used
+            parts.append(_write(windowing, name, windows, rejects=incomplete, extra=extra))
+
     for cell in in_order:
         rows = read_part(cell.name, staging=windowing.staging)
         total += len(rows)
-        if windowing.by_group:
-            _check_constant(rows, batch.GROUP, groups, _GROUPS_DIFFER)
-        if STEP in rows.schema.names:
-            _check_constant(rows, STEP, steps, _STEPS_DIFFER)
+        constant.check(rows)
         rows, new_rejects = _prepare(rows, rejected_series, windowing.options)
         rejects += new_rejects
         if windowing.options.step is not None:
             held += len(rows)
             combined += int((np.asarray(rows[INPUTS]) > 1).sum())
-        for one in cutter.cut(rows):
-            used += one.used
-            name = f"{bucket:02d}-{len(parts):05d}.arrow"
-            windows, unlabelled = _labelled(one.windows, windowing)
-            extra = len(one.windows) - one.used
-            parts.append(_write(windowing, name, windows, rejects=unlabelled, extra=extra))
+        write(cutter.cut(rows))
+    write(cutter.finish())
     rest = f"{bucket:02d}-rest.arrow"
     skipped = total - used - len(rejects)
     last = _write(windowing, rest, rejects=rejects, unread=len(rejects), skipped=skipped)
-    reach = windowing.options.reach
-    short = {name: runs for name, runs in cutter.runs.items() if runs.longest < reach}
-    report = dataclasses.replace(SeriesReport.of_series(short), steps=held, combined=combined)
+    report = SeriesReport.of_bucket(
+        cutter.runs,
+        windowing.options,
+        steps=held,
+        combined=combined,
+        cut_off=cutter.cut_off,
+        unscaled=_unscaled(cutter.runs, scales, windowing.options),
+    )
     return [*parts, report.write(last, windowing.staging)]
+
+
+def _scales(
+    cells: Sequence[StagedPart],
+    rejected_series: Mapping[str, str],
+    timeline: Timeline,
+    windowing: Windowing,
+) -> SeriesScales:
+    """Return the means and scales of the series of a bucket, by their rows in train."""
+    options = windowing.options
+    if options.scale_by != "series":
+        return SeriesScales()
+    learner = ScaleLearner(options)
+    for cell in cells:
+        rows = read_part(cell.name, staging=windowing.staging)
+        rows, _ = _prepare(rows, rejected_series, options)
+        learner.add(in_splits(rows, timeline, options))
+    return learner.scales()
+
+
+def _unscaled(series: Iterable[str], scales: SeriesScales, options: WindowOptions) -> Sequence[str]:
+    if options.scale_by != "series":
+        return []
+    return [name for name in series if not scales.knows(name)]
 
 
 def _prepare(
@@ -231,33 +257,6 @@ def _prepare(
         ]
         rows = rows.filter(pa.array(~bad))
     return resampled(rows, options), rejects
-
-
-def _check_constant(
-    rows: pa.RecordBatch,
-    column: str,
-    found: dict[str, tuple[Any, str]],
-    message: str,
-) -> None:
-    """Check that each series has one value in a column.
-
-    found: {series: (value, key of a row that has it)} of earlier cells, which is updated.
-
-    Raises:
-      RunError: a series has several values.
-    """
-    several = pa.table([rows[SERIES], rows[column], rows[batch.KEY]], ["series", "value", "key"])
-    each = several.group_by(["series", "value"]).aggregate([("key", "min")])
-    for one in each.sort_by("key_min").to_pylist():
-        value, key = found.setdefault(one["series"], (one["value"], one["key_min"]))
-        if value != one["value"]:
-            shown = [show_duration(v) if column == STEP else repr(v) for v in (value, one["value"])]
-            raise RunError(
-                message.format(
-                    series=one["series"], first=shown[0], key=key, other=shown[1],
-                    other_key=one["key_min"],
-                )
-            )  # fmt: skip
 
 
 def _steps(cells: Sequence[StagedPart], windowing: Windowing) -> dict[str, int]:
@@ -309,20 +308,6 @@ def _extents(rows: pa.RecordBatch) -> Iterator[tuple[str, int, int]]:
     for end in ends.tolist():
         yield names[codes[end]].as_py(), first, end
         first = end + 1
-
-
-def _labelled(windows: pa.RecordBatch, windowing: Windowing) -> tuple[pa.RecordBatch, list[Reject]]:
-    """Return the windows, without those that are rejected for lack of a label, and the rejects."""
-    labels = windows[batch.LABEL]
-    if windowing.numbers is not None:
-        where = "the row that decides the label (--window-label)"
-        return windowing.numbers.convert(windows, labels, where=where, stage="check")
-    if not windowing.reject_unlabelled or not labels.null_count:
-        return windows, []
-    detail = "expected a class in the rows that decide the label (--window-label), got none"
-    keys = windows[batch.KEY].filter(labels.is_null()).to_pylist()
-    rejects = [Reject(key, "check", Reason.UNLABELLED, detail) for key in keys]
-    return windows.filter(labels.is_valid()), rejects
 
 
 def _write(

@@ -8,7 +8,7 @@ cell and one window of each series.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -19,11 +19,13 @@ from recordmill.errors import Reason, Reject
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.durations import shown_time
 from recordmill.transforms.model.user_columns import user_fields
-from recordmill.transforms.model.window_options import LabelRule, WindowOptions
+from recordmill.transforms.model.window_options import EVERY_SPLIT, WindowOptions
+from recordmill.transforms.windowing.last_windows import LastWindows, WindowedRows
 from recordmill.transforms.windowing.series_report import SeriesRuns
+from recordmill.transforms.windowing.series_scales import SeriesScales
 from recordmill.transforms.windowing.series_steps import STEP
 from recordmill.transforms.windowing.time_survey import SERIES, TIME, Ints
-from recordmill.transforms.windowing.window_layout import OF_SERIES, START
+from recordmill.transforms.windowing.window_columns import WindowColumns
 
 INPUTS = "__inputs__"  # int64: number of input rows that a row is made of
 _GROUP = "__step__"  # int64: number of the (series, step) of a row, for resampling
@@ -113,6 +115,8 @@ def resampled(rows: pa.RecordBatch, options: WindowOptions) -> pa.RecordBatch:
     rows = batch.set_column(rows, TIME, pa.array(on_grid(rows, options)))
     how = {INPUTS: "sum", batch.KEY: "first"}
     for field in user_fields(rows.schema):
+        if field.name in options.static_columns:
+            continue
         numeric = pa.types.is_floating(field.type) or pa.types.is_integer(field.type)
         how[field.name] = options.resample if numeric else "last"
     others = rows.schema.names
@@ -151,31 +155,47 @@ def gaps(rows: pa.RecordBatch, max_gaps: Ints) -> Mask:
     return _same_series(rows) & (np.diff(_times(rows)) > max_gaps[:-1])
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class WindowedRows:
-    """Windows, and `used`: number of input rows that are in them and in no earlier window."""
-
-    windows: pa.RecordBatch
-    used: int = 0
+def in_splits(rows: pa.RecordBatch, timeline: Timeline, options: WindowOptions) -> pa.RecordBatch:
+    """Assign splits by time, if options say so, and drop rows within `purge` after a cut."""
+    if not timeline.cuts:
+        return rows
+    times = _times(rows)
+    begins = np.array([begin for _, begin in timeline.cuts])
+    at = np.searchsorted(begins, times, side="right") - 1
+    names = pa.array([name for name, _ in timeline.cuts], pa.string())
+    rows = batch.set_column(rows, batch.SPLIT, names.take(pa.array(at)))
+    # In floats, because the first split begins at the smallest int64.
+    late = times - begins[at].astype(np.float64) >= options.purge
+    return rows.filter(pa.array(late | (at == 0)))
 
 
 class WindowCutter:
     """Cuts windows from the cells of a bucket, which must come in the order of time.
 
-    schema: schema of the windows. `runs` of each series are known once all cells are cut.
+    schema: schema of the windows. scales: means and scales of series, by their rows in train.
+    `runs` of each series are known once all cells are cut, and `cut_off`, the number of windows
+    without the rows for their target.
     """
 
-    def __init__(self, options: WindowOptions, timeline: Timeline, schema: pa.Schema) -> None:
+    def __init__(
+        self,
+        options: WindowOptions,
+        timeline: Timeline,
+        schema: pa.Schema,
+        scales: SeriesScales = SeriesScales(),  # noqa: B008, it is frozen
+    ) -> None:
         self._options = options
         self._timeline = timeline
-        self._schema = schema
+        self._columns = WindowColumns(options, schema, scales)
         self._carried: pa.RecordBatch | None = None
+        self._last = LastWindows()
         self.runs: dict[str, SeriesRuns] = {}
+        self.cut_off = 0
 
     def cut(self, cell: pa.RecordBatch) -> Iterator[WindowedRows]:
         """Yield the windows that end in a cell, whose rows are ordered, distinct and resampled."""
         self._count_rows(cell)
-        rows = self._in_splits(cell)
+        rows = in_splits(cell, self._timeline, self._options)
         if not len(rows):
             return
         rows = rows.append_column(_PLACE, pa.array(np.full(len(rows), -1)))
@@ -183,13 +203,54 @@ class WindowCutter:
         rows = self._filled(self._with_carried(rows))
         places, lasts, begins = self._places(rows)
         self._carry(batch.set_column(rows, _BEGIN, pa.array(begins)), places, lasts)
-        reach, stride = self._options.reach, self._options.stride
-        ends = np.arange(len(rows)) + reach - 1
-        is_new = np.asarray(rows[_PLACE])[np.minimum(ends, len(rows) - 1)] < 0
-        starts = np.flatnonzero((places % stride == 0) & (ends <= lasts) & is_new)
+        options = self._options
+        is_start = places % options.stride == 0
+        if options.last_window:
+            of_last = self._has_last_only(rows)
+            ends = self._ends_here(rows, lasts, options.reach)
+            self._keep_last(rows, np.flatnonzero(ends & of_last))
+            is_start &= ~of_last
+        starts = np.flatnonzero(is_start & self._ends_here(rows, lasts, options.reach))
+        if options.horizon:
+            without = is_start & self._ends_here(rows, lasts, options.window)
+            self.cut_off += int(without.sum()) - len(starts)
         for some in np.array_split(starts, max(-(-len(starts) // self._at_once(rows)), 1)):
             if len(some):
-                yield self._emit(rows, places, some)
+                windows = self._columns.take(rows, some)
+                yield WindowedRows(windows=windows, used=self._used(rows, places, some))
+
+    def finish(self) -> Iterator[WindowedRows]:
+        """Yield the last windows of series, once all cells are cut."""
+        yield from self._last.all()
+
+    def _ends_here(self, rows: pa.RecordBatch, lasts: Ints, size: int) -> Mask:
+        """Return whether `size` rows from each row on are in its run, and not all of them carried.
+
+        lasts: row that ends the run of each row.
+        """
+        ends = np.arange(len(rows)) + size - 1
+        is_new = np.asarray(rows[_PLACE])[np.minimum(ends, len(rows) - 1)] < 0
+        found: Mask = (ends <= lasts) & is_new
+        return found
+
+    def _has_last_only(self, rows: pa.RecordBatch) -> Mask:
+        """Return whether each row is in a split in which a series has only its last window."""
+        names = self._options.last_window
+        if EVERY_SPLIT in names:
+            return np.ones(len(rows), np.bool_)
+        found: Mask = np.asarray(pc.is_in(rows[batch.SPLIT], pa.array(names, pa.string())))
+        return found
+
+    def _keep_last(self, rows: pa.RecordBatch, starts: Ints) -> None:
+        """Keep the last of these windows of each series and split."""
+        if not len(starts):
+            return
+        some = rows.take(pa.array(starts))
+        changes = ~(_same_series(some) & _same_split(some))
+        starts = starts[np.append(changes, True)]
+        sums = np.append(0, np.cumsum(np.asarray(rows[INPUTS])))
+        used = sums[starts + self._options.extent] - sums[starts]
+        self._last.add(self._columns.take(rows, starts), used)
 
     def _count_rows(self, cell: pa.RecordBatch) -> None:
         codes, names = batch.encode(cell[SERIES])
@@ -205,19 +266,6 @@ class WindowCutter:
         names = rows[SERIES].take(pa.array(firsts)).to_pylist()
         for name, size, span in zip(names, longest, most, strict=True):
             self.runs[name] += SeriesRuns(longest=size, span=span)
-
-    def _in_splits(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Assign splits by time, if options say so, and drop rows within `purge` after a cut."""
-        if not self._timeline.cuts:
-            return rows
-        times = _times(rows)
-        begins = np.array([begin for _, begin in self._timeline.cuts])
-        at = np.searchsorted(begins, times, side="right") - 1
-        names = pa.array([name for name, _ in self._timeline.cuts], pa.string())
-        rows = batch.set_column(rows, batch.SPLIT, names.take(pa.array(at)))
-        # In floats, because the first split begins at the smallest int64.
-        late = times - begins[at].astype(np.float64) >= self._options.purge
-        return rows.filter(pa.array(late | (at == 0)))
 
     def _with_carried(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         if self._carried is None:
@@ -268,6 +316,8 @@ class WindowCutter:
         filled = batch.set_column(filled, INPUTS, pc.if_else(made, 0, filled[INPUTS]))
         if options.fill == "missing":
             for field in user_fields(rows.schema):
+                if field.name in options.static_columns:
+                    continue
                 filled = batch.set_column(
                     filled, field.name, pc.if_else(made, None, filled[field.name])
                 )
@@ -303,79 +353,12 @@ class WindowCutter:
         each: int = max(rows.nbytes // len(rows), 1) * self._options.window
         return max(min(limits.WINDOW_BYTES // each, limits.BATCH_ROWS), 1)
 
-    def _emit(self, rows: pa.RecordBatch, places: Ints, starts: Ints) -> WindowedRows:
-        window = self._options.window
-        inside = (starts[:, None] + np.arange(window)).ravel()
-        at = pa.array(starts)
-        series, begins = rows[SERIES].take(at), rows[TIME].take(at)
-        columns = {
-            batch.KEY: _keys(series, begins),
-            batch.LABEL: _labels(rows[batch.LABEL], starts, window, self._options.label),
-            batch.GROUP: self._groups(rows, at),
-            batch.SPLIT: rows[batch.SPLIT].take(at),
-            OF_SERIES: series,
-            START: begins.cast(pa.timestamp("us")),
-        }
-        taken = pa.array(inside)
-        for field in list(self._schema)[len(columns) :]:
-            kind = field.type.value_type
-            name = TIME if field.name == self._options.time_feature else field.name
-            values = rows[name].take(taken).cast(kind)
-            if values.null_count:
-                values = values.fill_null(_missing_value(kind))
-            columns[field.name] = pa.FixedSizeListArray.from_arrays(values, window)
-        arrays = [columns[name] for name in self._schema.names]
-        return WindowedRows(
-            windows=pa.RecordBatch.from_arrays(arrays, schema=self._schema),
-            used=self._used(rows, places, starts),
-        )
-
-    def _groups(self, rows: pa.RecordBatch, at: pa.Array) -> pa.Array:
-        """Return the groups of windows: of the row, or its series; null if the split is set."""
-        named = pc.coalesce(rows[batch.GROUP].take(at), rows[SERIES].take(at))
-        return pc.if_else(rows[batch.SPLIT].take(at).is_null(), named, None)
-
     def _used(self, rows: pa.RecordBatch, places: Ints, starts: Ints) -> int:
-        """Return the number of input rows that are in these windows and in no earlier window."""
-        window, stride = self._options.window, self._options.stride
-        before = np.where(places[starts] > 0, max(window - stride, 0), 0)
+        """Return the number of input rows that are in these records and in no earlier one."""
+        extent, stride = self._options.extent, self._options.stride
+        before = np.where(places[starts] > 0, max(extent - stride, 0), 0)
         sums = np.append(0, np.cumsum(np.asarray(rows[INPUTS])))
-        return int((sums[starts + window] - sums[starts + before]).sum())
-
-
-def _keys(series: pa.Array, begins: pa.Array) -> pa.Array:
-    """Return keys of the form SERIES@START, with a fraction of a second only if it is not 0."""
-    times = begins.cast(pa.timestamp("us"))
-    texts = pc.strftime(times, format="%Y-%m-%dT%H:%M:%S")
-    texts = pc.replace_substring_regex(texts, r"\.0+$", "")
-    return pc.binary_join_element_wise(series, texts, "@")
-
-
-def _labels(labels: pa.Array, starts: Ints, window: int, rule: LabelRule) -> pa.Array:
-    """Return the label of each window by the rule; null if the deciding rows have none."""
-    last = labels.take(pa.array(starts + window - 1 + rule.rows))
-    if rule.kind in ("last", "ahead"):
-        return last
-    codes, names = batch.encode(labels)
-    inside = codes[starts[:, None] + np.arange(window)]
-    texts: Sequence[str] = names.to_pylist()
-    if rule.kind == "any":
-        code = texts.index(rule.name) if rule.name in texts else -2
-        return pc.if_else(pa.array((inside == code).any(axis=1)), rule.name, last)
-    most = np.zeros(len(starts), np.int64)
-    found = np.full(len(starts), -1)
-    for code in sorted(range(len(texts)), key=texts.__getitem__):
-        counts = (inside == code).sum(axis=1)
-        found = np.where(counts > most, code, found)
-        most = np.maximum(counts, most)
-    return names.take(pa.array(found, mask=found < 0))
-
-
-def _missing_value(kind: pa.DataType) -> object:
-    """Return the value that stands for a missing one in windows: NaN or empty."""
-    if pa.types.is_floating(kind):
-        return float("nan")
-    return b"" if pa.types.is_binary(kind) else ""
+        return int((sums[starts + extent] - sums[starts + before]).sum())
 
 
 def _times(rows: pa.RecordBatch) -> Ints:

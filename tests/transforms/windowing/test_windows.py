@@ -56,7 +56,7 @@ def rows_of(moments: list[tuple[str, int]], labels: list[str | None] | None = No
 
 
 def cut(rows, options, timeline, ends):
-    """All windows, how many rows are in one, and runs; cells end before the times `ends`."""
+    """All windows, how many rows are in one, and the cutter; cells end before the times `ends`."""
     cutter = WindowCutter(options, timeline, window_layout(LAYOUT, options).columns)
     times = np.asarray(rows[TIME])
     cells = np.searchsorted(np.array(sorted(ends), np.int64), times, side="right")
@@ -66,7 +66,10 @@ def cut(rows, options, timeline, ends):
         for one in cutter.cut(resampled(mine, options)):
             found += one.windows.to_pylist()
             used += one.used
-    return sorted(found, key=lambda window: window[batch.KEY]), used, cutter.runs
+    for one in cutter.finish():
+        found += one.windows.to_pylist()
+        used += one.used
+    return sorted(found, key=lambda window: window[batch.KEY]), used, cutter
 
 
 def plain_runs(rows, options, timeline):
@@ -100,13 +103,21 @@ def plain_runs(rows, options, timeline):
 
 
 def plain_windows(rows, options, timeline):
-    found, used = {}, set()
+    """{(series, start): rows of the window and its target}, rows in them, and windows cut off."""
+    found, whole = {}, 0
     for run in plain_runs(rows, options, timeline):
-        for start in range(0, len(run) - options.reach + 1, options.stride):
-            inside = run[start : start + options.window]
-            found[inside[0][SERIES], inside[0][TIME]] = inside
-            used |= {row[batch.KEY] for row in inside} - {None}
-    return found, len(used)
+        stride = 1 if options.last_window else options.stride
+        for start in range(0, len(run) - options.window + 1, stride):
+            whole += 1
+            if start + options.reach <= len(run):
+                inside = run[start : start + options.window + options.horizon]
+                found[inside[0][SERIES], inside[0][TIME]] = inside
+    cut_off = whole - len(found) if options.horizon and not options.last_window else 0
+    if options.last_window:
+        last = {series: max(t for s, t in found if s == series) for series, _ in found}
+        found = {one: found[one] for one in last.items()}
+    used = {row[batch.KEY] for inside in found.values() for row in inside} - {None}
+    return found, len(used), cut_off
 
 
 def shown(values):
@@ -120,6 +131,7 @@ def test_cells_may_end_anywhere(data):
     )
     rows = rows_of(moments)
     filling = data.draw(st.booleans())
+    horizon = data.draw(st.integers(0, 4))
     options = WindowOptions(
         window=data.draw(st.integers(1, 5)),
         stride=data.draw(st.integers(1, 7)),
@@ -130,17 +142,21 @@ def test_cells_may_end_anywhere(data):
         label=LabelRule(kind="ahead", rows=data.draw(st.integers(1, 3)))
         if data.draw(st.booleans())
         else LabelRule(),
+        horizon=horizon,
+        targets=("x",) if horizon else (),
+        last_window=data.draw(st.sampled_from([(), ("all",)])),
     )
     timeline = Timeline(
         step=data.draw(st.sampled_from([2, 3])),
         steps=data.draw(st.dictionaries(st.sampled_from("ab"), st.sampled_from([1, 5]))),
     )
     ends = data.draw(st.lists(st.integers(-20, 60), max_size=6))
-    found, used, runs = cut(rows, options, timeline, ends)
-    expected, covered = plain_windows(rows, options, timeline)
+    found, used, cutter = cut(rows, options, timeline, ends)
+    expected, covered, cut_off = plain_windows(rows, options, timeline)
     assert used == covered
+    assert cutter.cut_off == cut_off
     plain = plain_runs(rows, options, timeline)
-    assert runs == {
+    assert cutter.runs == {
         series: SeriesRuns(
             rows=sum(series == one for one, _ in moments),
             longest=max(len(run) for run in plain if run[0][SERIES] == series),
@@ -153,7 +169,10 @@ def test_cells_may_end_anywhere(data):
         start = (window["window/start"] - window["window/start"].__class__(1970, 1, 1)) // (
             window["window/start"].resolution
         )
-        inside = expected[window["window/series"], start]
+        whole = expected[window["window/series"], start]
+        inside = whole[: options.window]
+        if horizon:
+            assert shown(window["target"]) == [row["x"] for row in whole[options.window :]]
         assert shown(window["x"]) == [row["x"] for row in inside]
         assert window["word"] == [row["word"] or "" for row in inside]
 
@@ -165,6 +184,9 @@ def test_cells_may_end_anywhere(data):
         ("majority", ["a", "a", "a"]),  # of as many the first by name
         ("any:b", ["b", "b", None]),
         ("any:c", ["b", "a", None]),
+        ("first", ["a", "b", "a"]),
+        ("all:a", ["b", "b", None]),  # of the others the last one; a row without a class is not a
+        ("all:b", ["a", "a", "a"]),
         ("ahead:1", ["b", "a"]),
     ],
 )
@@ -244,6 +266,14 @@ def test_a_survey_does_not_depend_on_the_order_of_parts(order, size):
         ({"window": 1, "stride": 1, "resample": "max"}, "--resample: requires --step"),
         ({"window": 1, "stride": 1, "purge": 1}, "--purge: requires --split-by time"),
         ({"window": 1, "stride": 1, "fill_rows": 2}, "--fill-rows: requires --gap-policy"),
+        ({"window": 1, "stride": 1, "horizon": 2}, "--horizon: requires --target"),
+        ({"window": 1, "stride": 1, "targets": ("x",)}, "--target: requires --horizon"),
+        ({"window": 1, "stride": 1, "horizon": -1, "targets": ("x",)}, "--horizon: expected more"),
+        (
+            {"window": 1, "stride": 1, "horizon": 1, "targets": ("x",), "static_columns": ("x",)},
+            "--target x: --static-columns says that it has one value per series",
+        ),
+        ({"window": 1, "stride": 1, "last_window": ("all", "test")}, "--last-window all,test: exp"),
     ],
 )
 def test_options_that_make_no_sense(given, words):

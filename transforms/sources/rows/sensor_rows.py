@@ -7,7 +7,7 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Iterable, Sequence
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -18,27 +18,31 @@ from recordmill.notes import Note
 from recordmill.storage.files import Location
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.durations import duration
+from recordmill.transforms.model.source import ListingPart
 from recordmill.transforms.sources.files.file_stat import RejectCause
 from recordmill.transforms.sources.row_formats.column_types import ColumnTypes
 from recordmill.transforms.sources.row_formats.row_file import Rows
-from recordmill.transforms.sources.row_formats.value_parsing import Mask, ValueParser
+from recordmill.transforms.sources.row_formats.value_parsing import Mask
 from recordmill.transforms.sources.rows.column_roles import ColumnRoles, quoted
 from recordmill.transforms.sources.rows.record_columns import SYSTEM_FIELDS, InvalidRows
 from recordmill.transforms.sources.rows.record_layout import RowLayout
 from recordmill.transforms.sources.rows.row_cache import RowCache
+from recordmill.transforms.sources.rows.sample_times import (
+    PER_SECOND,
+    TimeUnit,
+    parse_times,
+    strptime,
+)
+from recordmill.transforms.sources.rows.series_intervals import SeriesIntervals
 from recordmill.transforms.sources.rows.table_rows import TableRows
 from recordmill.transforms.windowing.series_steps import STEP
 from recordmill.transforms.windowing.time_survey import SERIES, TIME
 
-TimeUnit = Literal["s", "ms", "us", "ns"]
 _UNIT_NAMES = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
 _YEARS = (1970, 2100)  # numbers that give times outside these years may have another unit
 _RECENT = 1980  # a time after this year, read in too large a unit, is after the year 11970
 JOINED = "all"  # the name of the series that consists of all files
 
-_MICROSECONDS = pa.timestamp("us")
-_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-_NUMBER = r"^[+-]?\d+(\.\d*)?([eE][+-]?\d+)?$"
 _COMMON_FORMATS = (
     "%d/%m/%Y %H:%M:%S", "%d/%m/%Y %H:%M", "%d/%m/%Y %H.%M.%S", "%d.%m.%Y %H:%M:%S",
     "%d.%m.%Y %H:%M", "%m/%d/%Y %H:%M:%S", "%m/%d/%Y %H:%M", "%Y/%m/%d %H:%M:%S",
@@ -57,6 +61,7 @@ class SensorRows(TableRows):
     series_column: column of the series name. By default each file is a series; if `joined`, all
       files are one series.
     step_column: column of the time between two rows of the series, such as 10min or seconds.
+    intervals: intervals that give rows their classes; None if a column does.
     """
 
     _leading_fields: ClassVar[tuple[pa.Field, ...]] = (
@@ -73,6 +78,7 @@ class SensorRows(TableRows):
     series_column: str | None = None
     joined: bool = False
     step_column: str | None = None
+    intervals: SeriesIntervals | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -108,6 +114,8 @@ class SensorRows(TableRows):
         parts = iter(parts)
         first = list(itertools.islice(parts, 1))
         layout = super().layout(itertools.chain(first, parts), keep)
+        if self.intervals is not None:
+            layout = dataclasses.replace(layout, labelled=True)
         if self.step_column is not None:
             field = pa.field(STEP, pa.int64(), False)
             columns = layout.columns.insert(len(self._leading_fields), field)
@@ -140,7 +148,7 @@ class SensorRows(TableRows):
         unit = _UNIT_NAMES[self.time_unit]
         read = f"numbers in {columns} are read as {unit} since 1970, which gives {_shown(years)}"
         for name in get_args(TimeUnit):
-            factor = _PER_SECOND[self.time_unit] / _PER_SECOND[name]
+            factor = PER_SECOND[self.time_unit] / PER_SECOND[name]
             found = _years(times, factor)
             if years[0] >= _YEARS[1] and found[0] >= _RECENT and found[1] < _YEARS[1]:
                 raise ConfigError(
@@ -222,26 +230,24 @@ class SensorRows(TableRows):
 
         return [series, times, steps], [*faults, InvalidRows(_is_null(steps), no_step)]
 
+    def _records(
+        self, rows: Rows, layout: RowLayout, *, file: str, split: str | None
+    ) -> ListingPart:
+        listed = super()._records(rows, layout, file=file, split=split)
+        if self.intervals is None or listed.rows is None:
+            return listed
+        classes = self.intervals.classes_of(listed.rows[SERIES], listed.rows[TIME])
+        labelled = batch.set_column(listed.rows, batch.LABEL, classes)
+        return dataclasses.replace(listed, rows=labelled)
+
     def _format_hint(self, got: str) -> str:
         """Return the expected format of a time, and the options that may parse it."""
         if self.time_format is not None:
             return f" as {self.time_format}"
-        usual = [one for one in _COMMON_FORMATS if _strptime(pa.array([got]), one).null_count == 0]
+        usual = [one for one in _COMMON_FORMATS if strptime(pa.array([got]), one).null_count == 0]
         if not usual:
             return " such as 2026-01-31 18:00, or a number (--time-format names another format)"
         return f" such as 2026-01-31 18:00 (is it --time-format {' or '.join(map(repr, usual))}?)"
-
-
-def parse_times(texts: pa.Array, *, time_format: str | None, unit: TimeUnit) -> pa.Array:
-    """Parse times. Returns microseconds since 1970, int64[n], null for an invalid time."""
-    if time_format is not None:
-        return _strptime(texts, time_format).cast(pa.int64())
-    is_number = pc.match_substring_regex(texts, _NUMBER).fill_null(False)
-    if pc.all(is_number).as_py():
-        return _parse_numbers(texts, unit)
-    numbers = _parse_numbers(pc.if_else(is_number, texts, None), unit)
-    moments = _parse_iso(pc.if_else(is_number, None, texts))
-    return pc.coalesce(numbers, moments.cast(pa.int64()))
 
 
 def _years(times: pa.Array, factor: float = 1) -> tuple[int, int]:
@@ -266,38 +272,6 @@ def _parse_steps(texts: pa.Array) -> pa.Array:
             step = duration(name)
             steps[code] = step if step < 2**61 else 0
     return pa.array(steps[codes], mask=steps[codes] <= 0)
-
-
-def _parse_numbers(texts: pa.Array, unit: TimeUnit) -> pa.Array:
-    """Parse times that are numbers of a unit since 1970."""
-    per_second = _PER_SECOND[unit]
-    whole, unfit = ValueParser().cast_or_null(texts, pa.int64())
-    if not unfit.any() and per_second >= 10**6:
-        return pc.divide(whole, per_second // 10**6)
-    factor = 10**6 // min(per_second, 10**6)
-    if not unfit.any():
-        largest = (2**63 - 1) // factor
-        there = pc.less_equal(pc.abs(whole), largest)
-        return pc.multiply(pc.if_else(there, whole, None), factor)
-    numbers, _ = ValueParser().cast_or_null(texts, pa.float64())
-    scaled = np.asarray(numbers.fill_null(np.nan)) * (10**6 / per_second)
-    there = np.abs(scaled) < 2.0**63  # false for NaN
-    return pa.array(np.rint(np.where(there, scaled, 0)).astype(np.int64), mask=~there)
-
-
-def _parse_iso(texts: pa.Array) -> pa.Array:
-    """Parse ISO 8601 times, with or without a zone."""
-    moments, unfit = ValueParser().cast_or_null(texts, _MICROSECONDS)
-    if not unfit.any():
-        return moments
-    zoned, _ = ValueParser().cast_or_null(
-        pc.if_else(pa.array(unfit), texts, None), pa.timestamp("us", "UTC")
-    )
-    return pc.coalesce(moments, zoned.cast(_MICROSECONDS))
-
-
-def _strptime(texts: pa.Array, time_format: str) -> pa.Array:
-    return pc.strptime(texts, format=time_format, unit="us", error_is_null=True)
 
 
 def _is_null(column: pa.Array) -> Mask:

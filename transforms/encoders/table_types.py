@@ -1,0 +1,100 @@
+"""Check of the types of columns against their transforms."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from recordmill.errors import ConfigError
+from recordmill.transforms.encoders.table_learning import text_of
+from recordmill.transforms.encoders.table_options import (
+    MEAN,
+    MEDIAN,
+    NUMERIC,
+    OF_TEXT,
+    ColumnTransform,
+)
+from recordmill.transforms.model.user_columns import is_list
+
+
+def check_type(transform: ColumnTransform, kind: pa.DataType) -> None:
+    """Check that values of a type can be transformed.
+
+    Raises:
+        ConfigError: they cannot.
+    """
+    numeric = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
+    temporal = pa.types.is_date(kind) or pa.types.is_timestamp(kind)
+    clocked = pa.types.is_timestamp(kind) or not {"hour", "minute", "second"} & {*transform.parts}
+    computed = (("clip", transform.clip is not None), ("log", transform.log))
+    given = [option for option, is_given in computed if is_given]
+    if transform.last in NUMERIC:
+        given.append(transform.last)
+    if is_list(kind):
+        raise ConfigError(
+            f"column {transform.column!r} has lists, which cannot be transformed: remove it from"
+            " the options to keep the lists"
+        )
+    for option in given if not numeric else ():
+        raise ConfigError(
+            f"--{option} {transform.column}: expected a column of numbers, got {kind};"
+            f" {_advice_for_numbers(transform.column, kind)}"
+        )
+    if transform.last in OF_TEXT and (pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
+        raise ConfigError(
+            f"--{transform.last} {transform.column}: expected a column of text or numbers, got"
+            f" {kind}; --types {transform.column}=string reads UTF-8 and rejects other bytes"
+        )
+    if transform.last == "date-parts" and not (temporal and clocked):
+        raise ConfigError(
+            f"--date-parts {transform.column}: expected a column of"
+            f" {'dates' if clocked else 'timestamps'}, got {kind}; use --types"
+            f" {transform.column}={'date' if clocked else 'timestamp'}"
+        )
+    _refuse_fill(transform, kind, numeric=numeric)
+
+
+def _advice_for_numbers(column: str, kind: pa.DataType) -> str:
+    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+        return f"--date-parts {column}=year+month extracts numbers"
+    return f"--types {column}=float parses numbers and rejects other text"
+
+
+def _refuse_fill(transform: ColumnTransform, kind: pa.DataType, *, numeric: bool) -> None:
+    if transform.impute is None:
+        return
+    if transform.impute in (MEAN, MEDIAN):
+        fits = numeric
+    else:
+        fits = _casts(transform.impute, pa.float64() if transform.is_numeric else kind)
+    if not fits:
+        raise ConfigError(
+            f"--impute {transform.column}={transform.impute}: expected a value of the column's type"
+            f" {kind}"
+        )
+    if transform.last in OF_TEXT:
+        _refuse_spelling(transform, kind)
+
+
+def _refuse_spelling(transform: ColumnTransform, kind: pa.DataType) -> None:
+    """Check that the text of `impute` is the canonical text of its value.
+
+    An exported model has texts only, and would treat another spelling as a different value.
+
+    Raises:
+        ConfigError: the text differs.
+    """
+    value = pa.array([transform.impute], pa.string()).cast(kind)
+    text = text_of(value)[0].as_py()
+    if text != transform.impute:
+        raise ConfigError(
+            f"--impute {transform.column}={transform.impute}: the column of type {kind} has this"
+            f" value as {text}: use --impute {transform.column}={text}"
+        )
+
+
+def _casts(text: str, kind: pa.DataType) -> bool:
+    try:
+        pa.scalar(text).cast(kind)
+    except pa.ArrowInvalid:
+        return False
+    return True
