@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import hashlib
 import sys
 from typing import Any, get_args
 
-from recordmill.errors import ConfigError, did_you_mean
+from recordmill.errors import ConfigError
 from recordmill.format.ledger import INPUT
 from recordmill.pipelines.duplicate_rules import near_duplicates
 from recordmill.pipelines.options import values
@@ -22,38 +21,40 @@ from recordmill.pipelines.options.declaration import Group, option
 from recordmill.pipelines.options.preprocessing import described, refuse_features
 from recordmill.pipelines.options.rows import RowsConfig
 from recordmill.pipelines.options.text_inputs import texts_of
-from recordmill.storage.files import Location, PathError
+from recordmill.pipelines.text_files import (
+    BY_NAME,
+    fingerprint_of,
+    prepare_embeddings,
+    read_tokenizer,
+)
 from recordmill.transforms.encoders.preprocessed import PreprocessedEncoder
 from recordmill.transforms.encoders.text.chunks import TextChunker
 from recordmill.transforms.encoders.text.duplicate_texts import SameText
-from recordmill.transforms.encoders.text.embedding_files import EmbeddingFile
 from recordmill.transforms.encoders.text.embeddings import NAME as EMBEDDINGS
-from recordmill.transforms.encoders.text.embeddings import PreparedEmbeddings
 from recordmill.transforms.encoders.text.text import TextEncoder
 from recordmill.transforms.encoders.text.text_contents import TextSignatures
 from recordmill.transforms.encoders.text.text_lengths import TextCheck
 from recordmill.transforms.encoders.tokenization.bpe import BpeAnalysis
-from recordmill.transforms.encoders.tokenization.subwords import (
-    TokenizerFile,
-    check_tokenizer_file,
-    read_tokenizer_file,
-)
+from recordmill.transforms.encoders.tokenization.subwords import check_tokenizer_file
 from recordmill.transforms.encoders.tokenization.text_options import (
     EdgeTokens,
     Pooling,
     TextAugmentation,
     TextFeature,
     TextOptions,
+    TextPairs,
     Tfidf,
     TfidfNorm,
     Unicode,
 )
-from recordmill.transforms.encoders.tokenization.vocabulary import VocabularyAnalysis
+from recordmill.transforms.encoders.tokenization.vocabulary import (
+    VocabularyAnalysis,
+    text_columns,
+)
 from recordmill.transforms.model.data_type import Analysis, DataType, Prepared, Preprocessing
 from recordmill.transforms.sources.rows.text_folders import Documents
 
 TEXT = Group(30, "Text")
-_BY_NAME = ("words", "whitespace", "chars", "bytes", "bpe")
 _DEFAULT = TextOptions()
 _SHAPES = [field.name for field in dataclasses.fields(TextOptions) if field.name != "tokenizer"]
 
@@ -74,6 +75,22 @@ class TextConfig(RowsConfig):
         help="Column with the text. Default: a column named text, sentence, message or the like, or"
         " the only column without another use.",
     )
+    text_columns: tuple[str, ...] = option(
+        (),
+        group=TEXT,
+        shapes_bytes=True,
+        parse=values.ordered_names,
+        repeat=True,
+        metavar="COLUMN,...",
+        help="Columns with the texts of a record, if it has several, such as question,answer.",
+    )
+    text_pairs: TextPairs | None = option(
+        None,
+        group=TEXT,
+        shapes_bytes=True,
+        help="join: one sequence of the tokens of two texts, with [CLS], [SEP] and type ids."
+        " separate: features of each text, under the name of its column. Default: join.",
+    )
     documents: Documents = option(
         "file",
         group=TEXT,
@@ -89,7 +106,7 @@ class TextConfig(RowsConfig):
     tokenizer: str | None = option(
         None,
         group=TEXT,
-        metavar="|".join((*_BY_NAME, "FILE")),
+        metavar="|".join((*BY_NAME, "FILE")),
         help="Tokenizer. words: lower-cased words by Unicode word boundaries. whitespace: split at"
         " whitespace. chars: code points. bytes: UTF-8 bytes. bpe: byte pair encoding, learned from"
         " train. FILE: a Hugging Face tokenizer.json or a SentencePiece .model.",
@@ -238,10 +255,19 @@ class TextConfig(RowsConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.preprocessing_fn is not None:
-            kept = {"min_chars", "max_chars"}
+            kept = {"min_chars", "max_chars", "text_columns"}
             refuse_features(self, {"tokenizer", "embeddings", *_SHAPES} - kept)
-        if self.tokenizer in (None, *_BY_NAME):  # a tokenizer file is checked when it is read
+        if self.tokenizer in (None, *BY_NAME):  # a tokenizer file is checked when it is read
             self.text_options(self.tokenizer)
+        if self.text_columns and self.text_column is not None:
+            raise ConfigError(
+                "expected only one of --text-column and --text-columns: leave one out"
+            )
+        if self.text_columns and self.near_duplicates != "none":
+            raise ConfigError(
+                "--near-duplicates: compares single texts, and --text-columns gives a record"
+                " several: leave one of them out"
+            )
         if self.augment and self.balance != "oversample":
             raise ConfigError(
                 "--augment applies to oversampled copies, and there are none: add --balance"
@@ -307,16 +333,21 @@ def data_type(config: TextConfig) -> DataType:
     """Return the source, checks, analysis and encoder of texts."""
     file = None
     name = config.tokenizer
-    if name is not None and name not in _BY_NAME:
-        file = _read_file(name)
+    if name is not None and name not in BY_NAME:
+        file = read_tokenizer(name)
         name = file.tokenizer
     options = config.text_options(name)
     text_type = functools.partial(
         DataType,
         name="text",
-        source=texts_of(config, documents=config.documents, text_column=config.text_column),
+        source=texts_of(
+            config,
+            documents=config.documents,
+            text_column=config.text_column,
+            text_columns=config.text_columns,
+        ),
         check=TextCheck(options=options) if options.filters else None,
-        duplicates=None if config.dedup == "none" else SameText(mode=config.dedup),
+        duplicates=_same_text(config, options),
         content=None if config.near_duplicates == "none" else TextSignatures(),
         near=near_duplicates(config, "similarity"),
     )
@@ -333,12 +364,12 @@ def data_type(config: TextConfig) -> DataType:
             " and chars learn"
         )
     artifacts: dict[str, bytes | Prepared] = {}
-    shaping = {} if name is None else {"tokenizer": _fingerprint(name, file)}
+    shaping = {} if name is None else {"tokenizer": fingerprint_of(name, file)}
     if file is not None:
         check_tokenizer_file(file, options)
         artifacts[file.name] = file.content
     if config.embeddings is not None:
-        table = _prepare_embeddings(config.embeddings, config.embedding_words)
+        table = prepare_embeddings(config.embeddings, config.embedding_words)
         artifacts[EMBEDDINGS] = table
         shaping["embeddings"] = table.sha256
     return text_type(
@@ -351,44 +382,16 @@ def data_type(config: TextConfig) -> DataType:
     )
 
 
+def _same_text(config: TextConfig, options: TextOptions) -> SameText | None:
+    if config.dedup == "none":
+        return None
+    return SameText(mode=config.dedup, columns=text_columns(options))
+
+
 def _analysis(options: TextOptions) -> Analysis | None:
     if options.splitter == "bpe" and "tokens" in options.output_features:
         return BpeAnalysis(options=options)
     return VocabularyAnalysis(options=options) if options.learns else None
-
-
-def _read_file(path: str) -> TokenizerFile:
-    if "/" not in path and "." not in path:
-        raise ConfigError(
-            f"--tokenizer: expected {', '.join(_BY_NAME)} or a file, got {path!r}"
-            f"{did_you_mean(path, _BY_NAME)}"
-        )
-    try:
-        _expect_exists("--tokenizer", path)
-        return read_tokenizer_file(path)
-    except PathError as error:
-        raise ConfigError(f"--tokenizer: {error}") from error
-
-
-def _prepare_embeddings(path: str, words: str | None) -> PreparedEmbeddings:
-    file = EmbeddingFile(path=path, words=words)
-    try:
-        _expect_exists("--embeddings", path)
-        if words is not None:
-            _expect_exists("--embedding-words", words)
-        return PreparedEmbeddings(file=file, sha256=file.sha256())
-    except PathError as error:
-        raise ConfigError(f"--embeddings: {error}") from error
-
-
-def _expect_exists(flag: str, path: str) -> None:
-    if not Location.parse(path).exists():
-        raise ConfigError(f"{flag} {path}: there is no such file; check the path")
-
-
-def _fingerprint(name: str, file: TokenizerFile | None) -> str:
-    """Return the identity of a tokenizer: its name, and the sha256 of its file's content."""
-    return name if file is None else f"{name} {hashlib.sha256(file.content).hexdigest()}"
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """A small dataset of every kind that can be made, out of real data."""
 
 import atexit
+import csv
 import functools
 import json
 import pathlib
@@ -74,6 +75,23 @@ def _text(*options: object) -> Make:
         *("text", "--input", _texts(place), "--format", "tsv"),
         *("--tokenizer", "words", *options),
     ]
+
+
+def _pairs(*options: object) -> Make:
+    """Of the two halves of each message."""
+
+    def command(place: pathlib.Path) -> list[object]:
+        path = place / "pairs.csv"
+        with path.open("w", newline="", encoding="utf-8") as sink:
+            writer = csv.writer(sink)
+            writer.writerow(["label", "first", "second"])
+            for line in _texts(place).read_text(encoding="utf-8").splitlines():
+                label, _, text = line.partition("\t")
+                middle = text.find(" ", len(text) // 2)
+                writer.writerow([label, text[:middle], text[middle:]])
+        return ["text", "--input", path, "--text-columns", "first,second", *options]
+
+    return command
 
 
 def _table(*options: object) -> Make:
@@ -166,7 +184,7 @@ KINDS: dict[str, Make] = {
     "boxes": _boxes("--size", 32, "--resize-mode", "pad", "--balance", "oversample"),
     "masks": _masks("--size", 32, "--resize-mode", "pad"),
     "text": _text("--features", "text,tokens,tfidf"),
-    "text-of-one-length": _text("--max-length", 16),
+    "text-pairs-of-one-length": _pairs("--tokenizer", "words", "--max-length", 16),
     "packed-text": _text("--pack", 64),
     "table": _table("--zscore", "height", "--one-hot", "name", "--impute", "age=mean"),
     "table-with-gaps": _table(),

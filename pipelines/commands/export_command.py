@@ -172,6 +172,11 @@ def text_options(manifest: Manifest) -> TextOptions:
         for name, value in written.items()
         if name in names
     }
+    if given.get("text_columns"):
+        raise ConfigError(
+            "the dataset has several texts per record (--text-columns), and an exported model has"
+            " one input"
+        )
     # The model turns one text into one record.
     given |= {"pack": None, "end_token": None, "chunk": None, "chunk_overlap": 0}
     tokenizer = None if "tokenizer" not in written else str(written["tokenizer"]).split(" ")[0]

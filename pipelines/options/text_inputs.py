@@ -15,7 +15,13 @@ from recordmill.transforms.sources.rows.text_folders import Documents, TextFolde
 from recordmill.transforms.sources.rows.text_rows import TextRows
 
 
-def texts_of(config: RowsConfig, *, documents: Documents, text_column: str | None) -> RowSource:
+def texts_of(
+    config: RowsConfig,
+    *,
+    documents: Documents,
+    text_column: str | None,
+    text_columns: tuple[str, ...],
+) -> RowSource:
     """Return the source of texts: `TextRows` for files of rows, `TextFolder` for text files.
 
     Raises:
@@ -23,7 +29,7 @@ def texts_of(config: RowsConfig, *, documents: Documents, text_column: str | Non
     """
     inputs, rows = config.inputs, config.row_format()
     columns = {name: getattr(config, name) for name in COLUMNS}
-    columns["text_column"] = text_column
+    columns |= {"text_column": text_column, "text_columns": text_columns}
     if rows.format != "auto" or _hold_rows(inputs):
         config.refuse_label_from()
         if documents != "file":

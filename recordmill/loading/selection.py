@@ -138,10 +138,12 @@ def _content(manifest: Manifest, label: str) -> tuple[str, ...]:
         if found:
             return found
     if manifest.command == "text":
-        for name in ("tokens", "text"):
-            name = _renamed(manifest, name)
-            if name in features:
-                return (name,)
+        for names in (("tokens", "tokens/type_ids"), ("text",)):
+            found = tuple(
+                name for name in (_renamed(manifest, n) for n in names) if name in features
+            )
+            if found:
+                return found
     excluded = {label} | {name for name, one in features.items() if one.kind == "label"}
     if manifest.command == "sensor":
         excluded |= {_renamed(manifest, name) for name in _WINDOW_ORIGIN}

@@ -7,6 +7,7 @@ import unicodedata
 from typing import Literal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import xxhash
 
 from recordmill import unicode_tables
@@ -19,13 +20,16 @@ class SameText:
     """Treats texts as duplicates if they differ only in case, whitespace or compatibility forms.
 
     mode: treatment of duplicates, as in `recordmill.transforms.model.data_type.Duplicates`.
+    columns: columns of texts; all of them have to be equal.
     """
 
     mode: Literal["drop", "group"]
+    columns: tuple[str, ...] = (TEXT,)
 
     def names(self, rows: pa.RecordBatch) -> pa.StringArray:
         """Return a name for each row that is equal for duplicates: string[n]."""
-        return duplicate_hash(rows[TEXT])
+        hashes = [duplicate_hash(rows[name]) for name in self.columns]
+        return hashes[0] if len(hashes) == 1 else pc.binary_join_element_wise(*hashes, " ")
 
 
 def duplicate_hash(texts: pa.StringArray) -> pa.StringArray:

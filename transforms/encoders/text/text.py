@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,7 @@ from recordmill.transforms.encoders.labels import label_columns, label_feature
 from recordmill.transforms.encoders.text.embeddings import NAME, load_embeddings
 from recordmill.transforms.encoders.text.packing import end_each, pack
 from recordmill.transforms.encoders.text.text_augment import augment_words
+from recordmill.transforms.encoders.tokenization.pairs import PairTemplate, Tokens
 from recordmill.transforms.encoders.tokenization.subwords import (
     has_subwords,
     library_version,
@@ -23,6 +25,8 @@ from recordmill.transforms.encoders.tokenization.subwords import (
 )
 from recordmill.transforms.encoders.tokenization.terms import TermCounts, count_by_row, terms_of
 from recordmill.transforms.encoders.tokenization.text_options import (
+    BEGIN,
+    SEPARATOR,
     SUBWORDS,
     TextOptions,
     TfidfNorm,
@@ -33,6 +37,7 @@ from recordmill.transforms.encoders.tokenization.vocabulary import (
     TOKENS_FILE,
     Vocabulary,
     load_vocabulary,
+    text_columns,
 )
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import Context, Encoded, RowOutcome
@@ -43,7 +48,11 @@ from recordmill.transforms.model.ragged import (
     padded,
     string_bytes,
 )
-from recordmill.transforms.model.user_columns import user_fields, with_users
+from recordmill.transforms.model.user_columns import merged, user_fields, with_users
+
+T = TypeVar("T")
+
+TYPE_IDS = "tokens/type_ids"  # 0 for the first of two joined texts, 1 for the second
 
 _PADDING = 0  # unless a tokenizer file has its own id of padding
 _BYTES = 256
@@ -51,7 +60,7 @@ _BYTES = 256
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextEncoder:
-    """Encoder of the column `text`.
+    """Encoder of the column `text`, or of the columns of texts of the options.
 
     unlabelled: rows without a label may occur; they have no label feature.
 
@@ -71,10 +80,34 @@ class TextEncoder:
         """
         if self.options.pack is not None:
             return self._pack_features(context)
-        declared = self._text_features(context)
+        declared: Features = {}
+        made = self._text_features(context)
+        for column in self._columns:
+            declared = merged(declared, self._named(column, made), where="input")
+        if self.options.joins:
+            declared = merged(declared, self._pair_features(context), where="input")
         if context.labels:
-            declared["label"] = label_feature(rows, unlabelled=self.unlabelled)
-        return with_users(declared, _user_fields(rows), where="input")
+            label = {"label": label_feature(rows, unlabelled=self.unlabelled)}
+            declared = merged(declared, label, where="input")
+        return with_users(declared, self._user_fields(rows), where="input")
+
+    @property
+    def _columns(self) -> tuple[str, ...]:
+        return text_columns(self.options)
+
+    def _user_fields(self, rows: pa.Schema) -> list[pa.Field]:
+        return [field for field in user_fields(rows) if field.name not in self._columns]
+
+    def _named(self, column: str, made: Mapping[str, T]) -> dict[str, T]:
+        """Return features of a text under their names, which tell several texts apart."""
+        if not self.options.text_columns:
+            return dict(made)
+        return {column if name == TEXT else f"{column}/{name}": made[name] for name in made}
+
+    def _pair_features(self, context: Context) -> dict[str, Feature]:
+        tokens = self._token_features(context)
+        types = dataclasses.replace(tokens["tokens"], kind="value", size=None)
+        return {**tokens, TYPE_IDS: types}
 
     def _pack_features(self, context: Context) -> dict[str, Feature]:
         shape = (self.options.pack,)
@@ -91,13 +124,8 @@ class TextEncoder:
         indices = Feature(dtype="int64", shape=(None,), kind="index", size=lines)
         if "text" in options.output_features:
             declared["text"] = Feature(dtype="string", kind="text")
-        if "tokens" in options.output_features:
-            length = options.max_length
-            size = self._ids(context)
-            declared["tokens"] = Feature(dtype="int64", shape=(length,), kind="index", size=size)
-            if length is not None:
-                declared["tokens/mask"] = Feature(dtype="int64", shape=(length,))
-                declared["tokens/length"] = Feature(dtype="int64")
+        if "tokens" in options.output_features and not options.joins:
+            declared |= self._token_features(context)
         if "bow" in options.output_features:
             declared["bow/indices"] = indices
             declared["bow/counts"] = Feature(dtype="int64", shape=(None,))
@@ -112,6 +140,15 @@ class TextEncoder:
             declared["embeddings"] = Feature(dtype="float32", shape=(*tokens, width))
         return declared
 
+    def _token_features(self, context: Context) -> dict[str, Feature]:
+        length = self.options.max_length
+        size = self._ids(context)
+        tokens = Feature(dtype="int64", shape=(length,), kind="index", size=size)
+        if length is None:
+            return {"tokens": tokens}
+        mask = Feature(dtype="int64", shape=(length,))
+        return {"tokens": tokens, "tokens/mask": mask, "tokens/length": Feature(dtype="int64")}
+
     def _lines(self, context: Context) -> int | None:
         """Return the number of lines of the vocabulary; None if not known."""
         if TOKENS_FILE not in context.artifacts:
@@ -122,7 +159,7 @@ class TextEncoder:
         """Return the number of ids; None if not known."""
         options = self.options
         if options.splitter == "bytes":
-            return 1 + len(options.special_tokens) + _BYTES
+            return 1 + len(options.reserved_tokens) + _BYTES
         if options.learns:
             lines = self._lines(context)
             return None if lines is None else 1 + options.oov_buckets + lines
@@ -143,18 +180,28 @@ class TextEncoder:
     def encode(self, rows: pa.RecordBatch, context: Context) -> Encoded:
         """Encode all rows; invalid texts have been rejected by the source or a check."""
         options = self.options
-        texts = normalize(rows[TEXT], options.unicode)
-        texts = augment_words(texts, rows, options.augment, seed=context.seed)
+        several = [
+            augment_words(
+                normalize(rows[column], options.unicode),
+                rows,
+                options.augment,
+                seed=context.seed + place,
+            )
+            for place, column in enumerate(self._columns)
+        ]
         if options.pack is not None:
-            return self._pack(texts, rows[batch.KEY], context)
+            return self._pack(several[0], rows[batch.KEY], context)
         columns: dict[str, pa.Array] = {}
-        if "text" in options.output_features:
-            columns["text"] = texts
-        if options.output_features != {"text"}:
-            columns |= self._token_columns(texts, context)
+        for column, texts in zip(self._columns, several, strict=True):
+            made = {"text": texts} if "text" in options.output_features else {}
+            if options.output_features != {"text"} and not options.joins:
+                made |= self._token_columns(texts, context)
+            columns |= self._named(column, made)
+        if options.joins:
+            columns |= self._pair_columns(several, context)
         if context.labels:
             columns["label"] = label_columns(rows, context).numbers
-        columns |= {field.name: rows[field.name] for field in _user_fields(rows.schema)}
+        columns |= {field.name: rows[field.name] for field in self._user_fields(rows.schema)}
         kept = RowOutcome(kept=np.arange(len(rows)))
         return Encoded(columns=pa.RecordBatch.from_pydict(columns), rows=kept)
 
@@ -185,8 +232,35 @@ class TextEncoder:
             found = load_subwords(options, context.artifacts).id_of(options.end_token)
             assert found is not None  # check_tokenizer_file rejects other end tokens
             return found
-        others = options.oov_buckets if options.learns else 0
-        return 1 + others + options.special_tokens.index(options.end_token)
+        return self._reserved_id(options.end_token)
+
+    def _reserved_id(self, token: str) -> int:
+        others = self.options.oov_buckets if self.options.learns else 0
+        return 1 + others + self.options.reserved_tokens.index(token)
+
+    def _pair_columns(
+        self, several: Sequence[pa.StringArray], context: Context
+    ) -> dict[str, pa.Array]:
+        """Return the features of two joined texts."""
+        options, length = self.options, self.options.max_length
+        first, second = several
+        padding = _PADDING
+        if options.splitter in SUBWORDS:
+            subwords = load_subwords(options, context.artifacts)
+            joined = subwords.encode_pairs(first, second, max_length=length)
+            padding = subwords.padding
+        else:
+            tokens = [
+                Tokens(*self._token_ids(texts, self._tokens(texts), context)[:2])
+                for texts in several
+            ]
+            ends = self._reserved_id(BEGIN), self._reserved_id(SEPARATOR)
+            joined = PairTemplate.of(*ends).join(*tokens, max_length=length)
+        columns = self._id_columns(joined.ids, joined.offsets, padding)
+        if length is None:
+            return {**columns, TYPE_IDS: list_array(joined.types, joined.offsets)}
+        types, _ = padded(joined.types, joined.offsets, length=length, fill=0)
+        return {**columns, TYPE_IDS: fixed_lists(types)}
 
     def _tokens(self, texts: pa.StringArray) -> DictionaryStrings | None:
         """Split texts once for all features; None if no feature needs these tokens."""
@@ -208,7 +282,7 @@ class TextEncoder:
             return ids[tokens.codes], tokens.offsets, _PADDING
         if options.splitter == "bytes":
             data, edges = string_bytes(texts)
-            return data.astype(np.int64) + (1 + len(options.special_tokens)), edges, _PADDING
+            return data.astype(np.int64) + (1 + len(options.reserved_tokens)), edges, _PADDING
         subwords = load_subwords(options, context.artifacts)
         ids, edges = subwords.encode(texts, max_length=options.max_length)
         return ids, edges, subwords.padding
@@ -286,7 +360,3 @@ def _weigh(counts: TermCounts, known: Vocabulary, *, norm: TfidfNorm) -> npt.NDA
     rows = counts.rows
     squares = np.bincount(rows, weights=values**2, minlength=len(counts.offsets) - 1)
     return values / np.sqrt(squares)[rows]
-
-
-def _user_fields(rows: pa.Schema) -> list[pa.Field]:
-    return [field for field in user_fields(rows) if field.name != TEXT]

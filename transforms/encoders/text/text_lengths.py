@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 
 from recordmill.tfrecord.flat_arrays import Ints
 from recordmill.transforms.encoders.tokenization.text_options import TextOptions
-from recordmill.transforms.encoders.tokenization.tokenizers import normalize, tokenize
-from recordmill.transforms.encoders.tokenization.vocabulary import TEXT
+from recordmill.transforms.encoders.tokenization.tokenizers import tokenize
+from recordmill.transforms.encoders.tokenization.vocabulary import all_texts, text_columns
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import RowOutcome
 from recordmill.transforms.model.ragged import string_bytes
@@ -26,20 +26,21 @@ class TextCheck:
     def check(self, rows: pa.RecordBatch) -> RowOutcome:
         """Leave out texts beyond a limit, and name the first such limit.
 
-        Limits of characters come before limits of tokens.
+        Limits of characters come before limits of tokens. Each text of a row has to be within them.
         """
         options = self.options
-        texts = normalize(rows[TEXT], options.unicode)
+        texts = all_texts(rows, options)
+        columns = len(text_columns(options))
         reasons = np.full(len(rows), -1)
         names: list[str] = []
         for unit in ("chars", "tokens"):
             least, most = getattr(options, f"min_{unit}"), getattr(options, f"max_{unit}")
             if least is None and most is None:
                 continue
-            lengths = _lengths(texts, unit, options)
+            lengths = _lengths(texts, unit, options).reshape(columns, len(rows))
             for name, limit, beyond in (
-                (f"min-{unit}", least, lengths < (least or 0)),
-                (f"max-{unit}", most, lengths > (most or 0)),
+                (f"min-{unit}", least, (lengths < (least or 0)).any(axis=0)),
+                (f"max-{unit}", most, (lengths > (most or 0)).any(axis=0)),
             ):
                 if limit is not None:
                     reasons[(reasons < 0) & beyond] = len(names)

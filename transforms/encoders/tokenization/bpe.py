@@ -17,8 +17,12 @@ import pyarrow.compute as pc
 from recordmill.errors import RunError
 from recordmill.transforms.encoders.tokenization.subwords import MODEL_FILE, library
 from recordmill.transforms.encoders.tokenization.text_options import TextOptions
-from recordmill.transforms.encoders.tokenization.tokenizers import normalize, split_whitespace
-from recordmill.transforms.encoders.tokenization.vocabulary import TEXT, most_frequent
+from recordmill.transforms.encoders.tokenization.tokenizers import split_whitespace
+from recordmill.transforms.encoders.tokenization.vocabulary import (
+    all_texts,
+    most_frequent,
+    text_columns,
+)
 from recordmill.transforms.model import limits
 
 _WORDS = 1 << 20  # distinct words used for training, at most
@@ -39,7 +43,7 @@ class BpeAnalysis:
     @property
     def columns(self) -> tuple[str, ...]:
         """Names of the columns that are analyzed."""
-        return (TEXT,)
+        return text_columns(self.options)
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -48,7 +52,7 @@ class BpeAnalysis:
 
     def count(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Count words between spaces: columns `item` and `count`."""
-        words = split_whitespace(normalize(rows[TEXT], self.options.unicode))
+        words = split_whitespace(all_texts(rows, self.options))
         times = np.bincount(words.codes, minlength=len(words.distinct))
         counts = pa.RecordBatch.from_pydict({_ITEM: words.distinct, _COUNT: pa.array(times)})
         return counts.filter(pc.less_equal(pc.binary_length(counts[_ITEM]), _LONGEST))
@@ -80,7 +84,7 @@ class BpeAnalysis:
                 hard_vocab_limit=False,
                 character_coverage=1.0,
                 byte_fallback=True,
-                control_symbols=list(self.options.special_tokens),
+                control_symbols=list(self.options.reserved_tokens),
                 normalization_rule_name="identity",
                 remove_extra_whitespaces=False,
                 pad_id=0,

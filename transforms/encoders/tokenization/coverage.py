@@ -11,11 +11,12 @@ import pyarrow as pa
 from recordmill.errors import RunError
 from recordmill.transforms.encoders.tokenization.terms import terms_of
 from recordmill.transforms.encoders.tokenization.text_options import TextOptions
-from recordmill.transforms.encoders.tokenization.tokenizers import normalize, tokenize
+from recordmill.transforms.encoders.tokenization.tokenizers import tokenize
 from recordmill.transforms.encoders.tokenization.vocabulary import (
-    TEXT,
     TOKENS_FILE,
+    all_texts,
     load_vocabulary,
+    text_columns,
 )
 from recordmill.transforms.model.data_type import Artifact
 
@@ -37,7 +38,7 @@ class VocabularyCoverage:
     @property
     def columns(self) -> tuple[str, ...]:
         """Names of the columns that are analyzed."""
-        return (TEXT,)
+        return text_columns(self.options)
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -47,7 +48,7 @@ class VocabularyCoverage:
     def count(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Count the tokens that are known and those that are not."""
         assert self.options.splitter is not None
-        texts = normalize(rows[TEXT], self.options.unicode)
+        texts = all_texts(rows, self.options)
         terms = terms_of(tokenize(texts, self.options.splitter), ngrams=1)
         counts = np.bincount(terms.codes, minlength=len(terms.distinct))
         is_known = load_vocabulary({TOKENS_FILE: self.tokens}).find(terms.distinct) >= 0

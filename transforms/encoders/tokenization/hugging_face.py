@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from recordmill.tfrecord.flat_arrays import Ints, offsets_of
+from recordmill.transforms.encoders.tokenization.pairs import Joined, PairTemplate, Tokens
 from recordmill.transforms.encoders.tokenization.text_pieces import pieces, splits_at_spaces
 from recordmill.transforms.model.ragged import DictionaryStrings, flattened, picked, stretches
 
@@ -32,10 +33,12 @@ class HuggingFace:
         self.size = max(ids.values(), default=0) + 1
         self._edges = edges
         self.edges = tokenizer.num_special_tokens_to_add(is_pair=False) if edges else 0
+        self.pair_edges = tokenizer.num_special_tokens_to_add(is_pair=True) if edges else 0
         self.by_chance = bool(getattr(tokenizer.model, "dropout", None))
         tokenizer.no_padding()
         self._ends = self._find_ends()
         self._by_piece = splits_at_spaces(tokenizer) and self._ends is not None
+        self._template = self._find_template() if splits_at_spaces(tokenizer) else None
         self._cache = _PieceCache(tokenizer)
         self._lock = threading.Lock()  # guards the cache and the tokenizer's truncation setting
 
@@ -54,6 +57,49 @@ class HuggingFace:
             texts.to_pylist(), add_special_tokens=self._edges
         )
         return flattened([encoding.ids for encoding in encodings])
+
+    def encode_pairs(
+        self, first: pa.StringArray, second: pa.StringArray, *, max_length: int | None
+    ) -> Joined:
+        with self._lock:
+            if self._template is None:
+                return self._encode_pairs(first, second, max_length)
+            tokens = (Tokens(*self._cache.encode(pieces(texts))) for texts in (first, second))
+            return self._template.join(*tokens, max_length=max_length)
+
+    def _encode_pairs(
+        self, first: pa.StringArray, second: pa.StringArray, max_length: int | None
+    ) -> Joined:
+        if max_length is None:
+            self._tokenizer.no_truncation()
+        else:
+            self._tokenizer.enable_truncation(max_length, strategy="longest_first")
+        encodings = self._tokenizer.encode_batch_fast(
+            list(zip(first.to_pylist(), second.to_pylist(), strict=True)),
+            add_special_tokens=self._edges,
+        )
+        ids, offsets = flattened([encoding.ids for encoding in encodings])
+        types, _ = flattened([encoding.type_ids for encoding in encodings])
+        return Joined(ids, types, offsets)
+
+    def _find_template(self) -> PairTemplate | None:
+        """Return the special tokens around every pair of texts; None if unclear."""
+        self._tokenizer.no_truncation()
+        found = self._tokenizer.encode("a", "a", add_special_tokens=self._edges)
+        tokens = list(zip(found.ids, found.type_ids, strict=True))
+        texts = [[at for at, of in enumerate(found.sequence_ids) if of == text] for text in (0, 1)]
+        if not all(texts) or len(tokens) - self.pair_edges != sum(map(len, texts)):
+            return None
+        (start, *_), (next_start, *_) = texts
+        end, last = start + len(texts[0]), next_start + len(texts[1])
+        if texts != [[*range(start, end)], [*range(next_start, last)]] or next_start < end:
+            return None
+        return PairTemplate(
+            head=tuple(tokens[:start]),
+            middle=tuple(tokens[end:next_start]),
+            tail=tuple(tokens[last:]),
+            types=(tokens[start][1], tokens[next_start][1]),
+        )
 
     def _encode_pieces(self, texts: pa.StringArray, max_length: int | None) -> tuple[Ints, Ints]:
         ids, offsets = self._cache.encode(pieces(texts))

@@ -20,7 +20,12 @@ from recordmill.storage.files import Location
 from recordmill.tfrecord.flat_arrays import Ints
 from recordmill.transforms.encoders.artifacts import read_artifact
 from recordmill.transforms.encoders.tokenization.hugging_face import HuggingFace
-from recordmill.transforms.encoders.tokenization.text_options import TextOptions
+from recordmill.transforms.encoders.tokenization.pairs import Joined, PairTemplate, Tokens
+from recordmill.transforms.encoders.tokenization.text_options import (
+    BEGIN,
+    SEPARATOR,
+    TextOptions,
+)
 from recordmill.transforms.model.data_type import Artifact
 from recordmill.transforms.model.ragged import flattened
 
@@ -56,13 +61,14 @@ class Subwords(Protocol):
 
     size: greater than every id.
     padding: id of padding.
-    edges: number of ids that are added to every text.
+    edges: number of ids that are added to every text. pair_edges: the same for two joined texts.
     by_chance: a text may have other ids the next time.
     """
 
     size: int
     padding: int
     edges: int
+    pair_edges: int
     by_chance: bool
 
     def encode(self, texts: pa.StringArray, *, max_length: int | None) -> tuple[Ints, Ints]:
@@ -70,6 +76,15 @@ class Subwords(Protocol):
 
         texts: string[n].
         max_length: ids of a text at most, including the tokens for beginning and end.
+        """
+
+    def encode_pairs(
+        self, first: pa.StringArray, second: pa.StringArray, *, max_length: int | None
+    ) -> Joined:
+        """Return the ids of joined texts.
+
+        first, second: string[n].
+        max_length: ids of a pair at most; the longer text is cut first.
         """
 
     def ends(self, texts: pa.StringArray) -> tuple[Ints, Ints]:
@@ -120,6 +135,8 @@ def check_tokenizer_file(file: TokenizerFile, options: TextOptions) -> None:
             "--tokenizer: the model uses dropout, which gives other ids each time: set dropout to "
             "null in the file"
         )
+    if options.joins:
+        _check_pairs(subwords, options)
     if options.end_token is not None and subwords.id_of(options.end_token) is None:
         raise ConfigError(
             f"--end-token {options.end_token}: the tokenizer file has no such token; use one of "
@@ -129,6 +146,20 @@ def check_tokenizer_file(file: TokenizerFile, options: TextOptions) -> None:
         raise ConfigError(
             f"--chunk {options.chunk}: expected more than {subwords.edges} tokens for beginning and"
             f" end plus --chunk-overlap {options.chunk_overlap}"
+        )
+
+
+def _check_pairs(subwords: Subwords, options: TextOptions) -> None:
+    if not subwords.pair_edges and options.edge_tokens != "no":
+        raise ConfigError(
+            "--tokenizer: the file has no special tokens for pairs of texts, so that nothing would"
+            " separate them: use --text-pairs separate, or join them without with --edge-tokens no"
+        )
+    least = subwords.pair_edges + 2
+    if options.max_length is not None and options.max_length < least:
+        raise ConfigError(
+            f"--max-length {options.max_length}: expected {least} or more, for"
+            f" {subwords.pair_edges} special tokens and a token of each text"
         )
 
 
@@ -175,7 +206,7 @@ class _NotATokenizer(ValueError):
 def _load(tokenizer: FileTokenizer, content: bytes, *, edge_tokens: str) -> Subwords:
     if tokenizer == "huggingface":
         return _hugging_face(content, edges=edge_tokens != "no")
-    return _SentencePiece(content, edges=edge_tokens == "yes")
+    return _SentencePiece(content, edge_tokens)
 
 
 def _hugging_face(content: bytes, *, edges: bool) -> HuggingFace:
@@ -189,7 +220,7 @@ def _hugging_face(content: bytes, *, edges: bool) -> HuggingFace:
 
 
 class _SentencePiece:
-    def __init__(self, content: bytes, *, edges: bool) -> None:
+    def __init__(self, content: bytes, edge_tokens: str) -> None:
         try:
             if not content:  # the library accepts empty content
                 raise RuntimeError("an empty file")
@@ -199,9 +230,32 @@ class _SentencePiece:
         self.by_chance = False
         self.padding = max(self._model.pad_id(), 0)
         self.size = int(self._model.get_piece_size())
-        self._begin = edges and self._model.bos_id() >= 0
-        self._end = edges and self._model.eos_id() >= 0
+        self._begin = edge_tokens == "yes" and self._model.bos_id() >= 0
+        self._end = edge_tokens == "yes" and self._model.eos_id() >= 0
         self.edges = int(self._begin) + int(self._end)
+        self._template = PairTemplate() if edge_tokens == "no" else self._find_template()
+        self.pair_edges = self._template.size
+
+    def _find_template(self) -> PairTemplate:
+        """Return the special tokens of pairs: [CLS] and [SEP] as in ALBERT, else the end token."""
+        begin, separator = self.id_of(BEGIN), self.id_of(SEPARATOR)
+        if begin is not None and separator is not None:
+            return PairTemplate.of(begin, separator)
+        head = ((self._model.bos_id(), 0),) if self._begin else ()
+        end = self._model.eos_id()
+        if end < 0:
+            return PairTemplate()
+        return PairTemplate(head=head, middle=((end, 0),), tail=((end, 1),))
+
+    def encode_pairs(
+        self, first: pa.StringArray, second: pa.StringArray, *, max_length: int | None
+    ) -> Joined:
+        several = (
+            self._model.encode(texts.to_pylist(), add_bos=False, add_eos=False, num_threads=1)
+            for texts in (first, second)
+        )
+        tokens = (Tokens(*flattened(found)) for found in several)
+        return self._template.join(*tokens, max_length=max_length)
 
     def encode(self, texts: pa.StringArray, *, max_length: int | None) -> tuple[Ints, Ints]:
         found = self._model.encode(

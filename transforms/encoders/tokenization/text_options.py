@@ -17,11 +17,13 @@ TfidfNorm = Literal["l2", "none"]
 Pooling = Literal["mean", "none"]
 EdgeTokens = Literal["auto", "yes", "no"]
 TextAugmentation = Literal["word-dropout", "word-swap"]
+TextPairs = Literal["join", "separate"]
 
 LEARNING: tuple[Tokenizer, ...] = ("words", "whitespace", "chars")  # have a learned vocabulary
 FROM_FILE: tuple[Tokenizer, ...] = ("huggingface", "sentencepiece")
 SUBWORDS: tuple[Tokenizer, ...] = ("bpe", *FROM_FILE)  # have a model, learned or given
 UNKNOWN = "[UNK]"  # TensorFlow's name for tokens that are not in the vocabulary
+BEGIN, SEPARATOR = "[CLS]", "[SEP]"  # BERT's names for the special tokens of joined texts
 MAX_NGRAMS = 5
 
 _BPE_TOKENS = re.compile("<pad>|<unk>|<0x[0-9A-F]{2}>")  # in every learned `bpe` model
@@ -57,6 +59,9 @@ class TextOptions:
     end_token: token after each packed text.
     chunk: greatest number of tokens of a record; longer texts become several records.
     chunk_overlap: number of tokens that a chunk shares with the previous one.
+    text_columns: columns with the texts of a record, if it has several.
+    text_pairs: `join` makes one sequence of the tokens of two texts, `separate` makes features of
+        each text; by default `join`.
 
     Raises:
         ConfigError: a value is invalid, or an option has no effect or contradicts another one.
@@ -84,6 +89,8 @@ class TextOptions:
     end_token: str | None = None
     chunk: int | None = None
     chunk_overlap: int = 0
+    text_columns: tuple[str, ...] = ()
+    text_pairs: TextPairs | None = None
 
     def __post_init__(self) -> None:
         if self.tokenizer is not None:
@@ -107,6 +114,7 @@ class TextOptions:
         self._check_chunk()
         self._check_special_tokens()
         self._check_effect()
+        self._check_pairs()
 
     def _check_lengths(self) -> None:
         for unit in ("chars", "tokens"):
@@ -168,6 +176,41 @@ class TextOptions:
             raise ConfigError(
                 f"--chunk-overlap {self.chunk_overlap}: expected 0 to {max(most, 0)}, so that each "
                 "chunk has new tokens"
+            )
+
+    def _check_pairs(self) -> None:
+        if not self.text_columns:
+            if self.text_pairs is not None:
+                raise ConfigError(f"--text-pairs {self.text_pairs}: requires --text-columns")
+            return
+        given = ",".join(self.text_columns)
+        if len({*self.text_columns}) < max(len(self.text_columns), 2):
+            raise ConfigError(
+                f"--text-columns {given}: expected two or more different columns, such as"
+                " question,answer; --text-column names a single one"
+            )
+        for option, value in (("--pack", self.pack), ("--chunk", self.chunk)):
+            if value is not None:
+                raise ConfigError(
+                    f"{option}: divides single texts, and --text-columns gives a record several:"
+                    " leave one of them out"
+                )
+        if not self.joins:
+            return
+        if len(self.text_columns) > 2:
+            raise ConfigError(
+                f"--text-columns {given}: only two texts can be joined; use --text-pairs separate"
+            )
+        if others := sorted(self.output_features - {"text", "tokens"}):
+            raise ConfigError(
+                f"--features {others[0]}: is made of single texts, and the tokens of --text-columns"
+                " are joined; use --text-pairs separate"
+            )
+        least = len(self.reserved_tokens) and 5  # three special tokens, and one of each text
+        if self.max_length is not None and self.max_length < least:
+            raise ConfigError(
+                f"--max-length {self.max_length}: expected {least} or more, for {BEGIN}, two"
+                f" {SEPARATOR} and a token of each text"
             )
 
     def _check_special_tokens(self) -> None:
@@ -266,6 +309,20 @@ class TextOptions:
     def learns(self) -> bool:
         """True if a vocabulary of whole tokens is learned from train."""
         return self.splitter in LEARNING and not self.output_features <= {"text", "embeddings"}
+
+    @property
+    def joins(self) -> bool:
+        """True if the tokens of two texts become one sequence."""
+        tokens = "tokens" in self.output_features
+        return bool(self.text_columns) and self.text_pairs != "separate" and tokens
+
+    @property
+    def reserved_tokens(self) -> tuple[str, ...]:
+        """Special tokens with ids before those of the vocabulary, also those of joined texts."""
+        if not self.joins or self.splitter in FROM_FILE:
+            return self.special_tokens
+        own = [token for token in (BEGIN, SEPARATOR) if token not in self.special_tokens]
+        return (*own, *self.special_tokens)
 
     @property
     def counts_tokens(self) -> bool:

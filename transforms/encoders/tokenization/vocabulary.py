@@ -39,6 +39,19 @@ IDF_FILE = "vocabulary/idf.npy"
 _ITEM, _COUNT, _DOCUMENTS = "item", "count", "documents"
 
 
+def text_columns(options: TextOptions) -> tuple[str, ...]:
+    """Return the names of the columns of texts."""
+    return options.text_columns or (TEXT,)
+
+
+def all_texts(rows: pa.RecordBatch, options: TextOptions) -> pa.StringArray:
+    """Return the normalized texts of rows, one column after another."""
+    columns = text_columns(options)
+    texts = [rows[name] for name in columns]
+    joined = texts[0] if len(texts) == 1 else pa.concat_arrays(texts)
+    return normalize(joined, options.unicode)
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Vocabulary:
     """Vocabulary of tokens.
@@ -98,7 +111,7 @@ class VocabularyAnalysis:
     @property
     def columns(self) -> tuple[str, ...]:
         """Names of the columns that are analyzed."""
-        return (TEXT,)
+        return text_columns(self.options)
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -110,7 +123,7 @@ class VocabularyAnalysis:
         """Count tokens and n-grams: columns `item`, `count` and, for tfidf, `documents`."""
         options = self.options
         assert options.splitter is not None
-        texts = normalize(rows[TEXT], options.unicode)
+        texts = all_texts(rows, options)
         terms = terms_of(tokenize(texts, options.splitter), ngrams=options.ngrams)
         size = len(terms.distinct)
         columns = {
@@ -118,7 +131,7 @@ class VocabularyAnalysis:
             _COUNT: pa.array(np.bincount(terms.codes, minlength=size)),
         }
         if "tfidf" in options.output_features:
-            by_row = count_by_row(terms.codes, terms.rows, size=size, number=len(rows))
+            by_row = count_by_row(terms.codes, terms.rows, size=size, number=len(texts))
             columns[_DOCUMENTS] = pa.array(np.bincount(by_row.indices, minlength=size))
         counts = pa.RecordBatch.from_pydict(columns)
         return counts.filter(self._may_be_a_line(counts))
@@ -165,12 +178,13 @@ class VocabularyAnalysis:
         if "tfidf" in self.options.output_features:
             places = pc.index_in(lines, value_set=selected[_ITEM])
             documents = selected[_DOCUMENTS].take(places).fill_null(0)
-            files[IDF_FILE] = _npy(inverse_frequency(np.asarray(documents), records))
+            texts = records * len(self.columns)
+            files[IDF_FILE] = _npy(inverse_frequency(np.asarray(documents), texts))
         return files
 
     @property
     def _special(self) -> pa.StringArray:
-        return string_array(self.options.special_tokens)
+        return string_array(self.options.reserved_tokens)
 
 
 def most_frequent(counts: pa.RecordBatch, *, least: int, at_most: int) -> pa.RecordBatch:
