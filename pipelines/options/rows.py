@@ -9,6 +9,8 @@ from recordmill.errors import ConfigError
 from recordmill.pipelines.options import values
 from recordmill.pipelines.options.config import CommonConfig
 from recordmill.pipelines.options.declaration import Group, option
+from recordmill.pipelines.options.selection import SELECTION
+from recordmill.transforms.sources.row_formats.condition_syntax import parse_condition
 from recordmill.transforms.sources.row_formats.row_format import RowFormat
 
 ROWS = Group(25, "Format of the rows")
@@ -71,10 +73,20 @@ class DelimitedConfig(CommonConfig):
         metavar="NAME",
         help="Text encoding, such as latin-1 or utf-16; undecodable rows are rejected.",
     )
+    where: str | None = option(
+        None,
+        group=SELECTION,
+        shapes_bytes=True,
+        metavar="CONDITION",
+        help="Read only the rows for which a condition on their columns holds, such as"
+        ' \'age >= 18 and country in ("DE", "FR")\'; comparisons with a missing value do not hold.',
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.row_format()
+        if self.where is not None:
+            parse_condition(self.where)
 
     def refuse_label_from(self) -> None:
         """Raise ConfigError if --label-from is given, because a column gives the classes."""

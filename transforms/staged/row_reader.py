@@ -34,6 +34,7 @@ from recordmill.transforms.model.source import (
     RowSource,
     keyed_by_content,
 )
+from recordmill.transforms.sources.row_formats.condition_syntax import WHERE
 from recordmill.transforms.sources.rows.repeated_rows import Conflicts
 from recordmill.transforms.staged.listing import (
     make_or_reuse,
@@ -115,6 +116,8 @@ class RowReader:
         rejects = list(listed.rejects)
         invalid = list(listed.invalid)
         filtered: Counter[str] = Counter()
+        if WHERE in listed.filtered:  # rows as others; the rest are no inputs, such as blank lines
+            filtered[WHERE] = listed.filtered[WHERE]
         rows = listed.rows
         if rows is None:
             rows = pa.RecordBatch.from_pylist([], schema=self.layout.columns)
@@ -169,7 +172,7 @@ class RowReader:
             left_out=left_out,
             unread=unread,
             invalid=len(invalid),
-            skipped=sum(listed.filtered.values()),
+            skipped=sum(listed.filtered.values()) - filtered[WHERE],
         )
 
     def _chunk(self, rows: pa.RecordBatch) -> pa.RecordBatch:

@@ -64,6 +64,7 @@ from recordmill.transforms.sources.rows.label_types import (
 )
 from recordmill.transforms.sources.rows.listing_file import (
     check_unnamed,
+    listing_filter,
     no_rows_message,
     open_listing,
 )
@@ -115,6 +116,7 @@ class FileList:
       column of lists needs none.
     label_type: reading of the label column: classes (also None), numbers, or a column as any other.
     unlabelled: whether to reject or keep rows without label if there is a label column.
+    where: condition of the rows to read; others are left out. It may name dropped columns.
     conflicts: treatment of rows that have the same key and differ; equal rows count once. None
       leaves repeated keys to the check of all keys, which refuses them.
     segment_columns: columns that distinguish rows with the same key, such as times of segments.
@@ -135,6 +137,7 @@ class FileList:
     stores: tuple[str, ...] = ()
     unlabelled: Unlabelled = "reject"
     finds_split: bool = True
+    where: str | None = None
     conflicts: Conflicts | None = None
     segment_columns: tuple[str, ...] = ()
     _notes: list[Note] = dataclasses.field(
@@ -254,6 +257,13 @@ class FileList:
             column_types |= as_nullable(infer_types(file, sections, others))
         if roles.target is not None and header is not None and not header[roles.target].types:
             column_types[roles.target] = ColumnType()  # as text, of which numbers are parsed
+        row_filter = None
+        if self.where is not None:
+            row_filter = listing_filter(self.where, file, column_types)
+            compared = {field.name: ColumnType((field.type,)) for field in row_filter.fields}
+            added = [name for name in compared if name not in {*roles.named(), *others}]
+            others = [*others, *added]
+            column_types |= {name: compared[name] for name in added}
         wanted = wanted_columns(sorted(roles.named()), others, column_types)
         confine = self.confine and self.input_root is not None
         rules = PathRules.of(root, place, stores=self.stores, confine=confine)
@@ -262,13 +272,17 @@ class FileList:
         segments = [name for name in self.segment_columns if name in user_columns]
         keyed = wanted_columns(sorted(roles.named()), segments, column_types)
         repeated = self._find_repeated(file, sections, keyed, roles, segments)
-        kept = 0
+        kept = filtered = 0
         rejected: collections.Counter[Reason] = collections.Counter()
         first: Reject | None = None
         for section in sections:
             for rows in file.read(section, wanted, roles.named()):
                 check_unnamed(rows, place)
                 named.add(map(normal_path, rows.columns[roles.main].drop_null().to_pylist()))
+                left_out: dict[str, int] = {}
+                if row_filter is not None:
+                    rows, left_out = row_filter.apply(rows, self.row_format.value_parser)
+                    filtered += sum(left_out.values())
                 if roles.target is not None:
                     parser = self.row_format.value_parser
                     rows = read_numbers(rows, roles.target, self.label_type, parser)
@@ -290,11 +304,11 @@ class FileList:
                     identities = _identities(found[batch.KEY], found, segments)
                     kept += len(found)
                     listed = _with_rows(listed, repeated.hold(found, identities))
-                yield listed
+                yield dataclasses.replace(listed, filtered=left_out)
         for decided in repeated.decide():
             yield _with_rows(decided, decided.rows)
         if not kept:
-            raise ConfigError(no_rows_message(place, root, rejected, first))
+            raise ConfigError(no_rows_message(place, root, rejected, first, filtered=filtered))
         self._notes[:] = named.notes(place.name)
 
     def _check_target(self, column_types: ColumnTypes, roles: ColumnRoles) -> None:

@@ -8,7 +8,10 @@ import numpy as np
 
 from recordmill.errors import ConfigError, Reason, Reject
 from recordmill.storage.files import Location
-from recordmill.transforms.sources.row_formats.open_rows import open_rows
+from recordmill.transforms.sources.row_formats.column_types import ColumnTypes
+from recordmill.transforms.sources.row_formats.condition_syntax import parse_condition
+from recordmill.transforms.sources.row_formats.conditions import RowFilter
+from recordmill.transforms.sources.row_formats.open_rows import infer_types, open_rows
 from recordmill.transforms.sources.row_formats.row_file import Origin, RowFile, Rows
 from recordmill.transforms.sources.row_formats.row_format import RowFormat, format_of
 
@@ -28,6 +31,20 @@ def open_listing(place: Location, row_format: RowFormat) -> RowFile:
     )
 
 
+def listing_filter(text: str, file: RowFile, column_types: ColumnTypes) -> RowFilter:
+    """Return the filter of --where. column_types: of all columns, some without types.
+
+    Raises:
+      ConfigError: it is not a condition, or does not fit the columns.
+    """
+    names = [name for name in parse_condition(text).columns if name in column_types]
+    open_types = [name for name in names if not column_types[name].types]
+    if open_types:
+        column_types = {**column_types, **infer_types(file, file.sections(), open_types)}
+    types = {name: found.field(name).type for name, found in column_types.items() if name}
+    return RowFilter.of(text, types, where="the listing")
+
+
 def check_unnamed(rows: Rows, place: Location) -> None:
     """Raise ConfigError for a column without name, unless it is empty or only counts rows.
 
@@ -45,13 +62,21 @@ def check_unnamed(rows: Rows, place: Location) -> None:
 
 
 def no_rows_message(
-    place: Location, root: Location, rejected: Mapping[Reason, int], first: Reject | None
+    place: Location,
+    root: Location,
+    rejected: Mapping[Reason, int],
+    first: Reject | None,
+    *,
+    filtered: int = 0,
 ) -> str:
     """Return the message for a listing without a usable row.
 
     root: folder of relative paths. rejected: {reason: number of rows}. first: first rejected row.
+    filtered: number of rows that --where left out.
     """
     if first is None:
+        if filtered:
+            return f"--where leaves out all {filtered} rows of {place}: relax it"
         return f"the listing {place} has no rows"
     reasons = ", ".join(f"{n} {reason}" for reason, n in sorted(rejected.items()))
     message = f"no row of {place} can be used ({reasons}); the first: {first.key}: {first.detail}"

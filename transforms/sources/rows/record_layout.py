@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 
+import numpy as np
 import pyarrow as pa
 
 from recordmill.errors import ConfigError
 from recordmill.transforms.model.source import Layout
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.row_formats.column_types import ColumnTypes
+from recordmill.transforms.sources.row_formats.conditions import RowFilter
+from recordmill.transforms.sources.row_formats.row_file import Rows
+from recordmill.transforms.sources.row_formats.value_parsing import ValueParser, type_mismatch
 from recordmill.transforms.sources.rows.column_roles import ColumnRoles
 from recordmill.transforms.sources.rows.row_cache import RowCache
 
@@ -20,12 +24,13 @@ class RowLayout(Layout):
 
     roles: of the columns of the files. written: types of the user columns in the files. kept: cache
     of the rows that were read to infer the layout, if any. label_lists: the column of lists of
-    labels in the files, if there is one.
+    labels in the files, if there is one. row_filter: leaves out rows of --where.
     """
 
     roles: ColumnRoles
     written: pa.Schema
     label_lists: pa.Field | None = None
+    row_filter: RowFilter | None = None
     kept: RowCache | None = None
 
 
@@ -57,3 +62,21 @@ def written_field(field: pa.Field, header: ColumnTypes, column_types: ColumnType
     found = column_types[field.name].field(field.name)
     is_text = not header[field.name].types and found.type != field.type
     return pa.field(field.name, pa.string()) if is_text else found
+
+
+def typed_rows(rows: Rows, layout: RowLayout, parser: ValueParser) -> Rows:
+    """Return rows with nulls for missing values, and user columns cast to their types."""
+    columns: dict[str, pa.Array] = {}
+    misfits: dict[int, str] = {}
+    written = {*layout.written.names}
+    for name in rows.columns.schema.names:
+        column = parser.mask_missing(name, rows.columns[name])
+        if name in written:
+            kind = layout.columns.field(name).type
+            if column.type != kind:
+                values, unfit = parser.cast_or_null(column, kind)
+                for row in np.flatnonzero(unfit).tolist():
+                    misfits.setdefault(row, type_mismatch(name, kind, column[row].as_py()))
+                column = parser.mask_missing(name, values)
+        columns[name] = column
+    return rows.replace(pa.RecordBatch.from_pydict(columns), misfits)

@@ -7,7 +7,6 @@ import functools
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import ClassVar
 
-import numpy as np
 import pyarrow as pa
 
 from recordmill.errors import ConfigError, did_you_mean
@@ -27,12 +26,13 @@ from recordmill.transforms.sources.row_formats.column_types import (
     as_nullable,
     has_nan,
 )
+from recordmill.transforms.sources.row_formats.condition_syntax import parse_condition
+from recordmill.transforms.sources.row_formats.conditions import RowFilter
 from recordmill.transforms.sources.row_formats.header_check import delimiter_problem
 from recordmill.transforms.sources.row_formats.open_rows import wanted_columns
 from recordmill.transforms.sources.row_formats.row_file import Rows
 from recordmill.transforms.sources.row_formats.row_format import RowFormat
 from recordmill.transforms.sources.row_formats.text_columns import as_text
-from recordmill.transforms.sources.row_formats.value_parsing import type_mismatch
 from recordmill.transforms.sources.rows import content_keys
 from recordmill.transforms.sources.rows.column_roles import (
     SPLITS,
@@ -56,6 +56,7 @@ from recordmill.transforms.sources.rows.record_columns import (
 from recordmill.transforms.sources.rows.record_layout import (
     RowLayout,
     split_source_of_rows,
+    typed_rows,
     written_field,
 )
 from recordmill.transforms.sources.rows.row_cache import RowCache
@@ -94,6 +95,7 @@ class RecordRows:
       of lists needs none.
     label_type: reading of the label column: classes (also None), numbers, or a column as any other.
     unlabelled: whether to reject or keep rows without label if there is a label column.
+    where: condition of the rows to read; others are left out. It may name dropped columns.
     worker_memory: bytes that an encoder process may have; 0 is no limit.
     """
 
@@ -107,6 +109,7 @@ class RecordRows:
     label_separator: str | None = None
     label_type: LabelType | None = None
     unlabelled: Unlabelled = "reject"
+    where: str | None = None
     worker_memory: int = MAX_MEMORY
     # Whether rows may have several labels.
     _takes_label_lists: ClassVar[bool] = True
@@ -162,7 +165,8 @@ class RecordRows:
         Raises:
           ConfigError: a column is missing, unsupported, or differs between files.
         """
-        header = read_header(self._rows, self.drop_columns)
+        conditional = () if self.where is None else parse_condition(self.where).columns
+        header = read_header(self._rows, {*self.drop_columns}.difference(conditional))
         column_types = infer_columns(parts, self._rows, None) if header is None else header
         if not column_types:
             raise ConfigError(
@@ -187,7 +191,7 @@ class RecordRows:
         if keep is not None and self._infers_nullability:
             kept = RowCache(keep, frozenset(roles.named()))
         if header is not None:
-            names = [*user_columns]
+            names = [name for name in column_types if name in {*user_columns, *conditional}]
             if self._infers_nullability and roles.label is not None:
                 names.append(roles.label)
             column_types = column_types | self._infer_remaining(header, names, parts, kept)
@@ -214,6 +218,7 @@ class RecordRows:
             label_lists=None
             if roles.labels is None
             else column_types[roles.labels].field(roles.labels),
+            row_filter=self._row_filter(column_types, fields),
             kept=kept,
         )
 
@@ -230,6 +235,14 @@ class RecordRows:
     def row_input(self) -> RowInput:
         """The files of rows."""
         return self._rows
+
+    def _row_filter(self, found: ColumnTypes, fields: Sequence[pa.Field]) -> RowFilter | None:
+        """Return the filter of --where, for columns with these types. Raises ConfigError."""
+        if self.where is None:
+            return None
+        types = {name: kind.field(name).type for name, kind in found.items() if name}
+        types |= {field.name: field.type for field in fields}
+        return RowFilter.of(self.where, types, where=str(self.input))
 
     @functools.cached_property
     def _rows(self) -> RowInput:
@@ -345,7 +358,11 @@ class RecordRows:
     def _read(self, sections: pa.RecordBatch, layout: RowLayout) -> Iterator[ListingPart]:
         named = layout.roles.named()
         lists = [] if layout.label_lists is None else [layout.label_lists]
-        wanted = pa.schema([*wanted_columns(sorted(named), (), {}), *lists, *layout.written])
+        read = {*named, *layout.written.names, *(field.name for field in lists)}
+        compared = () if layout.row_filter is None else layout.row_filter.fields
+        others = [field for field in compared if field.name not in read]
+        texts = wanted_columns(sorted(named), (), {})
+        wanted = pa.schema([*texts, *lists, *layout.written, *others])
         kept = None if layout.kept is None else layout.kept.take(sections, wanted)
         for number, (file, section, listed) in enumerate(iter_sections(sections)):
             with as_run_error(file):
@@ -355,35 +372,24 @@ class RecordRows:
                     else kept[number]
                 )
                 for rows in found:
-                    typed_rows = self._typed(rows, layout)
                     yield self._records(
-                        typed_rows, layout, file=file.key, split=listed[batch.SPLIT]
+                        typed_rows(rows, layout, self.format.value_parser),
+                        layout,
+                        file=file.key,
+                        split=listed[batch.SPLIT],
                     )
         if layout.kept is not None:
             layout.kept.forget(sections)
-
-    def _typed(self, rows: Rows, layout: RowLayout) -> Rows:
-        """Return rows with nulls for missing values, and user columns cast to their types."""
-        value_parser = self.format.value_parser
-        columns: dict[str, pa.Array] = {}
-        misfits: dict[int, str] = {}
-        written = {*layout.written.names}
-        for name in rows.columns.schema.names:
-            column = value_parser.mask_missing(name, rows.columns[name])
-            if name in written:
-                kind = layout.columns.field(name).type
-                if column.type != kind:
-                    values, unfit = value_parser.cast_or_null(column, kind)
-                    for row in np.flatnonzero(unfit).tolist():
-                        misfits.setdefault(row, type_mismatch(name, kind, column[row].as_py()))
-                    column = value_parser.mask_missing(name, values)
-            columns[name] = column
-        return rows.replace(pa.RecordBatch.from_pydict(columns), misfits)
 
     def _records(
         self, rows: Rows, layout: RowLayout, *, file: str, split: str | None
     ) -> ListingPart:
         roles = layout.roles
+        counts = {BLANK: rows.blank, COPIES: rows.copies}
+        filtered = {what: count for what, count in counts.items() if count}
+        if layout.row_filter is not None:
+            rows, left_out = layout.row_filter.apply(rows, self.format.value_parser)
+            filtered |= left_out
         system = system_columns(rows, roles)
         if roles.key is None:
             system = system._replace(key=numbered_keys(file, rows.numbers))
@@ -407,8 +413,7 @@ class RecordRows:
             file=file,
             reject_unlabelled=self.unlabelled == "reject",
         )
-        counts = {BLANK: rows.blank, COPIES: rows.copies}
-        return dataclasses.replace(listed, filtered={what: n for what, n in counts.items() if n})
+        return dataclasses.replace(listed, filtered=filtered)
 
     def _place_fields(self, roles: ColumnRoles) -> list[pa.Field]:
         """Return the column of places, if keys are not places in the end."""

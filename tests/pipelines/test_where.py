@@ -1,0 +1,153 @@
+"""Rows that --where leaves out, through the command line."""
+
+import json
+import pathlib
+
+import pytest
+
+from recordmill.pipelines.cli import main
+from tests.folders import make_picture
+from tests.image_runs import Made, encoders_kept, make, run
+from tests.tiny_jobs import tree
+
+HEADER = "id,age,country,text,label,path"
+ROWS = [
+    "1,18,DE,one,a,1.png",
+    "2,17,FR,two,b,2.png",
+    "3,,DE,three,a,3.png",
+    "4,40,US,four,b,4.png",
+    "5,50,FR,five,,missing.png",  # without a label and a file: rejected, unless it is left out
+    "6,60,DE,six,b,6.png",
+]
+CONDITION = 'age >= 18 and country in ("DE", "FR") and label is not None'
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _processes():
+    with encoders_kept():
+        yield
+
+
+@pytest.fixture
+def source(tmp_path) -> pathlib.Path:
+    (tmp_path / "rows.csv").write_text("\n".join([HEADER, *ROWS]))
+    for n in range(1, 7):
+        make_picture(tmp_path / f"{n}.png", n)
+    return tmp_path / "rows.csv"
+
+
+def ids(dataset: Made) -> list[int]:
+    return sorted(example["id"][0] for example in dataset.examples().values())
+
+
+@pytest.mark.parametrize("command", ["images", "table", "text"])
+def test_rows_are_left_out_and_counted(command, source, tmp_path):
+    more = ["--text-column", "text"] if command == "text" else []
+    argv = ["--input", source, "--splits", "train=1", "--drop-columns", "age,country"]
+    made = make(tmp_path / "out", *argv, *more, "--where", CONDITION, command=command)
+    assert main(["verify", "--dataset", str(made.folder)]) == 0
+    assert ids(made) == [1, 6]  # dropped columns can be compared
+    ledger = made.manifest.ledger
+    assert ledger.inputs.filtered + ledger.records.filtered == 4
+    assert ledger.records.written == 2
+    assert made.rejects == {}
+    assert made.manifest.options["where"] == CONDITION
+    # Records that stay have the same keys and order as without the condition.
+    (source.parent / "less.csv").write_text("\n".join([HEADER, ROWS[0], ROWS[5]]))
+    argv[1] = source.parent / "less.csv"
+    assert make(tmp_path / "less", *argv, *more, command=command).manifest.digest == (
+        made.manifest.digest
+    )
+
+
+@pytest.mark.parametrize("name", ["rows.jsonl", "rows.parquet", "rows.csv"])
+def test_every_format(name, source, tmp_path):
+    import pyarrow.csv
+    import pyarrow.parquet as pq
+
+    table = pyarrow.csv.read_csv(source)
+    if name.endswith("parquet"):
+        pq.write_table(table, tmp_path / name)
+    elif name.endswith("jsonl"):
+        (tmp_path / name).write_text("\n".join(map(json.dumps, table.to_pylist())))
+    argv = ["--input", tmp_path / name, "--splits", "train=1", "--key-column", "id"]
+    made = make(
+        tmp_path / "out",
+        *argv,
+        *["--drop-columns", "path", "--where", "id > 1 and (label == 'a' or age > 30)"],
+        *["--unlabelled", "keep"],
+        command="table",
+    )
+    assert {row["key"] for row in made.index("train")} == {"3", "4", "5", "6"}
+
+
+def test_types_of_an_option_and_two_workers(tmp_path):
+    lines = [f"2026-01-{n % 28 + 1:02},{n}" for n in range(3000)]
+    (tmp_path / "a.csv").write_text("\n".join(["day,x", *lines]))
+    argv = ["--input", tmp_path / "a.csv", "--where", "day > '2026-01-20'", "--splits", "train=1"]
+    argv += ["--types", "day=date"]
+    one = make(tmp_path / "one", *argv, command="table")
+    assert one.manifest.splits["train"].records == sum(n % 28 + 1 > 20 for n in range(3000))
+    assert (
+        main(
+            [
+                "table",
+                "--quiet",
+                "--workers",
+                "2",
+                *map(str, argv),
+                "--output",
+                str(tmp_path / "two"),
+            ]
+        )
+        == 0
+    )
+    trees = [tree(tmp_path / name) for name in ("one", "two")]
+    for files in trees:
+        files.pop("job.json")
+    assert trees[0] == trees[1]
+
+
+def test_windows_are_cut_from_the_rows_that_are_left(tmp_path):
+    lines = [f"2026-01-01 00:00:{n:02},{n},{n // 5}" for n in range(20)]
+    (tmp_path / "a.csv").write_text("\n".join(["time,x,quality", *lines]))
+    argv = ["--input", tmp_path / "a.csv", "--time-column", "time", "--window", 5]
+    argv += ["--where", "quality != 3", "--drop-columns", "quality", "--splits", "train=1"]
+    made = make(tmp_path / "out", *argv, command="sensor")
+    found = sorted(x for example in made.examples().values() for x in example["x"])
+    assert found == [n for n in range(20) if n // 5 != 3]
+    assert made.manifest.ledger.inputs.filtered == 5
+
+
+@pytest.mark.parametrize(
+    ("command", "condition", "message"),
+    [
+        ("table", "agee > 18", "no column 'agee' in"),
+        ("images", "agee > 18", "(did you mean 'age'?)"),
+        ("table", "age > 'x'", "compares values of one type, not numbers with text"),
+        ("images", "age > 'x'", "compares values of one type, not numbers with text"),
+        ("table", "age = 18", "write == to compare"),
+        ("images", "age > 100", "--where leaves out all 6 rows of"),
+    ],
+)
+def test_conditions_that_cannot_be(command, condition, message, source, tmp_path, capsys):
+    argv = ["--input", source, "--output", tmp_path / "out", "--where", condition]
+    assert run(command, *argv) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "out" / "dataset.json").exists()
+
+
+def test_no_row_is_left(source, tmp_path, capsys):
+    argv = ["--input", source, "--output", tmp_path / "out", "--where", "age > 100"]
+    assert run("table", *argv) == 1
+    assert "of 6 inputs 6 were filtered by --where: relax --where" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["images", "text"])
+def test_folders_have_no_columns(command, tmp_path, capsys):
+    (tmp_path / "in").mkdir()
+    make_picture(tmp_path / "in/1.png", 1)
+    (tmp_path / "in/1.txt").write_text("x")
+    argv = ["--input", tmp_path / "in", "--output", tmp_path / "out", "--where", "age > 1"]
+    assert run(command, *argv) == 2
+    assert "--where applies to" in capsys.readouterr().err

@@ -1,0 +1,191 @@
+"""Conditions of --where: their syntax, and which rows fulfil them."""
+
+import datetime
+import decimal
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recordmill.errors import ConfigError
+from recordmill.transforms.sources.row_formats.condition_syntax import parse_condition
+from recordmill.transforms.sources.row_formats.conditions import check_condition, holds
+
+DAY = datetime.date(2026, 1, 31)
+ROWS = {
+    "n": pa.array([1, 2, None, 2**60 + 1]),
+    "x": pa.array([0.5, float("nan"), 3.0, 1e18]),
+    "name": pa.array(["ann", "Bob", None, ""]),
+    "yes": pa.array([True, False, None, True]),
+    "day": pa.array([DAY, DAY.replace(day=1), None, DAY]),
+    "at": pa.array([datetime.datetime(2026, 1, 31, 12), None, None, None], pa.timestamp("ns")),
+    "zoned": pa.array([datetime.datetime(2026, 1, 31, 12)] * 4, pa.timestamp("us", "Asia/Tokyo")),
+    "tags": pa.array([["a", "b"], [], None, ["b", None]]),
+    "code": pa.array([1, 2, 3, 2**64 - 1], pa.uint64()),
+    "price": pa.array([decimal.Decimal("1.50"), None, decimal.Decimal("2.25"), None]),
+    "kind": pa.array(["u", "v", "u", None]).dictionary_encode(),
+    "total price": pa.array([1, 2, 3, 4]),
+    "user.age": pa.array([4, 3, 2, 1]),
+    "class": pa.array(["p", "q", "p", "q"]),
+}
+TYPES = {
+    name: column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    for name, column in ROWS.items()
+}
+
+
+def rows(text: str) -> list[int]:
+    """The numbers of the rows that fulfil a condition."""
+    condition = parse_condition(text)
+    check_condition(condition, TYPES, where="rows.csv")
+    return [row for row, found in enumerate(holds(condition, ROWS, 4)) if found]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("n > 1", [1, 3]),
+        ("not n > 1", [0]),  # a comparison with a missing value is missing, and so is its opposite
+        ("n > 1 or name is None", [1, 2, 3]),
+        ("n is not None", [0, 1, 3]),
+        ("not (n is None)", [0, 1, 3]),
+        ("n in (1, 2)", [0, 1]),
+        ("n not in (1, 2)", [3]),
+        ("n in [1.0, -2]", [0]),
+        ("1 < n <= 2", [1]),
+        ("n == 1152921504606846977", [3]),
+        ("n > 0.5", [0, 1, 3]),  # the largest is no float64
+        ("x >= 0", [0, 2, 3]),
+        ("x is None", [1]),  # NaN is a missing value
+        ("n + x * 2 == 2", [0]),
+        ("n / (n - 1) == 2", [1]),  # a division by zero is missing
+        ("(n + n) / 2 == n", [0, 1, 3]),
+        ("-n == -1", [0]),
+        ("n > x", [0, 3]),
+        ("name == 'ann'", [0]),
+        ('name in ("ann", "Bob")', [0, 1]),
+        ("name < 'a'", [1, 3]),
+        ("'b' in name", [1]),
+        ("'b' in tags", [0, 3]),
+        ("'b' not in tags", [1]),
+        ("yes", [0, 3]),
+        ("not yes", [1]),
+        ("yes == True and yes", [0, 3]),
+        ("day >= '2026-01-31'", [0, 3]),
+        ("day in ('2026-01-01', '2025-01-01')", [1]),
+        ("at > '2026-01-31 11:59'", [0]),
+        ("zoned == '2026-01-31T12:00'", [0, 1, 2, 3]),  # without a zone it is in UTC
+        ("zoned == '2026-01-31T13:00+01:00'", [0, 1, 2, 3]),
+        ("code > 2", [2, 3]),
+        ("code > -1", [0, 1, 2, 3]),
+        ("price > 1.5", [2]),
+        ("price == 1.5 or price > 2", [0, 2]),
+        ("kind == 'u'", [0, 2]),
+        ("`total price` > 2 and user.age < 2", [3]),
+        ("`class` == 'p' and '`' != name", [0]),
+        ("`user.age` == 4", [0]),
+        (" n == 1\n or n == 2 ", [0, 1]),
+    ],
+)
+def test_rows_that_fulfil_a_condition(text, found):
+    assert rows(text) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "expected a condition such as 'age >= 18', got nothing"),
+        ("1 < 2", "expected the name of a column, got constants only"),
+        ("n = 1", "write == to compare with a value"),
+        ("n <> 1", "write != for <>"),
+        ("n > 1 AND x < 2", "write and, or, not, in, is None in lower case"),
+        ("n is null", "write `x is None` for a missing value"),
+        ("n == None", "write `x is None` for a missing value"),
+        ("n in (1, None)", "write `x is None` for a missing value"),
+        ("n is 1", "`is` compares with None only"),
+        ("n in 3", "expected values in brackets, such as (1, 2), or a column; got 3"),
+        ("n in ()", "expected values between the brackets"),
+        ("(n > 1) & (x < 2)", "write `and` and `or` instead of & and |"),
+        ("open('/etc/passwd')", "functions are not supported; got open('/etc/passwd')"),
+        ("n.__class__.__bases__ == 1 if n else 2", "expected a column, a value, a comparison"),
+        ("[n for n in (1, 2)]", "expected a column, a value, a comparison"),
+        ("lambda: n", "expected a column, a value, a comparison"),
+        ("(n := 3) > 2", "expected a column, a value, a comparison"),
+        ("n > 2**3", "expected a column, a value, a comparison"),
+        ("f'{n}' == 'a'", "expected a column, a value, a comparison"),
+        ("n == b'x'", "expected a text, a number, True or False"),
+        ("n == 99999999999999999999", "expected an integer of 64 bits"),
+        ("n == -'x'", "expected a number after the sign"),
+        ("class == 'p'", "stand in backticks"),
+        ("n >", "it cannot be read"),
+        ("n > '\0'", "it cannot be read"),
+        ("(" * 500 + "n", "((((...: expected"),
+        ("nn > 1", "no column 'nn' in rows.csv (did you mean 'n'?): it has 'n', 'x'"),
+        ("user.ages > 1", "no column 'user.ages' in rows.csv (did you mean 'user.age'?)"),
+        ("n > 'a'", "> compares values of one type, not numbers with text; in rows.csv 'n' has"),
+        ("name > 3", "> compares values of one type, not text with numbers"),
+        ("yes > 3", "not true or false with numbers"),
+        ("name + 1 > 2", "+ computes with numbers, not with text"),
+        ("n", "expected a condition, got numbers: compare it"),
+        ("n and yes", "expected a condition, got numbers: compare it"),
+        ("tags == 'a'", "== compares values of one type, not list<"),
+        ("3 in n", "`in` looks into lists and texts, not into numbers"),
+        ("3 in tags", "== compares values of one type, not text with numbers"),
+        ("day > 'soon'", "expected a date such as '2026-01-31', got 'soon'"),
+        ("at > '31.1.2026'", "expected a time such as '2026-01-31', got '31.1.2026'"),
+        ("day == name", "a column of times is compared with a text, not with a column"),
+    ],
+)
+def test_conditions_that_cannot_be(text, why):
+    with pytest.raises(ConfigError) as error:
+        rows(text)
+    assert why in str(error.value)
+
+
+def test_thousands_of_conditions():
+    text = " or ".join(f"n == {n}" for n in range(1500))
+    assert rows(text) == [0, 1]
+    with pytest.raises(ConfigError, match="at most 10000 names, values and signs"):
+        parse_condition(" or ".join([text] * 3))
+
+
+_NUMBERS = st.sampled_from([None, 0, 1, 2])
+
+
+def _conditions() -> st.SearchStrategy[str]:
+    compared = st.builds(
+        "{} {} {}".format,
+        st.sampled_from("ab"),
+        st.sampled_from(["==", "!=", "<", "<=", ">", ">="]),
+        st.sampled_from(["a", "b", "0", "1"]),
+    )
+    missing = st.builds("{} is None".format, st.sampled_from("ab"))
+    among = st.builds("{} in (0, 2)".format, st.sampled_from("ab"))
+    return st.recursive(
+        compared | missing | among,
+        lambda one: (
+            st.builds("({}) {} ({})".format, one, st.sampled_from(["and", "or"]), one)
+            | st.builds("not ({})".format, one)
+        ),
+        max_leaves=6,
+    )
+
+
+@given(_conditions(), st.lists(st.tuples(_NUMBERS, _NUMBERS), max_size=6))
+def test_missing_values_are_those_of_sql(text, pairs):
+    import sqlite3
+
+    database = sqlite3.connect(":memory:")
+    database.execute("CREATE TABLE t (row, a, b)")
+    database.executemany("INSERT INTO t VALUES (?, ?, ?)", [(n, *p) for n, p in enumerate(pairs)])
+    sql = text.replace("==", "=").replace("is None", "is NULL")
+    wanted = [row for (row,) in database.execute(f"SELECT row FROM t WHERE {sql} ORDER BY row")]
+    condition = parse_condition(text)
+    columns = {
+        name: pa.array([pair[place] for pair in pairs], pa.int64())
+        for place, name in enumerate("ab")
+    }
+    check_condition(condition, {"a": pa.int64(), "b": pa.int64()}, where="t")
+    found = holds(condition, columns, len(pairs))
+    assert [row for row, is_in in enumerate(found) if is_in] == wanted

@@ -1,0 +1,263 @@
+"""Evaluation of --where over batches of rows.
+
+Missing values are as in SQL: a comparison with one is missing, `not` of it too, and rows whose
+condition is missing are left out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recordmill.errors import ConfigError, did_you_mean
+from recordmill.transforms.model.user_columns import is_list
+from recordmill.transforms.sources.row_formats.condition_syntax import (
+    WHERE,
+    Arithmetic,
+    Both,
+    Column,
+    Compare,
+    Condition,
+    Constant,
+    Contains,
+    IsIn,
+    IsMissing,
+    Node,
+    Not,
+    Value,
+    named_option,
+    parse_condition,
+)
+from recordmill.transforms.sources.row_formats.row_file import Rows
+from recordmill.transforms.sources.row_formats.value_parsing import ValueParser
+
+Mask = npt.NDArray[np.bool_]
+
+_COMPARE: Mapping[str, Callable[..., pa.Array]] = {
+    "==": pc.equal,
+    "!=": pc.not_equal,
+    "<": pc.less,
+    "<=": pc.less_equal,
+    ">": pc.greater,
+    ">=": pc.greater_equal,
+}
+_COMPUTE: Mapping[str, Callable[..., pa.Array]] = {
+    "+": pc.add,
+    "-": pc.subtract,
+    "*": pc.multiply,
+    "/": pc.divide,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class RowFilter:
+    """Leaves out rows for which a condition does not hold.
+
+    fields: the columns of the condition, with their types in it; rows may have them as text.
+    """
+
+    condition: Condition
+    fields: tuple[pa.Field, ...]
+
+    @classmethod
+    def of(cls, text: str, types: Mapping[str, pa.DataType], *, where: str) -> RowFilter:
+        """Parse a condition and check that it fits the columns, as `check_condition` does."""
+        condition = parse_condition(text)
+        check_condition(condition, types, where=where)
+        return cls(condition, tuple(pa.field(name, types[name]) for name in condition.columns))
+
+    def apply(self, rows: Rows, parser: ValueParser) -> tuple[Rows, dict[str, int]]:
+        """Return the rows for which the condition holds, and {option: number of the others}."""
+        columns = {}
+        for field in self.fields:
+            column = parser.mask_missing(field.name, rows.columns[field.name])
+            if column.type != field.type:
+                column, _ = parser.cast_or_null(column, field.type)
+            columns[field.name] = column
+        mask = holds(self.condition, columns, len(rows.columns))
+        if mask.all():
+            return rows, {}
+        kept = dataclasses.replace(
+            rows, columns=rows.columns.filter(pa.array(mask)), numbers=rows.numbers[mask]
+        )
+        return kept, {WHERE: int((~mask).sum())}
+
+
+class _MismatchError(Exception):
+    """Values that cannot be compared or computed with."""
+
+
+def holds(condition: Condition, columns: Mapping[str, pa.Array], count: int) -> Mask:
+    """Return whether a condition holds for each of `count` rows, bool[n]; missing is false.
+
+    columns: the columns of the condition, with the types that `check_condition` has seen.
+    """
+    mask: Mask = np.asarray(_truth(condition.root, columns, count).fill_null(False), bool)
+    return mask
+
+
+def check_condition(condition: Condition, types: Mapping[str, pa.DataType], *, where: str) -> None:
+    """Check that a condition fits the columns. types: of all columns. where: the input.
+
+    Raises:
+      ConfigError: a column does not exist, or has a type that the condition cannot use.
+    """
+    for name in condition.columns:
+        if name not in types:
+            raise ConfigError(
+                f"{named_option(condition.text)}: no column {name!r} in {where}"
+                f"{did_you_mean(name, types)}: it has {', '.join(map(repr, types))}"
+            )
+    # A row without values, so that texts that stand for times are read, too.
+    columns = {name: pa.nulls(1, types[name]) for name in condition.columns}
+    try:
+        _truth(condition.root, columns, 1)
+    except _MismatchError as error:
+        shown = ", ".join(f"{name!r} has {_noun(types[name])}" for name in condition.columns)
+        raise ConfigError(f"{named_option(condition.text)}: {error}; in {where} {shown}") from error
+
+
+def _truth(node: Node, columns: Mapping[str, pa.Array], count: int) -> pa.Array:
+    """Return the truth of a condition: bool[n], null where it is missing."""
+    match node:
+        case Both(word=word, conditions=conditions):
+            join = pc.and_kleene if word == "and" else pc.or_kleene
+            return functools.reduce(join, (_truth(one, columns, count) for one in conditions))
+        case Not(condition=condition):
+            return pc.invert(_truth(condition, columns, count))
+        case IsMissing(operand=operand):
+            return _values(operand, columns, count).is_null()
+        case IsIn(operand=operand, values=values):
+            column = _values(operand, columns, count)
+            alike = [_compare("==", column, _constant(value, count)) for value in values]
+            return functools.reduce(pc.or_kleene, alike)
+        case Contains(value=value, column=column):
+            return _contains(columns[column.name], value)
+        case Compare(comparison=comparison, left=left, right=right):
+            pair = [_values(one, columns, count) for one in (left, right)]
+            families = {_family(one.type) for one in pair}
+            texts = [one for one in (left, right) if isinstance(one, Constant)]
+            if families == {"time", "text"} and not texts:
+                raise _MismatchError("a column of times is compared with a text, not with a column")
+            return _compare(comparison, *pair)
+    found = _values(node, columns, count)
+    if not pa.types.is_boolean(found.type):
+        raise _MismatchError(f"expected a condition, got {_noun(found.type)}: compare it")
+    return found
+
+
+def _values(node: Node, columns: Mapping[str, pa.Array], count: int) -> pa.Array:
+    match node:
+        case Column(name=name):
+            column = columns[name]
+            if pa.types.is_dictionary(column.type):
+                column = column.dictionary_decode()
+            if column.type == pa.string_view():
+                column = column.cast(pa.string())
+            if pa.types.is_floating(column.type):
+                return pc.if_else(pc.is_nan(column), None, column)
+            return column
+        case Constant(value=value):
+            return _constant(value, count)
+        case Arithmetic(operation=operation, left=left, right=right):
+            numbers = [_number(_values(one, columns, count), operation) for one in (left, right)]
+            if operation == "/":  # nothing is known of a division by zero
+                numbers[1] = pc.if_else(pc.equal(numbers[1], 0.0), None, numbers[1])
+            found = _COMPUTE[operation](*numbers)
+            return pc.if_else(pc.is_nan(found), None, found)
+    return _truth(node, columns, count)
+
+
+def _constant(value: Value, count: int) -> pa.Array:
+    return pa.repeat(pa.scalar(value), count)
+
+
+def _number(values: pa.Array, operation: str) -> pa.Array:
+    kind = values.type
+    numeric = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    if not numeric:
+        raise _MismatchError(f"{operation} computes with numbers, not with {_noun(kind)}")
+    return values.cast(pa.float64(), safe=False)
+
+
+def _compare(comparison: str, left: pa.Array, right: pa.Array) -> pa.Array:
+    kinds = [_family(one.type) for one in (left, right)]
+    if kinds == ["time", "text"]:
+        right = _as_time(right, left.type)
+    elif kinds == ["text", "time"]:
+        left = _as_time(left, right.type)
+    elif kinds[0] != kinds[1]:
+        raise _MismatchError(
+            f"{comparison} compares values of one type, not {_noun(left.type)} with"
+            f" {_noun(right.type)}"
+        )
+    elif left.type != right.type and kinds == ["number", "number"]:
+        left, right = (_as_common(one, other.type) for one, other in ((left, right), (right, left)))
+    try:
+        return _COMPARE[comparison](left, right)
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
+        raise _MismatchError(
+            f"{comparison} cannot compare {_noun(left.type)} with {_noun(right.type)}"
+        ) from error
+
+
+def _as_common(values: pa.Array, other: pa.DataType) -> pa.Array:
+    """Return numbers as float64 if they cannot be compared exactly with those of another type."""
+    inexact = (pa.types.is_floating(kind) or kind == pa.uint64() for kind in (values.type, other))
+    return values.cast(pa.float64(), safe=False) if any(inexact) else values
+
+
+def _as_time(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return a text in every row as a date or time; without a time zone it is in UTC."""
+    value = texts[0].as_py() if len(texts) else None
+    if value is None:
+        return pa.nulls(len(texts), kind)
+    try:
+        if pa.types.is_timestamp(kind) and kind.tz is not None:
+            try:
+                return texts.cast(kind)
+            except pa.ArrowInvalid:
+                return pc.assume_timezone(texts.cast(pa.timestamp(kind.unit)), "UTC").cast(kind)
+        return texts.cast(kind)
+    except pa.ArrowInvalid as error:
+        raise _MismatchError(
+            f"expected {'a date' if pa.types.is_date(kind) else 'a time'} such as"
+            f" '2026-01-31', got {value!r}"
+        ) from error
+
+
+def _contains(column: pa.Array, value: Value) -> pa.Array:
+    if not is_list(column.type):
+        if _family(column.type) != "text" or not isinstance(value, str):
+            raise _MismatchError(f"`in` looks into lists and texts, not into {_noun(column.type)}")
+        return pc.match_substring(column, value)
+    items = pc.list_flatten(column)
+    found = _compare("==", items, _constant(value, len(items))).fill_null(False)
+    rows = pc.list_parent_indices(column).filter(found)
+    has = np.zeros(len(column), np.bool_)
+    has[np.asarray(rows)] = True
+    return pa.array(has, mask=np.asarray(column.is_null(), bool))
+
+
+def _family(kind: pa.DataType) -> str:
+    """Return the kind of values that can be compared with each other."""
+    if pa.types.is_boolean(kind):
+        return "truth"
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        return "number"
+    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+        return "time"
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or kind == pa.string_view():
+        return "text"
+    return str(kind)
+
+
+def _noun(kind: pa.DataType) -> str:
+    names = {"truth": "true or false", "number": "numbers", "time": "times", "text": "text"}
+    return names.get(_family(kind), str(kind))
