@@ -82,6 +82,8 @@ def media_rows(
         drop_columns=config.drop_columns,
         label_type=config.label_type,
         unlabelled=unlabelled,
+        where=config.where,
+        label_separator=config.label_separator,
         input_root=config.input_root,
         confine=config.confine,
         stores=config.allow_store,

@@ -34,7 +34,7 @@ from recordmill.transforms.sources.row_formats.row_file import BadRow, RowFile, 
 from recordmill.transforms.sources.rows.column_roles import ColumnRoles, quoted
 from recordmill.transforms.sources.rows.label_types import rows_out_of_range, with_target
 from recordmill.transforms.sources.rows.record_columns import SYSTEM_FIELDS, InvalidRows
-from recordmill.transforms.sources.rows.record_layout import RowLayout
+from recordmill.transforms.sources.rows.record_layout import RowLayout, typed_rows
 from recordmill.transforms.sources.rows.record_rows import RecordRows
 from recordmill.transforms.sources.rows.row_sections import as_run_error, iter_sections
 
@@ -180,6 +180,10 @@ class MediaRows(RecordRows):
             layout, columns=pa.schema([*read[:system], *_READ, *read[system:]])
         )
         named = layout.roles.named().difference((self._path_key,) if self._keyed_by_path else ())
+        lists = [] if layout.label_lists is None else [layout.label_lists]
+        read_names = {*named, *layout.written.names, *(field.name for field in lists)}
+        compared = () if layout.row_filter is None else layout.row_filter.fields
+        others = [field for field in compared if field.name not in read_names]
         for file, section, listed in iter_sections(sections):
             with as_run_error(file):
                 opened = self._rows.open(file)
@@ -187,14 +191,16 @@ class MediaRows(RecordRows):
                     [
                         self._bytes_field(opened),
                         *(pa.field(name, pa.string()) for name in sorted(named)),
+                        *lists,
                         *layout.written,
+                        *others,
                     ]
                 )
                 stats = self._stats(file)
                 for rows in opened.read(section, wanted, named):
                     rows = self._with_files(rows, stats)
                     rows = _with_class_names(rows, layout)
-                    typed = self._typed(rows, layout)
+                    typed = typed_rows(rows, layout, self.format.value_parser)
                     yield self._records(typed, before, file=file.key, split=listed[batch.SPLIT])
 
     def _bytes_field(self, file: RowFile) -> pa.Field:
