@@ -31,6 +31,7 @@ from recordmill.transforms.model.user_columns import is_list
 from recordmill.transforms.sources.row_formats.column_types import ColumnType
 from recordmill.transforms.sources.row_formats.text_columns import as_text
 
+_SHORT = 64  # bytes of a value, in the mean, up to which values are gathered by index
 _TYPES = {INTS: pa.int64(), FLOATS: pa.float32(), BYTES: pa.binary()}
 _SHOWN = {INTS: "int64", FLOATS: "float", BYTES: "bytes"}
 
@@ -272,6 +273,13 @@ class ExampleColumns:
         return _Lists(np.array(kept, np.int64), counts, values)
 
     def _joined_bytes(self, starts: Ints, ends: Ints) -> bytes:
+        sizes = ends - starts
+        total = int(sizes.sum())
+        if total <= _SHORT * len(sizes):
+            if len(sizes) and total == len(sizes) * int(sizes[0]) and (sizes == sizes[0]).all():
+                return bytes(self._data[starts[:, None] + np.arange(sizes[0])].tobytes())
+            at = np.arange(total) + np.repeat(starts - (np.cumsum(sizes) - sizes), sizes)
+            return bytes(self._data[at].tobytes())
         view = memoryview(self._data)  # type: ignore[arg-type]
         return b"".join([view[i:j] for i, j in zip(starts.tolist(), ends.tolist(), strict=True)])
 

@@ -10,16 +10,19 @@ import struct
 from collections.abc import Iterator
 from typing import BinaryIO, NamedTuple
 
+import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
 from recordmill.errors import Reason
-from recordmill.tfrecord.checksums import masked_crc32c
+from recordmill.tfrecord.checksums import mask_crcs, masked_crc32c
 from recordmill.tfrecord.framing import (
     FOOTER_BYTES,
     HEADER_BYTES,
     MAX_PAYLOAD_BYTES,
     FrameError,
+    begins_frame,
+    frame_headers,
     read_frames,
 )
 from recordmill.transforms.model import limits
@@ -28,7 +31,9 @@ from recordmill.transforms.sources.row_formats.row_file import BadRow, FileSecti
 MISMATCH = "its content does not match its checksum"
 
 _CHUNK = 1 << 18  # bytes read at once while headers are read
-_header = struct.Struct("<QI").unpack_from
+_MAPPED_ROWS = 1 << 14  # records of a mapped file in a block
+_CUT_OFF = "the file ends inside it"
+_unpack_length = struct.Struct("<Q").unpack_from
 
 
 class FrameBlock(NamedTuple):
@@ -56,39 +61,23 @@ def list_sections(stream: BinaryIO, size: int, *, section: int) -> Iterator[File
 
     size: of the file. section: bytes of a section, about.
     """
-    start = row = 0
-    for row_number, at, end in _walk(stream, size):
-        if (end > start + section and at > start) or row_number - row >= limits.BATCH_ROWS:
-            yield FileSection(start, at, row, at - start)
-            start, row = at, row_number
-    if size > start:
-        yield FileSection(start, size, row, size - start)
-
-
-def _walk(stream: BinaryIO, size: int) -> Iterator[tuple[int, int, int]]:
-    """Yield (number, start, end) of each frame by its header, up to a damaged one."""
-    at = number = begin = 0
-    data = b""
+    start = first = at = number = 0
     while at < size:
-        if at + HEADER_BYTES > begin + len(data):
-            stream.seek(at)
-            begin, data = at, stream.read(_CHUNK)
-        if at + HEADER_BYTES > begin + len(data) or _problem(data, at - begin) is not None:
-            return
-        end = at + HEADER_BYTES + int(_header(data, at - begin)[0]) + FOOTER_BYTES
-        if end > size:
-            return
-        yield number, at, end
-        number, at = number + 1, end
-
-
-def _problem(data: bytes, at: int) -> str | None:
-    length, crc = _header(data, at)
-    if masked_crc32c(data[at : at + 8]) != crc:
-        return "its length does not match its checksum"
-    if length > MAX_PAYLOAD_BYTES:
-        return f"it claims {length} bytes; a record holds {MAX_PAYLOAD_BYTES} at most"
-    return None
+        stream.seek(at)
+        data = stream.read(_CHUNK)
+        frames = _whole_frames(data)
+        ends = at + frames.starts + frames.lengths
+        if not len(ends):
+            if _problem(data, at, size) is not None:
+                break
+            ends = np.array([at + _length(data)])
+        for end in ends.tolist():
+            if at > start and (end > start + section or number - first >= limits.BATCH_ROWS):
+                yield FileSection(start, at, first, at - start)
+                start, first = at, number
+            at, number = end, number + 1
+    if size > start:
+        yield FileSection(start, size, first, size - start)
 
 
 def read_blocks(
@@ -102,52 +91,47 @@ def read_blocks(
     while at < section.end:
         stream.seek(at)
         data = stream.read(min(section.end - at, limits.PART_BYTES))
-        block, taken = _parsed(data, at, number)
-        if not taken:
-            problem = "the file ends inside it" if len(data) < HEADER_BYTES else _problem(data, 0)
-            length = 0 if problem else HEADER_BYTES + int(_header(data, 0)[0]) + FOOTER_BYTES
-            if problem is None and at + length > size:
-                problem = "the file ends inside it"
+        frames = _whole_frames(data)
+        if not len(frames.starts):
+            problem = _problem(data, at, size)
             if problem is not None:
                 yield _only_bad(_rest(number, problem, size - at))
                 return
+            length = _length(data)
             if length - HEADER_BYTES - FOOTER_BYTES > max_bytes:
                 why = f"{length} bytes, more than --max-row-bytes {max_bytes}"
-                block = _only_bad(BadRow(number, Reason.TOO_LARGE, why))
-                taken = length
-            else:
-                stream.seek(at)
-                block, taken = _parsed(stream.read(length), at, number)
-        yield block
-        at += taken
-        number += len(block.numbers) + len(block.bad)
+                yield _only_bad(BadRow(number, Reason.TOO_LARGE, why))
+                at, number = at + length, number + 1
+                continue
+            stream.seek(at)
+            data = stream.read(length)
+            frames = _whole_frames(data)
+        yield _checked(data, frames, at, number)
+        at += int(frames.starts[-1] + frames.lengths[-1])
+        number += len(frames.starts)
 
 
-def map_blocks(
-    data: npt.NDArray[np.uint8], section: FileSection, *, size: int
-) -> Iterator[FrameBlock]:
-    """Yield the records of a section of a file in memory, without checking their payloads.
+def map_blocks(data: npt.NDArray[np.uint8]) -> Iterator[FrameBlock]:
+    """Yield the records of a mapped file, without checking or reading their payloads.
 
-    data: uint8[size], usually a mapped file, of which only headers are read.
+    data: uint8[n], the file, which may be much larger than memory.
     """
     view = memoryview(data)  # type: ignore[arg-type]
-    at, number = section.start, section.row
-    offsets: list[int] = []
-    problem: str | None = None
-    while at < section.end:
-        head = bytes(view[at : at + HEADER_BYTES])
-        problem = "the file ends inside it" if len(head) < HEADER_BYTES else _problem(head, 0)
-        end = at + HEADER_BYTES + int(_header(head, 0)[0]) + FOOTER_BYTES if not problem else size
-        if problem is None and end > size:
-            problem = "the file ends inside it"
-        if problem is not None:
-            break
-        offsets.append(at)
-        at = end
-    edges = np.array([*offsets, at], np.int64)
-    numbers = np.arange(len(offsets)) + number
-    bad = () if problem is None else (_rest(number + len(offsets), problem, size - at),)
-    yield FrameBlock(data, edges[:-1], np.diff(edges), edges[:-1] + HEADER_BYTES, numbers, bad)
+    at = number = 0
+    while at < len(data):
+        frames = _whole_frames(view, at, most=_MAPPED_ROWS)
+        count = len(frames.starts)
+        end = int(frames.starts[-1] + frames.lengths[-1]) if count else at
+        head = bytes(view[end : end + HEADER_BYTES])
+        damaged = end < len(data) and count < _MAPPED_ROWS
+        problem = _problem(head, end, len(data)) if damaged else None
+        bad = () if problem is None else (_rest(number + count, problem, len(data) - end),)
+        numbers = np.arange(count) + number
+        starts = frames.starts + HEADER_BYTES
+        yield FrameBlock(data, frames.starts, frames.lengths, starts, numbers, bad)
+        if bad:
+            return
+        at, number = end, number + count
 
 
 def is_intact(block: FrameBlock, row: int) -> bool:
@@ -192,35 +176,77 @@ def inflated_blocks(stream: BinaryIO, *, max_bytes: int) -> Iterator[FrameBlock]
         number += len(payloads)
 
 
-def _parsed(data: bytes, at: int, number: int) -> tuple[FrameBlock, int]:
-    """Return the whole records at the start of data, and the bytes that they take."""
-    starts, ends, numbers, bad = [], [], [], []
-    here, size = 0, len(data)
-    while here + HEADER_BYTES <= size and _problem(data, here) is None:
-        start = here + HEADER_BYTES
-        end = start + int(_header(data, here)[0])
-        if end + FOOTER_BYTES > size:
+class _Frames(NamedTuple):
+    """Whole frames: int64[n] each, their bytes one after the other."""
+
+    starts: npt.NDArray[np.int64]
+    lengths: npt.NDArray[np.int64]
+
+
+def _whole_frames(data: bytes | memoryview, at: int = 0, *, most: int = 1 << 62) -> _Frames:
+    """Return the frames that follow each other in data, up to the first damaged header."""
+    starts: list[int] = []
+    size = len(data)
+    last = size - HEADER_BYTES
+    while at <= last and len(starts) < most:
+        end = at + _unpack_length(data, at)[0] + HEADER_BYTES + FOOTER_BYTES
+        if end > size:
             break
-        if masked_crc32c(data[start:end]) == int.from_bytes(
-            data[end : end + FOOTER_BYTES], "little"
-        ):
-            starts.append(start)
-            ends.append(end)
-            numbers.append(number)
-        else:
-            why = f"{MISMATCH}, at byte {at + here}"
-            bad.append(BadRow(number, Reason.CORRUPT, why))
-        number += 1
-        here = end + FOOTER_BYTES
-    first, last = np.array(starts, np.int64), np.array(ends, np.int64)
+        starts.append(at)
+        at = end
+    edges = np.array([*starts, at], np.int64)
+    lengths = np.diff(edges)
+    if not len(lengths):
+        return _Frames(edges[:-1], lengths)
+    # All headers are compared at once with those of the lengths, which have valid checksums.
+    raw = np.frombuffer(data, np.uint8)
+    stored = raw[edges[:-1, None] + np.arange(HEADER_BYTES)]
+    sizes = lengths - HEADER_BYTES - FOOTER_BYTES
+    valid = sizes <= MAX_PAYLOAD_BYTES
+    valid[valid] = (frame_headers(sizes[valid]) == stored[valid]).all(axis=1)
+    count = len(valid) if valid.all() else int(np.argmin(valid))
+    return _Frames(edges[:count], lengths[:count])
+
+
+def _problem(head: bytes, at: int, size: int) -> str | None:
+    """Return the problem of the header of the frame at `at` in a file, None without one."""
+    if len(head) < HEADER_BYTES:
+        return _CUT_OFF
+    if not begins_frame(head[:HEADER_BYTES]):
+        return "its length does not match its checksum"
+    if _unpack_length(head, 0)[0] > MAX_PAYLOAD_BYTES:
+        return f"it claims more than {MAX_PAYLOAD_BYTES} bytes, the most that a record holds"
+    return _CUT_OFF if at + _length(head) > size else None
+
+
+def _length(head: bytes) -> int:
+    """Return the bytes of the frame that begins with a header."""
+    return int(_unpack_length(head, 0)[0]) + HEADER_BYTES + FOOTER_BYTES
+
+
+def _checked(data: bytes, frames: _Frames, at: int, number: int) -> FrameBlock:
+    """Return the records of frames that match their checksums. at: of `data` in the file."""
+    starts = frames.starts + HEADER_BYTES
+    ends = frames.starts + frames.lengths - FOOTER_BYTES
+    value = google_crc32c.value
+    pairs = zip(starts.tolist(), ends.tolist(), strict=True)
+    crcs = np.array([value(data[start:end]) for start, end in pairs], np.uint32)
+    raw = np.frombuffer(data, np.uint8)
+    stored = raw[ends[:, None] + np.arange(FOOTER_BYTES)].view("<u4").reshape(-1)
+    intact = mask_crcs(crcs) == stored
+    numbers = np.arange(len(starts)) + number
+    bad = tuple(
+        BadRow(number + row, Reason.CORRUPT, f"{MISMATCH}, at byte {at + int(frames.starts[row])}")
+        for row in np.flatnonzero(~intact).tolist()
+    )
     return FrameBlock(
-        np.frombuffer(data, np.uint8),
-        first - HEADER_BYTES + at,
-        last - first + HEADER_BYTES + FOOTER_BYTES,
-        first,
-        np.array(numbers, np.int64),
-        tuple(bad),
-    ), here
+        raw,
+        frames.starts[intact] + at,
+        frames.lengths[intact],
+        starts[intact],
+        numbers[intact],
+        bad,
+    )
 
 
 def _rest(number: int, problem: str, rest: int) -> BadRow:

@@ -94,21 +94,31 @@ class TfrecordFile:
             columns = ExampleColumns(block.data, block.starts, block.ends)
             yield self._rows(block, columns, wanted, text)
 
-    def media_types(self, section: FileSection) -> ColumnTypes:
-        """Return the types of all columns; large values of local files are not read for it."""
-        return unify(
-            self._types(ExampleColumns(block.data, block.starts, block.ends, skip=_LARGE), None)
-            for block in self._mapped(section)
+    def media_names(self) -> list[str]:
+        """Return the names of all columns; those of a dataset of recordmill are known."""
+        if self.shard is not None:
+            return [*self.shard.manifest.features, *_INDEX_FIELDS.names]
+        return sorted(
+            {
+                name
+                for block in self._mapped()
+                for name in ExampleColumns(block.data, block.starts, block.ends).names
+            }
         )
 
-    def read_media(
-        self, section: FileSection, wanted: pa.Schema, text: Collection[str], media: str
-    ) -> Iterator[Rows]:
-        """Yield rows as `read`, with the places of the bytes of the feature `media`.
+    def media_types(self, names: Collection[str]) -> ColumnTypes:
+        """Return the types of columns; large values of local files are not read for it."""
+        return unify(
+            self._types(ExampleColumns(block.data, block.starts, block.ends, skip=_LARGE), names)
+            for block in self._mapped()
+        )
 
-        Checksums of the payloads are not checked.
+    def read_media(self, wanted: pa.Schema, text: Collection[str], media: str) -> Iterator[Rows]:
+        """Yield the rows of the file, with the places of the bytes of the feature `media`.
+
+        In a local file, checksums of the payloads are not checked.
         """
-        for block in self._mapped(section):
+        for block in self._mapped():
             columns = ExampleColumns(block.data, block.starts, block.ends)
             yield self._rows(block, columns, wanted, text, media)
 
@@ -144,15 +154,18 @@ class TfrecordFile:
                 size, most = self._size, self._max_row_bytes
                 yield from read_blocks(stream, section, size=size, max_bytes=most)
 
-    def _mapped(self, section: FileSection) -> Iterator[FrameBlock]:
+    def _mapped(self) -> Iterator[FrameBlock]:
+        """Yield the records of an uncompressed file; a local file is mapped."""
+        self._check_shard()
         origin = self._origin
         path = origin.path or str(origin.place)
         with InputFile(path, size=self._size, mtime=origin.mtime) as file:
             mapped = file.map() if self._size else None
         if mapped is None:
-            yield from self._blocks(section)
+            for section in self.sections():
+                yield from self._blocks(section)
         else:
-            yield from map_blocks(np.frombuffer(mapped, np.uint8), section, size=self._size)
+            yield from map_blocks(np.frombuffer(mapped, np.uint8))
 
     def _types(self, columns: ExampleColumns, names: Collection[str] | None) -> ColumnTypes:
         found = {

@@ -27,7 +27,7 @@ from recordmill.transforms.sources.files.references import ARCHIVED, Unlabelled,
 from recordmill.transforms.sources.files.walks import File, SkippedPath
 from recordmill.transforms.sources.row_formats.column_types import ColumnTypes, unify
 from recordmill.transforms.sources.row_formats.open_rows import wanted_columns
-from recordmill.transforms.sources.row_formats.row_file import FileSection, Origin, Rows
+from recordmill.transforms.sources.row_formats.row_file import Origin, Rows
 from recordmill.transforms.sources.row_formats.row_format import RowFormat
 from recordmill.transforms.sources.rows.column_roles import (
     SPLITS,
@@ -66,7 +66,6 @@ _MADE = (
     *("image/colorspace", "image/class/label", "image/class/text", "image/key/sha256"),
 )
 _OBJECTS = "image/object/"
-_SECTION = 1 << 40  # bytes: only headers of records are read, so that their number is the limit
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -133,8 +132,8 @@ class TfrecordMedia:
         Raises:
           ConfigError: the input cannot be used, or has no usable record.
         """
-        sections: list[tuple[File, str | None, FileSection]] = []
-        column_types: ColumnTypes = {}
+        files: list[tuple[File, str | None]] = []
+        names: set[str] = set()
         rejects: list[Reject] = []
         filtered: collections.Counter[str] = collections.Counter()
         for one in self._rows.find():
@@ -143,24 +142,24 @@ class TfrecordMedia:
             elif isinstance(one, Reject):
                 rejects.append(one)
             else:
-                file, split = one
-                opened = _open(file)
-                for section in opened.sections(_SECTION):
-                    sections.append((file, split, section))
-                    column_types = unify([column_types, opened.media_types(section)])
+                files.append(one)
+                names.update(_open(one[0]).media_names())
         yield ListingPart(rejects=rejects, filtered=+filtered)
-        if not column_types:
+        if not names:
             problems = [reject.detail for reject in rejects[:1]]
-            for file, _, section in sections[:1]:
+            for file, _ in files[:1]:
                 nothing = pa.schema([])
-                for rows in _open(file).read_media(section, nothing, (), ""):
+                for rows in _open(file).read_media(nothing, (), ""):
                     problems += [f"{file.key}: record {bad.number}: {bad.why}" for bad in rows.bad]
             first = f"; the first problem: {problems[0]}" if problems else ""
             raise ConfigError(f"found no record with a feature in {self.input}{first}")
-        roles = self._roles(list(column_types))
+        roles = self._roles(sorted(names))
         self._found_roles[:] = [roles]
         split_source_of_rows(self.input, roles, self._rows.split_source)
-        users = self._user_columns(roles, list(column_types))
+        users = self._user_columns(roles, sorted(names))
+        column_types: ColumnTypes = {}
+        if users:
+            column_types = unify(_open(file).media_types(users) for file, _ in files)
         wanted = wanted_columns(sorted(roles.named() - {roles.main}), users, column_types)
         for name in self._shape_features:
             wanted = wanted.append(pa.field(name, pa.list_(pa.int64())))
@@ -174,9 +173,9 @@ class TfrecordMedia:
                 where=where,
             )
         kept = 0
-        for file, split, section in sections:
-            text = roles.named() - {roles.main}
-            for rows in _open(file).read_media(section, wanted, text, str(roles.main)):
+        text = roles.named() - {roles.main}
+        for file, split in files:
+            for rows in _open(file).read_media(wanted, text, str(roles.main)):
                 listed = self._references(rows, roles, fields, file, split)
                 kept += 0 if listed.rows is None else len(listed.rows)
                 rejects += listed.rejects[:1]
