@@ -11,6 +11,7 @@ os.environ["FIFTYONE_DO_NOT_TRACK"] = "1"
 import pytest
 import tensorflow as tf
 from PIL import Image
+from tensorflow.python.ops import control_flow_ops
 
 from tests.image_runs import Made, encoders_kept, make
 from tests.paths import BOXES
@@ -23,7 +24,8 @@ register_packages(
     "tfx.components.example_gen.import_example_gen",
 )
 with placeholders("gin"):
-    importlib.import_module("official.vision.dataloaders.retinanet_input")
+    for kind in ("maskrcnn_input", "retinanet_input", "segmentation_input"):
+        importlib.import_module(f"official.vision.dataloaders.{kind}")
 with placeholders("googleapiclient", "tensorflow_model_analysis", "tfx_bsl"):
     importlib.import_module("tfx.components.example_gen.import_example_gen.executor")
 with placeholders(
@@ -32,6 +34,9 @@ with placeholders(
     *("skimage", "sse_starlette", "sseclient", "starlette", "strawberry", "tabulate"),
 ):
     importlib.import_module("fiftyone.utils.tf")
+
+# The last tf-slim, 1.1.0, calls these where older TensorFlows have them.
+control_flow_ops.case, control_flow_ops.cond = tf.compat.v1.case, tf.compat.v1.cond
 
 FOR_DECODERS = ("--feature-set", "tf-object-detection", "--label-offset", 1)
 NAMES = ('naïve "cat"', "a,b\\c")

@@ -7,13 +7,9 @@ import pytest
 import tensorflow as tf
 from object_detection.data_decoders.tf_example_decoder import TfExampleDecoder
 from object_detection.utils import label_map_util
-from tensorflow.python.ops import control_flow_ops
 
 from tests.image_runs import Made
 from tests.targets.conftest import NAMES, records
-
-# The last tf-slim, 1.1.0, calls these where older TensorFlows have them.
-control_flow_ops.case, control_flow_ops.cond = tf.compat.v1.case, tf.compat.v1.cond
 
 
 @pytest.fixture(params=["coco", "voc"])
