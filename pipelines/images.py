@@ -13,12 +13,13 @@ import sys
 from typing import Literal
 
 from recordmill.errors import ConfigError
+from recordmill.format.manifest import MASK_LABELS
 from recordmill.pipelines.duplicate_rules import near_duplicates, same_content
 from recordmill.pipelines.options import values
 from recordmill.pipelines.options.annotations import AnnotationsConfig, annotated, object_options
 from recordmill.pipelines.options.declaration import Group, option
 from recordmill.pipelines.options.file_inputs import FilesConfig, files_of
-from recordmill.pipelines.options.masks import LABELS, MasksConfig, masked
+from recordmill.pipelines.options.masks import MasksConfig, masked
 from recordmill.transforms.encoders.image_contents import ImageContents
 from recordmill.transforms.encoders.image_headers import (
     DepthAnalysis,
@@ -209,7 +210,7 @@ def data_type(config: ImagesConfig) -> DataType:
         duplicates=same_content(config),
         content=ImageContents.of(options, near=config.near_duplicates != "none"),
         near=near_duplicates(config, "distance"),
-        artifacts={LABELS: "".join(f"{name}\n" for name in names).encode()} if names else {},
+        artifacts={MASK_LABELS: "".join(f"{name}\n" for name in names).encode()} if names else {},
         shaping=config.mask_shaping(),
     )
 

@@ -183,6 +183,7 @@ KINDS: dict[str, Make] = {
     ),
     "boxes": _boxes("--size", 32, "--resize-mode", "pad", "--balance", "oversample"),
     "masks": _masks("--size", 32, "--resize-mode", "pad"),
+    "masks-of-any-size": _masks("--rename", "image/height=h", "--no-segmentation"),
     "text": _text("--features", "text,tokens,tfidf"),
     "text-pairs-of-one-length": _pairs("--tokenizer", "words", "--max-length", 16),
     "packed-text": _text("--pack", 64),

@@ -19,7 +19,6 @@ from recordmill.transforms.imaging.mask_options import MaskOptions
 from recordmill.transforms.model.source import Source
 
 MASKS = Group(37, "Masks")
-LABELS = "segmentation_labels.txt"  # in the dataset: the class names, in the order of their ids
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

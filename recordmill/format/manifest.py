@@ -41,6 +41,7 @@ RECIPES = "recipes.parquet"
 INDEX = "index"
 LABELS = "labels.txt"
 LABEL_MAP = "label_map.pbtxt"
+MASK_LABELS = "segmentation_labels.txt"  # class names of masks, in the order of their ids
 REJECTS = "rejects.jsonl"
 SCHEMA = "schema.pbtxt"
 

@@ -16,6 +16,7 @@ from recordmill.format.manifest import Manifest
 from recordmill.format.split_names import in_order
 from recordmill.reading.reader import Records
 from recordmill.report import sampling
+from recordmill.report.mask_drawing import masks_of, tinted
 from recordmill.report.thumbnail_drawing import as_rgb
 from recordmill.report.thumbnails import strip_of
 from recordmill.storage.files import Location
@@ -42,12 +43,14 @@ class Tile:
     """An image of the sheet, or frames of a clip; `copy` is 0 for the record itself.
 
     boxes: (left, top, right, bottom) as fractions of its sides, and the number of the class.
+    masks: as for `mask_drawing.tinted`.
     """
 
     key: str
     copy: int
     images: Sequence[bytes]
     boxes: Sequence[tuple[float, float, float, float, int]] = ()
+    masks: Sequence[tuple[bytes, int]] = ()
 
 
 def contact_sheet(
@@ -131,6 +134,7 @@ def _read_tiles(
                 )
                 if has_boxes
                 else (),
+                masks=masks_of(records[place.number], manifest, objects=True),
             )
             for place in sorted(places, key=lambda place: (place.key, place.copy))
         ]
@@ -202,7 +206,7 @@ def _draw_tile(tile: Tile, size: int) -> Image.Image:
 
 def _draw_image(tile: Tile, content: bytes, size: int) -> Image.Image:
     try:
-        image = as_rgb(open_image(content))
+        image = tinted(as_rgb(open_image(content)), tile.masks)
     except UNREADABLE_IMAGE:
         return _draw_undecodable(size)
     inner = (size - 2, size - 2)

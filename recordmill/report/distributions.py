@@ -79,7 +79,7 @@ class Distributions:
         self._others = [
             name
             for name, one in features.items()
-            if one.kind != "image" and name not in self._scalars
+            if one.kind != "image" and name not in self._scalars and not _is_of_objects(one)
         ]
         self._records: dict[str, list[str | None]] = {}  # the label of each, per split
         self._values: dict[tuple[str, str], list[Any]] = defaultdict(list)
@@ -117,6 +117,10 @@ class Distributions:
 
     def _add_value(self, place: SampledRecord, name: str, feature: Feature, value: Any) -> None:
         split = place.split
+        if feature.kind == "mask":
+            from recordmill.report.mask_drawing import class_ids  # Pillow takes 0.02 s
+
+            value = class_ids(value)
         if isinstance(value, bytes):
             self._missing[name, split] += not value
             self._texts[name][value[: 4 * _TEXT]] += 1
@@ -163,7 +167,7 @@ class Distributions:
         records = self.records
         splits = in_order(records)
         plots = []
-        are_names = feature.kind in ("label", "index")
+        are_names = feature.kind in ("label", "index", "mask")
         join = np.concatenate if name in self._others else np.array
         values: dict[str, npt.NDArray[Any]] = {
             split: join(some).astype(np.int64 if are_names else np.float64)
@@ -205,7 +209,9 @@ class Distributions:
             numbers = np.concatenate([*values.values()])
             if feature.kind == "index" and feature.shape != () and 0 not in names:
                 numbers = numbers[numbers != 0]
-            top, distinct = _frequent_names(numbers, names)
+            masks = sum(len(self._values[name, split]) for split in values)
+            total = masks if feature.kind == "mask" else len(numbers)
+            top, distinct = _frequent_names(numbers, names, total)
         else:
             top, distinct = _frequent(texts)
         known = np.array(sorted(names)) if feature.kind == "index" and names else None
@@ -261,9 +267,12 @@ def _frequent(texts: Mapping[bytes, int]) -> tuple[list[tuple[str, float]], int]
 
 
 def _frequent_names(
-    numbers: npt.NDArray[np.int64], names: Mapping[int, str]
+    numbers: npt.NDArray[np.int64], names: Mapping[int, str], total: int
 ) -> tuple[list[tuple[str, float]], int]:
-    """Return the same as `_frequent`, for numbers of classes or tokens, by their names."""
+    """Return the same as `_frequent`, for numbers of classes or tokens, by their names.
+
+    total: the number that frequencies are fractions of.
+    """
     some, counts = np.unique(numbers, return_counts=True)
     if not len(some):
         return [], 0
@@ -276,7 +285,7 @@ def _frequent_names(
             some[is_frequent].tolist(), counts[is_frequent].tolist(), strict=True
         )
     )
-    shown = [(shortened(name.encode()), -count / len(numbers)) for count, name in named[:_TOP]]
+    shown = [(shortened(name.encode()), -count / total) for count, name in named[:_TOP]]
     return shown, len(some)
 
 
@@ -358,3 +367,8 @@ def _plot(
         title = f"{title} per {by}: {', '.join(values)}; {facts}"
         chart = charts.histogram(charts.histogram_of(values), title=title)
     return Plot(heading=heading, chart=chart, facts=facts, series=[*values])
+
+
+def _is_of_objects(feature: Feature) -> bool:
+    """Return whether a feature holds masks of objects, whose values are only 0 and 1."""
+    return feature.kind == "mask" and feature.shape != ()

@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from recordmill.checking import inspection
 from recordmill.checking.inspection import Summary
-from recordmill.format.manifest import Manifest
+from recordmill.format.manifest import MASK_LABELS, Manifest
 from recordmill.format.split_names import in_order
 from recordmill.profile.statistics_file import SliceView
 from recordmill.reading.reader import Records
@@ -197,10 +197,20 @@ def _shown(
     labels = {name: classes for name, one in manifest.features.items() if one.kind == "label"}
     return SampleReport(
         cards=cards,
-        features=distributions.summaries({**labels, **tokens}),
+        features=distributions.summaries({**labels, **tokens, **_mask_names(dataset, manifest)}),
         brightness=distributions.brightness(),
         plotted=distributions.records,
     )
+
+
+def _mask_names(dataset: Location, manifest: Manifest) -> dict[str, dict[int, str]]:
+    """Return {feature: {class id: name}} of masks, if the dataset has the names."""
+    if MASK_LABELS not in manifest.files:
+        return {}
+    names = dict(
+        enumerate((dataset / MASK_LABELS).read_bytes().decode(errors="replace").splitlines())
+    )
+    return {name: names for name, one in manifest.features.items() if one.kind == "mask"}
 
 
 def _largest(summary: Summary) -> list[tuple[str, object]]:

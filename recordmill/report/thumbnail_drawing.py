@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import dataclasses
 import io
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from recordmill.format.image_files import UNREADABLE_IMAGE, open_image
+from recordmill.report.mask_drawing import tinted
 from recordmill.report.thumbnails import ARRAY, Thumbnail
 
 SIDE = 112  # pixels of the longer side
@@ -29,10 +31,17 @@ _COLOURS = np.stack(
 ).astype(np.uint8)
 
 
-def of_encoded(content: bytes, *, side: int = SIDE, pixels: int | None = None) -> Thumbnail | None:
+def of_encoded(
+    content: bytes,
+    *,
+    side: int = SIDE,
+    pixels: int | None = None,
+    masks: Sequence[tuple[bytes, int]] = (),
+) -> Thumbnail | None:
     """Return the thumbnail of an encoded image; None if it cannot be decoded.
 
-    side: pixels of the longer side. pixels: images with more are not decoded.
+    side: pixels of the longer side. pixels: images with more are not decoded. masks: as for
+      `mask_drawing.tinted`.
     """
     try:
         with open_image(content) as image:
@@ -40,7 +49,7 @@ def of_encoded(content: bytes, *, side: int = SIDE, pixels: int | None = None) -
             if pixels is not None and width * image.height > pixels:
                 return None
             image.draft("RGB", (side, side))  # JPEGs are decoded at a fraction of their size
-            return _reduced(image, mode=mode, width=width, side=side)
+            return _reduced(image, mode=mode, width=width, side=side, masks=masks)
     except UNREADABLE_IMAGE:
         return None
 
@@ -84,13 +93,20 @@ def of_array(array: npt.NDArray[Any]) -> Thumbnail | None:
     return dataclasses.replace(drawn, colours=colours)
 
 
-def _reduced(image: Image.Image, *, mode: str, width: int, side: int) -> Thumbnail:
+def _reduced(
+    image: Image.Image,
+    *,
+    mode: str,
+    width: int,
+    side: int,
+    masks: Sequence[tuple[bytes, int]] = (),
+) -> Thumbnail:
     """Return the thumbnail of an image. mode, width: those that it had before it was reduced."""
     brightness = _brightness_of_16_bits(image)
     image = as_rgb(image)
     image.thumbnail((side, side), Image.Resampling.LANCZOS)
     content = io.BytesIO()
-    image.save(content, "JPEG", quality=_QUALITY)
+    tinted(image, masks).save(content, "JPEG", quality=_QUALITY)
     encoded = base64.b64encode(content.getvalue()).decode("ascii")
     grey = image.convert("L")
     return Thumbnail(

@@ -30,7 +30,7 @@ class Feature:
     raw_dtype, raw_shape: dtype and shape of the array, or of the decoded image; a dimension is None
       if it varies from record to record.
     shape_features: the features of the same record that hold the array's shape: one feature with
-      all dimensions, or one feature per dimension.
+      all dimensions, or one feature per dimension; of a mask those of height and width.
     size: the number of possible values of kind `index`; None if it is not known yet.
     sequence: whether it is a feature list of a SequenceExample; its steps are the first dimension.
 

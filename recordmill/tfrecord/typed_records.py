@@ -65,7 +65,9 @@ class RecordDecoder:
         self._shapes = {
             name: features[name].shape_features
             for name in self._selected
-            if features[name].shape_is_open and features[name].shape_features
+            if features[name].kind == "raw"
+            and features[name].shape_is_open
+            and features[name].shape_features
         }
         needed = {*self._selected, *itertools.chain.from_iterable(self._shapes.values())}
         self._names = [name for name in features if name in needed]

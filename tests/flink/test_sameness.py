@@ -14,6 +14,7 @@ from benchmarks.flink_cluster import WORKERS, FlinkCluster, processes, wait_unti
 from tests.archive_files import zip_of
 from tests.flink.conftest import GZIP
 from tests.flink.jobs import Job, command
+from tests.painted_masks import png, shapes, write
 from tests.paths import AIR, BOXES, DEMO, SMALL_CLOTHING, SMS
 from tests.video_files import make_film
 
@@ -70,10 +71,21 @@ def test_a_stratified_split_and_a_dry_run(flink, tmp_path, capsys):
 
 
 def test_boxes_and_pictures_of_several_classes(flink, tmp_path):
+    for path in (BOXES / "images").iterdir():
+        with Image.open(path) as image:
+            ids = Image.fromarray(shapes(image.width, image.size))
+        write(tmp_path, f"masks/images/{path.stem}.png", png(ids))
+    coco = json.loads((BOXES / "annotations.json").read_text())
+    for one in coco["annotations"]:
+        x, y, width, height = one["bbox"]
+        right, low = x + width, y + height
+        one["segmentation"] = [[x, y, right, y, right, low, x, low]]
+    (tmp_path / "coco.json").write_text(json.dumps(coco))
     options = (
+        *("--masks", str(tmp_path / "masks"), "--instance-masks", "--no-segmentation"),
         *(
             "--annotations",
-            str(BOXES / "annotations.json"),
+            str(tmp_path / "coco.json"),
             "--stratify",
             "--augment",
             "flip,rotate",
