@@ -203,7 +203,7 @@ def masked(
         place=place,
         suffix=config.mask_suffix,
         options=options,
-        limits=limits,
+        limits=limits.of_masks,
         among_images=bool(around),
     )
     return AnnotatedFiles(

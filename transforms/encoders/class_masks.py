@@ -50,7 +50,7 @@ class PlacedMasks:
 
     def __init__(self, rows: pa.RecordBatch, options: MaskOptions, limits: ImageOptions) -> None:
         self._options = options
-        self._limits = _limits_of(limits)
+        self._limits = limits.of_masks
         self._files = _files(rows)
         self._masks: list[bytes | None] = []
 
@@ -104,7 +104,7 @@ class MaskHeaders:
     """Check of the masks of a batch of rows by their headers."""
 
     def __init__(self, rows: pa.RecordBatch, limits: ImageOptions) -> None:
-        self._limits = _limits_of(limits)
+        self._limits = limits.of_masks
         self._files = _files(rows) if MASK_COLUMNS.names[0] in rows.schema.names else None
 
     def check(self, row: int, image: Header) -> None:
@@ -123,10 +123,6 @@ class MaskHeaders:
             raise RecordError(error.reason, f"the mask: {error.detail}") from error
         if sorted(found) != sorted((image.width, image.height)):  # EXIF may swap the sides
             raise _size_error(found, (image.width, image.height))
-
-
-def _limits_of(options: ImageOptions) -> ImageOptions:
-    return ImageOptions(max_pixels=options.max_pixels)
 
 
 def _files(rows: pa.RecordBatch) -> Sequence[tuple[str | None, int, int]]:

@@ -124,6 +124,11 @@ class ImageOptions:
         return self.depth == "auto" and self.image_format != "jpeg"
 
     @property
+    def of_masks(self) -> ImageOptions:
+        """The options that limit the masks of images: `max_pixels` alone."""
+        return ImageOptions(max_pixels=self.max_pixels)
+
+    @property
     def is_raw(self) -> bool:
         """True if pixels are written without compression."""
         return self.image_format == "raw"

@@ -326,6 +326,16 @@ def test_bad_masks_reject_their_images(mixed, options, tmp_path):
     assert {key for key, _ in made.examples()} == {f"x/fine {n}.png" for n in range(30)}
 
 
+def test_small_images_are_left_out_with_their_masks(tmp_path):
+    for number, size in enumerate((SMALL, (20, 10))):
+        ids = shapes(number, size)
+        write(tmp_path, f"images/x/{number}.png", png(painted(ids)))
+        write(tmp_path, f"masks/x/{number}.png", png(Image.fromarray(ids)))
+    made = run(tmp_path, "--min-size", "20")
+    assert {key for key, _ in made.examples()} == {"x/0.png"}
+    assert not made.rejects
+
+
 @pytest.mark.parametrize("choice", ["keep", "drop"])
 def test_images_without_a_mask(choice, tmp_path):
     ids = small(tmp_path)
