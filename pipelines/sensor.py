@@ -328,7 +328,8 @@ def data_type(config: SensorConfig) -> DataType:
     options = reading(config)
     if config.number_type:  # rows keep labels as text; those that decide a window become numbers
         options["label_type"] = "class"
-    windows, shaping = config.window_options(), {}
+    made = making(config, sequences=config.sequence_example, not_steps=(AHEAD,))
+    windows, shaping = config.window_options(), made.pop("shaping", {})
     if config.intervals is not None:
         intervals = read_intervals(
             config.intervals,
@@ -338,7 +339,7 @@ def data_type(config: SensorConfig) -> DataType:
         )
         options |= {"intervals": intervals, "label_type": "none"}
         windows = dataclasses.replace(windows, labelled_series=intervals.series)
-        shaping["intervals"] = intervals.sha256
+        shaping = {**shaping, "intervals": intervals.sha256}
     options["used"] = tuple(name for name in options["used"] if name != config.time_feature)
     return DataType(
         name="sensor",
@@ -352,7 +353,7 @@ def data_type(config: SensorConfig) -> DataType:
             joined=config.join_files,
             **options,
         ),
-        **making(config, sequences=config.sequence_example, not_steps=(AHEAD,)),
+        **made,
         windows=windows,
         shaping=shaping,
         unit="window",

@@ -130,7 +130,8 @@ def test_numbers_to_predict_in_bins(flink, kind, tmp_path):
         options += ("--array", "x", "--label-array", "y", "--per-item", "--stratify")
     else:
         options += ("--time-column", "time", "--window", "6", "--window-label", "ahead:3")
-        options += ("--label-column", "y", "--split-by", "time")
+        options += ("--label-column", "y", "--split-by", "time", "--last-window", "test")
+        options += ("--horizon", "2", "--target", "x", "--zscore", "x", "--zscore-by", "series")
     direct = Job(tmp_path / "direct", *options, source=tmp_path / "in", kind=kind)
     direct.finish_here()
     other = Job(tmp_path / "flink", *options, source=tmp_path / "in", kind=kind)

@@ -9,6 +9,8 @@ import pytest
 from recordmill.errors import ConfigError
 from recordmill.pipelines.options.config import CommonConfig
 from recordmill.pipelines.options.declaration import options_of
+from recordmill.pipelines.sensor import SensorConfig
+from recordmill.pipelines.text import TextConfig
 from recordmill.transforms.sources.files.input_paths import InputPath
 
 
@@ -108,3 +110,14 @@ def test_what_shapes_bytes() -> None:
         "exclude_like", "label_map",  # their content counts, not their path
         "card",  # it shapes files beside the shards, which are replaced if it changes
     }  # fmt: skip
+
+
+def test_what_shapes_bytes_of_windows_and_texts() -> None:
+    """Of files that options name the content counts, not the path."""
+    fields = {field.name for field in dataclasses.fields(CommonConfig)}
+    for kind, files in (
+        (SensorConfig, {"intervals"}),
+        (TextConfig, {"tokenizer", "embeddings", "embedding_words", "max_unknown"}),
+    ):
+        others = {name for name, one in options_of(kind).items() if not one.shapes_bytes}
+        assert others - fields == {*files, "preprocessing_fn"}

@@ -130,6 +130,20 @@ def test_targets_are_the_rows_after_the_window(tmp_path):
     assert made.manifest.features["target"].shape == (4,)
 
 
+def test_the_same_bytes_with_two_workers_and_for_large_integers(tmp_path):
+    rows = plant()
+    for row in rows:
+        row["heat"] = 2**60 + row["time"]  # which float64 has to round
+    options = ("--window", 8, "--stride", 3, "--horizon", 4, "--target", "load,heat", "--zscore")
+    options += ("load,heat", "--zscore-by", "series", "--static-columns", "place,power")
+    options += ("--last-window", "test")
+    made = make(tmp_path / "one", *options, rows=rows)
+    other = make(tmp_path / "two", *options, "--workers", 2, rows=rows)
+    assert (made.folder / "dataset.json").read_bytes() == (
+        other.folder / "dataset.json"
+    ).read_bytes()
+
+
 def notes_of(made: Made) -> dict[str, str]:
     return {note.code: str(note) for note in made.manifest.notes}
 

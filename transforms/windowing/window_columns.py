@@ -53,7 +53,7 @@ class WindowColumns:
             else:
                 kind = field.type.value_type
                 name = TIME if field.name == options.time_feature else field.name
-                values = rows[name].take(taken).cast(kind)
+                values = rows[name].take(taken).cast(kind, safe=False)  # rounds large integers
                 if values.null_count:
                     values = values.fill_null(_missing_value(kind))
                 columns[field.name] = pa.FixedSizeListArray.from_arrays(values, options.window)
@@ -64,7 +64,7 @@ class WindowColumns:
         options = self._options
         taken = pa.array(_steps(starts + options.window, options.horizon))
         several = [
-            np.asarray(rows[name].take(taken).cast(pa.float64()).fill_null(math.nan))
+            np.asarray(rows[name].take(taken).cast(pa.float64(), safe=False).fill_null(math.nan))
             for name in options.targets
         ]
         values = pa.array(np.stack(several, axis=1).ravel())

@@ -350,7 +350,7 @@ class WindowCutter:
         self._carried = mine if self._carried is None else batch.concat([self._carried, mine])
 
     def _at_once(self, rows: pa.RecordBatch) -> int:
-        each: int = max(rows.nbytes // len(rows), 1) * self._options.window
+        each: int = max(rows.nbytes // len(rows), 1) * self._options.extent
         return max(min(limits.WINDOW_BYTES // each, limits.BATCH_ROWS), 1)
 
     def _used(self, rows: pa.RecordBatch, places: Ints, starts: Ints) -> int:
