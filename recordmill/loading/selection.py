@@ -72,7 +72,7 @@ class Selection:
     def is_nullable(self) -> bool:
         """True if records may lack their one label."""
         is_one = self.label is not None and not self.multi_label
-        return is_one and self.features[str(self.label)].shape != ()
+        return is_one and None in self.features[str(self.label)].shape
 
 
 def select(manifest: Manifest, options: LoadOptions) -> Selection:
@@ -191,9 +191,9 @@ def _check_label(manifest: Manifest, options: LoadOptions, selection: Selection)
         raise ConfigError("one_hot and class_weights need classes, but the dataset has none")
     if feature.kind == "mask" and feature.shape == ():
         return
-    if feature.kind != "label" and (feature.shape != () or feature.dtype == "string"):
+    if feature.kind != "label" and (None in feature.shape or feature.dtype == "string"):
         raise ConfigError(
-            f"label: expected a feature of one number, {selection.label!r} is {feature.dtype}"
+            f"label: expected numbers of a fixed shape, {selection.label!r} is {feature.dtype}"
             f" {_shape_text(feature.shape)}"
         )
 

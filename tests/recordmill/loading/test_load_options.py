@@ -61,7 +61,7 @@ def folder(tmp_path_factory):
         ),
         ({"inputs": "grids"}, "inputs: there is no feature 'grids' (did you mean 'grid'?); expect"),
         ({"label": "grids"}, "label: there is no feature 'grids' (did you mean 'grid'?); expected"),
-        ({"label": "caption"}, "label: expected a feature of one number, 'caption' is string ?"),
+        ({"label": "caption"}, "label: expected numbers of a fixed shape, 'caption' is string ?"),
         (
             {"label": "size", "one_hot": True},
             "one_hot and class_weights need classes, but 'size",
