@@ -18,6 +18,7 @@ from tests.image_runs import Made, encoders_kept
 from tests.painted_masks import painted, png, write
 from tests.painted_objects import coco, objects
 from tests.paths import AIR, BOXES, DEMO, SMS
+from tests.sounds import speech
 from tests.video_files import make_film
 
 _SERIES_ROWS = 1500
@@ -166,6 +167,13 @@ def _masks(*options: object) -> Make:
     return command
 
 
+def _sounds(*options: object) -> Make:
+    return lambda place: [
+        *("audio", "--input", speech(place / "speech", speakers=9), "--sample-rate", 8000),
+        *options,
+    ]
+
+
 KINDS: dict[str, Make] = {
     "pictures": _pictures("--size", 32, "--balance", "oversample", "--num-shards", "train=3"),
     "pictures-as-they-are": _pictures("--resize-mode", "none"),
@@ -214,6 +222,14 @@ KINDS: dict[str, Make] = {
         *("--image-format", "raw", "--mode", "gray", "--fps", 10, "--rename", "clip/shape=s"),
         sizes=((48, 64), (32, 40)),
     ),
+    "waveforms-of-any-length": _sounds("--rename", "audio/shape=s", "--dtype", "int16"),
+    "spectrograms-of-any-length": _sounds("--features", "melspectrogram", "--mel-bins", 8),
+    "audio-clips": _sounds(
+        *("--mono", "--clip", "100ms", "--clip-mode", "split", "--balance", "oversample")
+    ),
+    "encoded-audio": lambda place: [
+        *("audio", "--input", speech(place / "speech", speakers=9), "--features", "encoded"),
+    ],
 }
 
 

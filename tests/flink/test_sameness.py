@@ -16,6 +16,7 @@ from tests.flink.conftest import GZIP
 from tests.flink.jobs import Job, command
 from tests.painted_masks import png, shapes, write
 from tests.paths import AIR, BOXES, DEMO, SMALL_CLOTHING, SMS
+from tests.sounds import speech
 from tests.video_files import make_film
 
 
@@ -322,6 +323,21 @@ def test_arrays(flink, tmp_path):
     direct = Job(tmp_path / "direct", *options, source=source, kind="arrays")
     direct.finish_here()
     job = Job(tmp_path / "flink", *options, source=source, kind="arrays").on(flink, "loopback")
+    job.finish_here()
+    assert job.files == direct.files
+
+
+@pytest.mark.parametrize("mode", ["start", "split"])
+def test_audio(flink, tmp_path, mode):
+    source = speech(tmp_path / "speech", speakers=4)
+    (source / "go" / "bad.wav").write_bytes(b"RIFF")
+    options = (
+        *("--sample-rate", "16000", "--clip", "150ms", "--clip-mode", mode, "--augment", "noise"),
+        *("--features", "melspectrogram", "--max-reject-fraction", "0.1", "--spill-above", "1"),
+    )
+    direct = Job(tmp_path / "direct", *options, source=source, kind="audio")
+    direct.finish_here()
+    job = Job(tmp_path / "flink", *options, source=source, kind="audio").on(flink, "loopback")
     job.finish_here()
     assert job.files == direct.files
 

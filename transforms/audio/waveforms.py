@@ -90,8 +90,10 @@ def encode_waveform(samples: Floats, options: AudioOptions) -> npt.NDArray[np.ge
         assert options.sample_rate is not None
         return log_mel(samples[:, 0], options.mel, rate=options.sample_rate)
     if options.dtype == "int16":
-        levels = np.rint(samples * np.float32(_INT16))
-        found: npt.NDArray[np.generic] = np.clip(levels, -_INT16, _INT16 - 1).astype("<i2")
+        levels = samples * np.float32(_INT16)
+        np.rint(levels, out=levels)
+        np.clip(levels, -_INT16, _INT16 - 1, out=levels)
+        found: npt.NDArray[np.generic] = levels.astype("<i2")
     else:
         found = np.ascontiguousarray(samples, "<f4")
     return found[:, 0] if options.is_mono else found

@@ -16,7 +16,7 @@ import pyarrow as pa
 from recordmill.errors import ConfigError, RecordError, Stage
 from recordmill.format.content_hashes import ContentHashes, array_name
 from recordmill.tfrecord.features import Feature, Features
-from recordmill.transforms.audio import audio_files, waveforms
+from recordmill.transforms.audio import audio_decoders, waveforms
 from recordmill.transforms.audio.audio_augment import augment_waveform, check_augmentations
 from recordmill.transforms.audio.audio_options import AudioOptions
 from recordmill.transforms.audio.spectrogram import check_filters, frames_of
@@ -47,6 +47,7 @@ _FEATURES = {
     "melspectrogram": "audio/melspectrogram",
     "encoded": "audio/encoded",
 }
+_NO_SAMPLES = np.zeros((0, 1), np.float32)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -128,7 +129,7 @@ class AudioEncoder(abc.ABC):
         """Return the versions of the libraries that affect samples."""
         if self.options.features == "encoded":
             return {}
-        return audio_files.versions() | waveforms.versions()
+        return audio_decoders.versions() | waveforms.versions()
 
     def encode(self, rows: pa.RecordBatch, context: Context) -> Encoded:
         """Encode the audio of rows, in order; invalid audio is rejected."""
@@ -148,7 +149,7 @@ class AudioEncoder(abc.ABC):
             outcomes.keep(row)
             if hashes is not None:
                 _add_content(hashes, sound)
-            sounds.append(sound._replace(samples=sound.samples[:0], data=b""))
+            sounds.append(sound._replace(samples=_NO_SAMPLES, data=b""))
             if self.options.features == "encoded":
                 values.append(sound.data)
                 continue

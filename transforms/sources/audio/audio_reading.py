@@ -12,10 +12,10 @@ import pyarrow as pa
 
 from recordmill.errors import RecordError
 from recordmill.storage.input_files import read_file
+from recordmill.transforms.audio.audio_decoders import open_audio
 from recordmill.transforms.audio.audio_files import (
     AudioHeader,
     check_header,
-    open_audio,
     read_segment,
 )
 from recordmill.transforms.audio.audio_options import AudioOptions

@@ -1,0 +1,304 @@
+"""Decoders of audio files: NumPy (most WAV), libsndfile (FLAC, Ogg, AIFF, ...), FFmpeg (others).
+
+The content of a file decides its format. libsndfile takes half the time of FFmpeg, but conceals
+damage in MP3. Formats and protocols of FFmpeg are restricted, so that a file (such as a playlist)
+cannot open other files.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator
+from typing import Any, Self
+
+import numpy as np
+
+from recordmill.errors import Reason, RecordError
+from recordmill.optional_packages import import_package
+from recordmill.storage.decoder_stream import DecoderStream
+from recordmill.storage.input_files import read_file
+from recordmill.transforms.audio.audio_files import (
+    MOST_SAMPLES,
+    AudioFile,
+    AudioHeader,
+    Floats,
+    too_large,
+)
+from recordmill.transforms.audio.audio_structure import PcmLayout, check_ogg, read_wav_layout
+
+_IN_MEMORY = 4 << 20  # bytes of a file that is read at once
+_HEAD = 16  # bytes that identify a format
+_MOST_FRAMES = 1 << 48  # libsndfile's number for an unknown length is larger
+_BUFFER = 1 << 18  # bytes that FFmpeg reads at once
+_SIGNATURES = (
+    (re.compile(rb"(RIFF|RIFX|RF64)....WAVE", re.DOTALL), "wav"),
+    (re.compile(rb"riff\x2e\x91\xcf\x11"), "w64"),
+    (re.compile(rb"FORM....AIF[FC]", re.DOTALL), "aiff"),
+    (re.compile(rb"fLaC"), "flac"),
+    (re.compile(rb"OggS"), "ogg"),
+    (re.compile(rb"\.snd"), "au"),
+    (re.compile(rb"caff"), "caf"),
+)
+# FFmpeg's names of allowed demuxers, none of which opens other files.
+_FORMATS = (
+    *("mov", "mp4", "m4a", "3gp", "3g2", "mj2", "matroska", "webm", "avi", "mpegts", "mpeg", "flv"),
+    *("asf", "mp3", "aac", "amr", "ac3", "eac3", "wv", "ape", "tta", "ogg", "wav", "flac", "aiff"),
+)
+_OPTIONS = {"protocol_whitelist": "file", "format_whitelist": ",".join(_FORMATS)}
+_NAMES = {"mov": "mp4", "matroska": "webm"}  # of formats, by FFmpeg's first name
+# Divisors and offsets of integers, by the names of FFmpeg's sample formats.
+_INTEGERS = {"u8": (128.0, 128), "s16": (32768.0, 0), "s32": (2147483648.0, 0)}
+
+
+def open_audio(path: str, *, size: int, mtime: int) -> AudioFile:
+    """Open an audio file.
+
+    path, size, mtime: as for `input_files.open_file`.
+
+    Raises:
+      ChangedInputError: the file has changed since it was listed.
+      RecordError: it is not an audio file, or its header is damaged.
+      StorageError: it could not be read.
+    """
+    stream: io.BytesIO | DecoderStream
+    if size <= _IN_MEMORY:
+        stream = io.BytesIO(read_file(path, size=size, mtime=mtime))
+    else:
+        stream = DecoderStream(path, size=size, mtime=mtime)
+    try:
+        head = stream.read(_HEAD)
+        for signature, name in _SIGNATURES:
+            if signature.match(head):
+                if name == "ogg":
+                    check_ogg(stream, size=size)
+                layout = read_wav_layout(stream, size=size) if name == "wav" else None
+                return _SoundFile(stream, name) if layout is None else _WavFile(stream, layout)
+        return _FFmpegFile(stream, size=size, head=head)
+    except BaseException:
+        stream.close()
+        raise
+
+
+def versions() -> dict[str, str]:
+    """Return {library: version} of the libraries that decode."""
+    soundfile, av = _soundfile(), _pyav()
+    names = ("libavcodec", "libavformat")
+    found = {name: ".".join(map(str, av.library_versions[name])) for name in names}
+    return {"libsndfile": soundfile.__libsndfile_version__, "pyav": av.__version__, **found}
+
+
+def _soundfile() -> Any:
+    return import_package("soundfile", extra="audio", needed_for="reading audio")
+
+
+def _pyav() -> Any:
+    return import_package("av", extra="audio", needed_for="reading audio")
+
+
+class _WavFile:
+    """A WAV file of 16-bit or float samples, which libsndfile reads in three times the time."""
+
+    def __init__(self, stream: io.BytesIO | DecoderStream, layout: PcmLayout) -> None:
+        self._stream, self._layout = stream, layout
+        self.may_be_nan = layout.dtype == "<f4"
+        self.header = AudioHeader(
+            format="wav", rate=layout.rate, channels=layout.channels, frames=layout.frames
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stream.close()
+
+    def frames(self, start: int, stop: int) -> Floats:
+        layout = self._layout
+        count = max(min(stop, layout.frames) - start, 0)
+        if count * layout.channels > MOST_SAMPLES:
+            raise too_large(count, layout.channels)
+        dtype = np.dtype(layout.dtype)
+        block = layout.channels * dtype.itemsize
+        self._stream.seek(layout.offset + start * block)
+        data = self._stream.read(count * block)
+        _check(self._stream)
+        samples = np.frombuffer(data, dtype).reshape(-1, layout.channels)
+        if self.may_be_nan:
+            return samples.astype(np.float32)
+        scaled: Floats = np.multiply(samples, np.float32(1 / 32768), dtype=np.float32)
+        return scaled
+
+
+class _SoundFile:
+    """A file that libsndfile reads."""
+
+    def __init__(self, stream: io.BytesIO | DecoderStream, name: str) -> None:
+        library = _soundfile()
+        self._stream = stream
+        self._error = library.LibsndfileError
+        if isinstance(stream, DecoderStream):
+            stream.name = ""  # libsndfile would take an extension .raw for the format
+        stream.seek(0)
+        try:
+            self._file = library.SoundFile(stream)
+        except self._error as error:
+            _check(stream)
+            raise RecordError(
+                Reason.CORRUPT, f"its {name.upper()} header is damaged, or of an unknown variant"
+            ) from error
+        frames = self._file.frames
+        self.may_be_nan = name != "flac"
+        self.header = AudioHeader(
+            format=name,
+            rate=self._file.samplerate,
+            channels=self._file.channels,
+            frames=None if frames >= _MOST_FRAMES else frames,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+        self._stream.close()
+
+    def frames(self, start: int, stop: int) -> Floats:
+        known = self.header.frames
+        count = stop - start if known is None else max(min(stop, known) - start, 0)
+        if count * self.header.channels > MOST_SAMPLES:
+            if known is not None:
+                raise too_large(count, self.header.channels)
+            count = MOST_SAMPLES // self.header.channels
+        try:
+            if start:
+                self._file.seek(start)
+            samples: Floats = self._file.read(count, dtype="float32", always_2d=True)
+        except (self._error, MemoryError) as error:
+            _check(self._stream)
+            raise RecordError(
+                Reason.CORRUPT, "its samples cannot be decoded: it is damaged, or ends early"
+            ) from error
+        _check(self._stream)
+        if known is not None and len(samples) < count:
+            raise RecordError(
+                Reason.TRUNCATED,
+                f"it ends after {start + len(samples)} samples, but its header declares {known}",
+            )
+        return samples
+
+
+class _FFmpegFile:
+    """A file that FFmpeg reads."""
+
+    may_be_nan = True
+
+    def __init__(self, stream: io.BytesIO | DecoderStream, *, size: int, head: bytes) -> None:
+        av = _pyav()
+        self._stream = stream
+        stream.seek(0)
+        try:
+            self._container = av.open(
+                stream, options=_OPTIONS, metadata_errors="ignore", buffer_size=_BUFFER
+            )
+        except av.FFmpegError as error:
+            _check(stream)
+            if head[4:8] == b"ftyp":
+                raise _no_index() from error
+            raise RecordError(
+                Reason.UNSUPPORTED, "not audio: the format is unknown or not allowed"
+            ) from error
+        try:
+            _check(stream)
+            streams = self._container.streams
+            if head[4:8] == b"ftyp" and not streams.audio and not streams.video:
+                raise _no_index()
+            self._find(size)
+        except BaseException:
+            self._container.close()
+            raise
+
+    def _find(self, size: int) -> None:
+        """Find the audio stream. Raises RecordError if it cannot be read."""
+        if not self._container.streams.audio:
+            raise RecordError(Reason.UNSUPPORTED, "no audio stream")
+        self._audio = self._container.streams.audio[0]
+        context = self._audio.codec_context
+        if context is None:
+            raise RecordError(Reason.UNSUPPORTED, "FFmpeg has no decoder for its audio stream")
+        context.thread_type = "NONE"  # parallelism is across files
+        context.thread_count = 1
+        # Report broken data as an error instead of concealing it.
+        context.options = {"err_detect": "explode"}
+        form = self._container.format.name.partition(",")[0]
+        if form == "mov":
+            missing = sum(one.pos + one.size > size for one in self._audio.index_entries)
+            if missing:
+                raise RecordError(
+                    Reason.TRUNCATED, f"{missing} packets that its index names are missing"
+                )
+        self.header = AudioHeader(
+            format=_NAMES.get(form, form),
+            rate=context.sample_rate or 0,
+            channels=context.channels or 0,
+            frames=None,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._container.close()
+        self._stream.close()
+
+    def frames(self, start: int, stop: int) -> Floats:
+        channels = self.header.channels
+        kept: list[Floats] = []
+        at = 0
+        for block in self._decode():
+            if at + len(block) > start:
+                kept.append(block[max(start - at, 0) : stop - at])
+            at += len(block)
+            if at >= stop:
+                break
+            if (at - start) * channels > MOST_SAMPLES:
+                raise too_large(at - start, channels)
+        return np.concatenate(kept) if kept else np.zeros((0, channels), np.float32)
+
+    def _decode(self) -> Iterator[Floats]:
+        """Yield the samples, float32[n, channels]. Raises RecordError and StorageError."""
+        av = _pyav()
+        header = self.header
+        frames = self._container.decode(self._audio)
+        while True:
+            try:
+                frame = next(frames)
+            except (StopIteration, av.EOFError):
+                _check(self._stream)
+                return
+            except av.FFmpegError as error:
+                _check(self._stream)
+                raise RecordError(
+                    Reason.CORRUPT, "a part of its audio cannot be decoded"
+                ) from error
+            if (frame.sample_rate, len(frame.layout.channels)) != (header.rate, header.channels):
+                raise RecordError(
+                    Reason.UNSUPPORTED, "its sample rate or its channels change in the file"
+                )
+            values = frame.to_ndarray()
+            block = values.T if frame.format.is_planar else values.reshape(-1, header.channels)
+            integers = _INTEGERS.get(frame.format.name.removesuffix("p"))
+            if integers is not None:
+                divisor, offset = integers
+                yield ((block.astype(np.float64) - offset) / divisor).astype(np.float32)
+            else:
+                yield block.astype(np.float32)
+
+
+def _check(stream: io.BytesIO | DecoderStream) -> None:
+    """Raise StorageError if a read has failed."""
+    if isinstance(stream, DecoderStream):
+        stream.check()
+
+
+def _no_index() -> RecordError:
+    return RecordError(Reason.TRUNCATED, "an MP4 whose index cannot be read, or was never written")
