@@ -46,7 +46,7 @@ from recordmill.runners.workers.pool import WorkerPool
 
 _POLL_SECONDS = 0.5  # longest interval of requests for the state of a job
 _FIRST_POLL_SECONDS = 0.1
-_POLL_FRACTION = 0.05  # of the time since the start: a short job ends soon after its last task
+_POLL_FRACTION = 0.02  # of the time since the start: a short job ends soon after its last task
 # Interval of full status requests: Flink refreshes its details every 3 s, at some cost of CPU.
 _STATUS_SECONDS = 3.0
 _UNREACHABLE_SECONDS = 60.0  # time without an answer after which a cluster is given up

@@ -167,6 +167,7 @@ def job_server(path: pathlib.Path, *, changed: bool = False) -> str:
     entry = ENTRY_CLASS.replace(".", "/")
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as jar:
         jar.writestr(f"{entry}.class", b"E" * 5000)
+        jar.writestr(f"other/{entry}.class", b"not at the start")
         jar.writestr("org/apache/beam/A.class", b"A" * (4999 if changed else 5000))
         jar.writestr("org/apache/flink/B.class", b"B" * 5000)
         jar.writestr("net/bytebuddy/C.class", b"C" * 5000)
@@ -184,12 +185,13 @@ def test_a_library_and_the_jar_of_a_job_beside_it(tmp_path, capsys):
     entry = f"{ENTRY_CLASS.replace('.', '/')}.class"
     with zipfile.ZipFile(path) as jar:
         assert jar.testzip() is None
-        assert set(jar.namelist()) == {entry, "org/apache/beam/A.class"}
+        assert set(jar.namelist()) == {entry, f"other/{entry}", "org/apache/beam/A.class"}
     pipeline = beam_runner_api_pb2.Pipeline()
     job = str(tmp_path / "job.jar")
     write_job_jar(job, job_server=server, pipeline=pipeline, options={}, has_library=True)
     with zipfile.ZipFile(job) as jar:
         names = {name for name in jar.namelist() if not name.startswith("BEAM-PIPELINE")}
+        assert jar.read(entry) == b"E" * 5000
     assert names == {entry}
     assert main(["flink-library", "--output", str(tmp_path)]) == 2
     assert "expected --flink-job-server-jar and --output" in capsys.readouterr().err
