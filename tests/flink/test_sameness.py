@@ -17,6 +17,7 @@ from tests.flink.jobs import Job, command
 from tests.painted_masks import png, shapes, write
 from tests.paths import AIR, BOXES, DEMO, SMALL_CLOTHING, SMS
 from tests.sounds import speech
+from tests.tfrecord_inputs import write_records
 from tests.video_files import make_film
 
 
@@ -354,11 +355,21 @@ def test_records_of_an_earlier_dataset(flink, undisturbed, tmp_path):
     assert json.loads((tmp_path / "out/job.json").read_text())["reused"] == counts
 
 
-def test_an_archive(flink, tmp_path):
+@pytest.mark.parametrize("kind", ["zip", "tfrecord"])
+def test_an_archive(kind, flink, tmp_path):
     photos = {str(path.relative_to(DEMO)): path.read_bytes() for path in DEMO.rglob("*.jpg")}
-    archive = zip_of(tmp_path / "photos.zip", photos)
-    direct = Job(tmp_path / "direct", source=archive)
+    options = ()
+    if kind == "zip":
+        archive = zip_of(tmp_path / "photos.zip", photos)
+    else:
+        records = [
+            {"key": [key.encode()], "image": [data], "label": [key.split("/")[0].encode()]}
+            for key, data in photos.items()
+        ]
+        archive = write_records(tmp_path / "photos.tfrecord", records)
+        options = ("--key-column", "key")
+    direct = Job(tmp_path / "direct", *options, source=archive)
     direct.finish_here()
-    other = Job(tmp_path / "flink", source=archive).on(flink, "loopback")
+    other = Job(tmp_path / "flink", *options, source=archive).on(flink, "loopback")
     other.finish_here()
     assert other.files == direct.files

@@ -2,6 +2,7 @@
 
 import pathlib
 import shutil
+import zlib
 from collections.abc import Iterator
 
 import numpy as np
@@ -282,6 +283,21 @@ def test_a_file_that_has_the_name_of_a_manifest_only(tmp_path) -> None:
         (tmp_path / "in" / "dataset.json").write_text(content)
         argv = ("--input", tmp_path / "in", "--output", tmp_path / "out", "--overwrite")
         assert run("table", *argv, "--splits", "train=1") == 0
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (frame(b"\x0a\x00\x12\x00"), "no record a tf.train.Example with a feature"),
+        (b"no record at all", "recordmill adopt names the damage of TFRecords"),
+        (zlib.compress(frame(example({"x": [1]}))), "a.tfrecord is compressed with zlib, which is"),
+    ],
+)
+def test_files_without_examples(data, why, tmp_path, capsys) -> None:
+    (tmp_path / "a.tfrecord").write_bytes(data)
+    argv = ("--input", tmp_path / "a.tfrecord", "--output", tmp_path / "out")
+    assert run("table", *argv) == 2
+    assert why in capsys.readouterr().err
 
 
 def test_a_bytes_column_without_records(photos, tmp_path, capsys) -> None:

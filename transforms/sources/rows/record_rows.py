@@ -171,7 +171,7 @@ class RecordRows:
         if not column_types:
             raise ConfigError(
                 f"no line of {self.input} is a JSON object with a value, and no record a"
-                " tf.train.Example with a feature"
+                " tf.train.Example with a feature (recordmill adopt names the damage of TFRecords)"
             )
         self._refuse_delimiter(list(column_types))
         self._refuse_missing(column_types)

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from recordmill.errors import ConfigError, Reason
 from recordmill.storage.files import shown
 from recordmill.storage.input_files import InputFile
-from recordmill.tfrecord.framing import HEADER_BYTES, compression_of
+from recordmill.tfrecord.framing import HEADER_BYTES, begins_frame, compression_of
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.sources.row_formats.column_types import (
     ColumnType,
@@ -50,6 +50,7 @@ from recordmill.transforms.sources.tfrecords.record_frames import (
 
 # Columns of places: of the frame in the file, and of the content in its payload.
 PLACES = ("__offset__", "__length__", "__start__", "__bytes__")
+_ZLIB = (b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")  # headers by level
 _LARGE = 1 << 10  # bytes of a value, in the mean, that is no text in a record with media
 _INDEX_FIELDS = pa.schema([pa.field(name, pa.string()) for name in INDEXED.values()])
 
@@ -124,9 +125,15 @@ class TfrecordFile:
 
     @functools.cached_property
     def is_compressed(self) -> bool:
-        """True if the file is a gzip file."""
+        """True if the file is a gzip file. Raises ConfigError for one of zlib."""
         with self._origin.open() as stream:
-            return compression_of(stream.read(HEADER_BYTES)) != "none"
+            head = stream.read(HEADER_BYTES)
+        if head[:2] in _ZLIB and not begins_frame(head):
+            raise ConfigError(
+                f"{shown(self._origin.place)} is compressed with zlib, which is not read: write it"
+                " as gzip, or without compression"
+            )
+        return compression_of(head) != "none"
 
     @functools.cached_property
     def shard(self) -> KnownShard | None:
@@ -220,6 +227,8 @@ class TfrecordFile:
                 else:
                     bad.append(BadRow(number, Reason.BAD_VALUE, why))
             kept[row] = False
+        if not fields:  # no record has a feature
+            return Rows(columns=made, numbers=block.numbers[:0], bad=sorted(bad), copies=copies)
         numbers = block.numbers
         if not kept.all():
             made, numbers = made.filter(pa.array(kept)), numbers[kept]
