@@ -18,6 +18,7 @@ from recordmill.transforms.sources.tfrecords.tfrecord_media import TfrecordMedia
 if TYPE_CHECKING:
     from recordmill.pipelines.options.file_inputs import FilesConfig
 
+_ROLES = ("label_column", "split_column", "group_column", "key_column")
 # Options of listings and tables that do not apply to records.
 _REFUSED = ("path_column", "input_root", "allow_store", "delimiter", "columns", "comment", "trim")
 
@@ -28,8 +29,9 @@ def columns_of(config: CommonConfig, *, kind: Kind) -> dict[str, Any]:
     Raises:
       ConfigError: only some inputs are such datasets, or they hold no text for `recordmill text`.
     """
-    given = {name: getattr(config, name) for name in COLUMNS if name != "drop_columns"}
-    return dataset_columns(config.inputs, given, config.drop_columns, kind=kind)
+    given = {name: getattr(config, name) for name in COLUMNS}
+    roles = {name: column for name, column in given.items() if name in _ROLES}
+    return given | dataset_columns(config.inputs, roles, config.drop_columns, kind=kind)
 
 
 def records_of(

@@ -300,10 +300,30 @@ def test_files_without_examples(data, why, tmp_path, capsys) -> None:
     assert why in capsys.readouterr().err
 
 
-def test_a_bytes_column_without_records(photos, tmp_path, capsys) -> None:
-    argv = ("--input", photos, "--output", tmp_path / "out", "--bytes-column", "image")
-    assert images(*argv) == 2
-    assert "--bytes-column: applies to TFRecord files, and" in capsys.readouterr().err
+def test_a_condition_on_records(photos, dataset, tmp_path) -> None:
+    path = write_records(tmp_path / "a.tfrecord", records_of(photos))
+    argv = ("--input", path, *ROLES, *SMALL, "--where", 'kind == "bee"')
+    made = make(tmp_path / "1", *argv)
+    assert made.manifest.labels == ("bee",)
+    assert made.manifest.ledger.inputs.filtered == 12
+    argv = ("--input", dataset.folder, *SMALL, "--where", "image/height > 100")
+    assert images("--output", tmp_path / "2", *argv) == 2
+
+
+def test_records_with_several_labels(photos, tmp_path) -> None:
+    """As lists, and from the index of a dataset."""
+    labels = [[b"x"], [b"x", b"y"], [b"y", b"x", b"z"]]
+    records = [one | {"kind": labels[n % 3], "n": [n]} for n, one in enumerate(records_of(photos))]
+    path = write_records(tmp_path / "a.tfrecord", records)
+    first = make(tmp_path / "1", "--input", path, *ROLES, "--image-format", "png")
+    assert first.manifest.multi_label
+    assert first.manifest.labels == ("x", "y", "z")
+    again = make(tmp_path / "2", "--input", first.folder, "--image-format", "png")
+    assert again.manifest.digest == first.manifest.digest
+    argv = ("--input", path, *ROLES[2:], "--drop-columns", "image_raw")
+    assert run("table", *argv, "--output", tmp_path / "3", "--num-shards", "1") == 0
+    assert run("table", "--input", tmp_path / "3", "--output", tmp_path / "4") == 0
+    assert Made(tmp_path / "4").manifest.digest == Made(tmp_path / "3").manifest.digest
 
 
 def test_shards_without_extension(photos, tmp_path) -> None:

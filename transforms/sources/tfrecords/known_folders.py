@@ -36,6 +36,8 @@ class KnownShard:
     def index(self) -> pa.Table:
         """Return the columns key, label, copy, group (null without one), offset and length.
 
+        If records may have several labels, the column label has lists of them.
+
         Raises:
           ConfigError: the index is not that of the manifest.
         """
@@ -125,6 +127,9 @@ def _read_index(folder: Location, shard: str, sha256: str) -> pa.Table:
     except IndexDamagedError as error:
         raise ConfigError(f"{shown(folder / index_of(shard))}: {error}: {DAMAGED}") from error
     del sha256
+    if "labels" in table.column_names:
+        at = table.column_names.index("label")
+        table = table.set_column(at, "label", table["labels"])
     wanted = ["key", "label", "copy", "group", "offset", "length"]
     for name in wanted:
         if name not in table.column_names:

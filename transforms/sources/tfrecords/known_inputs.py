@@ -93,7 +93,8 @@ def dataset_columns(
 
     Key, group and class come from the index, because they are names there.
 
-    given: {label_column, split_column, group_column, key_column}. dropped: columns to ignore.
+    given: {option: column}, among them label_column, group_column and key_column. dropped: columns
+      to ignore.
 
     Raises:
       ConfigError: some inputs are datasets and others are not, or a dataset has no text.

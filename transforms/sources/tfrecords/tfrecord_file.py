@@ -52,6 +52,7 @@ from recordmill.transforms.sources.tfrecords.record_frames import (
 PLACES = ("__offset__", "__length__", "__start__", "__bytes__")
 _ZLIB = (b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")  # headers by level
 _LARGE = 1 << 10  # bytes of a value, in the mean, that is no text in a record with media
+_INDEX_NAMES = frozenset(INDEXED.values())
 _INDEX_FIELDS = pa.schema([pa.field(name, pa.string()) for name in INDEXED.values()])
 
 
@@ -109,6 +110,8 @@ class TfrecordFile:
 
     def media_types(self, names: Collection[str]) -> ColumnTypes:
         """Return the types of columns; large values of local files are not read for it."""
+        if self.shard is not None and _INDEX_NAMES.issuperset(names):
+            return {name: kind for name, kind in self._index_types().items() if name in names}
         return unify(
             self._types(ExampleColumns(block.data, block.starts, block.ends, skip=_LARGE), names)
             for block in self._mapped()
@@ -183,10 +186,16 @@ class TfrecordFile:
         if self.shard is not None:
             declared = self.shard.manifest.features
             known = {name: ColumnType(nullable=len(columns) > 0) for name in declared}
-            index = {f.name: ColumnType((f.type,), nullable=True) for f in _INDEX_FIELDS}
-            index[batch.KEY] = ColumnType((pa.string(),), nullable=False)
-            extra = {**known, **index}
+            extra = {**known, **self._index_types()}
             found = {n: k for n, k in extra.items() if names is None or n in names} | found
+        return found
+
+    def _index_types(self) -> ColumnTypes:
+        """Return the types of the columns of the index."""
+        found = {f.name: ColumnType((f.type,), nullable=True) for f in _INDEX_FIELDS}
+        found[batch.KEY] = ColumnType((pa.string(),), nullable=False)
+        if self.shard is not None and self.shard.manifest.multi_label:
+            found[batch.LABEL] = ColumnType((pa.list_(pa.string()),), nullable=True)
         return found
 
     def _rows(

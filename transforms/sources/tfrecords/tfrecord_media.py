@@ -9,7 +9,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +25,13 @@ from recordmill.transforms.sources.files.inputs import check_paths
 from recordmill.transforms.sources.files.number_labels import LabelType
 from recordmill.transforms.sources.files.references import ARCHIVED, Unlabelled, check_unlabelled
 from recordmill.transforms.sources.files.walks import File, SkippedPath
-from recordmill.transforms.sources.row_formats.column_types import ColumnTypes, unify
+from recordmill.transforms.sources.row_formats.column_types import (
+    ColumnType,
+    ColumnTypes,
+    unify,
+)
+from recordmill.transforms.sources.row_formats.condition_syntax import parse_condition
+from recordmill.transforms.sources.row_formats.conditions import RowFilter
 from recordmill.transforms.sources.row_formats.open_rows import wanted_columns
 from recordmill.transforms.sources.row_formats.row_file import Origin, Rows
 from recordmill.transforms.sources.row_formats.row_format import RowFormat
@@ -40,11 +46,13 @@ from recordmill.transforms.sources.rows.label_types import (
     read_numbers,
     rows_out_of_range,
     rows_without_number,
+    with_several,
     with_target,
 )
 from recordmill.transforms.sources.rows.record_columns import (
     InvalidRows,
     build_records,
+    label_fields,
     system_columns,
     user_field,
 )
@@ -80,8 +88,11 @@ class TfrecordMedia:
     key_column: feature of unique keys, or several with commas between; by default the key is
       FILE#RECORD.
     drop_columns: features to ignore.
+    label_separator: text between the labels in the label feature, if records may have several; a
+      feature of lists needs none.
     label_type: reading of the label: classes (also None), numbers, or a feature as any other.
     unlabelled: whether to reject or keep records without label if there is a label feature.
+    where: condition of the records to read; others are left out. It may name dropped features.
     """
 
     input: Inputs
@@ -92,9 +103,11 @@ class TfrecordMedia:
     group_column: str | None = None
     key_column: str | None = None
     drop_columns: tuple[str, ...] = ()
+    label_separator: str | None = None
     label_type: LabelType | None = None
     unlabelled: Unlabelled = "reject"
     finds_split: bool = True
+    where: str | None = None
     _found_roles: list[ColumnRoles] = dataclasses.field(
         default_factory=list, init=False, repr=False, compare=False
     )
@@ -144,7 +157,7 @@ class TfrecordMedia:
             else:
                 files.append(one)
                 names.update(_open(one[0]).media_names())
-        yield ListingPart(rejects=rejects, filtered=+filtered)
+        yield ListingPart(rejects=rejects, filtered=dict(+filtered))
         if not names:
             problems = [reject.detail for reject in rejects[:1]]
             for file, _ in files[:1]:
@@ -154,13 +167,16 @@ class TfrecordMedia:
             first = f"; the first problem: {problems[0]}" if problems else ""
             raise ConfigError(f"found no record with a feature in {self.input}{first}")
         roles = self._roles(sorted(names))
-        self._found_roles[:] = [roles]
         split_source_of_rows(self.input, roles, self._rows.split_source)
         users = self._user_columns(roles, sorted(names))
-        column_types: ColumnTypes = {}
-        if users:
-            column_types = unify(_open(file).media_types(users) for file, _ in files)
-        wanted = wanted_columns(sorted(roles.named() - {roles.main}), users, column_types)
+        column_types, row_filter = self._types(roles, users, names, files)
+        roles = with_several(roles, column_types, self.label_separator, where=str(self.input))
+        self._found_roles[:] = [roles]
+        text = roles.named() - {roles.main}
+        lists = [] if roles.labels is None else [roles.labels]
+        compared = () if row_filter is None else row_filter.fields
+        others = [one.name for one in compared if one.name not in {*text, *users, *lists}]
+        wanted = wanted_columns(sorted(text), [*lists, *users, *others], column_types)
         for name in self._shape_features:
             wanted = wanted.append(pa.field(name, pa.list_(pa.int64())))
         fields = [user_field(wanted.field(name)) for name in users]
@@ -173,10 +189,16 @@ class TfrecordMedia:
                 where=where,
             )
         kept = 0
-        text = roles.named() - {roles.main}
         for file, split in files:
             for rows in _open(file).read_media(wanted, text, str(roles.main)):
+                filtered.clear()
+                if rows.copies:
+                    filtered[COPIES] = rows.copies
+                if row_filter is not None:
+                    rows, left_out = row_filter.apply(rows, self._rows.format.value_parser)
+                    filtered.update(left_out)
                 listed = self._references(rows, roles, fields, file, split)
+                listed = dataclasses.replace(listed, filtered=dict(filtered))
                 kept += 0 if listed.rows is None else len(listed.rows)
                 rejects += listed.rejects[:1]
                 yield listed
@@ -185,6 +207,31 @@ class TfrecordMedia:
                 f"no record of {self.input} can be used; the first: {rejects[0].key}:"
                 f" {rejects[0].detail}"
             )
+
+    def _types(
+        self,
+        roles: ColumnRoles,
+        users: Sequence[str],
+        names: Collection[str],
+        files: Sequence[tuple[File, str | None]],
+    ) -> tuple[ColumnTypes, RowFilter | None]:
+        """Return the types of features, as far as they are needed, and the filter of --where.
+
+        names: of all features.
+
+        Raises:
+          ConfigError: the condition does not fit the features.
+        """
+        compared = () if self.where is None else parse_condition(self.where).columns
+        needed = {*users, *(name for name in compared if name in names)}
+        needed.update(() if roles.label is None else (roles.label,))
+        found = unify(_open(file).media_types(needed) for file, _ in files) if needed else {}
+        found = {**{name: ColumnType() for name in needed}, **found}
+        if self.where is None:
+            return found, None
+        types = {name: kind.field(name).type for name, kind in found.items()}
+        types = {**{name: pa.binary() for name in names}, **types}
+        return found, RowFilter.of(self.where, types, where=str(self.input))
 
     def _roles(self, names: Sequence[str]) -> ColumnRoles:
         """Return the roles of features. Raises ConfigError."""
@@ -308,18 +355,18 @@ class TfrecordMedia:
             pa.array(whole.astype(np.int64)),
             pa.repeat(file.mtime, len(columns)),
             numbered,
+            *system.lists,
         ]
-        listed = build_records(
+        return build_records(
             rows,
             system,
             roles,
             source_columns=references,
-            schema=pa.schema([*ARCHIVED, *users]),
+            schema=pa.schema([*ARCHIVED, *label_fields(roles), *users]),
             faults=faults,
             file=file.key,
             reject_unlabelled=self.unlabelled == "reject",
         )
-        return dataclasses.replace(listed, filtered={COPIES: rows.copies} if rows.copies else {})
 
 
 def _open(file: File) -> TfrecordFile:
