@@ -317,6 +317,32 @@ def test_features_for_decoders_of_object_detection(photos, tmp_path):
 
 
 @shows("feature-set")
+@pytest.mark.parametrize("ids", [[7, "", 9], ["x", "", "é"]])
+def test_source_ids_of_a_listing_are_kept(ids, photos, tmp_path):
+    keys = sorted(str(path.relative_to(photos)) for path in photos.rglob("*.*"))[:3]
+    lines = [f"{key},a,{number},old" for key, number in zip(keys, ids, strict=True)]
+    header = "path,label,image/source_id,image/key/sha256"
+    (tmp_path / "list.csv").write_text("\n".join([header, *lines]))
+    argv = ["--input", tmp_path / "list.csv", "--input-root", photos, "--splits", "train=1"]
+    examples = make(tmp_path / "out", *argv, *DECODERS).examples()
+    first, made, last = (examples[key, 0]["image/source_id"][0].decode() for key in keys)
+    assert (first, last) == (str(ids[0]), str(ids[2]))
+    assert int(made) >= 2**52
+    for example in examples.values():
+        digest = hashlib.sha256(example["image/encoded"][0]).hexdigest()
+        assert example["image/key/sha256"] == [digest.encode()]
+
+
+@shows("feature-set")
+def test_source_ids_that_are_no_ids_are_an_error(photos, tmp_path, capfd):
+    (tmp_path / "list.csv").write_text("path,label,image/source_id\nbee/clear.png,a,0.5\n")
+    argv = ["--input", tmp_path / "list.csv", "--input-root", photos, *DECODERS]
+    assert images("--output", tmp_path / "out", *argv) == 2
+    said = capfd.readouterr().err
+    assert "column 'image/source_id': expected ids of images, text or whole numbers" in said
+
+
+@shows("feature-set")
 def test_images_without_classes_have_no_label_map(photos, tmp_path):
     made = make(tmp_path / "out", "--input", photos / "ant", "--splits", "train=1", *DECODERS[:2])
     assert not (made.folder / "label_map.pbtxt").exists()

@@ -35,6 +35,7 @@ from recordmill.transforms.encoders.labels import (
 from recordmill.transforms.encoders.objects import ObjectOptions, PlacedObjects, object_features
 from recordmill.transforms.encoders.source_ids import (
     SOURCE_FEATURES,
+    check_source_ids,
     source_id_columns,
     source_ids,
 )
@@ -128,8 +129,9 @@ class ImageEncoder:
                     f"--feature-set {self.feature_set}: decoders of the Object Detection API"
                     " reserve the class number 0 for the background; add --label-offset 1"
                 )
+            check_source_ids(rows)
             declared |= SOURCE_FEATURES
-        return with_users(declared, user_fields(rows), where="listing")
+        return with_users(declared, self._users(rows), where="listing")
 
     def files(self, context: Context) -> Mapping[str, bytes]:
         """Return {name: content} of the files that describe the classes to other programs."""
@@ -140,6 +142,11 @@ class ImageEncoder:
     @property
     def _has_source_ids(self) -> bool:
         return self.feature_set == "tf-object-detection"
+
+    def _users(self, rows: pa.Schema) -> list[pa.Field]:
+        """Return the user's fields that are features under their own names."""
+        made = SOURCE_FEATURES if self._has_source_ids else {}
+        return [field for field in user_fields(rows) if field.name not in made]
 
     def _has_classes(self, rows: pa.Schema) -> bool:
         return self.classed or OBJECTS not in rows.names
@@ -215,7 +222,7 @@ class ImageEncoder:
             columns["image/source_id"] = source_ids(rows)
         if self.masks is not None:
             columns |= {name: rows[name] for name in MASK_COLUMNS.names}
-        columns |= {field.name: rows[field.name] for field in user_fields(rows.schema)}
+        columns |= {field.name: rows[field.name] for field in self._users(rows.schema)}
         return ExampleInputs(common=common, columns=columns)
 
     def _augmentations(self, rows: pa.RecordBatch) -> list[tuple[str, ...]]:
@@ -271,7 +278,7 @@ class ImageEncoder:
             columns |= objects.columns(context)
         if self._has_source_ids:
             columns |= source_id_columns(kept, [image.data for image in images])
-        columns |= {field.name: kept.column(field.name) for field in user_fields(rows.schema)}
+        columns |= {field.name: kept.column(field.name) for field in self._users(rows.schema)}
         return Encoded(
             columns=pa.RecordBatch.from_pydict(columns),
             rows=outcome,
