@@ -64,11 +64,12 @@ def media_rows(
             " file or names it: leave one out (in structs of bytes and a path, --bytes-column is"
             " both)"
         )
-    if getattr(config, "annotations", ()):
-        raise ConfigError(
-            f"--annotations: names image files, but --input {config.inputs} holds the images in the"
-            f" column {column!r}: write each image to a file"
-        )
+    for name, meaning in (("annotations", "names"), ("masks", "is matched by names of")):
+        if getattr(config, name, None):
+            raise ConfigError(
+                f"--{name}: {meaning} image files, but --input {config.inputs} holds the images in"
+                f" the column {column!r}: write each image to a file"
+            )
     refuse_given(config, columns, "applies to listings, and --input holds the files themselves")
     config.refuse_label_from()
     return MediaRows(

@@ -73,7 +73,8 @@ _MADE = (
     *("image/format", "image/filename", "image/height", "image/width", "image/channels"),
     *("image/colorspace", "image/class/label", "image/class/text", "image/key/sha256"),
 )
-_OBJECTS = "image/object/"
+# Prefixes of features that would have to move with the pixels.
+_PLACED = ("image/object/", "image/segmentation/")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -261,12 +262,13 @@ class TfrecordMedia:
     def _user_columns(self, roles: ColumnRoles, names: Sequence[str]) -> list[str]:
         """Return the features that become values of the records. Raises ConfigError."""
         users = [name for name in roles.user_columns(names) if name not in _MADE]
-        objects = [name for name in users if name.startswith(_OBJECTS)]
-        if objects:
+        placed = [name for name in users if name.startswith(_PLACED)]
+        if placed:
             raise ConfigError(
-                f"{self.input} has objects in images ({', '.join(objects[:3])}, ...), which are not"
-                " read from TFRecords, because they would have to move with the pixels: pass them"
-                f" as --annotations, or leave them out with --drop-columns {','.join(objects)}"
+                f"{self.input} has objects or masks in images ({', '.join(placed[:3])}, ...), which"
+                " are not read from TFRecords, because they would have to move with the pixels:"
+                " pass them as --annotations or --masks, or leave them out with --drop-columns"
+                f" {','.join(placed)}"
             )
         return users
 
