@@ -200,7 +200,7 @@ def unread_label(config: CommonConfig, roles: ColumnRoles | None) -> str | None:
     if getattr(config, "label_array", None) or getattr(config, "label_input", None):
         return _array_labels(config)
     types: Mapping[str, str] = getattr(config, "types", {})
-    if roles is None or roles.classes in (None, batch.LABEL):
+    if roles is None or roles.classes in (None, batch.LABEL, batch.LABELS):
         return None
     if types.get(roles.classes) == "string":
         return None

@@ -249,3 +249,32 @@ def test_strata_are_divided_as_near_to_the_fractions_as_whole_records_allow():
         wanted = parts.sum() * np.array([*fractions.values()])
         assert np.abs(parts - wanted).max() <= 2, name
     assert divide_strata(counts, shares, fractions, seed=1) != sizes
+
+
+def test_datasets_of_records_with_several_labels_are_read_again(tmp_path):
+    argv = ["--label-separator", "|", "--unlabelled", "keep"]
+    first = make(tmp_path / "first", "--input", texts(tmp_path), *argv, command="text")
+    more = ["--unlabelled", "keep", "--split-from", "none", "--splits", "train=1"]
+    again = make(tmp_path / "again", "--input", first.folder, *more, command="text")
+
+    def sets(made: Made) -> dict[str, list[str]]:
+        return {
+            row["key"]: row["labels"] for split in made.manifest.splits for row in made.index(split)
+        }
+
+    assert sets(again) == sets(first)
+    assert again.manifest.multi_label
+
+
+def test_tables_of_images(tmp_path):
+    images = []
+    for n in range(len(LABELS)):
+        make_picture(tmp_path / f"{n}.png", n)
+        images.append({"bytes": (tmp_path / f"{n}.png").read_bytes(), "path": f"{n}.png"})
+    table = pa.table({"image": images, "label": LABELS, "n": [*range(len(LABELS))]})
+    (tmp_path / "in").mkdir()
+    pq.write_table(table, tmp_path / "in" / "a.parquet")
+    argv = ["--input", tmp_path / "in", "--size", 8, "--where", "n > 2 and 'cat' in label"]
+    made = make(tmp_path / "out", *argv, "--splits", "train=1", "--key-column", "n")
+    wanted = {str(n): sorted({*some}) for n, some in enumerate(LABELS) if n > 2 and "cat" in some}
+    assert {row["key"]: row["labels"] for row in made.index("train")} == wanted

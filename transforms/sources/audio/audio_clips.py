@@ -28,6 +28,7 @@ from recordmill.transforms.model.source import (
     notes_of_source,
     split_source_of,
 )
+from recordmill.transforms.model.user_columns import carried_fields
 from recordmill.transforms.sources.audio.audio_reading import Sound, audio_references, read_whole
 from recordmill.transforms.sources.rows.segments import NAME, SegmentColumns, SegmentedFiles
 
@@ -95,7 +96,7 @@ class AudioClips:
         for rows in parts:
             labelled |= rows[batch.LABEL].null_count < len(rows)
             presplit |= rows[batch.SPLIT].null_count < len(rows)
-            users = [field for field in rows.schema if not field.name.startswith("__")]
+            users = carried_fields(rows.schema)
         if users is None:
             raise ConfigError("the input has no usable audio file")
         return Layout(

@@ -29,7 +29,9 @@ from recordmill.transforms.sources.files.path_rules import PathRules, normal_pat
 from recordmill.transforms.sources.files.walks import File, SkippedPath
 from recordmill.transforms.sources.media.hub_features import class_names
 from recordmill.transforms.sources.media.media_values import PATH, read_values
+from recordmill.transforms.sources.row_formats.column_types import ColumnTypes
 from recordmill.transforms.sources.row_formats.columnar import ColumnarFile
+from recordmill.transforms.sources.row_formats.conditions import RowFilter
 from recordmill.transforms.sources.row_formats.row_file import BadRow, RowFile, Rows
 from recordmill.transforms.sources.rows.column_roles import ColumnRoles, quoted
 from recordmill.transforms.sources.rows.label_types import rows_out_of_range, with_target
@@ -136,6 +138,10 @@ class MediaRows(RecordRows):
         roles = self._find_roles(names, requested, ())
         return with_target(roles, self.label_type, where=str(self.input))
 
+    def _row_filter(self, found: ColumnTypes, fields: Sequence[pa.Field]) -> RowFilter | None:
+        others = {name: kind for name, kind in found.items() if name != self.bytes_column}
+        return super()._row_filter(others, fields)
+
     def _place_fields(self, roles: ColumnRoles) -> list[pa.Field]:
         del roles
         return [pa.field(batch.PLACE, batch.PLACES, False)]
@@ -180,10 +186,6 @@ class MediaRows(RecordRows):
             layout, columns=pa.schema([*read[:system], *_READ, *read[system:]])
         )
         named = layout.roles.named().difference((self._path_key,) if self._keyed_by_path else ())
-        lists = [] if layout.label_lists is None else [layout.label_lists]
-        read_names = {*named, *layout.written.names, *(field.name for field in lists)}
-        compared = () if layout.row_filter is None else layout.row_filter.fields
-        others = [field for field in compared if field.name not in read_names]
         for file, section, listed in iter_sections(sections):
             with as_run_error(file):
                 opened = self._rows.open(file)
@@ -191,9 +193,8 @@ class MediaRows(RecordRows):
                     [
                         self._bytes_field(opened),
                         *(pa.field(name, pa.string()) for name in sorted(named)),
-                        *lists,
+                        *layout.more_fields(named),
                         *layout.written,
-                        *others,
                     ]
                 )
                 stats = self._stats(file)

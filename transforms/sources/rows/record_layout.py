@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Collection
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +33,13 @@ class RowLayout(Layout):
     label_lists: pa.Field | None = None
     row_filter: RowFilter | None = None
     kept: RowCache | None = None
+
+    def more_fields(self, named: Collection[str]) -> list[pa.Field]:
+        """Return the fields to read beside `written` and the columns `named`, read as text."""
+        lists = [] if self.label_lists is None else [self.label_lists]
+        compared = () if self.row_filter is None else self.row_filter.fields
+        read = {*named, *self.written.names, *(field.name for field in lists)}
+        return [*lists, *(field for field in compared if field.name not in read)]
 
 
 def split_source_of_rows(inputs: Inputs, roles: ColumnRoles, by_path: str | None) -> str | None:

@@ -357,12 +357,8 @@ class RecordRows:
 
     def _read(self, sections: pa.RecordBatch, layout: RowLayout) -> Iterator[ListingPart]:
         named = layout.roles.named()
-        lists = [] if layout.label_lists is None else [layout.label_lists]
-        read = {*named, *layout.written.names, *(field.name for field in lists)}
-        compared = () if layout.row_filter is None else layout.row_filter.fields
-        others = [field for field in compared if field.name not in read]
         texts = wanted_columns(sorted(named), (), {})
-        wanted = pa.schema([*texts, *lists, *layout.written, *others])
+        wanted = pa.schema([*texts, *layout.more_fields(named), *layout.written])
         kept = None if layout.kept is None else layout.kept.take(sections, wanted)
         for number, (file, section, listed) in enumerate(iter_sections(sections)):
             with as_run_error(file):
