@@ -439,7 +439,7 @@ def test_all_columns_of_unsupported_types_are_named_at_once(command, tmp_path, c
         "path": ["a", "b"],
         "x": [1, 2],
         "map": pa.array([[("a", 1)], []], pa.map_(pa.string(), pa.int64())),
-        "struct": [{"q": 1}, {"q": 2}],
+        "struct": [[{"q": 1}], []],
     }
     pq.write_table(pa.table(columns), tmp_path / "a.parquet")
     given = ("--input", tmp_path / "a.parquet", "--output", tmp_path / "out")
@@ -448,7 +448,7 @@ def test_all_columns_of_unsupported_types_are_named_at_once(command, tmp_path, c
     said = capsys.readouterr().err
     # Arrow shows the name of a map's entries, which it does not send to other processes.
     assert "the types of 2 columns are not supported: 'map' (map<string, int64" in said
-    assert "'struct' (struct<q: int64>); expected integers" in said
+    assert "'struct' (list<" in said
     assert said.rstrip().endswith("or drop them with --drop-columns map,struct")
 
 

@@ -20,12 +20,14 @@ class ColumnType(NamedTuple):
 
     odd: the first value that made a column of numbers or dates text.
     missing_as: types as which a text of the column would be a missing value, such as `nan`.
+    inside: values of the column are inside of objects, after which its name has a dot.
     """
 
     types: tuple[pa.DataType, ...] = ()
     nullable: bool = True
     odd: OddValue | None = None
     missing_as: frozenset[pa.DataType] = frozenset()
+    inside: bool = False
 
     def field_as(self, name: str, kind: pa.DataType) -> pa.Field:
         """Return the column as it is, nullable if it is once its values are of this type."""
@@ -52,6 +54,15 @@ def unify(several: Iterable[ColumnTypes]) -> ColumnTypes:
             joined[name] = _unify_pair(joined[name], kind) if name in joined else kind
         for name in lacking:
             joined[name] = joined[name]._replace(nullable=True)
+    inside = [name for name, kind in joined.items() if kind.inside]
+    for outer in [name for name in joined if any(one.startswith(f"{name}.") for one in inside)]:
+        if not joined[outer].types:  # the object is null in some rows
+            del joined[outer]
+            continue
+        # Some rows have another value instead of the object, which then is text.
+        joined[outer] = joined[outer]._replace(types=(pa.string(),), nullable=True)
+        for name in [one for one in inside if one.startswith(f"{outer}.")]:
+            joined.pop(name, None)
     return joined
 
 
@@ -95,15 +106,18 @@ def column_type_of(kind: pa.DataType) -> ColumnType:
 def _unify_pair(one: ColumnType, other: ColumnType) -> ColumnType:
     nullable = one.nullable or other.nullable
     missing_as = one.missing_as | other.missing_as
+    inside = one.inside or other.inside
     if not one.types or not other.types:
-        return ColumnType(one.types or other.types, nullable, one.odd or other.odd, missing_as)
+        return ColumnType(
+            one.types or other.types, nullable, one.odd or other.odd, missing_as, inside
+        )
     common = tuple(kind for kind in one.types if kind in other.types)
     wordy = any(kind.types == (pa.string(),) and kind.odd is None for kind in (one, other))
     odd = None if wordy else one.odd or other.odd
     if odd is not None and not all(kind.odd and kind.odd.every for kind in (one, other)):
         odd = odd._replace(every=False)
     types = common or (_wider(one.types[0], other.types[0]),)
-    return ColumnType(types, nullable, odd, missing_as)
+    return ColumnType(types, nullable, odd, missing_as, inside)
 
 
 def _wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:

@@ -18,6 +18,7 @@ from recordmill.format.parquet_footer import check_footer
 from recordmill.transforms.model import limits
 from recordmill.transforms.sources.row_formats.arrow_checks import Expansion, validate
 from recordmill.transforms.sources.row_formats.column_types import ColumnType, ColumnTypes
+from recordmill.transforms.sources.row_formats.nested import flat_schema, flatten
 from recordmill.transforms.sources.row_formats.row_file import (
     BadRow,
     FileSection,
@@ -53,7 +54,7 @@ class ColumnarFile:
         return self._schema()
 
     def header(self) -> ColumnTypes | None:
-        schema = self._schema()
+        schema = self._flat_schema()
         if len(set(schema.names)) < len(schema.names):
             raise ConfigError(
                 f"{self.origin.place} has duplicate column names: {', '.join(schema.names)}"
@@ -69,7 +70,7 @@ class ColumnarFile:
             name: kind for name, kind in column_types.items() if names is None or name in names
         }
         found = {name: kind._replace(nullable=False) for name, kind in found.items()}
-        for part in self._parts(section, list(found)):
+        for part in self._flat_parts(section, list(found)):
             for name, kind in found.items():
                 if kind.nullable:
                     continue
@@ -85,7 +86,7 @@ class ColumnarFile:
         self, section: FileSection, wanted: pa.Schema, text: Collection[str]
     ) -> Iterator[Rows]:
         number = section.row
-        for part in self._parts(section, wanted.names):
+        for part in self._flat_parts(section, wanted.names):
             part, sizes = self._without_large_rows(part)
             with self.origin.parsing():
                 arrays = [_convert(part[field.name], field, text) for field in wanted]
@@ -114,6 +115,26 @@ class ColumnarFile:
             sizes += [rows.slice(row, 1).nbytes for row in range(len(rows))]
             rows = rows.filter(pa.array(sizes <= self.max_row_bytes))
         return rows, sizes
+
+    def _flat_schema(self) -> pa.Schema:
+        """Return the columns, with values inside of structs as columns. Raises ConfigError."""
+        try:
+            return flat_schema(self._schema())
+        except ValueError as error:
+            raise ConfigError(f"{self.origin.place}: {error}") from error
+
+    def _flat_parts(self, section: FileSection, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield columns of a section, some of which may be inside of structs."""
+        if not any("." in name for name in names):
+            yield from self._parts(section, names)
+            return
+        tops = [
+            field.name
+            for field in self._schema()
+            if not {*flat_schema([field]).names}.isdisjoint(names)
+        ]
+        for part in self._parts(section, tops):
+            yield flatten(part).select(list(names))
 
     def _schema(self) -> pa.Schema:
         raise NotImplementedError

@@ -12,9 +12,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
+from recordmill.transforms.sources.row_formats.nested import (
+    flat_schema,
+    flatten,
+    is_nested,
+    nested_schema,
+)
 from recordmill.transforms.sources.row_formats.text_files import LineBlock
 
 _KEY = re.compile(rb'"((?:[^"\\]|\\.)*)"\s*:')
+_DOTTED = re.compile(rb'"[^"\\]*\.[^"\\]*"\s*:')  # a key with a dot
 _LEAST_VALUE = 5  # bytes of a key and a value: "":1,
 _SAMPLED_ROWS = 256
 _SUSPICIOUS_CELLS = 1 << 24
@@ -23,19 +30,50 @@ _BRACKETS = 500  # limit per row: pyarrow crashes on deep nesting, Python fails 
 
 def parse(lines: LineBlock, wanted: pa.Schema) -> pa.RecordBatch | None:
     """Return the rows with the columns of `wanted`, None if they must be parsed one by one."""
-    table = _parse(lines, wanted)
+    schema: pa.Schema | None = wanted
+    if any("." in name for name in wanted.names) and _has_objects(lines):
+        # A dot in a key could stand for another value than the same dot between two keys.
+        schema = None if _DOTTED.search(lines.data) else nested_schema(wanted)
+    table = None if schema is None else _parse(lines, schema)
     if table is None:
         return None
-    arrays = [table.column(name).combine_chunks() for name in wanted.names]
+    if schema is not wanted:
+        (rows,) = table.combine_chunks().to_batches()
+        table = flatten(rows)
+    arrays = [_one_chunk(table.column(name)) for name in wanted.names]
     return pa.record_batch(arrays, schema=wanted)
 
 
-def infer(lines: LineBlock) -> dict[str, pa.DataType] | None:
-    """Return the type of each column, None if the rows must be parsed one by one."""
+def _has_objects(lines: LineBlock) -> bool:
+    """Return whether a row may have objects inside."""
+    return lines.data.count(b"{") > len(lines.ends)
+
+
+def _one_chunk(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def infer(lines: LineBlock) -> tuple[dict[str, pa.DataType], set[str]] | None:
+    """Return the type of each column and the keys of rows, None if they must be parsed one by one.
+
+    Columns that are no keys are inside of objects.
+    """
     table = _parse(lines, None)
-    if table is None or any(map(_differs_from_json, table.columns)):
+    if table is None:
         return None
-    return {name: _without_times(table.schema.field(name).type) for name in table.schema.names}
+    tops = {*table.schema.names}
+    if any(map(is_nested, table.schema.types)):
+        try:
+            schema = flat_schema(table.schema)
+        except ValueError:
+            return None
+        if len({*schema.names}) < len(schema.names):
+            return None
+        table = pa.Table.from_batches([flatten(one) for one in table.to_batches()], schema)
+    if any(map(_differs_from_json, table.columns)):
+        return None
+    types = {name: _without_times(table.schema.field(name).type) for name in table.schema.names}
+    return types, tops
 
 
 def may_have_many_keys(lines: LineBlock) -> bool:

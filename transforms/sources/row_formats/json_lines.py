@@ -19,6 +19,7 @@ from recordmill.transforms.sources.row_formats.column_types import (
     type_of_values,
     unify,
 )
+from recordmill.transforms.sources.row_formats.nested import flat_object
 from recordmill.transforms.sources.row_formats.odd_values import MOST, OddValue
 from recordmill.transforms.sources.row_formats.row_file import (
     BadRow,
@@ -38,7 +39,10 @@ _SPACE = "\ufeff \t\r\n"  # concatenated files have byte order marks inside
 
 
 class JsonLines:
-    """File with a JSON object per line. Missing keys are null. Blank lines count as row numbers."""
+    """File with a JSON object per line. Missing keys are null. Blank lines count as row numbers.
+
+    Values inside of objects are columns with dotted names (`nested`).
+    """
 
     def __init__(self, origin: Origin, file_format: FileFormat) -> None:
         self._origin = origin
@@ -77,10 +81,14 @@ class JsonLines:
         for lines in self._file.lines(section):
             if json_blocks.may_have_many_keys(lines):
                 self._check_cells(lines, json_blocks.count_keys(lines))
-            found = json_blocks.infer(lines)
+            parsed = json_blocks.infer(lines)
             odd: dict[str, OddValue | None] = {}
-            if found is None:
-                rows, objects, _ = _objects(lines)
+            if parsed is not None:
+                found, tops = parsed
+            else:
+                raw = _objects(lines)
+                tops = {name for item in raw[1] for name in item}
+                rows, objects, _ = _flattened(*raw, _mixed_names(raw[1]))
                 columns = {
                     name: [item.get(name) for item in objects]
                     for name in dict.fromkeys(name for item in objects for name in item)
@@ -92,7 +100,7 @@ class JsonLines:
                     if kind == pa.string()
                 }
             named = {
-                name: column_type_of(kind)._replace(odd=odd.get(name))
+                name: column_type_of(kind)._replace(odd=odd.get(name), inside=name not in tops)
                 for name, kind in found.items()
             }
             column_types = unify(
@@ -109,7 +117,8 @@ class JsonLines:
             if parsed is not None:
                 yield Rows(columns=parsed, numbers=lines.numbers, bad=lines.bad)
                 continue
-            numbers, objects, bad = _reject_nested(*_objects(lines), text)
+            rows = _flattened(*_objects(lines), {*wanted.names, *text})
+            numbers, objects, bad = _reject_nested(*rows, text)
             with self._origin.parsing():
                 arrays = [
                     _array([item.get(field.name) for item in objects], field.type)
@@ -173,7 +182,33 @@ def _odd_value(values: list[Any], rows: list[int]) -> OddValue | None:
     return None
 
 
-def _objects(lines: LineBlock) -> tuple[list[int], list[dict[str, Any]], list[BadRow]]:
+_Objects = tuple[list[int], list[dict[str, Any]], list[BadRow]]
+
+
+def _mixed_names(objects: list[dict[str, Any]]) -> set[str]:
+    """Return the names that have objects in some rows and other values in others."""
+    values = [(name, value) for item in objects for name, value in item.items()]
+    nested = {name for name, value in values if isinstance(value, dict)}
+    return {n for n, v in values if n in nested and v is not None and not isinstance(v, dict)}
+
+
+def _flattened(
+    numbers: list[int], objects: list[dict[str, Any]], bad: list[BadRow], whole: Collection[str]
+) -> _Objects:
+    """Return objects without objects inside, except under the names `whole`; see `flat_object`."""
+    kept: list[int] = []
+    flat: list[dict[str, Any]] = []
+    rejected = list(bad)
+    for number, item in zip(numbers, objects, strict=True):
+        try:
+            flat.append(flat_object(item, whole))
+            kept.append(number)
+        except ValueError as error:
+            rejected.append(BadRow(number, Reason.BAD_VALUE, str(error)))
+    return kept, flat, rejected
+
+
+def _objects(lines: LineBlock) -> _Objects:
     """Parse lines. Returns (row numbers, objects, bad rows)."""
     numbers: list[int] = []
     objects: list[dict[str, Any]] = []

@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection, Sequence
 
 from recordmill.errors import ConfigError, did_you_mean
+from recordmill.transforms.sources.row_formats.nested import columns_of
 
 SPLITS = ("split",)
 # Names of the index columns that pandas writes; the name may be empty.
@@ -18,7 +19,8 @@ class ColumnRoles:
     """Names of the columns with a role.
 
     main: column that records are made of, such as a path or a text. others: further columns that
-    the source converts, such as times. dropped: columns to ignore. key: a column, or several with
+    the source converts, such as times. dropped: columns to ignore, or objects with all columns
+    inside. key: a column, or several with
     commas between them; `find_roles` sets `keys` to their names. target: column of numbers to
     predict, which is a value of the records too. labels: column of lists of labels, instead of
     `label`. separator: text between the labels in the column `label`, if it may hold several.
@@ -75,12 +77,14 @@ def find_roles(
       ConfigError: a requested column does not exist, or a name is reserved for system columns.
     """
     for name in requested.dropped:
-        if name not in names:
+        if not columns_of([name], names):
             raise ConfigError(
                 f"--drop-columns: no column {name!r} in {where}{did_you_mean(name, names)}:"
                 f" it has {quoted(names)}"
             )
-    names = [name for name in names if name not in requested.dropped]
+    dropped = columns_of(requested.dropped, names)
+    names = [name for name in names if name not in dropped]
+    requested = dataclasses.replace(requested, dropped=tuple(sorted(dropped)))
     requested = dataclasses.replace(requested, keys=_key_columns(requested.key, names))
     single = (requested.main, requested.label, requested.split, requested.group)
     for wanted in (*single, *requested.keys, *requested.others):

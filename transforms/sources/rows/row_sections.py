@@ -27,6 +27,7 @@ from recordmill.transforms.sources.files.walks import File, SkippedPath
 from recordmill.transforms.sources.row_formats.column_types import ColumnTypes, unify, zones_of
 from recordmill.transforms.sources.row_formats.columnar import ColumnarFile, split_rows
 from recordmill.transforms.sources.row_formats.header_check import delimiter_problem
+from recordmill.transforms.sources.row_formats.nested import columns_of
 from recordmill.transforms.sources.row_formats.row_file import (
     FileSection,
     QuoteAnomalies,
@@ -96,7 +97,8 @@ def read_header(rows: RowInput, dropped: Collection[str] = ()) -> ColumnTypes | 
             return None
         if first is None:
             first = file, column_types
-        if differ := sorted((column_types.keys() ^ first[1].keys()).difference(dropped)):
+        unlike = column_types.keys() ^ first[1].keys()
+        if differ := sorted(unlike - columns_of(dropped, column_types.keys() | first[1].keys())):
             for key, found in ((first[0].key, first[1]), (file.key, column_types)):
                 if not rows.format.columns and (why := delimiter_problem([*found], key)):
                     raise ConfigError(why)

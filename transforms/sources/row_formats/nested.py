@@ -1,0 +1,131 @@
+"""Values inside of objects as columns with dotted names: `{"user": {"age": 3}}` has `user.age`.
+
+An object has no column of its own; one that is missing has missing values. Structs of bytes and a
+path, as dataset hubs write files, are values and stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+import pyarrow as pa
+
+_WHOLE = "bytes"  # a struct with this field is a value
+_MOST_LEVELS = 32
+_END = object()
+_MOST_NAMES = 1 << 24  # characters of all names: a long name may stand for many values
+
+
+def is_nested(kind: pa.DataType) -> bool:
+    """Return whether values of a type are objects, whose values are columns."""
+    return bool(pa.types.is_struct(kind)) and kind.get_field_index(_WHOLE) < 0
+
+
+def columns_of(names: Iterable[str], columns: Collection[str]) -> set[str]:
+    """Return the columns with these names; for an object, which is no column, all inside of it."""
+    wanted = {*names}
+    objects = tuple(f"{name}." for name in wanted.difference(columns))
+    return {one for one in columns if one in wanted or one.startswith(objects)}
+
+
+def flat_schema(schema: Iterable[pa.Field]) -> pa.Schema:
+    """Return the columns of a schema, with values inside of structs as columns.
+
+    Raises:
+      ValueError: their names are too long.
+    """
+    fields = [*schema]
+    for _ in range(_MOST_LEVELS):
+        if not any(is_nested(field.type) for field in fields):
+            break
+        fields = [
+            inner
+            for field in fields
+            for inner in (_inner_fields(field) if is_nested(field.type) else [field])
+        ]
+        if sum(len(field.name) for field in fields) > _MOST_NAMES:
+            raise ValueError("the names of values inside of objects are too long")
+    return pa.schema(fields)
+
+
+def flatten(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Return rows with the columns of `flat_schema`. Raises ValueError as it does."""
+    columns = [*zip(rows.schema, rows.columns, strict=True)]
+    schema = flat_schema(rows.schema)
+    for _ in range(_MOST_LEVELS):
+        if not any(is_nested(field.type) for field, _ in columns):
+            break
+        columns = [
+            inner
+            for field, column in columns
+            for inner in (
+                zip(_inner_fields(field), column.flatten(), strict=True)
+                if is_nested(field.type)
+                else [(field, column)]
+            )
+        ]
+    return pa.record_batch([column for _, column in columns], schema=schema)
+
+
+def nested_schema(schema: pa.Schema) -> pa.Schema | None:
+    """Return a schema whose `flat_schema` has these columns; None if a column holds another."""
+    tree: dict[str, Any] = {}
+    for field in schema:
+        *outer, last = field.name.split(".")
+        level = tree
+        for part in outer:
+            level = level.setdefault(part, {})
+            if not isinstance(level, dict):
+                return None
+        if last in level:
+            return None
+        level[last] = field.type
+    return pa.schema([pa.field(name, _struct(one)) for name, one in tree.items()])
+
+
+def flat_object(item: dict[str, Any], whole: Collection[str] = ()) -> dict[str, Any]:
+    """Return an object of JSON with the values inside of its objects under dotted names.
+
+    whole: names of values that stay as they are.
+
+    Raises:
+      ValueError: a name occurs twice, or objects are nested too deep.
+    """
+    if not any(isinstance(value, dict) for value in item.values()):
+        return item
+    found: dict[str, Any] = {}
+    size = 0
+    levels = [("", iter(item.items()))]
+    while levels:
+        prefix, rest = levels[-1]
+        key, value = next(rest, ("", _END))
+        if value is _END:
+            levels.pop()
+            continue
+        name = prefix + key
+        size += len(name)
+        if size > _MOST_NAMES:
+            raise ValueError("the names of values inside of objects are too long")
+        if isinstance(value, dict) and name not in whole and _WHOLE not in value:
+            if len(levels) > _MOST_LEVELS:
+                raise ValueError(f"objects are nested in more than {_MOST_LEVELS} levels")
+            levels.append((f"{name}.", iter(value.items())))
+        elif name in found:
+            raise ValueError(f"two values of the name {name[:100]!r}")
+        else:
+            found[name] = value
+    return found
+
+
+def _inner_fields(field: pa.Field) -> list[pa.Field]:
+    return [
+        pa.field(f"{field.name}.{one.name}", one.type, field.nullable or one.nullable)
+        for one in field.type
+    ]
+
+
+def _struct(one: Any) -> pa.DataType:
+    if not isinstance(one, dict):
+        return one
+    return pa.struct([pa.field(name, _struct(inner)) for name, inner in one.items()])
