@@ -202,7 +202,9 @@ def unread_label(config: CommonConfig, roles: ColumnRoles | None) -> str | None:
     types: Mapping[str, str] = getattr(config, "types", {})
     if roles is None or roles.classes in (None, batch.LABEL, batch.LABELS):
         return None
-    if types.get(roles.classes) == "string":
+    # Several numbers of a record are no number to predict.
+    several = roles.labels is not None or roles.separator is not None
+    if several or types.get(roles.classes) == "string":
         return None
     return f"the column {roles.classes!r}"
 

@@ -114,6 +114,31 @@ def test_texts_and_what_is_learned_from_them(flink, tmp_path, mode):
     assert job.files == direct.files
 
 
+def test_records_of_several_labels_that_fulfil_a_condition(flink, tmp_path):
+    (tmp_path / "in").mkdir()
+    for number in range(4):
+        rows = [
+            {
+                "text": f"text {number} {row}",
+                "label": [name for place, name in enumerate("abcde") if row * 7 % (place + 2) == 0],
+                "from": {"day": row % 5},
+            }
+            for row in range(300)
+        ]
+        lines = "\n".join(map(json.dumps, rows))
+        (tmp_path / "in" / f"{number}.jsonl").write_text(lines)
+    options = (
+        *("--text-column", "text", "--stratify", "--unlabelled", "keep", "--spill-above", "1"),
+        *("--where", "`from.day` > 0", "--limit-per-class", "200"),
+    )
+    direct = Job(tmp_path / "direct", *options, source=tmp_path / "in", kind="text")
+    direct.finish_here()
+    other = Job(tmp_path / "flink", *options, source=tmp_path / "in", kind="text")
+    job = other.on(flink, "loopback")
+    job.finish_here()
+    assert job.files == direct.files
+
+
 @pytest.mark.parametrize("kind", ["arrays", "sensor"])
 def test_numbers_to_predict_in_bins(flink, kind, tmp_path):
     rng = np.random.default_rng(5)

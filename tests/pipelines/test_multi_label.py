@@ -278,3 +278,12 @@ def test_tables_of_images(tmp_path):
     made = make(tmp_path / "out", *argv, "--splits", "train=1", "--key-column", "n")
     wanted = {str(n): sorted({*some}) for n, some in enumerate(LABELS) if n > 2 and "cat" in some}
     assert {row["key"]: row["labels"] for row in made.index("train")} == wanted
+
+
+def test_many_integers_in_lists_are_classes(tmp_path):
+    rows = [{"text": f"text {n}", "label": [n, n + 1]} for n in range(60)]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    made = make(
+        tmp_path / "out", "--input", tmp_path / "a.jsonl", "--splits", "train=1", command="text"
+    )
+    assert made.manifest.labels == tuple(map(str, range(61)))
