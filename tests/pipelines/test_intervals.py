@@ -52,9 +52,9 @@ def make(source: pathlib.Path, intervals: pathlib.Path, *options: object) -> Mad
     return made
 
 
-def as_csv(path: pathlib.Path) -> pathlib.Path:
+def as_csv(path: pathlib.Path, delimiter: str = ",") -> pathlib.Path:
     with path.open("w", newline="") as sink:
-        writer = csv.writer(sink)
+        writer = csv.writer(sink, delimiter=delimiter)
         writer.writerow(["label", "series", "start", "end", "by"])
         writer.writerows(
             [n, s, stamp(b), stamp(e).replace("T", " "), ""] for s, b, e, n in INTERVALS
@@ -113,7 +113,7 @@ def test_windows_outside_of_all_intervals_are_rejected(plant, tmp_path):
         for key, label in classes.items()
         if not label
     }
-    same = make(plant, as_csv(tmp_path / "other.csv"))
+    same = make(plant, as_csv(tmp_path / "other.csv", delimiter=";"))
     assert (same.folder / "dataset.json").read_bytes() == (
         made.folder / "dataset.json"
     ).read_bytes()

@@ -1,6 +1,6 @@
 """Reader of the file of --intervals, with the classes of intervals of series.
 
-The file is CSV with the columns series, start, end and label, or a JSON list of objects with these
+The file is CSV or TSV with columns series, start, end, label, or a JSON list of objects with these
 names, or an object {series: [[start, end], ...]} as in NAB's combined_windows.json.
 """
 
@@ -28,6 +28,7 @@ ANOMALY, NORMAL = "anomaly", "normal"  # classes of files that name none, as NAB
 
 _FLAG = "--intervals"
 _NAMES = ("series", "start", "end", "label")
+_DELIMITERS = (",", ";", "\t")
 
 
 class _Interval(NamedTuple):
@@ -88,7 +89,9 @@ def _parse(text: str) -> tuple[bool, Iterator[_Interval]]:
 
 
 def _from_rows(text: str) -> Iterator[_Interval]:
-    reader = csv.reader(io.StringIO(text), strict=True)
+    first = text.partition("\n")[0]
+    delimiter = max(_DELIMITERS, key=first.count)
+    reader = csv.reader(io.StringIO(text), delimiter=delimiter, strict=True)
     try:
         header = [name.strip() for name in next(reader, [])]
         if missing := [name for name in _NAMES if name not in header]:

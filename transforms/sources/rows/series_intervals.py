@@ -48,7 +48,7 @@ class SeriesIntervals:
     @property
     def series(self) -> tuple[str, ...]:
         """Names of the series, sorted."""
-        return tuple(self._lookups)
+        return tuple(_parsed(self.content).lookups)
 
     def classes_of(self, series: pa.Array, times: pa.Array) -> pa.StringArray:
         """Return the class of each row: string[n], null for none.
@@ -57,37 +57,36 @@ class SeriesIntervals:
         """
         codes, names = batch.encode(series)
         moments = np.asarray(times)
-        outside = 0 if self.outside is not None else -1
-        found = np.full(len(codes), outside)
-        lookups = self._lookups
+        found = np.full(len(codes), 0 if self.outside is not None else -1)
+        parsed = _parsed(self.content)
         for code, name in enumerate(names.to_pylist()):
-            if (known := lookups.get(name)) is None:
+            if (known := parsed.lookups.get(name)) is None:
                 continue
             rows = np.flatnonzero(codes == code)
             at = np.searchsorted(known.starts, moments[rows], side="right") - 1
             inside = (at >= 0) & (moments[rows] <= known.ends[at])
             found[rows[inside]] = known.labels[at[inside]]
-        return self._classes.take(pa.array(found, mask=found < 0))
+        classes = string_array([self.outside or "", *parsed.labels])
+        return classes.take(pa.array(found, mask=found < 0))
 
-    @functools.cached_property
-    def _intervals(self) -> pa.RecordBatch:
-        return batch.from_bytes(self.content)
 
-    @functools.cached_property
-    def _classes(self) -> pa.StringArray:
-        """The class of rows outside, and the classes of intervals."""
-        labels = self._intervals["label"].unique()
-        return pa.concat_arrays([string_array([self.outside or ""]), labels])
+class _Parsed(NamedTuple):
+    """Intervals by series, and the classes, of which the codes begin with 1."""
 
-    @functools.cached_property
-    def _lookups(self) -> Mapping[str, _Lookup]:
-        intervals = self._intervals
-        names = intervals["series"].to_pylist()
-        places = {label: 1 + n for n, label in enumerate(self._classes[1:].to_pylist())}
-        labels = np.array([places[label] for label in intervals["label"].to_pylist()], np.int64)
-        starts, ends = np.asarray(intervals["start"]), np.asarray(intervals["end"])
-        edges = [n for n, name in enumerate(names) if n == 0 or names[n - 1] != name]
-        return {
-            names[first]: _Lookup(starts[first:end], ends[first:end], labels[first:end])
-            for first, end in zip(edges, [*edges[1:], len(names)], strict=True)
-        }
+    lookups: Mapping[str, _Lookup]
+    labels: tuple[str, ...]
+
+
+@functools.lru_cache(maxsize=2)  # every part of the rows needs them
+def _parsed(content: bytes) -> _Parsed:
+    intervals = batch.from_bytes(content)
+    names = intervals["series"].to_pylist()
+    codes, labels = batch.encode(intervals["label"])
+    codes = codes + 1
+    starts, ends = np.asarray(intervals["start"]), np.asarray(intervals["end"])
+    edges = [n for n, name in enumerate(names) if n == 0 or names[n - 1] != name]
+    lookups = {
+        names[first]: _Lookup(starts[first:end], ends[first:end], codes[first:end])
+        for first, end in zip(edges, [*edges[1:], len(names)], strict=True)
+    }
+    return _Parsed(lookups, tuple(labels.to_pylist()))
