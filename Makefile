@@ -92,6 +92,7 @@ bench: $(DEV) $(FLINK) $(JOB_SERVER) $(PEERS)
 	$(BIN)/python -m benchmarks.tables --encoder
 	$(BIN)/python -m benchmarks.tables --scale
 	$(BIN)/python -m benchmarks.video
+	$(BIN)/python -m benchmarks.audio
 	$(BIN)/python -m benchmarks.reuse
 	$(BIN)/python -m benchmarks.resume
 	$(BIN)/python -m benchmarks.loading
@@ -117,6 +118,7 @@ soak: $(DEV) $(FLINK) $(JOB_SERVER)
 	$(BIN)/python -m tests.soak.diff
 	$(BIN)/python -m tests.soak.learned
 	$(BIN)/python -m tests.soak.video
+	$(BIN)/python -m tests.soak.speech
 	$(BIN)/python -m tests.soak.examples
 	$(BIN)/python -m tests.flink.soak
 

@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from PIL import Image
 
 from tests.archive_files import tar_of, zip_of
+from tests.sounds import chirp, write
 from tests.video_files import make_film
 
 
@@ -205,6 +206,20 @@ def _zipped() -> dict[str, bytes]:
     return {**zipped, "stored.csv.gz": stored, "members.jsonl.gz": members}
 
 
+def _sounds() -> dict[str, bytes]:
+    sound = chirp(16000, 3200)
+    stereo = np.stack([sound, -sound], axis=1)
+    names = ("a.wav", "a.flac", "a.ogg", "a.mp3", "a.m4a", "a.aiff", "a.au", "a.caf")
+    with tempfile.TemporaryDirectory() as folder:
+        root = pathlib.Path(folder)
+        found = {name: write(root / name, stereo).read_bytes() for name in names}
+        for kind in ("FLOAT", "PCM_24", "ULAW", "MS_ADPCM"):
+            name = f"{kind.lower()}.wav"
+            found[name] = write(root / name, sound, subtype=kind).read_bytes()
+        found["opus.ogg"] = write(root / "opus.ogg", sound, subtype="OPUS").read_bytes()
+    return found
+
+
 def _videos() -> dict[str, bytes]:
     kinds: Mapping[str, Mapping[str, Any]] = {
         "a.mp4": {"b_frames": 2},
@@ -301,6 +316,20 @@ KINDS: Mapping[str, FuzzKind] = {
     "video": FuzzKind(
         make=_videos,
         command=lambda at: (*("video", "--input", at, "--clip-frames", 4, "--size", 24, *_ALL),),
+    ),
+    "audio": FuzzKind(
+        make=_sounds,
+        command=lambda at: (
+            *("audio", "--input", at, "--sample-rate", 8000, "--clip", "100ms", *_ALL),
+            *("--features", "melspectrogram", "--mel-bins", 10, "--trim-silence", 40),
+        ),
+    ),
+    "audio-clips": FuzzKind(
+        make=_sounds,
+        command=lambda at: (
+            *("audio", "--input", at, "--sample-rate", 8000, "--clip", "50ms", *_ALL),
+            *("--clip-mode", "split", "--dtype", "int16"),
+        ),
     ),
     "boxes": FuzzKind(
         make=_boxes,

@@ -7,6 +7,7 @@ cannot open other files.
 
 from __future__ import annotations
 
+import errno
 import io
 import re
 from collections.abc import Iterator
@@ -51,6 +52,31 @@ _NAMES = {"mov": "mp4", "matroska": "webm"}  # of formats, by FFmpeg's first nam
 _INTEGERS = {"u8": (128.0, 128), "s16": (32768.0, 0), "s32": (2147483648.0, 0)}
 
 
+class _FileInMemory(io.BytesIO):
+    """A small file. A seek before its beginning, which damaged files ask for, is ignored."""
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        try:
+            return super().seek(offset, whence)
+        except ValueError:
+            return self.tell()
+
+
+class _FileInRanges(DecoderStream):
+    """A large file. A seek before its beginning is ignored."""
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        try:
+            return super().seek(offset, whence)
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+            return self.tell()
+
+
+_Stream = _FileInMemory | _FileInRanges
+
+
 def open_audio(path: str, *, size: int, mtime: int) -> AudioFile:
     """Open an audio file.
 
@@ -61,11 +87,11 @@ def open_audio(path: str, *, size: int, mtime: int) -> AudioFile:
       RecordError: it is not an audio file, or its header is damaged.
       StorageError: it could not be read.
     """
-    stream: io.BytesIO | DecoderStream
+    stream: _Stream
     if size <= _IN_MEMORY:
-        stream = io.BytesIO(read_file(path, size=size, mtime=mtime))
+        stream = _FileInMemory(read_file(path, size=size, mtime=mtime))
     else:
-        stream = DecoderStream(path, size=size, mtime=mtime)
+        stream = _FileInRanges(path, size=size, mtime=mtime)
     try:
         head = stream.read(_HEAD)
         for signature, name in _SIGNATURES:
@@ -99,7 +125,7 @@ def _pyav() -> Any:
 class _WavFile:
     """A WAV file of 16-bit or float samples, which libsndfile reads in three times the time."""
 
-    def __init__(self, stream: io.BytesIO | DecoderStream, layout: PcmLayout) -> None:
+    def __init__(self, stream: _Stream, layout: PcmLayout) -> None:
         self._stream, self._layout = stream, layout
         self.may_be_nan = layout.dtype == "<f4"
         self.header = AudioHeader(
@@ -132,7 +158,7 @@ class _WavFile:
 class _SoundFile:
     """A file that libsndfile reads."""
 
-    def __init__(self, stream: io.BytesIO | DecoderStream, name: str) -> None:
+    def __init__(self, stream: _Stream, name: str) -> None:
         library = _soundfile()
         self._stream = stream
         self._error = library.LibsndfileError
@@ -192,7 +218,7 @@ class _FFmpegFile:
 
     may_be_nan = True
 
-    def __init__(self, stream: io.BytesIO | DecoderStream, *, size: int, head: bytes) -> None:
+    def __init__(self, stream: _Stream, *, size: int, head: bytes) -> None:
         av = _pyav()
         self._stream = stream
         stream.seek(0)
@@ -294,7 +320,7 @@ class _FFmpegFile:
                 yield block.astype(np.float32)
 
 
-def _check(stream: io.BytesIO | DecoderStream) -> None:
+def _check(stream: _Stream) -> None:
     """Raise StorageError if a read has failed."""
     if isinstance(stream, DecoderStream):
         stream.check()

@@ -130,6 +130,16 @@ def test_files_without_samples_and_with_nan_are_rejected(tmp_path):
         assert reason_of(path) == Reason.BAD_VALUE
 
 
+@pytest.mark.parametrize("large", [False, True])
+def test_a_seek_before_the_beginning_is_ignored(tmp_path, monkeypatch, large):
+    """Damaged files make libsndfile seek there, and an exception would be printed by cffi."""
+    if large:
+        monkeypatch.setattr(audio_decoders, "_IN_MEMORY", 0)
+    with opened(write(tmp_path / "x.flac", SOUND)) as file:
+        assert file._stream.seek(7) == 7
+        assert file._stream.seek(-1) == 7
+
+
 def test_the_name_does_not_decide_the_format(tmp_path, monkeypatch):
     monkeypatch.setattr(audio_decoders, "_IN_MEMORY", 0)
     path = write(tmp_path / "x.flac", SOUND)
