@@ -16,6 +16,7 @@ import argparse
 import csv
 import ctypes
 import importlib
+import itertools
 import pathlib
 import tempfile
 
@@ -116,7 +117,7 @@ def learn(dataset: pathlib.Path, *, shuffled: bool) -> float:
         for name in splits
     }
     inputs, labels = map(np.array, zip(*found.pop("train"), strict=True))
-    others, expected = map(np.array, zip(*sum(found.values(), []), strict=True))
+    others, expected = map(np.array, zip(*itertools.chain(*found.values()), strict=True))
     mean, scale = inputs.mean(axis=0), inputs.std(axis=0) + 1
     if shuffled:
         labels = np.random.default_rng(5).permutation(labels)
