@@ -33,6 +33,7 @@ from recordmill.processes.pool import close_shared_pool
 from recordmill.report import contact_sheet
 from recordmill.storage.files import Location
 from tests.paths import BOXES, DEMO, ROOT
+from tests.sounds import speech
 from tests.video_files import make_film
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -154,7 +155,7 @@ def readme_dataset(tmp_path_factory):
         (folder / "volumes").mkdir()
         for number in range(6):
             np.save(folder / "volumes" / f"{number}.npy", np.ones((40, 3, 2), "f4") * number)
-        np.savez(folder / "digits.npz", x=np.ones((90, 8, 8), "u1"), y=np.arange(90) % 10)
+        speech(folder / "speech", speakers=9)
         for number in range(4):
             label = ("run", "walk")[number % 2]
             make_film(folder / "videos" / label / f"{number}.mp4", 40, offset=8 * number)
@@ -186,8 +187,8 @@ def test_readme_commands_make_a_balanced_dataset(readme_dataset):
     clips = load(Location.parse(str(readme_dataset / "clips")))
     assert clips.ledger.records.written == 4 * 4
     assert clips.features["image/encoded"].raw_shape == (112, 112, 3)
-    digits = load(Location.parse(str(readme_dataset / "digits")))
-    assert digits.labels == tuple("0123456789")
+    words = load(Location.parse(str(readme_dataset / "words")))
+    assert words.labels == ("aye", "go", "yes")
 
 
 @pytest.mark.parametrize(
