@@ -217,13 +217,17 @@ test-targets: $(DEV) $(TARGETS)
 
 # Their modules are imported one by one (tests/targets/partial_imports.py): with their dependencies these
 # packages would take gigabytes, an older TensorFlow and MongoDB. 50 MB to download, 200 MB on disk.
+# Of ml-metadata, whose wheels end with Python 3.11, only protocol buffers in Python are imported.
 $(TARGETS): | $(CORE)
 	rm -rf build/targets
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-compile \
 	    --target build/targets tf-models-official==2.20.0 tf-keras==2.21.0 \
 	    tf-object-detection-api==0.1 tf-slim==1.1.0 \
 	    fiftyone==1.22.1 voxel51-eta==0.17.0 mongoengine==0.29.3 pymongo==4.9.2 \
-	    tfx==1.21.0 ml-pipelines-sdk==1.21.0 ml-metadata==1.17.1
+	    tfx==1.21.0 ml-pipelines-sdk==1.21.0
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-compile \
+	    --target build/targets --only-binary=:all: --python-version 3.11 \
+	    --platform manylinux2014_x86_64 ml-metadata==1.17.1
 	@touch $@
 
 # On PyPI PyTorch for Linux is that for CUDA. What its libraries are linked with has to be there, GPU
