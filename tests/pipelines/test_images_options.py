@@ -24,6 +24,7 @@ from recordmill.pipelines.options.annotations import ANNOTATIONS
 from recordmill.pipelines.options.declaration import options_of
 from recordmill.pipelines.options.duplicates import DUPLICATES
 from recordmill.pipelines.options.flink import FLINK
+from recordmill.pipelines.options.masks import MASKS
 from recordmill.pipelines.options.rows import ROWS
 from recordmill.pipelines.options.selection import SELECTION
 from recordmill.processes import pool
@@ -454,8 +455,10 @@ def test_every_option_is_shown(capsys):
     found = re.findall("^  --([a-z0-9-]+)", capsys.readouterr().out, re.MULTILINE)
     flags = {flag if flag in keys else flag.removeprefix("no-") for flag in found}
     assert keys < flags
-    elsewhere = {  # tests/flink, tests/transforms/encoders/test_boxes.py
-        one.key for one in options_of(ImagesConfig).values() if one.group in (FLINK, ANNOTATIONS)
+    elsewhere = {  # tests/flink, tests/transforms/encoders/test_boxes.py and test_class_masks.py
+        one.key
+        for one in options_of(ImagesConfig).values()
+        if one.group in (FLINK, ANNOTATIONS, MASKS)
     }
     elsewhere |= {  # test_selection.py, test_duplicates.py, test_file_formats.py
         one.key
@@ -469,5 +472,6 @@ def test_every_option_is_shown(capsys):
     # test_road.py
     elsewhere |= {"card", "report", "verify", "allow-store", "confine", "max-worker-memory"}
     elsewhere |= {"learned-from", "max-drift"}  # test_learned_from.py
+    elsewhere |= {"bytes-column"}  # test_media_tables.py
     elsewhere |= {"reuse", "reuse-required", "no-reuse", "fingerprint"}  # test_reuse.py
     assert flags == SHOWN | elsewhere
