@@ -4,15 +4,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from recordmill.errors import ConfigError
+from recordmill.errors import ConfigError, Reject
 from recordmill.pipelines.options.config import COLUMNS, CommonConfig, refuse_given
+from recordmill.storage.files import Location
+from recordmill.storage.members import MOST_INFLATED
 from recordmill.transforms.sources.files.references import Unlabelled
+from recordmill.transforms.sources.files.walks import SkippedPath
+from recordmill.transforms.sources.media.media_rows import MediaRows
+from recordmill.transforms.sources.row_formats.row_file import Origin
+from recordmill.transforms.sources.row_formats.row_format import RowFormat
+from recordmill.transforms.sources.rows.row_inputs import RowInput
 from recordmill.transforms.sources.tfrecords.array_forms import ArrayForm, Files
 from recordmill.transforms.sources.tfrecords.known_inputs import (
     Kind,
     dataset_columns,
     media_feature,
 )
+from recordmill.transforms.sources.tfrecords.media_features import (
+    LABEL_NAMES,
+    MADE,
+    find_media,
+    refuse_moving,
+)
+from recordmill.transforms.sources.tfrecords.tfrecord_file import TfrecordFile
 from recordmill.transforms.sources.tfrecords.tfrecord_media import TfrecordMedia
 
 if TYPE_CHECKING:
@@ -36,8 +50,8 @@ def columns_of(config: CommonConfig, *, kind: Kind) -> dict[str, Any]:
 
 def records_of(
     config: FilesConfig, *, unlabelled: Unlabelled, labelled: bool, raw: Files | None
-) -> TfrecordMedia:
-    """Return the source of media in TFRecord files.
+) -> TfrecordMedia | MediaRows:
+    """Return the source of media in TFRecord files; images of gzip files are staged first.
 
     labelled: whether the records give labels. raw: the files that are made of raw arrays; None if
     the command reads none.
@@ -53,6 +67,8 @@ def records_of(
             " records: leave it out"
         )
     name, form = config.bytes_column, None
+    first = _first_file(config)
+    label_type = config.label_type if labelled or config.number_type is None else "none"
     if (found := media_feature(config.inputs, name)) is not None:
         name, feature = found
         if (feature.kind != "image" and raw is not None and feature.dtype != "string") or (
@@ -64,12 +80,39 @@ def records_of(
                 f"--input {config.inputs} holds encoded images, not arrays, in {name!r}: read it"
                 " with recordmill images"
             )
+    columns = columns_of(config, kind="media")
+    if raw == "images" and form is None and first is not None and first.is_compressed:
+        names = [one for one in first.first_names() if one not in columns["drop_columns"]]
+        refuse_moving(names, config.inputs)
+        label = columns["label_column"] or next((n for n in LABEL_NAMES if n in names), None)
+        columns["label_column"] = label
+        columns["drop_columns"] += tuple(one for one in names if one in MADE and one != label)
+        return MediaRows(
+            input=config.inputs,
+            format=RowFormat(format="tfrecord", max_row_bytes=MOST_INFLATED),
+            bytes_column=name or find_media(names, config.inputs),
+            label_type=label_type,
+            unlabelled=unlabelled,
+            worker_memory=config.max_worker_memory,
+            **columns,
+        )
     return TfrecordMedia(
         input=config.inputs,
         bytes_column=name,
         raw=form,
-        label_type=config.label_type if labelled or config.number_type is None else "none",
+        label_type=label_type,
         unlabelled=unlabelled,
         finds_split=config.split_from in ("auto", "column"),
-        **columns_of(config, kind="media"),
+        **columns,
     )
+
+
+def _first_file(config: FilesConfig) -> TfrecordFile | None:
+    """Return the first file of the input, None without one."""
+    rows = RowInput(input=config.inputs, format=RowFormat(format="tfrecord"))
+    for one in rows.find():
+        if not isinstance(one, SkippedPath | Reject):
+            file, _ = one
+            origin = Origin(place=Location.parse(file.path), size=file.size, mtime=file.mtime)
+            return TfrecordFile(origin, MOST_INFLATED)
+    return None

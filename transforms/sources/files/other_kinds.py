@@ -11,7 +11,7 @@ _COMPRESSED_TAR = re.compile(r"\.(tgz|tbz2?|txz|tzst)$|\.tar\.\w+$", re.IGNORECA
 _PACKED = re.compile(r"\.(7z|rar)$", re.IGNORECASE)
 _DECOMPRESS = {"gz": "gunzip", "tgz": "gunzip", "bz2": "bunzip2", "xz": "unxz", "zst": "unzstd"}
 _TFRECORD = re.compile(
-    r"(^|\.)(tfrec(ord)?s?|records?)([-._]\d+)?([-._]of[-._]\d+)?(\.(gz|gzip|zlib))?$",
+    r"(^|\.|[-_](?=tf))(tfrec(ord)?s?|records?)([-._]\d+)?([-._]of[-._]\d+)?(\.(gz|gzip|zlib))?$",
     re.IGNORECASE,
 )
 _SVG = re.compile(r"\.svgz?$", re.IGNORECASE)

@@ -39,6 +39,7 @@ from recordmill.transforms.sources.rows.record_columns import SYSTEM_FIELDS, Inv
 from recordmill.transforms.sources.rows.record_layout import RowLayout, typed_rows
 from recordmill.transforms.sources.rows.record_rows import RecordRows
 from recordmill.transforms.sources.rows.row_sections import as_run_error, iter_sections
+from recordmill.transforms.sources.tfrecords.tfrecord_file import TfrecordFile
 
 _BYTES = "__bytes__"  # large_binary: content of a file, null for a row that names a file
 _PIECE = 4 << 20  # bytes read at once of a file that a row names
@@ -208,7 +209,8 @@ class MediaRows(RecordRows):
         """Return the field of the column of files, to read from a file."""
         declared = (file.header() or {}).get(self.bytes_column)
         if declared is None or not declared.types:
-            return pa.field(self.bytes_column, pa.string())
+            kind = pa.binary() if isinstance(file, TfrecordFile) else pa.string()
+            return pa.field(self.bytes_column, kind)
         return declared.field(self.bytes_column)
 
     def _stats(self, file: File) -> StatCache:

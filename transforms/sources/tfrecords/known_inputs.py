@@ -35,7 +35,7 @@ _SAMPLED_FILES = 10_000
 _MADE: Mapping[str, tuple[str, ...]] = {
     "images": (
         *("image/format", "image/filename", "image/height", "image/width", "image/channels"),
-        "image/class/",
+        *("image/class/", "image/source_id", "image/key/sha256"),
     ),
     "arrays": (
         *("array/dtype", "array/shape", "array/start", "array/filename"),

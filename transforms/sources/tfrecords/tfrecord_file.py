@@ -108,6 +108,14 @@ class TfrecordFile:
             }
         )
 
+    def first_names(self) -> list[str]:
+        """Return the names of the features in the first block of records."""
+        sections = self.sections()
+        block = next((one for part in sections for one in self._blocks(part)), None)
+        if block is None:
+            return []
+        return ExampleColumns(block.data, block.starts, block.ends).names
+
     def media_types(self, names: Collection[str]) -> ColumnTypes:
         """Return the types of columns; large values of local files are not read for it."""
         if self.shard is not None and _INDEX_NAMES.issuperset(names):

@@ -61,20 +61,14 @@ from recordmill.transforms.sources.rows.record_rows import COPIES
 from recordmill.transforms.sources.rows.row_inputs import RowInput
 from recordmill.transforms.sources.rows.row_sections import numbered_keys
 from recordmill.transforms.sources.tfrecords.array_forms import ArrayForm
+from recordmill.transforms.sources.tfrecords.media_features import (
+    LABEL_NAMES,
+    MADE,
+    MEDIA,
+    find_media,
+    refuse_moving,
+)
 from recordmill.transforms.sources.tfrecords.tfrecord_file import PLACES, TfrecordFile
-
-_MEDIA = (
-    *("image/encoded", "image", "image_raw", "image/image", "img", "encoded", "image_bytes"),
-    *("video/encoded", "video", "array", "data"),
-)
-_LABELS = ("image/class/text", "image/class/label", "label", "class")
-# Features that describe the encoding of an image; they are made anew.
-_MADE = (
-    *("image/format", "image/filename", "image/height", "image/width", "image/channels"),
-    *("image/colorspace", "image/class/label", "image/class/text", "image/key/sha256"),
-)
-# Prefixes of features that would have to move with the pixels.
-_PLACED = ("image/object/", "image/segmentation/")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -250,26 +244,16 @@ class TfrecordMedia:
         )
         splits = SPLITS if self.finds_split else ()
         roles = find_roles(
-            names, requested, where=where, main_names=_MEDIA, labels=_LABELS, splits=splits
+            names, requested, where=where, main_names=MEDIA, labels=LABEL_NAMES, splits=splits
         )
         if roles.main is None:
-            raise ConfigError(
-                f"found no feature with the content of files in {where}: expected one of"
-                f" {', '.join(_MEDIA)}; it has {quoted(names)}; name it with --bytes-column"
-            )
+            find_media([name for name in names if name not in self.drop_columns], self.input)
         return with_target(roles, self.label_type, where=where)
 
     def _user_columns(self, roles: ColumnRoles, names: Sequence[str]) -> list[str]:
         """Return the features that become values of the records. Raises ConfigError."""
-        users = [name for name in roles.user_columns(names) if name not in _MADE]
-        placed = [name for name in users if name.startswith(_PLACED)]
-        if placed:
-            raise ConfigError(
-                f"{self.input} has objects or masks in images ({', '.join(placed[:3])}, ...), which"
-                " are not read from TFRecords, because they would have to move with the pixels:"
-                " pass them as --annotations or --masks, or leave them out with --drop-columns"
-                f" {','.join(placed)}"
-            )
+        users = [name for name in roles.user_columns(names) if name not in MADE]
+        refuse_moving(users, self.input)
         return users
 
     @property
