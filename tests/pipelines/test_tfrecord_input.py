@@ -10,10 +10,12 @@ import pytest
 
 from recordmill.errors import Reason
 from recordmill.pipelines.cli import main
+from recordmill.storage.files import Location
 from recordmill.tfrecord.framing import frame
 from tests.folders import make_folder
 from tests.image_runs import Made, encoders_kept, images, make, run
 from tests.paths import DATA
+from tests.s3_server import CREDENTIALS, s3_server
 from tests.tfrecord_inputs import Values, example, write_records
 
 SMALL = ("--size", "16", "--num-shards", "1")
@@ -21,7 +23,7 @@ SMALL = ("--size", "16", "--num-shards", "1")
 
 @pytest.fixture(autouse=True, scope="module")
 def _processes() -> Iterator[None]:
-    with encoders_kept():
+    with encoders_kept(CREDENTIALS):
         yield
 
 
@@ -206,6 +208,22 @@ def test_compressed_files(photos, tmp_path, capsys) -> None:
     argv = ("--input", path, "--label-column", "kind", "--drop-columns", "image_raw")
     assert run("table", *argv, "--output", tmp_path / "table") == 0
     assert Made(tmp_path / "table").manifest.labels == ("ant", "bee")
+
+
+def test_records_in_a_store(photos, dataset, tmp_path) -> None:
+    records = records_of(photos)
+    path = write_records(tmp_path / "a.tfrecord", records)
+    digest = make(tmp_path / "local", "--input", path, *ROLES, *SMALL).manifest.digest
+    with s3_server() as uri:
+        Location.parse(uri("in/a.tfrecord")).write_bytes(path.read_bytes())
+        for file in filter(pathlib.Path.is_file, dataset.folder.rglob("*")):
+            name = file.relative_to(dataset.folder)
+            Location.parse(uri(f"old/{name}")).write_bytes(file.read_bytes())
+        stored = make(tmp_path / "1", "--input", uri("in/a.tfrecord"), *ROLES, *SMALL)
+        assert stored.manifest.digest == digest
+        argv = ("--input", uri("old"), "--image-format", "png", "--balance", "oversample")
+        again = make(tmp_path / "2", *argv)
+        assert again.manifest.digest == dataset.manifest.digest
 
 
 def test_damaged_records_are_rejected(photos, tmp_path) -> None:
