@@ -20,8 +20,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
+from recordmill.tfrecord.framing import frame
 from tests.archive_files import tar_of, zip_of
 from tests.sounds import chirp, write
+from tests.tfrecord_inputs import example
 from tests.video_files import make_film
 
 
@@ -288,6 +290,20 @@ def _boxes() -> dict[str, bytes]:
     return {"a.xml": f"<annotation>{size}{one * 3}</annotation>".encode()}
 
 
+def _records() -> dict[str, bytes]:
+    image = next(iter(_images().values()))
+    records = [
+        {"image": [image], "label": [b"ab"[n % 2 : n % 2 + 1]], "n": [n], "f": [n / 2, 1.0]}
+        for n in range(12)
+    ]
+    data = b"".join(frame(example(one)) for one in records)
+    return {
+        "a.tfrecord": data,
+        "b.tfrecord": data[: len(data) // 2],
+        "c.tfrecord.gz": gzip.compress(data),
+    }
+
+
 _ALL = ("--splits", "train=1", "--unlabelled", "keep")
 _PHOTOS = ("a.jpg", "b.jpg", "c.jpg")
 
@@ -346,6 +362,16 @@ KINDS: Mapping[str, FuzzKind] = {
     ),
     "coco": FuzzKind(make=_coco, command=_annotated, whole=True, photos=_PHOTOS),
     "box-table": FuzzKind(make=_box_table, command=_annotated, whole=True, photos=_PHOTOS),
+    "records": FuzzKind(
+        make=_records,
+        command=lambda at: ("images", "--input", at, "--size", 24, *_ALL),
+        whole=True,
+    ),
+    "record-rows": FuzzKind(
+        make=_records,
+        command=lambda at: ("table", "--input", at, "--drop-columns", "image", *_ALL),
+        whole=True,
+    ),
     "table": FuzzKind(
         make=_rows,
         command=lambda at: ("table", "--input", at, "--splits", "train=1"),

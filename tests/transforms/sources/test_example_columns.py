@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from recordmill.tfrecord.decode import decode_example
+from recordmill.tfrecord.decode import ExampleError, decode_example, is_sequence_example
 from recordmill.transforms.sources.tfrecords.example_columns import ExampleColumns
 from tests.tfrecord_inputs import example, feature, field
 
@@ -52,6 +52,47 @@ def test_columns_are_the_decoded_values(seed: int) -> None:
         assert found == expected, name
         columns.column(columns.column_type(name).field(name))  # the inferred type fits all
     assert not columns.wrong
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_damaged_records_are_read_as_they_are_decoded(seed: int) -> None:
+    """Changed, lost and doubled bytes give the values of protobuf, or a wrong record."""
+    rng = random.Random(seed)
+    payloads = []
+    for _ in range(200):
+        data = bytearray(random_record(rng))
+        for _ in range(rng.randint(0, 3)):
+            at = rng.randrange(len(data) + 1)
+            stop = min(at + rng.randint(0, 3), len(data))
+            data[at:stop] = rng.choice((b"", rng.randbytes(1), data[at : stop + 2]))
+        payloads.append(bytes(data))
+    columns = columns_of(payloads)
+    decoded = []
+    for row, payload in enumerate(payloads):
+        try:
+            if is_sequence_example(payload):
+                raise ExampleError
+            decoded.append(decode_example(payload))
+        except ExampleError:
+            decoded.append({})
+            for name in columns.names:
+                columns.column_type(name)
+            assert row in columns.wrong
+    for name in columns.names:
+        for kind, dtype in ((pa.int64(), "i"), (pa.float32(), "f"), (pa.binary(), "O")):
+            found = columns.column(pa.field(name, pa.list_(kind))).to_pylist()
+            for row, one in enumerate(decoded):
+                value = one.get(name)
+                if value is None or row in columns.wrong:
+                    continue
+                is_kind = (
+                    isinstance(value, list)
+                    if dtype == "O"
+                    else (not isinstance(value, list) and value.dtype.kind == dtype)
+                )
+                if is_kind:
+                    expected = value if dtype == "O" else value.tolist()
+                    assert repr(found[row]) == repr(expected), (name, row)
 
 
 @pytest.mark.parametrize(
