@@ -61,11 +61,12 @@ def records_of(
     """
     refuse_given(config, _REFUSED, f"does not apply to TFRecord files, as --input {config.inputs}")
     config.refuse_label_from()
-    if getattr(config, "annotations", ()):
-        raise ConfigError(
-            f"--annotations: names image files, but --input {config.inputs} holds the images in"
-            " records: leave it out"
-        )
+    for flag, meaning in (("annotations", "names"), ("masks", "is matched by names of")):
+        if getattr(config, flag, None):
+            raise ConfigError(
+                f"--{flag}: {meaning} image files, but --input {config.inputs} holds the images in"
+                " records: leave it out"
+            )
     name, form = config.bytes_column, None
     first = _first_file(config)
     label_type = config.label_type if labelled or config.number_type is None else "none"
