@@ -1,14 +1,22 @@
 """Masks of class ids from PNGs to the dataset, through the command line."""
 
+import io
 import itertools
 import json
+import random
+import struct
+import zlib
 
 import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
+from recordmill.errors import RecordError
 from recordmill.pipelines.cli import main
-from tests.image_runs import encoders_kept, images, make
+from recordmill.transforms.imaging.class_masks import decode_mask
+from recordmill.transforms.imaging.image_options import ImageOptions
+from recordmill.transforms.imaging.mask_options import MaskOptions
+from tests.image_runs import Made, encoders_kept, images, make
 from tests.painted_masks import (
     IGNORE,
     iou,
@@ -21,6 +29,7 @@ from tests.painted_masks import (
     turned_png,
     write,
 )
+from tests.pictures import chunk
 
 MASK = "image/segmentation/class/encoded"
 SPLIT = ("--splits", "train=1")
@@ -118,11 +127,6 @@ def of_palette(ids):
 
 def of_bits(ids, bits):
     """A PNG of gray with fewer than 8 bits per pixel, which Pillow cannot write."""
-    import struct
-    import zlib
-
-    from tests.pictures import chunk
-
     height, width = ids.shape
     pixels = (ids[:, :, None] >> np.arange(bits)[::-1] & 1).reshape(height, -1)
     rows = np.packbits(pixels.astype(np.uint8), axis=1)
@@ -133,8 +137,6 @@ def of_bits(ids, bits):
 
 
 def saved(image, kind):
-    import io
-
     out = io.BytesIO()
     image.save(out, kind)
     return out.getvalue()
@@ -182,8 +184,6 @@ def test_masks_of_one_bit(tmp_path):
     np.testing.assert_array_equal(found["x/0.jpg"], ids["x/0"] > 0)
     assert images("--input", tmp_path / "images", "--masks", tmp_path / "masks", *SPLIT,
                   "--mask-values", "255,0", "--output", tmp_path / "other") == 0  # fmt: skip
-    from tests.image_runs import Made
-
     np.testing.assert_array_equal(masks_of(Made(tmp_path / "other"))["x/0.jpg"], ids["x/0"] == 0)
 
 
@@ -296,6 +296,30 @@ REASONS = {
     **{"truncated": "truncated", "text": "not_an_image", "bomb": "too_many_pixels"},
     "corrupt": "corrupt",
 }
+
+
+@pytest.mark.filterwarnings("ignore")  # of Pillow
+def test_damaged_masks_are_read_or_rejected():
+    draw = random.Random(5)
+    ids = shapes(1, SMALL)
+    contents = [make_mask(ids) for make_mask in (*KINDS.values(), *BAD.values())]
+    limits = ImageOptions(max_pixels=10_000)
+    outcomes = set()
+    for _ in range(2000):
+        content = bytearray(draw.choice(contents))
+        for _ in range(draw.choice((1, 2, 8))):
+            content[draw.randrange(len(content))] = draw.randrange(256)
+        if draw.random() < 0.2:
+            del content[draw.randrange(len(content)) :]
+        try:
+            found = decode_mask(bytes(content), MaskOptions(depth=16), limits)
+        except RecordError as error:
+            outcomes.add(str(error.reason))
+        else:
+            outcomes.add("read")
+            assert found.ids.dtype == np.uint16
+            assert found.ids.size <= limits.max_pixels
+    assert {"read", "corrupt", "truncated", "unsupported", "not_an_image"} <= outcomes
 
 
 @pytest.fixture(scope="module")
