@@ -210,11 +210,11 @@ def unread_label(config: CommonConfig, roles: ColumnRoles | None) -> str | None:
 
 
 def renames_of(config: CommonConfig, roles: ColumnRoles | None) -> Mapping[str, str]:
-    """Return {feature: new name} of --rename, and `label` for the column of a number to predict."""
+    """Return {feature: new name} of --rename, `label` for a number to predict, and `weight`."""
     target = None if roles is None else roles.target
-    if target in (None, "label"):
-        return config.rename
-    return {str(target): "label", **config.rename}
+    renames = ((target, "label"), (getattr(config, "weight_column", None), "weight"))
+    found = {old: new for old, new in renames if old not in (None, new)}
+    return {**found, **config.rename}
 
 
 def bins_of(config: CommonConfig, roles: ColumnRoles | None) -> LabelBins | None:

@@ -249,6 +249,9 @@ class SensorConfig(ColumnsConfig):
             "gives keys to rows, and windows have keys of their own: leave it out",
         )
         refuse_given(
+            self, ("weight_column",), "gives weights to rows, and records are windows: leave it out"
+        )
+        refuse_given(
             self,
             ("label_separator",),
             "gives rows several classes, and windows have one: leave it out",

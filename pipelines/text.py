@@ -288,6 +288,11 @@ class TextConfig(RowsConfig):
                 f"--conflicts {self.conflicts}: cannot be combined with --chunk, which refuses keys"
                 " that repeat: leave one of them out"
             )
+        if self.pack is not None and self.weight_column is not None:
+            raise ConfigError(
+                f"--weight-column {self.weight_column}: packed texts have no weight: leave one of"
+                " --weight-column and --pack out"
+            )
         if self.pack is not None and self.label_type in ("int", "float"):
             raise ConfigError(
                 f"--label-type {self.label_type}: packed texts have no label: leave one of"

@@ -29,8 +29,8 @@ SPLITS = Group(40, "Splits")
 BALANCE = Group(50, "Class balance (split train only)")
 OUTPUT = Group(60, "Dataset files")
 
-_LABELS = ("label_column", "label_separator")
-COLUMNS = (*_LABELS, "split_column", "group_column", "key_column", "drop_columns", "where")
+_READING = ("drop_columns", "where", "weight_column", "label_separator")
+COLUMNS = ("label_column", "split_column", "group_column", "key_column", *_READING)
 
 DEFAULT_FRACTIONS: Mapping[str, float] = {TRAIN: 0.8, "validation": 0.1, "test": 0.1}
 _NOT_GIVEN = (None, False, (), "", "none")

@@ -84,6 +84,7 @@ def media_rows(
         label_type=config.label_type,
         unlabelled=unlabelled,
         where=config.where,
+        weight_column=config.weight_column,
         label_separator=config.label_separator,
         input_root=config.input_root,
         confine=config.confine,

@@ -7,7 +7,7 @@ from typing import Literal
 
 from recordmill.errors import ConfigError
 from recordmill.pipelines.options import values
-from recordmill.pipelines.options.config import CommonConfig
+from recordmill.pipelines.options.config import MEANING, CommonConfig
 from recordmill.pipelines.options.declaration import Group, option
 from recordmill.pipelines.options.selection import SELECTION
 from recordmill.transforms.sources.row_formats.condition_syntax import parse_condition
@@ -82,6 +82,15 @@ class DelimitedConfig(CommonConfig):
         ' \'age >= 18 and country in ("DE", "FR")\'; comparisons with a missing value do not hold.',
     )
 
+    weight_column: str | None = option(
+        None,
+        group=MEANING,
+        shapes_bytes=True,
+        metavar="COLUMN",
+        help="Column with the weight of each record in training, a number of 0 or more; it becomes"
+        " the feature weight.",
+    )
+
     def __post_init__(self) -> None:
         super().__post_init__()
         self.row_format()
@@ -150,6 +159,11 @@ class RowsConfig(DelimitedConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.preprocessing_fn is not None and self.weight_column is not None:
+            raise ConfigError(
+                "--weight-column: cannot be combined with --preprocessing-fn, which makes all"
+                " features: return the weight as one of them"
+            )
         drops = "drop" in (self.dedup, self.near_duplicates)
         decides = self.key_column is not None or (drops and self.conflicts == "first")
         if self.conflicts != "reject" and not decides:

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
 _ROLES = ("label_column", "split_column", "group_column", "key_column")
 # Options of listings and tables that do not apply to records.
-_REFUSED = ("path_column", "input_root", "allow_store", "delimiter", "columns", "comment", "trim")
+_REFUSED = ("path_column", "input_root", "allow_store", "delimiter", "columns", "comment", "trim",
+            "weight_column")  # fmt: skip
 
 
 def columns_of(config: CommonConfig, *, kind: Kind) -> dict[str, Any]:
@@ -104,7 +105,7 @@ def records_of(
         label_type=label_type,
         unlabelled=unlabelled,
         finds_split=config.split_from in ("auto", "column"),
-        **columns,
+        **{name: value for name, value in columns.items() if name != "weight_column"},
     )
 
 

@@ -54,10 +54,12 @@ class Elements:
             return inputs | {WEIGHT: weights[0]} if weights else inputs
         x = inputs[self.selection.inputs[0]] if self.selection.is_single else inputs
         y = tensors[self.selection.label]
+        if self.selection.weight is not None:
+            weights.append(tensors[self.selection.weight])
         if self.selection.multi_label:
             if self.options.one_hot or self.options.padding == "pad":
                 y = _multi_hot(y - self.label_offset, self.classes)
-            return (x, y, weights[0]) if weights else (x, y)
+            return _weighted(x, y, weights)
         if self.selection.is_nullable:
             y = _first_or(y, _UNLABELLED)
             weights.append(tf.cast(y != _UNLABELLED, tf.float32))
@@ -68,12 +70,17 @@ class Elements:
             weights.append(tf.gather(table, numbers))
         if self.options.one_hot:
             y = tf.one_hot(numbers, self.classes)
-        return (x, y, functools.reduce(operator.mul, weights)) if weights else (x, y)
+        return _weighted(x, y, weights)
 
     def _normalized(self, name: str, value: Any) -> Any:
         if self.options.normalize is None or name not in self.selection.pixels:
             return value
         return images.normalize(value, self.options.normalize)
+
+
+def _weighted(x: Any, y: Any, weights: Sequence[Any]) -> Any:
+    """Return (x, y), or (x, y, weight) with the product of weights if there are any."""
+    return (x, y, functools.reduce(operator.mul, weights)) if weights else (x, y)
 
 
 def _multi_hot(numbers: Any, classes: int) -> Any:

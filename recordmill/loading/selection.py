@@ -31,6 +31,7 @@ class Selection:
     label: name of the feature that is y; None if elements are dictionaries.
     features: all features of the dataset.
     multi_label: whether records may have several labels.
+    weight: name of the feature with the weight of a record, if there is one and a label.
     shapes: for each input array whose shape is stored in other features, the names of these.
     """
 
@@ -40,13 +41,13 @@ class Selection:
     features: Features
     shapes: Mapping[str, tuple[str, ...]]
     multi_label: bool = False
+    weight: str | None = None
 
     @property
     def parsed(self) -> Features:
         """Features to parse: the inputs, the label, and the shapes of arrays."""
         needed = {*self.inputs, *(name for several in self.shapes.values() for name in several)}
-        if self.label is not None:
-            needed.add(self.label)
+        needed.update(name for name in (self.label, self.weight) if name is not None)
         return {name: one for name, one in self.features.items() if name in needed}
 
     @property
@@ -97,6 +98,7 @@ def select(manifest: Manifest, options: LoadOptions) -> Selection:
         label=label,
         features=features,
         shapes={name: _shape_features(name, one) for name, one in arrays if _is_open(one)},
+        weight=None if label is None else weight_of(manifest),
         multi_label=manifest.multi_label and label is not None and features[label].kind == "label",
     )
     _check_label(manifest, options, selection)
@@ -144,13 +146,24 @@ def _content(manifest: Manifest, label: str) -> tuple[str, ...]:
             )
             if found:
                 return found
-    excluded = {label} | {name for name, one in features.items() if one.kind == "label"}
+    excluded = {label, weight_of(manifest)} | {
+        name for name, one in features.items() if one.kind == "label"
+    }
     if manifest.command == "sensor":
         excluded |= {_renamed(manifest, name) for name in _WINDOW_ORIGIN}
     found = tuple(sorted(features.keys() - excluded))
     if not found:
         raise ConfigError("records have no feature besides a label; set as_supervised=False")
     return found
+
+
+def weight_of(manifest: Manifest) -> str | None:
+    """Return the name of the feature with the weights of --weight-column, None without them."""
+    column = manifest.options.get("weight_column")
+    if column is None:
+        return None
+    name = str(manifest.options.get("rename", {}).get(column, "weight"))
+    return name if name in manifest.features else None
 
 
 def _renamed(manifest: Manifest, name: str) -> str:

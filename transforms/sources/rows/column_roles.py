@@ -20,10 +20,11 @@ class ColumnRoles:
 
     main: column that records are made of, such as a path or a text. others: further columns that
     the source converts, such as times. dropped: columns to ignore, or objects with all columns
-    inside. key: a column, or several with
-    commas between them; `find_roles` sets `keys` to their names. target: column of numbers to
-    predict, which is a value of the records too. labels: column of lists of labels, instead of
-    `label`. separator: text between the labels in the column `label`, if it may hold several.
+    inside. key: a column, or several with commas between them; `find_roles` sets `keys` to their
+    names. target: column of numbers to predict, which is a value of the records too. labels:
+    column of lists of labels, instead of `label`. weight: column of weights, which is a value of
+    the records too. separator: text between the labels in the column `label`, if it may hold
+    several.
     """
 
     main: str | None = None
@@ -37,6 +38,7 @@ class ColumnRoles:
     dropped: tuple[str, ...] = ()
     labels: str | None = None
     separator: str | None = None
+    weight: str | None = None
 
     @property
     def classes(self) -> str | None:
@@ -87,7 +89,7 @@ def find_roles(
     requested = dataclasses.replace(requested, dropped=tuple(sorted(dropped)))
     requested = dataclasses.replace(requested, keys=_key_columns(requested.key, names))
     single = (requested.main, requested.label, requested.split, requested.group)
-    for wanted in (*single, *requested.keys, *requested.others):
+    for wanted in (*single, requested.weight, *requested.keys, *requested.others):
         if wanted is not None and wanted not in names:
             raise ConfigError(f"no column {wanted!r} in {where}: it has {quoted(names)}")
     free = [name for name in names if name not in requested.named()]
@@ -97,6 +99,10 @@ def find_roles(
         label=requested.label or _first(free, labels),
         split=requested.split or _first(free, splits),
     )
+    if roles.weight is not None and roles.weight in {*roles.named(), roles.target}:
+        raise ConfigError(
+            f"--weight-column {roles.weight}: the column is the label, the key or the like, too"
+        )
     for name in roles.user_columns(names):
         if name.startswith("__"):
             raise ConfigError(

@@ -82,6 +82,7 @@ from recordmill.transforms.sources.rows.repeated_rows import (
     repeated_hashes,
 )
 from recordmill.transforms.sources.rows.unlisted import ListedPaths
+from recordmill.transforms.sources.rows.weights import invalid_weights, weight_field
 
 PATHS = ("path", "file", "filename", "file_name", "filepath", "file_path", "image", "image_path")
 _LABELS = ("label", "class")
@@ -116,6 +117,7 @@ class FileList:
       column of lists needs none.
     label_type: reading of the label column: classes (also None), numbers, or a column as any other.
     unlabelled: whether to reject or keep rows without label if there is a label column.
+    weight_column: column of weights, which becomes a value of the records.
     where: condition of the rows to read; others are left out. It may name dropped columns.
     conflicts: treatment of rows that have the same key and differ; equal rows count once. None
       leaves repeated keys to the check of all keys, which refuses them.
@@ -138,6 +140,7 @@ class FileList:
     unlabelled: Unlabelled = "reject"
     finds_split: bool = True
     where: str | None = None
+    weight_column: str | None = None
     conflicts: Conflicts | None = None
     segment_columns: tuple[str, ...] = ()
     _notes: list[Note] = dataclasses.field(
@@ -202,6 +205,7 @@ class FileList:
             split=self.split_column,
             group=self.group_column,
             key=self.key_column,
+            weight=self.weight_column,
             dropped=self.drop_columns,
         )
         roles = find_roles(
@@ -255,8 +259,11 @@ class FileList:
         sections = list(file.sections())
         if not all(column_types[name].types for name in others):
             column_types |= as_nullable(infer_types(file, sections, others))
-        if roles.target is not None and header is not None and not header[roles.target].types:
-            column_types[roles.target] = ColumnType()  # as text, of which numbers are parsed
+        if roles.weight is not None:
+            weight_field(column_types[roles.weight].field(roles.weight), where=self.path)
+        for name in filter(None, (roles.target, roles.weight)):
+            if header is not None and not header[name].types:
+                column_types[name] = ColumnType()  # as text, of which numbers are parsed
         row_filter = None
         if self.where is not None:
             row_filter = listing_filter(self.where, file, column_types)
@@ -286,6 +293,9 @@ class FileList:
                 if roles.target is not None:
                     parser = self.row_format.value_parser
                     rows = read_numbers(rows, roles.target, self.label_type, parser)
+                if roles.weight is not None:
+                    parser = self.row_format.value_parser
+                    rows = read_numbers(rows, roles.weight, "float", parser)
                 listed = _resolve_rows(
                     rows,
                     roles=roles,
@@ -418,6 +428,9 @@ def _resolve_rows(
         if unlabelled == "reject":
             faults.append(rows_without_number(rows, roles.target))
             fields[roles.target] = fields[roles.target].with_nullable(False)
+    if roles.weight is not None:
+        faults.append(invalid_weights(rows, roles.weight))
+        fields[roles.weight] = weight_field(fields[roles.weight], where=file)
     return build_records(
         rows,
         system,

@@ -70,6 +70,7 @@ from recordmill.transforms.sources.rows.row_sections import (
     read_header,
     regroup,
 )
+from recordmill.transforms.sources.rows.weights import invalid_weights, weight_field
 
 BLANK = "blank"  # filter reason of rows that hold only delimiters
 COPIES = "copies"  # filter reason of the oversampled copies of a dataset
@@ -95,6 +96,7 @@ class RecordRows:
       of lists needs none.
     label_type: reading of the label column: classes (also None), numbers, or a column as any other.
     unlabelled: whether to reject or keep rows without label if there is a label column.
+    weight_column: column of weights, which becomes a value of the records.
     where: condition of the rows to read; others are left out. It may name dropped columns.
     worker_memory: bytes that an encoder process may have; 0 is no limit.
     """
@@ -110,6 +112,7 @@ class RecordRows:
     label_type: LabelType | None = None
     unlabelled: Unlabelled = "reject"
     where: str | None = None
+    weight_column: str | None = None
     worker_memory: int = MAX_MEMORY
     # Whether rows may have several labels.
     _takes_label_lists: ClassVar[bool] = True
@@ -139,7 +142,9 @@ class RecordRows:
         return self.key_column is None
 
     def content_hashes(self, rows: pa.RecordBatch) -> pa.Array | None:
-        """Return binary(16)[n]. A number to predict does not count, as a class does not."""
+        """Return binary(16)[n]. Numbers to predict and weights do not count, as classes do not."""
+        if self.weight_column is not None:
+            rows = rows.drop_columns([self.weight_column])
         if self.label_type in ("int", "float"):
             names = {name.lower(): name for name in reversed(rows.schema.names)}
             usual = next((names[name] for name in LABELS if name in names), None)
@@ -195,7 +200,10 @@ class RecordRows:
             if self._infers_nullability and roles.label is not None:
                 names.append(roles.label)
             column_types = column_types | self._infer_remaining(header, names, parts, kept)
-        fields = self._user_fields(user_columns, column_types, roles)
+        fields = [
+            weight_field(field, where=str(self.input)) if field.name == roles.weight else field
+            for field in self._user_fields(user_columns, column_types, roles)
+        ]
         self._note_text_columns(fields, column_types)
         return RowLayout(
             columns=pa.schema(
@@ -352,6 +360,7 @@ class RecordRows:
             split=self.split_column,
             group=self.group_column,
             key=self.key_column,
+            weight=self.weight_column,
             dropped=self.drop_columns,
         )
 
@@ -399,6 +408,8 @@ class RecordRows:
         source_columns = [*source_columns, *system.lists]
         if roles.target is not None and self.unlabelled == "reject":
             faults = [*faults, rows_without_number(rows, roles.target)]
+        if roles.weight is not None:
+            faults = [*faults, invalid_weights(rows, roles.weight)]
         listed = build_records(
             rows,
             system,

@@ -64,6 +64,11 @@ class TableRows(RecordRows):
                     f"column {column!r} of {self.input} {what}{near}: the feature columns are "
                     f"{quoted(user_columns)}"
                 )
+        if roles.weight in self.used:
+            raise ConfigError(
+                f"--weight-column {roles.weight}: is the weight of records, and another option"
+                " makes a feature of it: leave one of them out"
+            )
         if not user_columns:
             raise ConfigError(f"{self.input} has no feature column: it has {quoted(names)}")
         return roles
