@@ -20,12 +20,12 @@ from recordmill.optional_packages import import_package
 from recordmill.storage.decoder_stream import DecoderStream
 from recordmill.storage.input_files import read_file
 from recordmill.transforms.audio.audio_files import (
-    MOST_SAMPLES,
     AudioFile,
     AudioHeader,
     Floats,
     too_large,
 )
+from recordmill.transforms.audio.audio_options import MOST_VALUES
 from recordmill.transforms.audio.audio_structure import PcmLayout, check_ogg, read_wav_layout
 
 _IN_MEMORY = 4 << 20  # bytes of a file that is read at once
@@ -141,7 +141,7 @@ class _WavFile:
     def frames(self, start: int, stop: int) -> Floats:
         layout = self._layout
         count = max(min(stop, layout.frames) - start, 0)
-        if count * layout.channels > MOST_SAMPLES:
+        if count * layout.channels > MOST_VALUES:
             raise too_large(count, layout.channels)
         dtype = np.dtype(layout.dtype)
         block = layout.channels * dtype.itemsize
@@ -191,10 +191,10 @@ class _SoundFile:
     def frames(self, start: int, stop: int) -> Floats:
         known = self.header.frames
         count = stop - start if known is None else max(min(stop, known) - start, 0)
-        if count * self.header.channels > MOST_SAMPLES:
+        if count * self.header.channels > MOST_VALUES:
             if known is not None:
                 raise too_large(count, self.header.channels)
-            count = MOST_SAMPLES // self.header.channels
+            count = MOST_VALUES // self.header.channels
         try:
             if start:
                 self._file.seek(start)
@@ -286,7 +286,7 @@ class _FFmpegFile:
             at += len(block)
             if at >= stop:
                 break
-            if (at - start) * channels > MOST_SAMPLES:
+            if (at - start) * channels > MOST_VALUES:
                 raise too_large(at - start, channels)
         return np.concatenate(kept) if kept else np.zeros((0, channels), np.float32)
 

@@ -10,11 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from recordmill.errors import Reason, RecordError
-from recordmill.transforms.audio.audio_options import LEAST_RATE, MOST_RATE
+from recordmill.transforms.audio.audio_options import LEAST_RATE, MOST_RATE, MOST_VALUES
 
 Floats = npt.NDArray[np.float32]
 
-MOST_SAMPLES = 1 << 28  # of all channels: 1 GiB
 _LATE = 1.0  # seconds that a segment may extend past the end of its file, for rounding
 
 
@@ -126,7 +125,7 @@ def check_header(
     if end is not None and header.frames is None and end - low > max_seconds:
         raise _too_long(max_seconds, end - low)
     most = max_seconds if high == math.inf else high - low
-    if most * rate * channels > MOST_SAMPLES and header.frames is not None:
+    if most * rate * channels > MOST_VALUES and header.frames is not None:
         raise too_large(round(most * rate), channels)
 
 
@@ -146,5 +145,5 @@ def too_large(frames: int, channels: int) -> RecordError:
     """Return the error for samples that would take too much memory."""
     return RecordError(
         Reason.TOO_LARGE,
-        f"{frames} samples of {channels} channels, more than {MOST_SAMPLES} in all",
+        f"{frames} samples of {channels} channels, more than {MOST_VALUES} in all",
     )

@@ -15,6 +15,7 @@ Length = int | float  # samples, or seconds
 
 LEAST_RATE, MOST_RATE = 1000, 768_000  # samples per second
 _SECOND = 10**6  # microseconds
+MOST_VALUES = 1 << 28  # of the samples of a file, or of the array of a record: 1 GiB
 _MOST_WINDOW = 1 << 16  # samples of a window of a spectrogram
 _MOST_SECONDS = 86_400.0
 
@@ -136,6 +137,19 @@ class AudioOptions:
                     " bins of all records mean the same frequencies"
                 )
             self.mel.check(rate)
+        length = self.clip_samples
+        if length is not None and self.values(length, channels=1) > MOST_VALUES:
+            raise ConfigError(
+                f"--clip: a record would have {self.values(length, channels=1)} values, more than"
+                f" {MOST_VALUES}: shorten it, or use a lower --sample-rate or a longer --hop"
+            )
+
+    def values(self, samples: int, *, channels: int) -> int:
+        """Return the number of values in the array of a record."""
+        if self.features != "melspectrogram" or self.sample_rate is None:
+            return samples * channels
+        _, hop = self.mel.samples(self.sample_rate)
+        return (samples // hop + 1) * self.mel.bins
 
     def _check_clip(self) -> None:
         if self.clip is None:

@@ -7,7 +7,8 @@ import numpy.typing as npt
 
 from recordmill.errors import Reason, RecordError
 from recordmill.optional_packages import import_package
-from recordmill.transforms.audio.audio_options import AudioOptions, ClipMode
+from recordmill.transforms.audio.audio_files import too_large
+from recordmill.transforms.audio.audio_options import MOST_VALUES, AudioOptions, ClipMode
 from recordmill.transforms.audio.spectrogram import log_mel
 
 Floats = npt.NDArray[np.float32]
@@ -36,12 +37,24 @@ def prepare(samples: Floats, options: AudioOptions, *, rate: int) -> Floats:
         samples = samples.mean(axis=1, keepdims=True, dtype=np.float32)
     if options.sample_rate is not None and options.sample_rate != rate:
         soxr = import_package("soxr", extra="audio", needed_for="resampling audio")
+        length = len(samples) * options.sample_rate // rate
+        if length * samples.shape[1] > MOST_VALUES:
+            raise too_large(length, samples.shape[1])
         samples = soxr.resample(samples, rate, options.sample_rate)
         if not len(samples):
             raise RecordError(Reason.EMPTY, "no samples are left after resampling")
     if options.trim_silence is not None:
         samples = trim_silence(samples, options.trim_silence)
+    if options.clip is None:
+        _check_size(len(samples), samples.shape[1], options)
     return samples
+
+
+def _check_size(samples: int, channels: int, options: AudioOptions) -> None:
+    """Raise RecordError if the array of a record would be too large."""
+    count = options.values(samples, channels=channels)
+    if count > MOST_VALUES:
+        raise RecordError(Reason.TOO_LARGE, f"an array of {count} values, more than {MOST_VALUES}")
 
 
 def trim_silence(samples: Floats, decibels: float) -> Floats:

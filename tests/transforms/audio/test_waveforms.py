@@ -3,7 +3,7 @@ import pytest
 
 from recordmill.errors import ConfigError, RecordError
 from recordmill.transforms.audio.audio_augment import AUGMENTATIONS, augment_waveform
-from recordmill.transforms.audio.audio_options import AudioOptions
+from recordmill.transforms.audio.audio_options import AudioOptions, MelOptions
 from recordmill.transforms.audio.waveforms import encode_waveform, fit, prepare, trim_silence
 from recordmill.transforms.model.generators import generator_for
 from tests.sounds import chirp
@@ -65,6 +65,18 @@ def test_records_have_the_length_of_a_clip(count, mode, expected, real):
     assert kept == real
 
 
+def test_records_have_at_most_a_gibibyte():
+    samples = np.zeros((500_000, 1), np.float32)
+    for options in (
+        AudioOptions(sample_rate=768_000),
+        AudioOptions(
+            sample_rate=1000, features="melspectrogram", mel=MelOptions(bins=600, window=99, hop=1)
+        ),
+    ):
+        with pytest.raises(RecordError, match=r"too_large: .*more than 268435456"):
+            prepare(samples, options, rate=1000)
+
+
 def test_int16_is_rounded_and_saturates():
     samples = np.array([[0.5, -1], [2, -2], [0.6 / 32768, 0]], np.float32)
     found = encode_waveform(samples, AudioOptions(dtype="int16"))
@@ -108,6 +120,10 @@ def test_noise_is_10_to_30_decibels_below_the_sound():
         ({"features": "melspectrogram"}, "--features melspectrogram: needs --sample-rate"),
         ({"features": "encoded", "mono": True}, "as they are, so that --mono has no effect"),
         ({"features": "encoded", "clip": 10**6}, "as they are, so that --clip has no effect"),
+        (
+            {"clip": 6 * 10**8, "sample_rate": 768_000},
+            "--clip: a record would have 460800000 values",
+        ),
         ({"trim_silence": -3.0}, "--trim-silence: expected more than 0"),
         ({"max_seconds": 0.0}, "--max-seconds: expected more than 0"),
         ({"dtype": "int8"}, "--dtype: expected one of float32, int16; got 'int8'"),

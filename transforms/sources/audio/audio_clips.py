@@ -40,6 +40,7 @@ START = "__start__"  # int64: microseconds from the beginning of the file
 FORMAT = "__format__"  # string: of the file
 
 _MICRO = 10**6
+_CLIPS = 256  # of a file, added to a part at a time
 _TEXTS = (batch.KEY, batch.LABEL, batch.GROUP, batch.SPLIT, NAME, batch.DATA, FORMAT)
 _NUMBERS = (batch.SIZE, AT, REAL, CHANNELS, RATE, START)
 
@@ -121,9 +122,10 @@ class AudioClips:
                 found.reject(row, error)
                 continue
             found.inputs += 1
-            found.add(row, sound, starts, self.options)
-            if found.bytes >= limits.AUDIO_STAGED_BYTES:
-                yield found.take()
+            for first in range(0, len(starts), _CLIPS):
+                found.add(row, sound, starts[first : first + _CLIPS], self.options)
+                if found.full:
+                    yield found.take()
         yield found.take()
 
     def reject_sections(
@@ -172,9 +174,10 @@ class _ClipCollector:
     _rejects: list[Reject] = dataclasses.field(default_factory=list)
 
     @property
-    def bytes(self) -> int:
-        """Size of the collected samples."""
-        return len(self._data)
+    def full(self) -> bool:
+        """True if more clips of a file would make a part too large."""
+        most = limits.BATCH_ROWS - _CLIPS
+        return len(self._data) >= limits.AUDIO_STAGED_BYTES or len(self._at) > most
 
     def add(self, row: int, sound: Sound, starts: range, options: AudioOptions) -> None:
         """Add the clips of the file of a row. starts: their first samples."""

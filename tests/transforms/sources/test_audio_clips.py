@@ -1,0 +1,45 @@
+import pyarrow as pa
+import pytest
+
+from recordmill.errors import RunError
+from recordmill.transforms.audio.audio_options import AudioOptions
+from recordmill.transforms.model import batch, limits
+from recordmill.transforms.model.source import ListingPart
+from recordmill.transforms.sources.audio.audio_clips import AudioClips, read_clips
+from recordmill.transforms.sources.files.folders import FileTree
+from tests.sounds import chirp, write
+
+OPTIONS = AudioOptions(sample_rate=1000, clip=1000, clip_mode="split")  # of one sample
+
+
+def parts_of(source: AudioClips) -> list[ListingPart]:
+    """All that workers give of all parts."""
+    listed = [part.rows for part in source.scan() if part.rows is not None]
+    layout = source.layout(listed)
+    return [part for rows in listed for part in source.read(rows, layout)]
+
+
+def test_parts_of_a_long_file_are_limited(tmp_path, monkeypatch):
+    monkeypatch.setattr(limits, "BATCH_ROWS", 1000)
+    write(tmp_path / "a.wav", chirp(1000, 3000), 1000)
+    parts = parts_of(AudioClips(files=FileTree(input=str(tmp_path), leave_out=()), options=OPTIONS))
+    counts = [len(part.rows) for part in parts if part.rows is not None]
+    assert max(counts) <= 1000
+    assert sum(counts) == 3000
+    assert sum(part.inputs or 0 for part in parts) == 1
+
+
+def test_a_staged_file_that_changed_fails_the_run(tmp_path):
+    write(tmp_path / "a.wav", chirp(1000, 20), 1000)
+    source = AudioClips(files=FileTree(input=str(tmp_path), leave_out=()), options=OPTIONS)
+    (part,) = parts_of(source)
+    staged = tmp_path / "staged"
+    rows = batch.set_column(part.rows, batch.PATH, pa.array([str(staged)] * 20))
+    staged.write_bytes(part.data)
+    assert len(list(read_clips(rows))) == 20
+    for wrong in (part.data[:40], bytes(len(part.data)), None):
+        staged.unlink()
+        if wrong is not None:
+            staged.write_bytes(wrong)
+        with pytest.raises(RunError, match="is not the file that this job wrote"):
+            list(read_clips(rows))
