@@ -135,12 +135,13 @@ def walk_files(
     leave_out: extensions to skip (without dot, in lower case). They do not apply to a file, nor to
       a pattern that ends in one of them.
     """
+    leave_out = frozenset(leave_out)  # every file is looked up
     for number, one in enumerate(laid_out):
         root = one.root
         skipped = leave_out
         named = root.file or has_extension((root.pattern or "").rpartition("/")[2], leave_out)
         if named and one.archives is None:
-            skipped = ()
+            skipped = frozenset()
         others = [other.root for other in laid_out[:number]]
         # Objects are listed label by label, so that memory holds the objects of one label only.
         listed = list_files(root, depth=one.layout.depth, others=others)
@@ -192,7 +193,8 @@ def _classify(
     layout = laid_out.layout
     split, label = laid_out.split_and_label(file.key)
     label = label if given is None else given
-    file = file._replace(key=laid_out.root.prefix + file.key)
+    if laid_out.root.prefix:
+        file = file._replace(key=laid_out.root.prefix + file.key)
     problem = file_problem(file)
     if problem is None and layout.splits is not None and split is None:
         problem = RejectCause(Reason.BAD_NAME, f"no split: expected {layout.form}")

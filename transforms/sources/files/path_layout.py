@@ -75,10 +75,10 @@ class PathLayout:
         return split, self._label(folders, name)
 
     def _label(self, folders: Sequence[str], name: str) -> str | None:
-        if self.labels is None or LabelFiles.parse(self.labels) is not None:
-            return None
         if self.labels in ("top", "parent"):
             return folders[0 if self.labels == "top" else -1] if folders else None
+        if self.labels is None or LabelFiles.parse(self.labels) is not None:
+            return None
         found = re.search(self.labels, "/".join([*folders, name]))
         return found[1] if found else None
 
