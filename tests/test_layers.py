@@ -56,3 +56,18 @@ def test_encoder_processes_have_what_arrow_imports_with_its_first_arrays():
 def test_help_loads_nothing_heavy():
     modules = loaded("from recordmill.pipelines.cli import main; main(['images', '--help'])")
     assert modules.isdisjoint(HEAVY)
+
+
+def test_errors_of_the_input_are_reported_before_beam_is_imported():
+    command = ["images", "--input", "/dev/null/photos", "--output", "/dev/null/out"]
+    modules = loaded(f"from recordmill.pipelines.cli import main; assert main({command}) == 2")
+    assert "pyarrow" in modules
+    assert modules.isdisjoint(HEAVY)
+
+
+def test_a_run_that_has_nothing_to_do_imports_no_beam(tmp_path):
+    (tmp_path / "a.csv").write_text("text\none\ntwo\n")
+    command = ["text", "--input", f"{tmp_path}/a.csv", "--output", f"{tmp_path}/out", "--quiet"]
+    run = f"from recordmill.pipelines.cli import main; assert main({command}) == 0"
+    assert "apache_beam" in loaded(run)
+    assert "apache_beam" not in loaded(run)
