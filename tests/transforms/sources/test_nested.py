@@ -84,6 +84,17 @@ def test_keys_with_dots(tmp_path):
     assert json.loads(line)["detail"] == "row 3: two values of the name 'a.b'"
 
 
+@pytest.mark.parametrize("slow", [False, True])
+def test_dots_in_keys_of_objects(slow, tmp_path, monkeypatch):
+    """The value `loss` is no object with a value `val`."""
+    if slow:
+        monkeypatch.setattr(json_blocks, "_parse", lambda lines, wanted: None)
+    rows = [{"id": n, "metrics": {"loss": n, "loss.val": 2 * n}} for n in (1, 2)]
+    argv = ["--input", write(tmp_path, rows), "--splits", "train=1"]
+    made = make(tmp_path / "out", *argv, command="table")
+    assert values(made, "metrics.loss", "metrics.loss.val") == {1: [[1], [2]], 2: [[2], [4]]}
+
+
 def test_a_name_that_has_other_values_too_is_text(tmp_path):
     rows = [{"id": 1, "v": 7, "w": 1}, {"id": 2, "v": {"x": 1}, "w": 2}]
     argv = ["--input", write(tmp_path, rows), "--splits", "train=1"]

@@ -20,14 +20,14 @@ class ColumnType(NamedTuple):
 
     odd: the first value that made a column of numbers or dates text.
     missing_as: types as which a text of the column would be a missing value, such as `nan`.
-    inside: values of the column are inside of objects, after which its name has a dot.
+    inside: names of the objects that the values of the column are inside of.
     """
 
     types: tuple[pa.DataType, ...] = ()
     nullable: bool = True
     odd: OddValue | None = None
     missing_as: frozenset[pa.DataType] = frozenset()
-    inside: bool = False
+    inside: frozenset[str] = frozenset()
 
     def field_as(self, name: str, kind: pa.DataType) -> pa.Field:
         """Return the column as it is, nullable if it is once its values are of this type."""
@@ -54,14 +54,16 @@ def unify(several: Iterable[ColumnTypes]) -> ColumnTypes:
             joined[name] = _unify_pair(joined[name], kind) if name in joined else kind
         for name in lacking:
             joined[name] = joined[name]._replace(nullable=True)
-    inside = [name for name, kind in joined.items() if kind.inside]
-    for outer in [name for name in joined if any(one.startswith(f"{name}.") for one in inside)]:
+    inside = {name: kind.inside for name, kind in joined.items() if kind.inside}
+    mixed = set()
+    for outer in {*joined} & set().union(*inside.values()):
         if not joined[outer].types:  # the object is null in some rows
             del joined[outer]
-            continue
-        # Some rows have another value instead of the object, which then is text.
-        joined[outer] = joined[outer]._replace(types=(pa.string(),), nullable=True)
-        for name in [one for one in inside if one.startswith(f"{outer}.")]:
+        else:  # some rows have another value instead of the object, which then is text
+            joined[outer] = joined[outer]._replace(types=(pa.string(),), nullable=True)
+            mixed.add(outer)
+    for name, objects in inside.items() if mixed else ():
+        if not mixed.isdisjoint(objects):
             joined.pop(name, None)
     return joined
 
@@ -106,7 +108,7 @@ def column_type_of(kind: pa.DataType) -> ColumnType:
 def _unify_pair(one: ColumnType, other: ColumnType) -> ColumnType:
     nullable = one.nullable or other.nullable
     missing_as = one.missing_as | other.missing_as
-    inside = one.inside or other.inside
+    inside = one.inside | other.inside
     if not one.types or not other.types:
         return ColumnType(
             one.types or other.types, nullable, one.odd or other.odd, missing_as, inside

@@ -17,6 +17,7 @@ from recordmill.transforms.sources.row_formats.nested import (
     flatten,
     is_nested,
     nested_schema,
+    object_names,
 )
 from recordmill.transforms.sources.row_formats.text_files import LineBlock
 
@@ -54,14 +55,11 @@ def _one_chunk(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def infer(lines: LineBlock) -> tuple[dict[str, pa.DataType], set[str]] | None:
-    """Return the type of each column and the keys of rows, None if they must be parsed one by one.
-
-    Columns that are no keys are inside of objects.
-    """
+    """Return the type of each column and the names of objects, None if rows are parsed singly."""
     table = _parse(lines, None)
     if table is None:
         return None
-    tops = {*table.schema.names}
+    objects = object_names(table.schema)
     if any(map(is_nested, table.schema.types)):
         try:
             schema = flat_schema(table.schema)
@@ -73,7 +71,7 @@ def infer(lines: LineBlock) -> tuple[dict[str, pa.DataType], set[str]] | None:
     if any(map(_differs_from_json, table.columns)):
         return None
     types = {name: _without_times(table.schema.field(name).type) for name in table.schema.names}
-    return types, tops
+    return types, objects
 
 
 def may_have_many_keys(lines: LineBlock) -> bool:

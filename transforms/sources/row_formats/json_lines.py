@@ -19,7 +19,11 @@ from recordmill.transforms.sources.row_formats.column_types import (
     type_of_values,
     unify,
 )
-from recordmill.transforms.sources.row_formats.nested import flat_object
+from recordmill.transforms.sources.row_formats.nested import (
+    flat_object,
+    names_of_objects,
+    outer_objects,
+)
 from recordmill.transforms.sources.row_formats.odd_values import MOST, OddValue
 from recordmill.transforms.sources.row_formats.row_file import (
     BadRow,
@@ -84,11 +88,13 @@ class JsonLines:
             parsed = json_blocks.infer(lines)
             odd: dict[str, OddValue | None] = {}
             if parsed is not None:
-                found, tops = parsed
+                found, outer = parsed
             else:
                 raw = _objects(lines)
-                tops = {name for item in raw[1] for name in item}
                 rows, objects, _ = _flattened(*raw, _mixed_names(raw[1]))
+                kept = {*rows}
+                whole = [item for n, item in zip(raw[0], raw[1], strict=True) if n in kept]
+                outer = names_of_objects(whole)
                 columns = {
                     name: [item.get(name) for item in objects]
                     for name in dict.fromkeys(name for item in objects for name in item)
@@ -100,7 +106,9 @@ class JsonLines:
                     if kind == pa.string()
                 }
             named = {
-                name: column_type_of(kind)._replace(odd=odd.get(name), inside=name not in tops)
+                name: column_type_of(kind)._replace(
+                    odd=odd.get(name), inside=outer_objects(name, outer)
+                )
                 for name, kind in found.items()
             }
             column_types = unify(

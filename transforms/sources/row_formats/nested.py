@@ -29,6 +29,36 @@ def columns_of(names: Iterable[str], columns: Collection[str]) -> set[str]:
     return {one for one in columns if one in wanted or one.startswith(objects)}
 
 
+def outer_objects(name: str, objects: Collection[str]) -> frozenset[str]:
+    """Return the names of the objects that the values of a column are inside of."""
+    parts = name.split(".")
+    outer = {".".join(parts[:count]) for count in range(1, len(parts))}
+    return frozenset(outer.intersection(objects))
+
+
+def object_names(fields: Iterable[pa.Field], prefix: str = "") -> set[str]:
+    """Return the dotted names of the objects in columns."""
+    names: set[str] = set()
+    for field in fields:
+        if is_nested(field.type):
+            name = prefix + field.name
+            names |= {name} | object_names(field.type, f"{name}.")
+    return names
+
+
+def names_of_objects(items: Iterable[dict[str, Any]]) -> set[str]:
+    """Return the dotted names of the objects inside of objects of JSON."""
+    names: set[str] = set()
+    waiting = [("", item) for item in items]
+    while waiting:
+        prefix, outer = waiting.pop()
+        for key, value in outer.items():
+            if isinstance(value, dict):
+                names.add(prefix + key)
+                waiting.append((f"{prefix}{key}.", value))
+    return names
+
+
 def flat_schema(schema: Iterable[pa.Field]) -> pa.Schema:
     """Return the columns of a schema, with values inside of structs as columns.
 
