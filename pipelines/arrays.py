@@ -18,7 +18,7 @@ from recordmill.pipelines.duplicate_rules import same_content
 from recordmill.pipelines.options import values
 from recordmill.pipelines.options.config import MEANING
 from recordmill.pipelines.options.declaration import Group, option
-from recordmill.pipelines.options.file_inputs import FilesConfig, check_record_bytes, references_of
+from recordmill.pipelines.options.file_inputs import FilesConfig, check_record_bytes, files_of
 from recordmill.transforms.encoders.array_options import ArrayOptions
 from recordmill.transforms.encoders.arrays import ArrayEncoder
 from recordmill.transforms.model.casts import DTYPES
@@ -195,7 +195,7 @@ def data_type(config: ArraysConfig) -> DataType:
     """Return the source and encoder of arrays."""
     # With these options the classes are not known yet when the files are listed.
     labelled_later = bool(config.label_array or config.label_input or config.label_pattern)
-    files = references_of(
+    files = files_of(
         config,
         leave_out=NOT_ARRAYS,
         unlabelled="keep" if labelled_later else config.unlabelled,

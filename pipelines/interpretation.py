@@ -167,7 +167,8 @@ def _array_labels(config: CommonConfig) -> str | None:
 def conflicts_of(config: CommonConfig, data_type: DataType) -> Conflicts | None:
     """Return the treatment of rows that have the same key; None if none can, or for chunks."""
     if not isinstance(data_type.source, RecordRows):
-        return None
+        # Keys of files in tables repeat if their contents do.
+        return None if media_tables(data_type.source) is None else config.conflicts
     decided = config.key_column is not None and data_type.chunker is None
     return config.conflicts if decided else None
 

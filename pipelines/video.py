@@ -17,14 +17,20 @@ from recordmill.pipelines.duplicate_rules import near_duplicates, same_content
 from recordmill.pipelines.options import values
 from recordmill.pipelines.options.config import MEANING
 from recordmill.pipelines.options.declaration import Group, option
-from recordmill.pipelines.options.file_inputs import FilesConfig, check_record_bytes, references_of
+from recordmill.pipelines.options.file_inputs import (
+    FilesConfig,
+    check_record_bytes,
+    files_of,
+)
 from recordmill.transforms.encoders.clip_contents import ClipContents
 from recordmill.transforms.encoders.clips import ClipEncoder
 from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.model.data_type import DataType
 from recordmill.transforms.sources.files.folders import NOT_IMAGES, SOUND_AND_VIDEO
+from recordmill.transforms.sources.media.media_rows import MediaRows
 from recordmill.transforms.sources.rows.segments import SegmentColumns
 from recordmill.transforms.sources.video.clip_plan import ClipSampling
+from recordmill.transforms.sources.video.table_videos import TableVideos
 from recordmill.transforms.sources.video.video_source import VideoSource
 
 CLIPS = Group(30, "Clips")
@@ -185,12 +191,13 @@ class VideoConfig(FilesConfig):
 
 def data_type(config: VideoConfig) -> DataType:
     """Return the source and encoder of video clips."""
-    files = references_of(config, leave_out=NOT_VIDEOS, columns=_SEGMENTS)
+    files = files_of(config, leave_out=NOT_VIDEOS, columns=_SEGMENTS)
     frames = config.image_options()
     contents = ClipContents(frame_options=frames, frames=config.clip_frames)
+    kind: type[VideoSource] = TableVideos if isinstance(files, MediaRows) else VideoSource
     return DataType(
         name="video",
-        source=VideoSource(
+        source=kind(
             files=files,
             images=frames,
             cut=config.clip_cut(),

@@ -106,8 +106,8 @@ def references_of(
     )
     if isinstance(found, MediaRows):
         raise ConfigError(
-            f"--input {config.inputs} holds files in the column {found.bytes_column!r}, which only"
-            " recordmill images reads: write each value to a file, and name the files in a listing"
+            f"--input {config.inputs} holds files in the column {found.bytes_column!r}, which this"
+            " command does not read: write each value to a file, and name the files in a listing"
         )
     return found
 
@@ -147,7 +147,7 @@ def files_of(
     if hold_records(inputs, functools.partial(may_be, leave_out=leave_out)):
         refuse_given(config, columns, "applies to listings, and --input holds TFRecord files")
         return records_of(config, unlabelled=unlabelled, labelled=labelled, raw=raw)
-    tables = media_rows(config, leave_out=leave_out, unlabelled=unlabelled, columns=columns)
+    tables = media_rows(config, leave_out=leave_out, unlabelled=unlabelled)
     if tables is not None:
         return tables
     listings = [is_listing(place) for place in places]

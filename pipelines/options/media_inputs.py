@@ -7,7 +7,6 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from recordmill.errors import ConfigError
-from recordmill.pipelines.options.config import refuse_given
 from recordmill.storage.files import Location, PathError
 from recordmill.transforms.sources.files.folders import list_files, may_be
 from recordmill.transforms.sources.files.inputs import InputRoot, find_roots
@@ -32,7 +31,6 @@ def media_rows(
     *,
     leave_out: Collection[str],
     unlabelled: Unlabelled,
-    columns: Collection[str],
 ) -> MediaRows | None:
     """Return the source for tables that hold files; None if --input is something else.
 
@@ -70,7 +68,6 @@ def media_rows(
                 f"--{name}: {meaning} image files, but --input {config.inputs} holds the images in"
                 f" the column {column!r}: write each image to a file"
             )
-    refuse_given(config, columns, "applies to listings, and --input holds the files themselves")
     config.refuse_label_from()
     return MediaRows(
         input=config.inputs,

@@ -91,8 +91,8 @@ def _read_member(member: Member, mtime: int) -> bytes:
 
 def _read_staged(member: Member) -> bytes:
     """Return a range of a staged file, if it is the one that this job wrote."""
-    with _staged_errors(member), InputFile(member.reference, size=member.size, mtime=None) as file:
-        data = file.read(0, member.size)
+    with _staged_errors(member):
+        data = _read_range(member.archive, None, member.offset, member.size)
     if xxhash.xxh3_128_intdigest(data) % (1 << 64) != member.crc:
         raise damaged_staging(member.archive)
     return data
@@ -259,21 +259,26 @@ class _RangeStream(io.RawIOBase):
         super().close()
 
 
-def _read_range(path: str, listed: tuple[int, int], offset: int, length: int) -> bytes:
-    """Return up to `length` bytes of a file that is still as listed; fewer only at its end."""
+def _read_range(path: str, listed: tuple[int, int] | None, offset: int, length: int) -> bytes:
+    """Return up to `length` bytes of a file that is still as listed; fewer only at its end.
+
+    listed: its size and modification time; None to compare nothing.
+    """
     if path.startswith("/"):
         with _input_errors(path):
             return call_with_retries(_read_local, path, listed, offset, length)
     location = Location.parse(path)
-    _check_unchanged(location, path, listed)
+    if listed is not None:
+        _check_unchanged(location, path, listed)
     with _input_errors(path):
         return call_with_retries(location.store.read_range, location.path, offset, length)
 
 
-def _read_local(path: str, listed: tuple[int, int], offset: int, length: int) -> bytes:
+def _read_local(path: str, listed: tuple[int, int] | None, offset: int, length: int) -> bytes:
     descriptor, status = open_regular(path)
     try:
-        _compare(path, listed, (status.st_size, status.st_mtime_ns))
+        if listed is not None:
+            _compare(path, listed, (status.st_size, status.st_mtime_ns))
         return read_exactly(descriptor, offset, length)
     finally:
         os.close(descriptor)

@@ -14,6 +14,7 @@ from benchmarks.flink_cluster import WORKERS, FlinkCluster, processes, wait_unti
 from tests.archive_files import zip_of
 from tests.flink.conftest import GZIP
 from tests.flink.jobs import Job, command
+from tests.media_tables import FORMS
 from tests.painted_masks import png, shapes, write
 from tests.paths import AIR, BOXES, DEMO, SMALL_CLOTHING, SMS
 from tests.sounds import speech
@@ -398,3 +399,10 @@ def test_an_archive(kind, flink, tmp_path):
     other = Job(tmp_path / "flink", *options, source=archive).on(flink, "loopback")
     other.finish_here()
     assert other.files == direct.files
+    if kind == "zip":
+        hub, *options = FORMS["hub"](photos, tmp_path)
+        table = Job(tmp_path / "table", *options, source=hub).on(flink, "loopback")
+        table.finish_here()
+        places = (tmp_path / name / "dataset.json" for name in ("table", "direct"))
+        digests = {json.loads(place.read_text())["digest"] for place in places}
+        assert len(digests) == 1

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from recordmill.format.content_hashes import content_hash
 from recordmill.format.manifest import load
 from recordmill.storage.files import Location
 from tests.archive_files import files_in
@@ -17,6 +18,7 @@ from tests.folders import make_folder
 from tests.image_runs import encoders_kept, images, make, run
 from tests.media_tables import FORMS, STRUCT, bytes_table, hub_table
 from tests.s3_server import CREDENTIALS, s3_server
+from tests.video_files import make_film
 
 _SMALL = ("--size", "16", "--num-shards", "1")
 
@@ -254,6 +256,29 @@ def test_tables_in_an_object_store(
         out = uri("out")
         assert images("--input", uri("in"), "--output", out, *_SMALL, *options) == 0
         assert load(Location.parse(out)).digest == digest
+
+
+def test_videos_in_a_table(tmp_path: pathlib.Path) -> None:
+    for number, label in enumerate(("ant", "ant", "bee", "bee")):
+        path = tmp_path / "films" / label / f"{number}.mp4"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        make_film(path, 20 + number)
+    films = files_in(tmp_path / "films")
+    table = hub_table(films)
+    bad = hub_table({"bee/4.mp4": b"no film"}, ["ant", "bee"])
+    pq.write_table(pa.concat_tables([table, table, bad]), tmp_path / "a.parquet", row_group_size=3)
+    options = ("--clip-frames", 8, "--size", 16, "--num-shards", 1, "--max-reject-fraction", 1)
+    folder = make(tmp_path / "out", "--input", tmp_path / "films", *options, command="video")
+    argv = ("--input", tmp_path / "a.parquet", *options)
+    found = make(tmp_path / "b", *argv, "--key-column", "image.path", command="video")
+    assert found.manifest.digest == folder.manifest.digest  # equal videos count once
+    assert found.rejects == {"bee/4.mp4": "unsupported"}
+    assert found.manifest.ledger.inputs.read == 8
+    by_content = make(tmp_path / "c", *argv, command="video")
+    keys = {row["key"] for split in by_content.manifest.splits for row in by_content.index(split)}
+    assert {key.partition("#")[0] for key in keys} == {
+        content_hash(film).hex() for film in films.values()
+    }
 
 
 def test_commands_that_read_no_such_tables(

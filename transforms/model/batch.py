@@ -36,7 +36,9 @@ NEAR = "__near__"  # uint64 or list of uint32[128]: hash that is similar for sim
 # A reference to a file. Encoder processes open it when a shard is written.
 PATH = "__path__"  # string: path or URI
 DATA = "__data__"  # string: name of a staged file; encoders get its `__path__`
-OFFSET = "__offset__"  # int64: place of `__size__` bytes in the staged file; null: not in it
+OFFSET = "__offset__"  # int64: place of the row's bytes in the staged file; null: not in it
+LENGTH = "__length__"  # int64: number of these bytes
+CHECK = "__check__"  # uint64: a hash of these bytes, see `content_hashes.check_of`
 SIZE = "__size__"  # int64: bytes
 MTIME = "__mtime__"  # int64: nanoseconds since the epoch
 

@@ -14,14 +14,13 @@ import pyarrow.compute as pc
 import xxhash
 
 from recordmill.errors import ConfigError, Reject
-from recordmill.format.content_hashes import check_of
 from recordmill.format.manifest import MANIFEST
 from recordmill.format.typed_json import take, take_counts
 from recordmill.job.publishing import check_output_folder
 from recordmill.job.staging import Listing, StagedPart, Staging, to_json
 from recordmill.storage.files import MissingError, shown
-from recordmill.storage.members import Member
 from recordmill.transforms.model import batch
+from recordmill.transforms.model.file_ranges import with_ranges
 from recordmill.transforms.model.label_lists import held
 from recordmill.transforms.model.label_rules import LabelRules
 from recordmill.transforms.model.left_out import LeftOut
@@ -378,17 +377,5 @@ def with_staged_paths(rows: pa.RecordBatch, staging: Staging) -> pa.RecordBatch:
     found = [staging.place(name).spelling for name in names.dictionary.to_pylist()]
     paths = pa.array(found, pa.string()).take(names.indices)
     if batch.OFFSET in rows.schema.names:
-        paths = pc.coalesce(_ranges(paths, rows), rows[batch.PATH])
+        return with_ranges(rows, paths)
     return batch.set_column(rows, batch.PATH, paths)
-
-
-def _ranges(paths: pa.Array, rows: pa.RecordBatch) -> pa.Array:
-    """Return references to the ranges of rows in staged files, null for other rows: string[n]."""
-    columns = (rows[name].to_pylist() for name in (batch.OFFSET, batch.SIZE, batch.CONTENT))
-    found = [
-        None
-        if offset is None
-        else Member(path, 0, offset, size, size, "staged", check_of(content), "").reference
-        for path, offset, size, content in zip(paths.to_pylist(), *columns, strict=True)
-    ]
-    return pa.array(found, pa.string())

@@ -17,17 +17,19 @@ import pyarrow.compute as pc
 import xxhash
 
 from recordmill.errors import ConfigError, Reason, Reject
-from recordmill.format.content_hashes import content_hash
+from recordmill.format.content_hashes import check_of, content_hash
 from recordmill.notes import Note
-from recordmill.storage.files import Location
+from recordmill.storage.files import Location, shown
 from recordmill.storage.input_files import open_file
 from recordmill.transforms.model import batch, limits
+from recordmill.transforms.model.file_ranges import RANGES
 from recordmill.transforms.model.label_rules import class_order
 from recordmill.transforms.model.source import Layout, ListingPart
 from recordmill.transforms.sources.files.file_stat import FileStat, RejectCause, StatCache
 from recordmill.transforms.sources.files.path_rules import PathRules, normal_path
 from recordmill.transforms.sources.files.walks import File, SkippedPath
 from recordmill.transforms.sources.media.hub_features import class_names
+from recordmill.transforms.sources.media.media_layout import MediaLayout
 from recordmill.transforms.sources.media.media_values import PATH, read_values
 from recordmill.transforms.sources.row_formats.column_types import ColumnTypes
 from recordmill.transforms.sources.row_formats.columnar import ColumnarFile
@@ -45,11 +47,10 @@ _BYTES = "__bytes__"  # large_binary: content of a file, null for a row that nam
 _PIECE = 4 << 20  # bytes read at once of a file that a row names
 
 _STAGED = (
-    pa.field(batch.DATA, pa.string()),
     pa.field(batch.PATH, pa.string()),
     pa.field(batch.SIZE, pa.int64()),
     pa.field(batch.MTIME, pa.int64()),
-    pa.field(batch.OFFSET, pa.int64()),
+    *RANGES,
     pa.field(batch.CONTENT, pa.binary(16)),
 )
 _READ = (
@@ -58,16 +59,6 @@ _READ = (
     pa.field(batch.SIZE, pa.int64()),
     pa.field(batch.MTIME, pa.int64()),
 )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class MediaLayout(RowLayout):
-    """Layout of rows that hold files.
-
-    class_names: names of the classes by their numbers, as text; None if labels are the classes.
-    """
-
-    class_names: Mapping[str, str] | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -116,6 +107,17 @@ class MediaRows(RecordRows):
                 yield found.take()
         if not found.is_empty:
             yield found.take()
+
+    def with_keys(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Return rows that `read` has yielded with the keys by content that `Read` gives them."""
+        if not self.keyed_by_content:
+            return rows
+        return batch.set_column(rows, batch.KEY, batch.hex_of(rows[batch.CONTENT]))
+
+    @staticmethod
+    def described(sections: pa.RecordBatch) -> str:
+        """Return the table of the first section, for messages."""
+        return shown(sections[batch.PATH][0].as_py())
 
     @property
     def _path_key(self) -> str:
@@ -353,6 +355,8 @@ class _Collector:
         made = {
             batch.DATA: pa.nulls(len(rows), pa.string()),  # the file is not written yet
             batch.OFFSET: pa.array(offsets, pa.int64()),
+            batch.LENGTH: rows[batch.SIZE],
+            batch.CHECK: pa.array([check_of(one) for one in hashes], pa.uint64()),
             batch.CONTENT: pa.array(hashes, pa.binary(16)),
         }
         names = self._schema.names

@@ -23,12 +23,15 @@ Conflicts = Literal["reject", "first", "error"]
 REPEATED = "repeated row"  # filter reason of rows that are equal to an earlier one
 CONFLICTS = "conflicts"  # the option that leaves out later rows
 
-# Columns that do not make rows differ.
-NOT_COMPARED = (ROW, batch.PLACE, batch.SIZE, batch.MTIME, batch.DATA, batch.OFFSET)
+# Columns that do not make rows differ; the last four locate what is staged, of clips too.
+NOT_COMPARED = (
+    *(ROW, batch.PLACE, batch.SIZE, batch.MTIME),
+    *(batch.DATA, batch.OFFSET, batch.LENGTH, "__starts__"),
+)
 _MOST_HASHES = 1 << 24  # held at a time by the first look
 _SYSTEM = {
     batch.LABEL: "label", batch.SPLIT: "split", batch.GROUP: "group", batch.PATH: "path",
-    batch.CONTENT: "content",
+    batch.CONTENT: "content", batch.CHECK: "content",
 }  # fmt: skip
 _REMEDY = "--conflicts first keeps the first row"
 _MOST_HELD = 100_000  # rows
@@ -160,7 +163,7 @@ def conflict_text(one: pa.RecordBatch, other: pa.RecordBatch, name: str, other_n
         return f"{name} has the same key as {other_name}, but its content differs"
     shown = f"the {_SYSTEM[found]}" if found in _SYSTEM else f"the column {found!r}"
     mine, theirs = (row[found][0].as_py() for row in (one, other))
-    if found == batch.CONTENT:
+    if found in (batch.CONTENT, batch.CHECK):
         return f"{name} has the same key as {other_name}, but {shown} differs; {_REMEDY}"
     return (
         f"{name} has the same key as {other_name}, but {shown} differs: {_short(mine)} and"

@@ -69,7 +69,8 @@ class _Place(NamedTuple):
     counts: int
 
 
-_PLACE = (batch.PATH, batch.SIZE, batch.MTIME, SECTION, FROM, TO, COUNTS)
+FILE = (batch.PATH, batch.SIZE, batch.MTIME)
+_PLACE = (*FILE, SECTION, FROM, TO, COUNTS)
 
 
 @dataclasses.dataclass
@@ -176,7 +177,11 @@ class VideoSource:
         Raises:
           ChangedInputError: a video has changed since it was listed.
         """
-        schema, most = layout.columns, self.max_clip_bytes
+        yield from self._read(sections, layout.columns)
+
+    def _read(self, sections: pa.RecordBatch, schema: pa.Schema) -> Iterator[ListingPart]:
+        """Yield the clips of videos, or of sections of them."""
+        most = self.max_clip_bytes
         found = ClipCollector(sections=sections, schema=schema, max_bytes=most)
         known: tuple[str, Packets] | None = None
         for row, place in enumerate(map(_Place._make, _values(sections, *_PLACE))):
@@ -229,13 +234,13 @@ class VideoSource:
                     if at and (
                         held + weight > limits.VIDEO_PART_BYTES or len(at) >= limits.VIDEO_PART_ROWS
                     ):
-                        yield ListingPart(rows=_with_sections(rows, at, more), rejects=rejects)
+                        yield ListingPart(rows=with_sections(rows, at, more), rejects=rejects)
                         rejects, at, more, held = [], [], [], 0
                     at.append(row)
                     more.append((section, int(number == 0)))
                     held += weight
         if at or rejects:
-            yield ListingPart(rows=_with_sections(rows, at, more) if at else None, rejects=rejects)
+            yield ListingPart(rows=with_sections(rows, at, more) if at else None, rejects=rejects)
 
     def _probe_all(self, rows: pa.RecordBatch) -> Iterator[tuple[_File, ProbedVideo | RecordError]]:
         """Read the headers of the videos of rows."""
@@ -244,18 +249,21 @@ class VideoSource:
         for row, (path, size, mtime, *segment) in enumerate(_values(rows, *names)):
             file = files.setdefault(path, _File(path, size, mtime, []))
             file.segments.append((row, (segment[0], segment[1])))
-        probe = VideoProbe(
+        tasks = _probe_tasks(files.values(), self.section_above)
+        headers = read_headers(self._video_probe.inspect, tasks, memory=self.worker_memory)
+        for file, probed in zip(files.values(), headers, strict=True):
+            if isinstance(probed, ProbedVideo) and probed.has_sound:
+                self.scan_counts.with_sound += 1
+            yield file, probed
+
+    @property
+    def _video_probe(self) -> VideoProbe:
+        return VideoProbe(
             images=self.images,
             cut=self.cut,
             max_clip_bytes=self.max_clip_bytes,
             section_above=self.section_above,
         )
-        tasks = _probe_tasks(files.values(), self.section_above)
-        headers = read_headers(probe.inspect, tasks, memory=self.worker_memory)
-        for file, probed in zip(files.values(), headers, strict=True):
-            if isinstance(probed, ProbedVideo) and probed.has_sound:
-                self.scan_counts.with_sound += 1
-            yield file, probed
 
     def _sections(
         self, probed: ProbedVideo | RecordError, segment: Segment
@@ -335,7 +343,7 @@ def _values(rows: pa.RecordBatch, *names: str) -> Iterator[Any]:
     return zip(*(rows[name].to_pylist() for name in names), strict=True)
 
 
-def _with_sections(
+def with_sections(
     rows: pa.RecordBatch, at: Sequence[int], more: Sequence[tuple[str | None, int]]
 ) -> pa.RecordBatch:
     """Return rows of the listing with their sections and input counts."""

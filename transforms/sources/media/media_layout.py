@@ -1,0 +1,44 @@
+"""Layouts of rows that hold files, and of the records that are made of these files."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Self
+
+import pyarrow as pa
+
+from recordmill.transforms.sources.rows.record_layout import RowLayout
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MediaLayout(RowLayout):
+    """Layout of rows that hold files.
+
+    class_names: names of the classes by their numbers, as text; None if labels are the classes.
+    """
+
+    class_names: Mapping[str, str] | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TableLayout(RowLayout):
+    """Layout of records that are made of the files in rows, such as clips.
+
+    table: layout of the rows.
+    """
+
+    table: MediaLayout
+
+    @classmethod
+    def of(cls, table: MediaLayout, *, columns: pa.Schema, grouped: bool) -> Self:
+        """Return the layout of records with these columns."""
+        return cls(
+            columns=columns,
+            labelled=table.labelled,
+            grouped=grouped,
+            split_source=table.split_source,
+            roles=table.roles,
+            written=table.written,
+            table=table,
+        )
