@@ -18,7 +18,11 @@ from recordmill.pipelines.duplicate_rules import same_content
 from recordmill.pipelines.options import values
 from recordmill.pipelines.options.config import MEANING
 from recordmill.pipelines.options.declaration import Group, option
-from recordmill.pipelines.options.file_inputs import FilesConfig, check_record_bytes, files_of
+from recordmill.pipelines.options.file_inputs import (
+    FilesConfig,
+    check_record_bytes,
+    files_of,
+)
 from recordmill.transforms.encoders.array_options import ArrayOptions
 from recordmill.transforms.encoders.arrays import ArrayEncoder
 from recordmill.transforms.model.casts import DTYPES
@@ -26,7 +30,9 @@ from recordmill.transforms.model.data_type import DataType
 from recordmill.transforms.sources.arrays.array_headers import ArrayProbe
 from recordmill.transforms.sources.arrays.array_source import ArraySource
 from recordmill.transforms.sources.arrays.chunking import ArraySlicing
+from recordmill.transforms.sources.arrays.table_arrays import TableArrays
 from recordmill.transforms.sources.files.folders import NOT_IMAGES
+from recordmill.transforms.sources.media.media_rows import MediaRows
 from recordmill.transforms.sources.rows.text_folders import NOT_TEXTS
 
 ARRAYS = Group(30, "Arrays")
@@ -202,15 +208,21 @@ def data_type(config: ArraysConfig) -> DataType:
         labelled=not labelled_later,
         raw="arrays",
     )
+    if isinstance(files, MediaRows) and config.label_input is not None:
+        raise ConfigError(
+            f"--label-input holds the labels of one file, but --input {config.inputs} is tables"
+            " whose rows hold files: put labels into each file (--label-array)"
+        )
     config.refuse_near_duplicates("arrays")
     encoder = ArrayEncoder(
         options=config.array_options(),
         cut=config.array_cut(),
         unlabelled=config.unlabelled == "keep",
     )
+    kind: type[ArraySource] = TableArrays if isinstance(files, MediaRows) else ArraySource
     return DataType(
         name="arrays",
-        source=ArraySource(
+        source=kind(
             files=files,
             probe=ArrayProbe(
                 cut=config.array_cut(),

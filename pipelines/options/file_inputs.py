@@ -147,7 +147,8 @@ def files_of(
     if hold_records(inputs, functools.partial(may_be, leave_out=leave_out)):
         refuse_given(config, columns, "applies to listings, and --input holds TFRecord files")
         return records_of(config, unlabelled=unlabelled, labelled=labelled, raw=raw)
-    tables = media_rows(config, leave_out=leave_out, unlabelled=unlabelled)
+    label_type = config.label_type if labelled or config.number_type is None else "none"
+    tables = media_rows(config, leave_out=leave_out, unlabelled=unlabelled, label_type=label_type)
     if tables is not None:
         return tables
     listings = [is_listing(place) for place in places]
@@ -198,7 +199,7 @@ def files_of(
             path=one.path,
             format=row_format,
             **{name: getattr(config, name) for name in _COLUMNS},
-            label_type=config.label_type if labelled or config.number_type is None else "none",
+            label_type=label_type,
             input_root=config.input_root,
             confine=config.confine,
             stores=config.allow_store,

@@ -10,6 +10,7 @@ from recordmill.errors import ConfigError
 from recordmill.storage.files import Location, PathError
 from recordmill.transforms.sources.files.folders import list_files, may_be
 from recordmill.transforms.sources.files.inputs import InputRoot, find_roots
+from recordmill.transforms.sources.files.number_labels import LabelType
 from recordmill.transforms.sources.files.other_kinds import is_archive
 from recordmill.transforms.sources.files.references import Unlabelled
 from recordmill.transforms.sources.files.walks import File
@@ -31,10 +32,11 @@ def media_rows(
     *,
     leave_out: Collection[str],
     unlabelled: Unlabelled,
+    label_type: LabelType | None,
 ) -> MediaRows | None:
     """Return the source for tables that hold files; None if --input is something else.
 
-    Arguments as for `files_of`.
+    leave_out, unlabelled: as for `files_of`. label_type: reading of the label column.
 
     Raises:
       ConfigError: some inputs are such tables, and others are not; or an option does not apply.
@@ -78,7 +80,7 @@ def media_rows(
         group_column=config.group_column,
         key_column=config.key_column,
         drop_columns=config.drop_columns,
-        label_type=config.label_type,
+        label_type=label_type,
         unlabelled=unlabelled,
         where=config.where,
         weight_column=config.weight_column,

@@ -6,6 +6,7 @@ import pathlib
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -15,7 +16,7 @@ from recordmill.format.manifest import load
 from recordmill.storage.files import Location
 from tests.archive_files import files_in
 from tests.folders import make_folder
-from tests.image_runs import encoders_kept, images, make, run
+from tests.image_runs import encoders_kept, images, make
 from tests.media_tables import FORMS, STRUCT, bytes_table, hub_table
 from tests.s3_server import CREDENTIALS, s3_server
 from tests.video_files import make_film
@@ -281,9 +282,18 @@ def test_videos_in_a_table(tmp_path: pathlib.Path) -> None:
     }
 
 
-def test_commands_that_read_no_such_tables(
-    files: dict[str, bytes], tmp_path: pathlib.Path, capsys: Any
-) -> None:
-    argv = ("--input", *FORMS["parquet"](files, tmp_path), "--output", tmp_path / "out")
-    assert run("arrays", *argv) == 2
-    assert "holds files in the column 'image'" in capsys.readouterr().err
+def test_arrays_in_a_table(tmp_path: pathlib.Path) -> None:
+    for number, label in enumerate(("ant", "ant", "bee", "bee")):
+        path = tmp_path / "in" / label / f"{number}.npy"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        np.save(path, np.arange(12.0 + 3 * number, dtype=np.float32).reshape(-1, 3))
+    files = files_in(tmp_path / "in")
+    table, bad = hub_table(files), hub_table({"bee/4.npy": b"no array"}, ["ant", "bee"])
+    pq.write_table(pa.concat_tables([table, table, bad]), tmp_path / "a.parquet", row_group_size=3)
+    options = ("--num-shards", 1, "--chunk", 2, "--max-reject-fraction", 1)
+    folder = make(tmp_path / "out", "--input", tmp_path / "in", *options, command="arrays")
+    argv = ("--input", tmp_path / "a.parquet", *options, "--key-column", "image.path")
+    found = make(tmp_path / "b", *argv, "--dedup", "drop", command="arrays")
+    assert found.manifest.digest == folder.manifest.digest  # equal files count once
+    assert found.rejects == {"bee/4.npy": "unsupported"}
+    assert [note.code for note in found.manifest.notes].count("steps") == 1

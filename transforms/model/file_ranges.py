@@ -41,6 +41,12 @@ def with_ranges(rows: pa.RecordBatch, files: pa.Array) -> pa.RecordBatch:
     return batch.set_column(rows, batch.PATH, paths)
 
 
+def without_paths(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Return rows without the references that `with_ranges` has set."""
+    paths = pc.if_else(rows[batch.OFFSET].is_valid(), None, rows[batch.PATH])
+    return batch.set_column(rows, batch.PATH, paths)
+
+
 @contextlib.contextmanager
 def with_temporary_ranges(listed: ListingPart) -> Iterator[pa.RecordBatch | None]:
     """Yield the rows of a part with references to its data, which open until the context ends.

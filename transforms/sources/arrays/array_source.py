@@ -22,6 +22,7 @@ from recordmill.processes.row_tasks import MAX_MEMORY
 from recordmill.storage.files import Location, is_uri
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.casts import Cast, cast_problem
+from recordmill.transforms.model.file_ranges import RANGES
 from recordmill.transforms.model.source import (
     Layout,
     ListingPart,
@@ -60,6 +61,9 @@ _OWN = (
     pa.field(AT, pa.int64()),
     pa.field(TO, pa.int64()),
 )
+
+
+_PASSED = (batch.PLACE, *RANGES.names)  # system columns of references that records keep
 
 
 @dataclasses.dataclass
@@ -157,7 +161,7 @@ class ArraySource:
             labelled |= rows[batch.LABEL].null_count < len(rows)
             grouped |= rows[batch.GROUP].null_count < len(rows)
             presplit |= rows[batch.SPLIT].null_count < len(rows)
-            places = [field for field in rows.schema if field.name == batch.PLACE]
+            places = [field for field in rows.schema if field.name in _PASSED]
             users = [*places, *carried_fields(rows.schema)]
             for counted in rows[ARRAY].value_counts().to_pylist():
                 stored = StoredArray.from_text(counted["values"])

@@ -31,11 +31,13 @@ class TableLayout(RowLayout):
     table: MediaLayout
 
     @classmethod
-    def of(cls, table: MediaLayout, *, columns: pa.Schema, grouped: bool) -> Self:
-        """Return the layout of records with these columns."""
+    def of(
+        cls, table: MediaLayout, *, columns: pa.Schema, grouped: bool, labelled: bool | None = None
+    ) -> Self:
+        """Return the layout of records with these columns. labelled: by default as the rows."""
         return cls(
             columns=columns,
-            labelled=table.labelled,
+            labelled=table.labelled if labelled is None else labelled,
             grouped=grouped,
             split_source=table.split_source,
             roles=table.roles,
