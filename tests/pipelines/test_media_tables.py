@@ -290,10 +290,11 @@ def test_arrays_in_a_table(tmp_path: pathlib.Path) -> None:
     files = files_in(tmp_path / "in")
     table, bad = hub_table(files), hub_table({"bee/4.npy": b"no array"}, ["ant", "bee"])
     pq.write_table(pa.concat_tables([table, table, bad]), tmp_path / "a.parquet", row_group_size=3)
-    options = ("--num-shards", 1, "--chunk", 2, "--max-reject-fraction", 1)
+    options = ("--num-shards", 1, "--chunk", 2, "--chunk-rest", "drop", "--dedup", "drop")
+    options = (*options, "--max-reject-fraction", 1)
     folder = make(tmp_path / "out", "--input", tmp_path / "in", *options, command="arrays")
     argv = ("--input", tmp_path / "a.parquet", *options, "--key-column", "image.path")
-    found = make(tmp_path / "b", *argv, "--dedup", "drop", command="arrays")
+    found = make(tmp_path / "b", *argv, command="arrays")
     assert found.manifest.digest == folder.manifest.digest  # equal files count once
     assert found.rejects == {"bee/4.npy": "unsupported"}
     assert [note.code for note in found.manifest.notes].count("steps") == 1
