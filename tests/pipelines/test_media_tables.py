@@ -197,6 +197,17 @@ def test_errors_before_work(
     assert not (tmp_path / "out" / "dataset.json").exists()
 
 
+def test_paths_that_are_not_utf8(files: dict[str, bytes], tmp_path: pathlib.Path) -> None:
+    image = next(iter(files.values()))
+    kind = pa.struct({"bytes": pa.binary(), "path": pa.binary()})
+    values = [{"bytes": image, "path": b"\xff"}, {"bytes": None, "path": b"\xff"}]
+    pq.write_table(pa.table({"image": pa.array(values, kind)}), tmp_path / "a.parquet")
+    argv = ("--input", tmp_path / "a.parquet", "--max-reject-fraction", 1)
+    made = make(tmp_path / "out", *_SMALL, *argv)
+    assert made.rejects == {"a.parquet#2": "bad_name"}
+    assert made.manifest.ledger.records.written == 1
+
+
 def test_a_listing_stays_a_listing(photos: pathlib.Path, tmp_path: pathlib.Path) -> None:
     paths = [str(path) for path in sorted(photos.rglob("*.jpg"))]
     table = pa.table({"path": paths, "embedding": pa.array([b"x"] * 8, pa.binary())})

@@ -228,10 +228,10 @@ class MediaRows(RecordRows):
         problems = dict(values.problems)
         count = len(rows.columns)
         files: list[FileStat | None] = [None] * count
-        paths = values.path.to_pylist()
+        paths = values.paths
         held = values.content.is_valid().to_pylist()
         named = [row for row in range(count) if not held[row] and row not in problems]
-        for row, found in zip(named, stats.stat([paths[row] for row in named]), strict=True):
+        for row, found in zip(named, stats.stat([paths[row] or "" for row in named]), strict=True):
             if isinstance(found, RejectCause):
                 problems[row] = found
             else:

@@ -25,12 +25,12 @@ _SPACE = re.compile(r"\s+")
 class MediaValues(NamedTuple):
     """The files of n rows.
 
-    content: large_binary[n], null if there is none. path: string[n], nullable. problems: {row: why
-    it has neither}.
+    content: large_binary[n], null if there is none. paths: of n rows, None if there is none.
+    problems: {row: why it has neither}.
     """
 
     content: pa.Array
-    path: pa.Array
+    paths: list[str | None]
     problems: dict[int, RejectCause]
 
 
@@ -52,25 +52,24 @@ def read_values(column: pa.Array, name: str) -> MediaValues:
         content, path = (_field(column, one) for one in (BYTES, PATH))
     else:
         content, path = column, pa.nulls(len(column), pa.string())
+    paths, unreadable = _texts(path)
     problems: dict[int, RejectCause] = {}
     if not is_bytes(content.type):
-        content, path, problems = _decoded(content.cast(pa.string()), path, name)
+        content, problems = _decoded(content, paths, name)
     content = content.cast(pa.large_binary())
-    if path.type != pa.string():
-        path = path.cast(pa.string())
-    path = pc.if_else(pc.equal(path, ""), None, path)
-    sizes = pc.binary_length(content).to_pylist()
-    for row, (size, file) in enumerate(zip(sizes, path.to_pylist(), strict=True)):
+    for row, size in enumerate(pc.binary_length(content).to_pylist()):
         if row in problems:
             continue
-        if size is None and file is None:
+        if size is None and row in unreadable:
+            problems[row] = RejectCause(Reason.BAD_NAME, f"column {name!r}: a path is not UTF-8")
+        elif size is None and not paths[row]:
             problems[row] = RejectCause(Reason.BAD_VALUE, f"no value in column {name!r}")
         elif size == 0:
             problems[row] = RejectCause(Reason.EMPTY, f"0 bytes in column {name!r}")
         elif size is not None and size > MOST_BYTES:
             why = f"{size} bytes in column {name!r}, more than {MOST_BYTES}"
             problems[row] = RejectCause(Reason.TOO_LARGE, why)
-    return MediaValues(content, path, problems)
+    return MediaValues(content, [one or None for one in paths], problems)
 
 
 def _field(column: pa.Array, name: str) -> pa.Array:
@@ -80,22 +79,40 @@ def _field(column: pa.Array, name: str) -> pa.Array:
     return decode_dictionary(pc.struct_field(column, name))
 
 
+def _texts(column: pa.Array) -> tuple[list[str | None], set[int]]:
+    """Return the texts of a column, and the rows whose text is not UTF-8, which have none."""
+    texts: list[str | None] = []
+    invalid: set[int] = set()
+    for row, value in enumerate(column.cast(pa.large_binary()).to_pylist()):
+        try:
+            texts.append(None if value is None else value.decode())
+        except UnicodeDecodeError:
+            texts.append(None)
+            invalid.add(row)
+    return texts, invalid
+
+
 def _decoded(
-    texts: pa.Array, paths: pa.Array, name: str
-) -> tuple[pa.Array, pa.Array, dict[int, RejectCause]]:
-    """Return (content, paths, problems) of texts: base64, or JSON objects of base64 and a path."""
-    problems: dict[int, RejectCause] = {}
+    column: pa.Array, paths: list[str | None], name: str
+) -> tuple[pa.Array, dict[int, RejectCause]]:
+    """Return (content, problems) of texts: base64, or JSON objects of base64 and a path.
+
+    paths: gets the paths of objects.
+    """
+    texts, invalid = _texts(column)
+    problems = {
+        row: RejectCause(Reason.BAD_VALUE, f"column {name!r}: not UTF-8") for row in invalid
+    }
     contents: list[bytes | None] = []
-    found: list[str | None] = paths.to_pylist()
-    for row, text in enumerate(texts.to_pylist()):
+    for row, text in enumerate(texts):
         try:
             if text is not None and text.startswith("{"):
-                text, found[row] = _members(text)
+                text, paths[row] = _members(text)
             contents.append(decode_base64(text) if text else None)
         except ValueError as error:
             problems[row] = RejectCause(Reason.BAD_VALUE, f"column {name!r}: {error}")
             contents.append(None)
-    return pa.array(contents, pa.large_binary()), pa.array(found, pa.string()), problems
+    return pa.array(contents, pa.large_binary()), problems
 
 
 def _members(text: str) -> tuple[str | None, str | None]:
