@@ -22,6 +22,7 @@ from PIL import Image
 
 from recordmill.tfrecord.framing import frame
 from tests.archive_files import tar_of, zip_of
+from tests.media_tables import FORMS
 from tests.sounds import chirp, write
 from tests.tfrecord_inputs import example
 from tests.video_files import make_film
@@ -86,6 +87,16 @@ def _archives() -> dict[str, bytes]:
             zip_of(place / "deflated.zip", images, method=zipfile.ZIP_DEFLATED),
         ]
         return {one.name: one.read_bytes() for one in made}
+
+
+def _media_tables() -> dict[str, bytes]:
+    images = {f"{name[0]}/{name}": content for name, content in list(_images().items())[:5]}
+    with tempfile.TemporaryDirectory() as folder:
+        place = pathlib.Path(folder)
+        for write in FORMS.values():
+            write(images, place)
+        kept = (".parquet", ".feather", ".jsonl")
+        return {one.name: one.read_bytes() for one in place.rglob("*") if one.suffix in kept}
 
 
 def _saved(image: Image.Image, form: str, **options: Any) -> bytes:
@@ -321,6 +332,20 @@ KINDS: Mapping[str, FuzzKind] = {
     "archives": FuzzKind(
         make=_archives,
         command=lambda at: ("images", "--input", at, "--size", 24, *_ALL),
+        whole=True,
+    ),
+    "media-tables": FuzzKind(
+        make=_media_tables,
+        command=lambda at: (
+            "images",
+            "--input",
+            at,
+            "--bytes-column",
+            "image",
+            "--size",
+            24,
+            *_ALL,
+        ),
         whole=True,
     ),
     "arrays": FuzzKind(
