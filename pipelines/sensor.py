@@ -328,7 +328,7 @@ class SensorConfig(ColumnsConfig):
 
 def data_type(config: SensorConfig) -> DataType:
     """Return the source, windows, check, analysis and encoder of time series."""
-    options = reading(config)
+    options = reading(config, kind="series")
     if config.number_type:  # rows keep labels as text; those that decide a window become numbers
         options["label_type"] = "class"
     made = making(config, sequences=config.sequence_example, not_steps=(AHEAD,))

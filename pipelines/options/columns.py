@@ -21,6 +21,7 @@ from recordmill.transforms.encoders.table_options import TableOptions, parts_of
 from recordmill.transforms.encoders.tables import TableCheck, TableEncoder
 from recordmill.transforms.model.data_type import Preprocessing
 from recordmill.transforms.sources.rows.table_rows import TYPES
+from recordmill.transforms.sources.tfrecords.known_inputs import Kind
 
 TABLE = Group(30, "Features of columns")
 _DEFAULT = TableOptions()
@@ -161,8 +162,11 @@ def table_options(given: Mapping[str, Any]) -> TableOptions:
     )
 
 
-def reading(config: ColumnsConfig) -> dict[str, Any]:
-    """Return the keyword arguments of a source of tables that say how files are read."""
+def reading(config: ColumnsConfig, *, kind: Kind = "rows") -> dict[str, Any]:
+    """Return the keyword arguments of a source of tables that say how files are read.
+
+    kind: of the records, if the input is a dataset of recordmill.
+    """
     expected = () if config.schema is None else _expected(schema_rules.load(config.schema))
     return {
         "input": config.inputs,
@@ -172,7 +176,7 @@ def reading(config: ColumnsConfig) -> dict[str, Any]:
         "label_type": config.label_type,
         "worker_memory": config.max_worker_memory,
         "used": tuple(config.table_options().column_transforms()),
-        **columns_of(config, kind="rows"),
+        **columns_of(config, kind=kind),
     }
 
 

@@ -118,6 +118,20 @@ def test_a_table_written_again_is_equal(table, keys, tmp_path) -> None:
     assert {row["group"] for row in again.index("train")} <= {f"p{n}" for n in range(5)}
 
 
+def test_series_and_sequences_of_a_dataset(tmp_path, capsys) -> None:
+    rows = [f"2026-01-01 00:00:{n:02},{n}.5,{'xy'[n > 20]}" for n in range(40)]
+    (tmp_path / "rows.csv").write_text("\n".join(["time,load,label", *rows]))
+    first, series = tmp_path / "first", tmp_path / "series"
+    argv = ("--input", tmp_path / "rows.csv", "--types", "time=string", "--splits", "train=1")
+    assert run("table", *argv, "--output", first) == 0
+    options = ("--time-column", "time", "--window", "4", "--sequence-example")
+    argv = ("--input", first, "--split-from", "none", "--splits", "train=1")
+    assert run("sensor", *argv, *options, "--output", series) == 0
+    assert Made(series).manifest.ledger.inputs.read == 40
+    assert run("table", "--input", series, "--output", tmp_path / "x") == 2
+    assert "holds SequenceExamples, with the feature list" in capsys.readouterr().err
+
+
 def test_texts_written_again_are_equal(tmp_path, capsys) -> None:
     lines = [f"wörd {n} and {n * n}\t{'xy'[n % 2]}" for n in range(40)]
     (tmp_path / "texts.tsv").write_text("\n".join(["text\tlabel", *lines]))

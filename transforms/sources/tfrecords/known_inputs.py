@@ -9,7 +9,7 @@ from typing import Literal
 from recordmill.errors import ConfigError
 from recordmill.format.manifest import Manifest, index_of
 from recordmill.format.shard_index import IndexDamagedError, column_names
-from recordmill.storage.files import Location, PathError
+from recordmill.storage.files import Location, PathError, shown
 from recordmill.tfrecord.features import Feature
 from recordmill.tfrecord.framing import HEADER_BYTES, begins_frame
 from recordmill.transforms.model import batch
@@ -26,7 +26,7 @@ from recordmill.transforms.sources.tfrecords.known_folders import (
     manifest_of,
 )
 
-Kind = Literal["media", "rows", "text"]
+Kind = Literal["media", "rows", "text", "series"]
 
 _MEDIA = ("image/encoded", "array/encoded", "array/values")
 _SAMPLED_FILES = 10_000
@@ -109,10 +109,14 @@ def dataset_columns(
             " they have different columns; got both: make two datasets"
         )
     manifests = [manifest_of(folder) for folder in known]
+    for folder, manifest in zip(known, manifests, strict=True):
+        _refuse_sequences(folder, manifest)
     roles = dict(given)
-    roles["key_column"] = given["key_column"] or batch.KEY
-    if given["group_column"] is None and any(map(_has_groups, known, manifests)):
-        roles["group_column"] = batch.GROUP
+    # Windows get keys and groups by their series and times.
+    if kind != "series":
+        roles["key_column"] = given["key_column"] or batch.KEY
+        if given["group_column"] is None and any(map(_has_groups, known, manifests)):
+            roles["group_column"] = batch.GROUP
     if given["label_column"] is None and any(one.labels for one in manifests):
         roles["label_column"] = batch.LABEL
     if kind == "text":
@@ -168,14 +172,24 @@ def _made_features(manifest: Manifest) -> Iterator[str]:
             yield name
 
 
+def _refuse_sequences(folder: Location, manifest: Manifest) -> None:
+    """Raise ConfigError for a dataset of SequenceExamples."""
+    names = [name for name, feature in manifest.features.items() if feature.sequence]
+    if names:
+        raise ConfigError(
+            f"--input {shown(folder)} holds SequenceExamples, with the feature list {names[0]!r},"
+            " which are not read: make the dataset from the original files"
+        )
+
+
 def _check_text(folder: Location, manifest: Manifest) -> None:
     """Raise ConfigError for a dataset of texts of which only tokens or numbers are left."""
     texts = [name for name, feature in manifest.features.items() if feature.kind == "text"]
     if manifest.command == "text" and not texts:
         names = ", ".join(manifest.features)
         raise ConfigError(
-            f"--input {folder} holds no text: its features are {names}, from which the texts cannot"
-            " be restored; read the original texts, or make that dataset with --features"
+            f"--input {shown(folder)} holds no text: its features are {names}, from which the texts"
+            " cannot be restored; read the original texts, or make that dataset with --features"
             " text,tokens"
         )
 
