@@ -17,7 +17,7 @@ from recordmill.pipelines.duplicate_rules import same_content
 from recordmill.pipelines.options import values
 from recordmill.pipelines.options.config import MEANING
 from recordmill.pipelines.options.declaration import Group, option
-from recordmill.pipelines.options.file_inputs import FilesConfig, references_of
+from recordmill.pipelines.options.file_inputs import FilesConfig, files_of, references_of
 from recordmill.transforms.audio.audio_augment import AUGMENTATIONS
 from recordmill.transforms.audio.audio_options import AudioOptions, MelOptions
 from recordmill.transforms.encoders.audio import AudioFileEncoder, audio_encoder
@@ -229,9 +229,11 @@ class AudioConfig(FilesConfig):
 
 def data_type(config: AudioConfig) -> DataType:
     """Return the source, check and encoder of audio."""
-    files = references_of(config, leave_out=NOT_AUDIO, columns=_SEGMENTS)
     config.refuse_near_duplicates("audio")
     options = config.audio_options()
+    # Clips are made of files that are read before; tables give theirs only when they are read.
+    find = references_of if options.splits else files_of
+    files = find(config, leave_out=NOT_AUDIO, columns=_SEGMENTS)
     segments = SegmentColumns.of(files, start=config.start_column, end=config.end_column)
     encoder = audio_encoder(
         options,

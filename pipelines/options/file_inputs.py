@@ -107,7 +107,8 @@ def references_of(
     if isinstance(found, MediaRows):
         raise ConfigError(
             f"--input {config.inputs} holds files in the column {found.bytes_column!r}, which this"
-            " command does not read: write each value to a file, and name the files in a listing"
+            " command or its options cannot read: write each value to a file, and name the files in"
+            " a listing"
         )
     return found
 

@@ -7,6 +7,8 @@ import re
 import tarfile
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import soundfile
 import soxr
@@ -219,6 +221,31 @@ def test_archives_are_read_as_folders(tmp_path, words):
         folder = made_of(tmp_path, words, *options, name=f"folder-{mode}")
         packed = made_of(tmp_path, tmp_path / "words.tar", *options, name=f"tar-{mode}")
         assert packed.manifest.digest == folder.manifest.digest
+
+
+def test_files_in_tables_and_datasets_are_read(tmp_path, words):
+    """As dataset hubs export audio, and as recordmill writes it with --features encoded."""
+    whole = made_of(tmp_path, words, *MONO)
+    paths = sorted(path for path in words.rglob("*.*"))
+    values = [{"bytes": path.read_bytes(), "path": path.name} for path in paths]
+    labels = [path.parent.name for path in paths]
+    pq.write_table(pa.table({"audio": values, "label": labels}), tmp_path / "hub.parquet")
+    table = made_of(tmp_path, tmp_path / "hub.parquet", *MONO, name="table")
+    expected = sorted(one.tobytes() for one in waveforms(whole).values())
+    assert sorted(one.tobytes() for one in waveforms(table).values()) == expected
+    encoded = made_of(tmp_path, words, "--features", "encoded", name="encoded")
+    again = made_of(tmp_path, encoded.folder, *MONO, "--split-from", "none", name="again")
+    assert again.manifest.digest == whole.manifest.digest
+
+
+def test_clips_of_files_in_tables_are_refused(tmp_path, words, capfd):
+    path = next(words.rglob("*.wav"))
+    pq.write_table(pa.table({"audio": [path.read_bytes()], "label": ["a"]}), tmp_path / "x.parquet")
+    split = (*MONO, "--clip", "100ms", "--clip-mode", "split")
+    assert (
+        run("audio", "--input", tmp_path / "x.parquet", "--output", tmp_path / "out", *split) == 2
+    )
+    assert "in the column 'audio', which this command or its options" in capfd.readouterr().err
 
 
 def test_equal_audio_is_found_whatever_its_format(tmp_path):

@@ -28,7 +28,7 @@ from recordmill.transforms.sources.tfrecords.known_folders import (
 
 Kind = Literal["media", "rows", "text", "series"]
 
-_MEDIA = ("image/encoded", "array/encoded", "array/values")
+_MEDIA = ("image/encoded", "array/encoded", "array/values", "audio/encoded")
 _SAMPLED_FILES = 10_000
 # Features that recordmill makes from a record's content, and would make anew. A name that ends with
 # a slash stands for all names that begin with it.
@@ -40,6 +40,10 @@ _MADE: Mapping[str, tuple[str, ...]] = {
     "arrays": (
         *("array/dtype", "array/shape", "array/start", "array/filename"),
         "array/class/",
+    ),
+    "audio": (
+        *("audio/format", "audio/filename", "audio/sample_rate", "audio/samples", "audio/shape"),
+        *("audio/start/timestamp", "audio/class/"),
     ),
     "text": ("tokens", "tokens/", "bow/", "tfidf", "tfidf/", "embeddings"),
 }

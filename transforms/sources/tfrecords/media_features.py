@@ -10,7 +10,7 @@ from recordmill.transforms.sources.rows.column_roles import quoted
 
 MEDIA = (
     *("image/encoded", "image", "image_raw", "image/image", "img", "encoded", "image_bytes"),
-    *("video/encoded", "video", "array", "data"),
+    *("audio/encoded", "audio", "video/encoded", "video", "array", "data"),
 )
 LABEL_NAMES = ("image/class/text", "image/class/label", "label", "class")
 # Features that describe the encoding of an image; they are made anew.
