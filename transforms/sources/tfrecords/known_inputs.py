@@ -85,8 +85,8 @@ def _holds_records(root: InputRoot, may_be_other: Callable[[str], bool]) -> bool
                 return "." not in name and begins_frame(
                     Location.parse(one.path).read_range(0, HEADER_BYTES)
                 )
-    except PathError as error:
-        raise ConfigError(f"the input cannot be used: {error}") from error
+    except PathError:
+        return False  # the listing reports a better error
     return seen
 
 
