@@ -838,13 +838,13 @@ def test_a_run_goes_on_wherever_it_was_stopped(source, tmp_path, monkeypatch):
         left = step
 
         def counted(operation):
-            def call(self, *args):
+            def call(self, *args, **options):
                 nonlocal left, stopped
                 left -= 1
                 if left == 0:
                     stopped = True
                     raise KeyboardInterrupt
-                return operation(self, *args)
+                return operation(self, *args, **options)
 
             return call
 

@@ -122,7 +122,7 @@ def crash_at(step: int) -> Iterator[list[str]]:
 def _counted(name: str, step: int, begun: list[str]) -> Callable:
     original = getattr(LocalFiles, name)
 
-    def operation(self: LocalFiles, path: str, *args: object) -> object:
+    def operation(self: LocalFiles, path: str, *args: object, **options: object) -> object:
         folder, file = os.path.split(path)
         if folder.startswith("/proc/"):  # of an open folder
             folder = os.path.realpath(folder)
@@ -132,7 +132,7 @@ def _counted(name: str, step: int, begun: list[str]) -> Callable:
                 for part in ("listing", "shards"):
                     shutil.rmtree(os.path.join(path, part), ignore_errors=True)
             raise Crash
-        return original(self, path, *args)
+        return original(self, path, *args, **options)
 
     return operation
 
