@@ -17,7 +17,7 @@ from recordmill.pipelines.duplicate_rules import same_content
 from recordmill.pipelines.options import values
 from recordmill.pipelines.options.config import MEANING
 from recordmill.pipelines.options.declaration import Group, option
-from recordmill.pipelines.options.file_inputs import FilesConfig, files_of, references_of
+from recordmill.pipelines.options.file_inputs import FilesConfig, files_of
 from recordmill.transforms.audio.audio_augment import AUGMENTATIONS
 from recordmill.transforms.audio.audio_options import AudioOptions, MelOptions
 from recordmill.transforms.encoders.audio import AudioFileEncoder, audio_encoder
@@ -26,6 +26,7 @@ from recordmill.transforms.model.durations import duration, show_duration
 from recordmill.transforms.sources.audio.audio_clips import AudioClips
 from recordmill.transforms.sources.audio.audio_reading import AudioHeaderCheck, AudioHeaders
 from recordmill.transforms.sources.files.folders import NOT_IMAGES, SOUND_AND_VIDEO
+from recordmill.transforms.sources.media.media_rows import MediaRows
 from recordmill.transforms.sources.rows.segments import SegmentColumns, SegmentedFiles
 
 AUDIO = Group(30, "Audio")
@@ -231,9 +232,7 @@ def data_type(config: AudioConfig) -> DataType:
     """Return the source, check and encoder of audio."""
     config.refuse_near_duplicates("audio")
     options = config.audio_options()
-    # Clips are made of files that are read before; tables give theirs only when they are read.
-    find = references_of if options.splits else files_of
-    files = find(config, leave_out=NOT_AUDIO, columns=_SEGMENTS)
+    files = files_of(config, leave_out=NOT_AUDIO, columns=_SEGMENTS)
     segments = SegmentColumns.of(files, start=config.start_column, end=config.end_column)
     encoder = audio_encoder(
         options,
@@ -242,6 +241,11 @@ def data_type(config: AudioConfig) -> DataType:
         unlabelled=config.unlabelled == "keep",
     )
     if not isinstance(encoder, AudioFileEncoder):
+        if isinstance(files, MediaRows):
+            raise ConfigError(
+                f"--clip-mode split: --input {config.inputs} holds files in the column"
+                f" {files.bytes_column!r}, which are not split: write each value to a file"
+            )
         return DataType(
             name="audio",
             source=AudioClips(files=files, options=options, segments=segments),

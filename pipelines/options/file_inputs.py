@@ -82,37 +82,6 @@ def check_record_bytes(flag: str, size: int) -> None:
         )
 
 
-def references_of(
-    config: FilesConfig,
-    *,
-    leave_out: Collection[str],
-    unlabelled: Unlabelled | None = None,
-    columns: Collection[str] = (),
-    labelled: bool = True,
-    raw: Files | None = None,
-) -> FileList | JoinedListings | FileTree | TfrecordMedia:
-    """Return the source as `files_of` does, of a command that reads no files inside of tables.
-
-    Raises:
-      ConfigError: --input is such a table.
-    """
-    found = files_of(
-        config,
-        leave_out=leave_out,
-        unlabelled=unlabelled,
-        columns=columns,
-        labelled=labelled,
-        raw=raw,
-    )
-    if isinstance(found, MediaRows):
-        raise ConfigError(
-            f"--input {config.inputs} holds files in the column {found.bytes_column!r}, which this"
-            " command or its options cannot read: write each value to a file, and name the files in"
-            " a listing"
-        )
-    return found
-
-
 def files_of(
     config: FilesConfig,
     *,
