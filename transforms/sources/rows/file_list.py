@@ -17,20 +17,16 @@ import pyarrow.compute as pc
 from recordmill.errors import ConfigError, Reason, Reject
 from recordmill.notes import Note
 from recordmill.storage.files import Location, shown
-from recordmill.storage.redaction import redact_uri
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.source import ListingPart
 from recordmill.transforms.model.user_columns import check_types
 from recordmill.transforms.sources.files.file_stat import (
-    FileStat,
-    RejectCause,
     StatCache,
     refuse_special,
 )
 from recordmill.transforms.sources.files.number_labels import LabelType
 from recordmill.transforms.sources.files.path_rules import PathRules, normal_path, parse_store
 from recordmill.transforms.sources.files.references import (
-    COLUMNS,
     ROW,
     Unlabelled,
     check_unlabelled,
@@ -45,7 +41,7 @@ from recordmill.transforms.sources.row_formats.open_rows import (
     infer_types,
     wanted_columns,
 )
-from recordmill.transforms.sources.row_formats.row_file import FileSection, RowFile, Rows
+from recordmill.transforms.sources.row_formats.row_file import FileSection, RowFile
 from recordmill.transforms.sources.row_formats.row_format import RowFormat, format_of
 from recordmill.transforms.sources.row_formats.value_parsing import ValueParser
 from recordmill.transforms.sources.rows.column_roles import (
@@ -56,39 +52,27 @@ from recordmill.transforms.sources.rows.column_roles import (
 )
 from recordmill.transforms.sources.rows.label_types import (
     number_field,
-    read_numbers,
-    rows_out_of_range,
-    rows_without_number,
     with_several,
     with_target,
 )
+from recordmill.transforms.sources.rows.listed_files import listed_keys, resolve_files
 from recordmill.transforms.sources.rows.listing_file import (
     check_unnamed,
     listing_filter,
     no_rows_message,
     open_listing,
 )
-from recordmill.transforms.sources.rows.record_columns import (
-    InvalidRows,
-    build_records,
-    keys_of,
-    label_fields,
-    system_columns,
-    user_field,
-)
+from recordmill.transforms.sources.rows.number_columns import with_numbers
 from recordmill.transforms.sources.rows.repeated_rows import (
     Conflicts,
     RepeatedRows,
     repeated_hashes,
 )
 from recordmill.transforms.sources.rows.unlisted import ListedPaths
-from recordmill.transforms.sources.rows.weights import invalid_weights, weight_field
+from recordmill.transforms.sources.rows.weights import weight_field
 
 PATHS = ("path", "file", "filename", "file_name", "filepath", "file_path", "image", "image_path")
 _LABELS = ("label", "class")
-
-_NO_PATH = RejectCause(Reason.BAD_VALUE, "no path")
-_NOTHING = FileStat("", 0, 0)
 
 
 def is_listing(place: Location) -> bool:
@@ -290,13 +274,8 @@ class FileList:
                 if row_filter is not None:
                     rows, left_out = row_filter.apply(rows, self.row_format.value_parser)
                     filtered += sum(left_out.values())
-                if roles.target is not None:
-                    parser = self.row_format.value_parser
-                    rows = read_numbers(rows, roles.target, self.label_type, parser)
-                if roles.weight is not None:
-                    parser = self.row_format.value_parser
-                    rows = read_numbers(rows, roles.weight, "float", parser)
-                listed = _resolve_rows(
+                rows = with_numbers(rows, roles, self.label_type, self.row_format.value_parser)
+                listed = resolve_files(
                     rows,
                     roles=roles,
                     user_columns=user_columns,
@@ -340,7 +319,7 @@ class FileList:
         def read() -> Iterator[pa.Array]:
             for section in sections:
                 for rows in file.read(section, wanted, roles.named()):
-                    keys = _keys(rows, roles)
+                    keys = listed_keys(rows, roles)
                     columns = rows.columns
                     yield _identities(keys, columns, segments).drop_null()
 
@@ -348,15 +327,6 @@ class FileList:
         if self.conflicts is None:
             return RepeatedRows(np.zeros(0, np.uint64), conflicts="error", file=name)
         return RepeatedRows(repeated_hashes(read), conflicts=self.conflicts, file=name)
-
-
-def _keys(rows: Rows, roles: ColumnRoles) -> pa.Array:
-    """Return the key of each row, string[n]; null where there is none."""
-    if roles.key is not None:
-        return keys_of(rows, roles)
-    paths = rows.columns[roles.main].dictionary_encode()
-    names = [normal_path(path) if path else None for path in paths.dictionary.to_pylist()]
-    return pa.array(names, pa.string()).take(paths.indices)
 
 
 def _identities(keys: pa.Array, rows: pa.RecordBatch, segments: Sequence[str]) -> pa.Array:
@@ -380,67 +350,3 @@ def _with_rows(listed: ListingPart, rows: pa.RecordBatch | None) -> ListingPart:
     if rows is None or not len(rows):
         return dataclasses.replace(listed, rows=None)
     return dataclasses.replace(listed, rows=rows.drop_columns([ROW]))
-
-
-def _resolve_rows(
-    rows: Rows,
-    *,
-    roles: ColumnRoles,
-    user_columns: Sequence[str],
-    stats: StatCache,
-    file: str,
-    unlabelled: Unlabelled,
-) -> ListingPart:
-    """Return a reference or a reject for every row. Each distinct path is queried once."""
-    columns = rows.columns
-    paths = columns[roles.main].dictionary_encode()
-    distinct = [*paths.dictionary.to_pylist(), ""]
-    at = paths.indices.fill_null(len(distinct) - 1)  # int32[n], indices into `distinct`
-    found = [_NO_PATH if not d else f for d, f in zip(distinct, stats.stat(distinct), strict=True)]
-    files = [item if isinstance(item, FileStat) else _NOTHING for item in found]
-    system = system_columns(rows, roles)
-    if roles.key is None:
-        keys = [normal_path(path) for path in distinct]
-        # Rejected paths may hold secrets, and go to rejects.jsonl.
-        keys = [key if one.size else redact_uri(key) for key, one in zip(keys, files, strict=True)]
-        key = pa.array(keys, pa.string()).take(at)
-        system = system._replace(key=key)
-    path, size, mtime = (
-        pa.array([item[n] for item in files], COLUMNS.field(name).type).take(at)
-        for n, name in enumerate((batch.PATH, batch.SIZE, batch.MTIME))
-    )
-
-    def no_path(row: int) -> RejectCause:
-        detail = f"row {rows.numbers[row]}: no path in column {roles.main!r}"
-        return RejectCause(Reason.BAD_VALUE, detail)
-
-    def path_problem(row: int) -> RejectCause:
-        problem = found[at[row].as_py()]
-        assert isinstance(problem, RejectCause)
-        return problem
-
-    pathless = np.array([item is _NO_PATH for item in found])[at.to_numpy()]
-    unusable = np.array([isinstance(item, RejectCause) for item in found])[at.to_numpy()]
-    faults = [InvalidRows(unusable, path_problem)]
-    fields = {name: user_field(columns.schema.field(name)) for name in user_columns}
-    if roles.target is not None:
-        faults.append(rows_out_of_range(rows, roles.target))
-        if unlabelled == "reject":
-            faults.append(rows_without_number(rows, roles.target))
-            fields[roles.target] = fields[roles.target].with_nullable(False)
-    if roles.weight is not None:
-        faults.append(invalid_weights(rows, roles.weight))
-        fields[roles.weight] = weight_field(fields[roles.weight], where=file)
-    return build_records(
-        rows,
-        system,
-        roles,
-        source_columns=[path, size, mtime, pa.array(rows.numbers, pa.int64()), *system.lists],
-        schema=pa.schema(
-            [*COLUMNS, pa.field(ROW, pa.int64()), *label_fields(roles), *fields.values()]
-        ),
-        unkeyed=[InvalidRows(pathless, no_path, named=False)],
-        faults=faults,
-        file=file,
-        reject_unlabelled=unlabelled == "reject",
-    )

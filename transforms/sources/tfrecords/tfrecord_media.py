@@ -43,12 +43,10 @@ from recordmill.transforms.sources.rows.column_roles import (
 )
 from recordmill.transforms.sources.rows.label_types import (
     number_field,
-    read_numbers,
-    rows_out_of_range,
-    rows_without_number,
     with_several,
     with_target,
 )
+from recordmill.transforms.sources.rows.number_columns import invalid_numbers, with_numbers
 from recordmill.transforms.sources.rows.record_columns import (
     InvalidRows,
     build_records,
@@ -284,9 +282,7 @@ class TfrecordMedia:
         split: str | None,
     ) -> ListingPart:
         """Return a reference or a reject for every record."""
-        if roles.target is not None:
-            parser = self._rows.format.value_parser
-            rows = read_numbers(rows, roles.target, self.label_type, parser)
+        rows = with_numbers(rows, roles, self.label_type, self._rows.format.value_parser)
         columns = rows.columns
         system = system_columns(rows, roles)
         numbered = numbered_keys(file.key, rows.numbers)
@@ -327,12 +323,10 @@ class TfrecordMedia:
             InvalidRows((size == 0) & (self.raw is None), lambda row: EMPTY),
             InvalidRows(np.array([head is None for head in heads], np.bool_), misshapen),
             InvalidRows(length > MOST_INFLATED, too_large),
+            *invalid_numbers(rows, roles, unlabelled=self.unlabelled),
         ]
         users = list(fields)
         if roles.target is not None:
-            faults.append(rows_out_of_range(rows, roles.target))
-            if self.unlabelled == "reject":
-                faults.append(rows_without_number(rows, roles.target))
             at = [field.name for field in users].index(roles.target)
             target = columns.schema.field(roles.target)
             users[at] = user_field(target).with_nullable(self.unlabelled == "keep")
