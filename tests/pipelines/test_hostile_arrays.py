@@ -114,7 +114,7 @@ def deep_groups(path) -> None:
 
 def test_claims_of_a_file_are_compared_with_its_size(tmp_path) -> None:
     claims = {
-        "records": (lambda path: shutil.copy(CLAIMS, path), "declares 1099511627776 records"),
+        "items": (lambda path: shutil.copy(CLAIMS, path), "declares 1099511627776 records"),
         "empty": (lambda path: path.write_bytes(empty_items()), "1099511627776x0, which has no"),
         "chunk": (large_chunk, "chunks have 3221225472 bytes each"),
         "groups": (deep_groups, "groups are nested more than 100 deep"),

@@ -393,7 +393,7 @@ def test_spilling_writes_files_on_the_way(dressed):
 
 @shows(
     *("path-column", "label-column", "group-column", "split-column", "key-column", "input-root"),
-    *("unlabelled", "drop-columns"),
+    *("unlabelled", "drop-columns", "weight-column"),
 )
 def test_columns(photos, tmp_path):
     (tmp_path / "list.csv").write_text(
@@ -408,9 +408,10 @@ def test_columns(photos, tmp_path):
         *("--input", tmp_path / "list.csv", "--input-root", photos, "--path-column", "pic"),
         *("--label-column", "species", "--group-column", "who", "--split-column", "part"),
         *("--key-column", "id", "--unlabelled", "keep"),
-        *("--drop-columns", "age,mass"),
+        *("--drop-columns", "age", "--weight-column", "mass"),
     )
-    assert {"age", "sex", "mass"} & set(made.manifest.features) == {"sex"}
+    assert {"age", "sex", "mass", "weight"} & {*made.manifest.features} == {"sex", "weight"}
+    assert {example["weight"][0] for example in made.examples().values()} == {2}
     rows = {
         split: sorted((row["key"], row["label"], row["group"]) for row in made.index(split))
         for split in ("train", "validation")

@@ -220,6 +220,12 @@ COMMANDS = {
         " --split-from folders --fail-on no-classes --max-worker-memory 2GiB",
         "--input test=other --splits train=0.8,validation=0.1,test=0.1",
         "--no-one-hot-label --label-map=--a=b",
+        "--bytes-column photo --label-separator '|' --where 'age >= 18' --weight-column mass",
+        "--annotations a.json --instance-masks --feature-set tf-object-detection --label-offset 1",
+        "--masks masks --mask-suffix .jpg=_mask.png --mask-labels classes.txt --mask-depth 16"
+        " --mask-values 0,255 --mask-ignore 9 --mask-padding 0 --mask-frame stored"
+        " --unmasked drop",
+        "--masks masks --mask-colours colours.csv",
     ),
     "text": (
         "--tokenizer bytes",
@@ -233,6 +239,7 @@ COMMANDS = {
         " --max-tokens 8 --tokenizer chars --near-duplicates drop --near-similarity 0.7",
         "--augment word-dropout --balance oversample --tokenizer words",
         "--learned-from earlier --statistics --max-drift 0.2,age=0.5 --max-unknown 0.3",
+        "--tokenizer words --text-columns question,answer --text-pairs separate --max-length 9",
     ),
     "table": (
         "--label-column 'the class' --zscore a,b --no-statistics",
@@ -254,6 +261,9 @@ COMMANDS = {
         "--window 9 --time-column a --split-by time --split-times test=2026-01-31T18:00"
         " --window-label majority --sequence-example --time-unit ms --join-files",
         "--window 9 --time-column a --time-format %Y --label-map a=b",
+        "--window 9 --time-column a --horizon 3 --target load,heat --static-columns place"
+        " --zscore load --zscore-by window --last-window all",
+        "--window 9 --time-column a --intervals events.csv --outside-label normal",
     ),
     "arrays": (
         "--array x --label-array y --per-item --array-format values --dtype float32",
@@ -265,6 +275,12 @@ COMMANDS = {
     "video": (
         "--start-column a --end-column b --clip-frames 8 --clip-stride 4 --frame-step 2 --fps 12.5",
         "--clip-rest pad --max-clip-bytes 1MiB --size 32 --input-root / --background #ff0000",
+    ),
+    "audio": (
+        "--sample-rate 16000 --mono --clip 1s --clip-mode centre --trim-silence 30"
+        " --max-seconds 60",
+        "--sample-rate 8000 --features melspectrogram --mel-bins 40 --window-size 25ms --hop 10ms"
+        " --f-min 20 --f-max 3000",
     ),
 }
 

@@ -13,6 +13,7 @@ from recordmill.loading import images
 from recordmill.loading.options import AUGMENTATIONS
 from recordmill.tfrecord.features import Feature
 from recordmill.transforms.imaging import augment as when_written
+from recordmill.transforms.model.generators import generator_for
 from tests.make_dataset import Row, make_dataset
 
 SIDE = 48
@@ -151,7 +152,7 @@ def test_crops_and_rotations_take_what_those_when_writing_take(folder) -> None:
                     when_written.augment(
                         Image.fromarray(smooth()),
                         [name],
-                        when_written.generator_for(1, key=str(number), copy=1),
+                        generator_for(1, key=str(number), copy=1),
                     )[0]
                 )
                 for number in range(300)
