@@ -9,7 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from recordmill.errors import ConfigError
 from recordmill.transforms.sources.row_formats.row_file import Rows
+from recordmill.transforms.sources.row_formats.row_format import RowFormat
 
 DELIMITERS = ";\t|,"  # usual delimiters of columns
 _NUMBER = r"^[+-]?(\d+[.,]?\d*|[.,]\d+)([eE][+-]?\d+)?$"
@@ -80,16 +82,17 @@ def other_layout(names: Sequence[str], rows: Rows, *, quotes: bool) -> str | Non
     return None
 
 
-def delimiter_problem(names: Sequence[str], where: str) -> str | None:
-    """Return a message if the only column has a delimiter in its name."""
-    found = [one for one in DELIMITERS if one in names[0]] if len(names) == 1 else []
-    if not found:
-        return None
-    shown = "tab" if found[0] == "\t" else repr(found[0])
-    return (
-        f"{where} has one column, {names[0]!r}: if it holds several, pass --delimiter"
-        f" {shown}; if not, rename it without {shown}"
-    )
+def refuse_delimiter(names: Sequence[str], row_format: RowFormat, where: str) -> None:
+    """Raise ConfigError if the only column has a delimiter in its name, which the file gives."""
+    if row_format.columns or len(names) != 1:
+        return
+    found = next((one for one in DELIMITERS if one in names[0]), None)
+    if found is not None:
+        shown = "tab" if found == "\t" else repr(found)
+        raise ConfigError(
+            f"{where} has one column, {names[0]!r}: if it holds several, pass --delimiter"
+            f" {shown}; if not, rename it without {shown}"
+        )
 
 
 def example_names(count: int) -> str:

@@ -66,6 +66,12 @@ class Rows:
     blank: int = 0
     copies: int = 0
 
+    @property
+    def skipped(self) -> dict[str, int]:
+        """Counts of the skipped rows by filter reason."""
+        counts = {"blank": self.blank, "copies": self.copies}
+        return {reason: count for reason, count in counts.items() if count}
+
     def replace(self, columns: pa.RecordBatch, wrong: Mapping[int, str]) -> Rows:
         """Return the rows with other columns, without the invalid ones ({index: message})."""
         if not wrong:

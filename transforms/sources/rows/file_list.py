@@ -36,7 +36,7 @@ from recordmill.transforms.sources.row_formats.column_types import (
     ColumnTypes,
     as_nullable,
 )
-from recordmill.transforms.sources.row_formats.header_check import delimiter_problem
+from recordmill.transforms.sources.row_formats.header_check import refuse_delimiter
 from recordmill.transforms.sources.row_formats.open_rows import (
     infer_types,
     wanted_columns,
@@ -227,10 +227,7 @@ class FileList:
         file = open_listing(place, self.row_format)
         header = file.header()
         column_types = infer_types(file, file.sections()) if header is None else {**header}
-        if not self.format.columns:
-            problem = delimiter_problem(list(column_types), f"the listing {place}")
-            if problem is not None:
-                raise ConfigError(problem)
+        refuse_delimiter(list(column_types), self.format, f"the listing {place}")
         roles = with_several(
             self.roles(list(column_types)), column_types, self.label_separator, where=self.path
         )

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from recordmill.errors import ConfigError, did_you_mean
+from recordmill.errors import ConfigError
 from recordmill.notes import Note
 from recordmill.processes.row_tasks import MAX_MEMORY
 from recordmill.storage.files import Location
@@ -28,17 +28,21 @@ from recordmill.transforms.sources.row_formats.column_types import (
 )
 from recordmill.transforms.sources.row_formats.condition_syntax import parse_condition
 from recordmill.transforms.sources.row_formats.conditions import RowFilter
-from recordmill.transforms.sources.row_formats.header_check import delimiter_problem
+from recordmill.transforms.sources.row_formats.header_check import refuse_delimiter
 from recordmill.transforms.sources.row_formats.open_rows import wanted_columns
 from recordmill.transforms.sources.row_formats.row_file import Rows
 from recordmill.transforms.sources.row_formats.row_format import RowFormat
 from recordmill.transforms.sources.row_formats.text_columns import as_text
 from recordmill.transforms.sources.rows import content_keys
+from recordmill.transforms.sources.rows.column_checks import (
+    refuse_unknown_missing,
+    text_notes,
+    unnamed_notes,
+)
 from recordmill.transforms.sources.rows.column_roles import (
     SPLITS,
     ColumnRoles,
     find_roles,
-    quoted,
 )
 from recordmill.transforms.sources.rows.label_types import (
     number_field,
@@ -72,8 +76,6 @@ from recordmill.transforms.sources.rows.row_sections import (
 )
 from recordmill.transforms.sources.rows.weights import invalid_weights, weight_field
 
-BLANK = "blank"  # filter reason of rows that hold only delimiters
-COPIES = "copies"  # filter reason of the oversampled copies of a dataset
 LABELS = ("label", "class", "category", "target")
 
 
@@ -178,8 +180,8 @@ class RecordRows:
                 f"no line of {self.input} is a JSON object with a value, and no record a"
                 " tf.train.Example with a feature (recordmill adopt names the damage of TFRecords)"
             )
-        self._refuse_delimiter(list(column_types))
-        self._refuse_missing(column_types)
+        refuse_delimiter(list(column_types), self.format, str(self.input))
+        refuse_unknown_missing(self.format.value_parser, column_types, where=str(self.input))
         roles = self._roles(list(column_types))
         if self._takes_label_lists:
             where = str(self.input)
@@ -187,11 +189,7 @@ class RecordRows:
         for name in sorted(roles.named()) if header is not None else ():
             as_text(pa.array([], column_types[name].field(name).type), name)
         user_columns = roles.user_columns(list(column_types))
-        if "" in column_types:
-            self._notes["unnamed"] = Note(
-                "unnamed-column",
-                "a column without a name is ignored (pandas writes its index as such a column)",
-            )
+        self._notes.update(unnamed_notes(column_types))
         kept = None
         if keep is not None and self._infers_nullability:
             kept = RowCache(keep, frozenset(roles.named()))
@@ -204,15 +202,12 @@ class RecordRows:
             weight_field(field, where=str(self.input)) if field.name == roles.weight else field
             for field in self._user_fields(user_columns, column_types, roles)
         ]
-        self._note_text_columns(fields, column_types)
+        inferred = [field for field in fields if field.name not in self._declared]
+        advice, if_every = self._text_advice, self._every_advice
+        self._notes.update(text_notes(inferred, column_types, advice=advice, if_every=if_every))
         return RowLayout(
             columns=pa.schema(
-                [
-                    *self._leading_fields,
-                    *self._place_fields(roles),
-                    *label_fields(roles),
-                    *fields,
-                ]
+                [*self._leading_fields, *self._place_fields(roles), *label_fields(roles), *fields]
             ),
             labelled=roles.classes is not None,
             grouped=roles.group is not None,
@@ -294,21 +289,6 @@ class RecordRows:
         field = found.field_as(name, NUMBERS[str(self.label_type)])
         return number_field(field, self.label_type, unlabelled=self.unlabelled, where=where)
 
-    def _refuse_delimiter(self, names: Sequence[str]) -> None:
-        """Raise ConfigError if the only column has a delimiter in its name."""
-        problem = None if self.format.columns else delimiter_problem(names, str(self.input))
-        if problem is not None:
-            raise ConfigError(problem)
-
-    def _note_text_columns(self, fields: Sequence[pa.Field], column_types: ColumnTypes) -> None:
-        """Note the columns that a few values made text."""
-        for field in fields:
-            odd = column_types[field.name].odd
-            if odd is not None and field.type == pa.string() and field.name not in self._declared:
-                advice = self._every_advice if odd.every else self._text_advice
-                text = f"{odd.describe(field.name)}: {advice.format(field.name)}"
-                self._notes[f"text {field.name}"] = Note("text-column", text)
-
     @property
     def _zoned_column(self) -> str | None:
         """Column of times of which some may have a time zone, if it is to be checked."""
@@ -318,15 +298,6 @@ class RecordRows:
     def _declared(self) -> Collection[str]:
         """Columns whose types are declared by options."""
         return ()
-
-    def _refuse_missing(self, names: Collection[str]) -> None:
-        """Raise ConfigError if `missing` names a column that does not exist."""
-        for name, spelling in self.format.value_parser.missing:
-            if name is not None and name not in names:
-                raise ConfigError(
-                    f"--missing {name}={spelling}: no column {name!r} in {self.input}"
-                    f"{did_you_mean(name, names)}: it has {quoted(names)}"
-                )
 
     def _infer_remaining(
         self,
@@ -390,8 +361,7 @@ class RecordRows:
         self, rows: Rows, layout: RowLayout, *, file: str, split: str | None
     ) -> ListingPart:
         roles = layout.roles
-        counts = {BLANK: rows.blank, COPIES: rows.copies}
-        filtered = {what: count for what, count in counts.items() if count}
+        filtered = rows.skipped
         if layout.row_filter is not None:
             rows, left_out = layout.row_filter.apply(rows, self.format.value_parser)
             filtered |= left_out

@@ -26,7 +26,7 @@ from recordmill.transforms.sources.files.references import END, ROW, START, Sect
 from recordmill.transforms.sources.files.walks import File, SkippedPath
 from recordmill.transforms.sources.row_formats.column_types import ColumnTypes, unify, zones_of
 from recordmill.transforms.sources.row_formats.columnar import ColumnarFile, split_rows
-from recordmill.transforms.sources.row_formats.header_check import delimiter_problem
+from recordmill.transforms.sources.row_formats.header_check import refuse_delimiter
 from recordmill.transforms.sources.row_formats.nested import columns_of
 from recordmill.transforms.sources.row_formats.row_file import (
     FileSection,
@@ -100,8 +100,7 @@ def read_header(rows: RowInput, dropped: Collection[str] = ()) -> ColumnTypes | 
         unlike = column_types.keys() ^ first[1].keys()
         if differ := sorted(unlike - columns_of(dropped, column_types.keys() | first[1].keys())):
             for key, found in ((first[0].key, first[1]), (file.key, column_types)):
-                if not rows.format.columns and (why := delimiter_problem([*found], key)):
-                    raise ConfigError(why)
+                refuse_delimiter([*found], rows.format, key)
             here, there = (file.key, first[0].key)
             if differ[0] in column_types:
                 here, there = there, here

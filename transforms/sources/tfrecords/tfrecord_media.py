@@ -55,7 +55,6 @@ from recordmill.transforms.sources.rows.record_columns import (
     user_field,
 )
 from recordmill.transforms.sources.rows.record_layout import split_source_of_rows
-from recordmill.transforms.sources.rows.record_rows import COPIES
 from recordmill.transforms.sources.rows.row_inputs import RowInput
 from recordmill.transforms.sources.rows.row_sections import numbered_keys
 from recordmill.transforms.sources.tfrecords.array_forms import ArrayForm
@@ -185,8 +184,7 @@ class TfrecordMedia:
         for file, split in files:
             for rows in _open(file).read_media(wanted, text, str(roles.main)):
                 filtered.clear()
-                if rows.copies:
-                    filtered[COPIES] = rows.copies
+                filtered.update(rows.skipped)
                 if row_filter is not None:
                     rows, left_out = row_filter.apply(rows, self._rows.format.value_parser)
                     filtered.update(left_out)

@@ -1,0 +1,48 @@
+"""Checks of the columns of files of rows as a whole, and the notes on them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+import pyarrow as pa
+
+from recordmill.errors import ConfigError, did_you_mean
+from recordmill.notes import Note
+from recordmill.transforms.sources.row_formats.column_types import ColumnTypes
+from recordmill.transforms.sources.row_formats.value_parsing import ValueParser
+from recordmill.transforms.sources.rows.column_roles import quoted
+
+
+def refuse_unknown_missing(parser: ValueParser, names: Collection[str], *, where: str) -> None:
+    """Raise ConfigError if --missing names a column that does not exist."""
+    for name, spelling in parser.missing:
+        if name is not None and name not in names:
+            raise ConfigError(
+                f"--missing {name}={spelling}: no column {name!r} in {where}"
+                f"{did_you_mean(name, names)}: it has {quoted(names)}"
+            )
+
+
+def unnamed_notes(names: Collection[str]) -> dict[str, Note]:
+    """Return a note if a column has no name."""
+    if "" not in names:
+        return {}
+    text = "a column without a name is ignored (pandas writes its index as such a column)"
+    return {"unnamed": Note("unnamed-column", text)}
+
+
+def text_notes(
+    fields: Iterable[pa.Field], column_types: ColumnTypes, *, advice: str, if_every: str
+) -> dict[str, Note]:
+    """Return a note on each column that a few values made text.
+
+    fields: of the columns without a declared type. advice: for the user; {0} stands for the name of
+    the column. if_every: the advice if no value is a number or a date as it should be.
+    """
+    notes = {}
+    for field in fields:
+        odd = column_types[field.name].odd
+        if odd is not None and field.type == pa.string():
+            more = (if_every if odd.every else advice).format(field.name)
+            notes[f"text {field.name}"] = Note("text-column", f"{odd.describe(field.name)}: {more}")
+    return notes
