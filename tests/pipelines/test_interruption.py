@@ -25,7 +25,7 @@ from recordmill.storage import files
 from recordmill.storage.files import Location
 from recordmill.storage.local_files import LocalFiles
 from recordmill.transforms.staged.encoder_tasks import row_task
-from recordmill.transforms.writing import shard_writer
+from recordmill.transforms.writing import ordered_encoding, shard_writer
 from recordmill.transforms.writing.shard_draft import ShardDraft
 from tests.archive_files import files_in, tar_of, zip_of
 from tests.folders import make_folder
@@ -247,7 +247,7 @@ def test_an_encoder_process_that_dies(argv, tmp_path, complaint, monkeypatch):
         return dataclasses.replace(task, call=lambda faults: kill)
 
     with monkeypatch.context() as patch:
-        patch.setattr(shard_writer, "row_task", deadly_task)
+        patch.setattr(ordered_encoding, "row_task", deadly_task)
         said = complaint(argv)
     assert "an encoder process died in the middle of its work (signal 9, Killed)" in said
     assert "run the same command again to continue" in said

@@ -12,7 +12,7 @@ from recordmill.processes.row_tasks import RowTask
 from recordmill.storage.files import Location
 from recordmill.transforms.model import batch
 from recordmill.transforms.staged import encoder_tasks
-from recordmill.transforms.writing import shard_writer
+from recordmill.transforms.writing import ordered_encoding, shard_writer
 from recordmill.transforms.writing.shard_writer import ShardWriter
 from tests.tiny import TinyEncoder, TinyPacker
 from tests.transforms.writing.test_write import Threads, plan_for, rows_of, write_rows
@@ -38,7 +38,7 @@ class _Tasks(Threads):
         return super().submit_rows(task)
 
 
-class _OneByOne(shard_writer._TaskBudget):
+class _OneByOne(ordered_encoding._TaskBudget):
     """No task begins before the one before it is written."""
 
     def take(self, size, *, tasks, must):
@@ -49,7 +49,7 @@ def _write(writer, rows, plan, tasks):
     """Writes a shard with at most so many tasks; returns its info, and how many it took."""
     with _Tasks(tasks) as pool, pytest.MonkeyPatch.context() as patch:
         patch.setattr(shard_writer, "shared_pool", lambda workers: pool)
-        patch.setattr(shard_writer, "_budget", _OneByOne())
+        patch.setattr(ordered_encoding, "_budget", _OneByOne())
         return write_rows(writer, rows, plan=plan), pool.done
 
 

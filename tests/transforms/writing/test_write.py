@@ -24,12 +24,13 @@ from recordmill.transforms.model.data_type import Context
 from recordmill.transforms.planning.estimates import Estimate
 from recordmill.transforms.planning.plan import Plan, SplitPlan
 from recordmill.transforms.staged import spill
-from recordmill.transforms.writing import shard_writer
+from recordmill.transforms.writing import ordered_encoding, shard_writer
 from recordmill.transforms.writing.dataset_manifest import (
     close_ledger,
     expect_copies_as_records,
 )
-from recordmill.transforms.writing.shard_writer import ShardWriter, encode_in_order
+from recordmill.transforms.writing.ordered_encoding import encode_in_order
+from recordmill.transforms.writing.shard_writer import ShardWriter
 from tests.tiny import TinyEncoder
 
 SHARD = ("train", 0)
@@ -217,7 +218,7 @@ def ahead(values, pool, *, record_bytes=limits.TASK_BYTES):
 
 
 def in_flight():
-    return shard_writer._budget._tasks, shard_writer._budget._bytes
+    return ordered_encoding._budget._tasks, ordered_encoding._budget._bytes
 
 
 def test_results_come_in_order_though_they_are_ready_in_any():
