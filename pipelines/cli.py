@@ -182,10 +182,10 @@ def _build_dataset(command: str, argv: Sequence[str], prog: str) -> int:
 
     environment.set_up()
     with permanent_imports():
-        from recordmill.pipelines.options import declaration
+        from recordmill.pipelines.options import command_line
 
         module = importlib.import_module(found.module)
-    parsed = declaration.parse(
+    parsed = command_line.parse(
         getattr(module, found.config), argv, prog=prog, description=module.__doc__ or ""
     )
     data_type = module.data_type(parsed.config)

@@ -5,7 +5,7 @@ from collections import Counter
 from typing import Any
 
 from recordmill.pipelines.data_types import DATA_TYPES
-from recordmill.pipelines.options import declaration
+from recordmill.pipelines.options import command_line
 from recordmill.transforms.model import batch
 
 
@@ -14,7 +14,7 @@ def places_of_keys(command: str, *argv: object) -> dict[str, str]:
     found = DATA_TYPES[command]
     module = importlib.import_module(found.module)
     flags = [*map(str, argv), "--output", "none"]
-    config = declaration.parse(
+    config = command_line.parse(
         getattr(module, found.config), flags, prog="test", description=""
     ).config
     source = module.data_type(config).source

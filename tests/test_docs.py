@@ -28,7 +28,7 @@ from recordmill.pipelines.commands import (
 )
 from recordmill.pipelines.commands.adopt_config import AdoptConfig
 from recordmill.pipelines.data_types import DATA_TYPES
-from recordmill.pipelines.options import declaration
+from recordmill.pipelines.options import command_line
 from recordmill.processes.pool import close_shared_pool
 from recordmill.report import contact_sheet
 from recordmill.storage.files import Location
@@ -83,7 +83,7 @@ def test_every_command_is_one(page, words, tmp_path, monkeypatch):
     command, *flags = words
     if command == "diff":
         flags = diff_command.with_flags(flags)
-    parsed = declaration.parse(CONFIGS[command], flags, prog=command, beam=command in KINDS)
+    parsed = command_line.parse(CONFIGS[command], flags, prog=command, beam=command in KINDS)
     assert isinstance(parsed.config, CONFIGS[command])
     assert parsed.passthrough == []
 

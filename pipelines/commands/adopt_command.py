@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from recordmill.pipelines.commands.adopt_config import AdoptConfig
-from recordmill.pipelines.options.declaration import parse_command
+from recordmill.pipelines.options.command_line import parse_command
 from recordmill.runners.progress import Snapshot, Watcher
 
 if TYPE_CHECKING:

@@ -28,7 +28,8 @@ from recordmill.pipelines.commands.dataset_options import (
 )
 from recordmill.pipelines.commands.in_processes import in_processes
 from recordmill.pipelines.options import values
-from recordmill.pipelines.options.declaration import Group, option, parse_command
+from recordmill.pipelines.options.command_line import parse_command
+from recordmill.pipelines.options.declaration import Group, option
 from recordmill.pipelines.terminal import distances, report
 from recordmill.profile.statistics_file import parse_compared
 from recordmill.reading.reader import RecordPlace

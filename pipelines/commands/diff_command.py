@@ -16,7 +16,8 @@ from recordmill.checking.record_diff import KINDS
 from recordmill.errors import ConfigError, RunError
 from recordmill.notes import count_of
 from recordmill.pipelines.options import values
-from recordmill.pipelines.options.declaration import Group, option, parse_command
+from recordmill.pipelines.options.command_line import parse_command
+from recordmill.pipelines.options.declaration import Group, option
 from recordmill.storage.files import Location
 
 _DATASETS = Group(10, "Datasets")

@@ -18,7 +18,8 @@ from recordmill.format.file_info import file_info
 from recordmill.format.manifest import Manifest, ManifestError, load
 from recordmill.format.typed_json import damage_of
 from recordmill.pipelines.options.columns import table_options
-from recordmill.pipelines.options.declaration import Group, option, parse_command
+from recordmill.pipelines.options.command_line import parse_command
+from recordmill.pipelines.options.declaration import Group, option
 from recordmill.storage.files import Location, shown, sync_folders
 from recordmill.transforms.encoders.table_learning import vocabulary_file
 from recordmill.transforms.encoders.table_numbers import (

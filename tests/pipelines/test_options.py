@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from recordmill.errors import ConfigError
-from recordmill.pipelines.options import config, declaration, values
+from recordmill.pipelines.options import command_line, config, declaration, values
 from recordmill.transforms.sources.files.input_paths import InputPath
 from tests.paths import ROOT
 
@@ -51,13 +51,13 @@ class Pictures(config.CommonConfig):
     quality: float = declaration.option(0.9, group=PICTURE, help="Of JPEG.")
 
 
-def parsed(*argv: str) -> declaration.Parsed[Pictures]:
-    return declaration.parse(
+def parsed(*argv: str) -> command_line.Parsed[Pictures]:
+    return command_line.parse(
         Pictures, ["--input=in", "--output=out", *argv], prog="recordmill pictures"
     )
 
 
-def from_file(tmp_path: pathlib.Path, text: str, *argv: str) -> declaration.Parsed[Pictures]:
+def from_file(tmp_path: pathlib.Path, text: str, *argv: str) -> command_line.Parsed[Pictures]:
     path = tmp_path / "job.yaml"
     path.write_text(text, encoding="utf-8")
     return parsed("--config", str(path), *argv)
@@ -212,7 +212,7 @@ def test_job_file_of_another_encoding(tmp_path: pathlib.Path) -> None:
 
 def test_what_is_required() -> None:
     with pytest.raises(ConfigError, match="missing --input and --output; see mill --help"):
-        declaration.parse(Pictures, ["--seed=1"], prog="mill")
+        command_line.parse(Pictures, ["--seed=1"], prog="mill")
 
 
 def test_beams_options_pass_through(tmp_path: pathlib.Path) -> None:
@@ -229,9 +229,9 @@ def test_beams_options_pass_through(tmp_path: pathlib.Path) -> None:
 
 def test_a_command_without_beam_has_no_beam_options(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(ConfigError, match="unknown option --save_main_session; --help"):
-        declaration.parse(Pictures, ["--save_main_session"], prog="mill", beam=False)
+        command_line.parse(Pictures, ["--save_main_session"], prog="mill", beam=False)
     with pytest.raises(SystemExit):
-        declaration.parse(Pictures, ["--help"], prog="mill", beam=False)
+        command_line.parse(Pictures, ["--help"], prog="mill", beam=False)
     assert "pass through" not in capsys.readouterr().out
 
 
@@ -243,7 +243,7 @@ def test_print_config(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
     printed = capsys.readouterr().out
     assert "# Height and width.\nsize: 8x9\n" in printed
     (tmp_path / "job.yaml").write_text(printed)
-    again = declaration.parse(Pictures, [f"--config={tmp_path / 'job.yaml'}"], prog="mill")
+    again = command_line.parse(Pictures, [f"--config={tmp_path / 'job.yaml'}"], prog="mill")
     assert again == parsed(*argv)
 
 
@@ -251,14 +251,14 @@ def test_print_config_without_what_is_required_is_a_form(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):
-        declaration.parse(Pictures, ["--print-config", "--seed=3"], prog="mill")
+        command_line.parse(Pictures, ["--print-config", "--seed=3"], prog="mill")
     form = capsys.readouterr().out
     assert "\n# input:\n" in form
     assert from_file(tmp_path, form).config.seed == 3
     filled = form.replace("# input:", "input: a").replace("# output:", "output: b")
     path = tmp_path / "job.yaml"
     path.write_text(filled)
-    assert declaration.parse(Pictures, ["--config", str(path)], prog="mill").config.input == (
+    assert command_line.parse(Pictures, ["--config", str(path)], prog="mill").config.input == (
         InputPath("a"),
     )
 
@@ -295,8 +295,8 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]) | BREAKS, min_size=1)
 )  # fmt: skip
 def test_a_printed_config_reads_back(tmp_path: pathlib.Path, given: Pictures) -> None:
     path = tmp_path / "job.yaml"
-    path.write_text(declaration.show_config(given, prog="mill"), encoding="utf-8", newline="")
-    assert declaration.parse(Pictures, ["--config", str(path)], prog="mill").config == given
+    path.write_text(command_line.show_config(given, prog="mill"), encoding="utf-8", newline="")
+    assert command_line.parse(Pictures, ["--config", str(path)], prog="mill").config == given
 
 
 def test_shaping_does_not_depend_on_the_spelling() -> None:
@@ -315,7 +315,7 @@ def test_shaping_does_not_depend_on_the_spelling() -> None:
 def test_help(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     with pytest.raises(SystemExit) as ended:
-        declaration.parse(Pictures, ["--help"], prog="mill pictures", description="Example: mill")
+        command_line.parse(Pictures, ["--help"], prog="mill pictures", description="Example: mill")
     assert ended.value.code == 0
     text = capsys.readouterr().out
     assert text.startswith("Example: mill\n\nUsage: mill pictures ")
@@ -358,7 +358,7 @@ def test_start_up_imports_nothing_heavy() -> None:
     """NumPy would start threads before they are limited, and encoder processes not be forked."""
     program = (
         "import sys, recordmill.pipelines.cli, recordmill.pipelines.options.config\n"
-        "import recordmill.pipelines.options.declaration\n"
+        "import recordmill.pipelines.options.command_line\n"
         "heavy = {'apache_beam', 'numpy', 'pyarrow', 'PIL', 'rich', 'tensorflow'}\n"
         "sys.exit(repr(sorted(heavy & set(sys.modules))) if heavy & set(sys.modules) else 0)"
     )

@@ -17,7 +17,7 @@ from recordmill.pipelines import table
 from recordmill.pipelines.cli import main
 from recordmill.pipelines.commands.adopt_command import adopt_main
 from recordmill.pipelines.commands.report_command import report_main
-from recordmill.pipelines.options import declaration
+from recordmill.pipelines.options import command_line, declaration
 from recordmill.pipelines.options.config import CommonConfig
 from recordmill.pipelines.report_file import command_of
 from recordmill.reading import reader
@@ -196,7 +196,7 @@ def test_the_manifest_is_read_once(tmp_path: pathlib.Path, monkeypatch: pytest.M
 def test_a_report_needs_a_dataset_of_this_run() -> None:
     given = ["--input", "in", "--output", "OUT", "--label-column", "a", "--report", "--dry-run"]
     with pytest.raises(ConfigError, match="--report: cannot be combined with --dry-run"):
-        declaration.parse(table.TableConfig, given, prog="x")
+        command_line.parse(table.TableConfig, given, prog="x")
 
 
 COMMANDS = {
@@ -292,7 +292,7 @@ def config_class(data_type: str) -> type[CommonConfig]:
 
 
 def parsed(data_type: str, argv: list[str]) -> CommonConfig:
-    return declaration.parse(config_class(data_type), argv, prog="x").config
+    return command_line.parse(config_class(data_type), argv, prog="x").config
 
 
 def options_in_json(config: CommonConfig) -> dict[str, Any]:

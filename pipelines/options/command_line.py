@@ -1,0 +1,245 @@
+"""Parses the command line and the job file that it names, and shows help and job files.
+
+Flags and the keys of the file are parsed by the same function and give the same error messages.
+Options that the config does not declare are passed to Beam under Beam's own names.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import pathlib
+import shutil
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Generic, TypeVar
+
+from recordmill.errors import ConfigError
+from recordmill.pipelines.options import beam_options, job_file
+from recordmill.pipelines.options.declaration import Group, Option, option, options_of
+from recordmill.pipelines.options.job_file import Given
+
+Config = TypeVar("Config")
+
+_COMMAND = Group(2000, "Command line")
+_HELP_COLUMN = 34
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Parsed(Generic[Config]):
+    """A parsed command line: the config, and Beam's options as `--name=value`."""
+
+    config: Config
+    passthrough: list[str]
+
+
+def parse(
+    config_class: type[Config],
+    argv: Sequence[str],
+    *,
+    prog: str,
+    description: str = "",
+    beam: bool = True,
+) -> Parsed[Config]:
+    """Parse a command line and the job file that it names; flags override the file.
+
+    --help and --print-config print to stdout and exit with 0.
+
+    prog: the command, for messages and help. description: the first lines of the help. beam:
+    whether to accept Beam's options.
+
+    Raises:
+      ConfigError: an option is unknown or missing, or its value is invalid.
+    """
+    if "--help" in argv or "-h" in argv:
+        print(show_help(config_class, prog=prog, description=description, beam=beam))
+        raise SystemExit(0)
+    options = options_of(config_class)
+    commands = options_of(_CommandLine)
+    given, beams = _split(_tokens(argv, {**options, **commands}), {**options, **commands})
+    command = _CommandLine(**{name: given.pop(name) for name in commands if name in given})
+    if command.config is not None:
+        in_file, beams_in_file = _split(job_file.read(pathlib.Path(command.config)), options)
+        given = in_file | given
+        flags = {one.key for one in beams}
+        beams = [one for one in beams_in_file if one.key not in flags] + beams
+    keys = [one.key for one in options.values()]
+    if beams and not beam:
+        raise beam_options.unknown(beams[0], keys)
+    passthrough = beam_options.passthrough(beams, ours=keys)
+    missing = [f"--{one.key}" for one in options.values() if one.required and one.name not in given]
+    if command.print_config:
+        # If required options are missing, the printed file has empty lines for them.
+        shown = given if missing else vars(config_class(**given))
+        print(_show_config(options, shown, prog=prog, passthrough=passthrough), end="")
+        raise SystemExit(0)
+    if missing:
+        raise ConfigError(f"missing {' and '.join(missing)}; see {prog} --help")
+    return Parsed(config=config_class(**given), passthrough=passthrough)
+
+
+def parse_command(
+    config_class: type[Config], argv: Sequence[str], command: Callable[[Sequence[str]], int]
+) -> Config:
+    """Parse the command line of the function `NAME_main`, which implements `recordmill NAME`.
+
+    The function's docstring is the description in the help.
+
+    Raises:
+      ConfigError: as `parse`; Beam's options are not accepted.
+    """
+    prog = f"recordmill {command.__name__.removesuffix('_main').replace('_', '-')}"
+    description = inspect.cleandoc(command.__doc__ or "")
+    return parse(config_class, argv, prog=prog, description=description, beam=False).config
+
+
+def show_config(config: Any, *, prog: str, passthrough: Sequence[str] = ()) -> str:
+    """Return a job file with every option, its value and its help, which parses to this config."""
+    return _show_config(options_of(type(config)), vars(config), prog=prog, passthrough=passthrough)
+
+
+def show_help(config_class: type, *, prog: str, description: str = "", beam: bool = True) -> str:
+    """Return the help of a command: the description, then the options by group."""
+    width = max(60, min(100, shutil.get_terminal_size((100, 24)).columns))
+    lines = [description.strip(), "", f"Usage: {prog} --option VALUE ...", ""]
+    every = [*options_of(config_class).values(), *options_of(_CommandLine).values()]
+    for group in sorted({one.group for one in every}):
+        lines += [f"{group.title}:"]
+        for one in every:
+            if one.group == group:
+                lines += _help_lines(one, width)
+        lines += [""]
+    last = "The file of --config takes the same options, one per line, as `option: value`."
+    if beam:
+        last += " Beam's own pipeline options are accepted under their own names."
+    lines += textwrap.wrap(last, width)
+    return "\n".join(lines).lstrip("\n")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _CommandLine:
+    """Options of the command line that a job file does not take."""
+
+    config: str | None = option(
+        None,
+        group=_COMMAND,
+        metavar="FILE",
+        help="Read options from a YAML file; flags override it.",
+    )
+    print_config: bool = option(
+        False,
+        group=_COMMAND,
+        help="Print all options and their values as a file for --config, and exit.",
+    )
+    help: bool = option(False, group=_COMMAND, help="Print this help and exit.")
+
+
+def _tokens(argv: Sequence[str], options: Mapping[str, Option]) -> Iterator[Given]:
+    known = {one.key: one for one in options.values()}
+    rest = list(argv)
+    before: Given | None = None
+    while rest:
+        token = rest.pop(0)
+        flag, equals, text = token.partition("=")
+        key = flag[2:]
+        if not flag.startswith("--") or not key:
+            raise _unexpected(token, before, known)
+        negated = known.get(key.removeprefix("no-"))
+        switch = key in known and known[key].switch
+        if equals:
+            before = Given(key=key, texts=[text])
+        elif key not in known and negated is not None and negated.switch:
+            before = Given(key=negated.key, texts=["false"])
+        elif switch:
+            before = Given(key=key, texts=["true"], bare=True)
+        elif rest and not rest[0].startswith("--"):
+            before = Given(key=key, texts=[rest.pop(0)])
+        elif key in known:
+            raise ConfigError(f"--{key} needs a value: {known[key].metavar}")
+        else:
+            before = Given(key=key, texts=[], bare=True)
+        yield before
+
+
+def _unexpected(token: str, before: Given | None, known: Mapping[str, Option]) -> ConfigError:
+    """Return the error for an argument that is no option, and not the value of the one before."""
+    what = f"unexpected argument {token!r}"
+    repeated = before is not None and before.key in known and known[before.key].repeat
+    if before is None or not repeated or token.startswith("-"):
+        return ConfigError(f"{what}; expected only options, as --option VALUE")
+    advice = f"repeat --{before.key} before each value"
+    if before.key == "input":
+        advice += ", or put a pattern such as '*.csv' in quotes, because the shell expands it"
+    return ConfigError(f"{what} after --{before.key} {before.texts[-1]}: {advice}")
+
+
+def _split(
+    given: Iterable[Given], options: Mapping[str, Option]
+) -> tuple[dict[str, Any], list[Given]]:
+    """Return the parsed values of `options`, and the remaining arguments, which may be Beam's."""
+    by_key = {key: one for one in options.values() for key in (one.key, one.name)}
+    ours: dict[str, list[Given]] = {}
+    rest = []
+    for one in given:
+        # Files may spell our options with underscores. Flags may not: those are Beam's.
+        known = by_key.get(one.key) if one.line or "_" not in one.key else None
+        if known is None:
+            rest.append(one)
+        elif known.repeat:
+            ours.setdefault(known.name, []).append(one)
+        else:
+            ours[known.name] = [one]
+    return {name: _value(options[name], every) for name, every in ours.items()}, rest
+
+
+def _value(one: Option, given: Sequence[Given]) -> Any:
+    texts = [text for each in given for text in each.texts]
+    where = given[-1].where
+    if not given[-1].single and not one.compound:
+        raise ConfigError(f"{where}: expected one value, got a list")
+    try:
+        return one.read(texts if one.repeat else ",".join(texts))
+    except ValueError as error:
+        raise ConfigError(f"{where}: {error}") from error
+
+
+def _help_lines(one: Option, width: int) -> list[str]:
+    flag = f"  --{one.key} {one.metavar}".rstrip()
+    if one.switch and one.default is True:
+        flag = f"  --no-{one.key}"
+    default = "required" if one.required else one.shown_default()
+    note = f" ({'' if one.required else 'default: '}{default})" if default else ""
+    indent = " " * _HELP_COLUMN
+    lines = textwrap.wrap(
+        one.help + note, width, initial_indent=indent, subsequent_indent=indent,
+        break_on_hyphens=False,
+    )  # fmt: skip
+    if len(flag) + 2 > _HELP_COLUMN:
+        return [flag, *lines]
+    return [flag.ljust(_HELP_COLUMN) + lines[0].strip(), *lines[1:]]
+
+
+def _show_config(
+    options: Mapping[str, Option],
+    shown: Mapping[str, Any],
+    *,
+    prog: str,
+    passthrough: Sequence[str],
+) -> str:
+    entries = []
+    for one in options.values():
+        value = shown.get(one.name, None if one.required else one.default)
+        entries.append(
+            job_file.PrintedOption(
+                key=one.key,
+                help=one.help,
+                group=one.group.title,
+                value=None if value in (None, "") else one.show(value),
+                required=one.required,
+            )
+        )
+    entries += [
+        job_file.PrintedOption(key=key, help="", group="Beam's own options", value=value)
+        for key, value in beam_options.by_name(passthrough).items()
+    ]
+    return job_file.show(entries, heading=f"Job file for {prog} --config FILE.")
