@@ -149,6 +149,19 @@ def test_the_end_of_a_file_is_dropped(tmp_path):
     assert made.rejects == {"short.wav": "bad_value"}
 
 
+def test_clips_start_where_they_do_in_the_file_before_it_is_trimmed(tmp_path):
+    samples = np.pad(chirp(16000, 6400), (8000, 4000))
+    write(tmp_path / "in" / "a.wav", samples)
+    split = ("--clip", "100ms", "--clip-mode", "split", "--trim-silence", 30)
+    made = made_of(tmp_path, tmp_path / "in", *MONO, *split)
+    found = records(made)
+    assert len(found) > 3
+    for one in found.values():
+        start, real = one["audio/start/timestamp"] * 16000 // 10**6, one["audio/samples"]
+        expected = samples[start : start + real]
+        np.testing.assert_allclose(one["audio/waveform"][:real], expected, atol=1e-4)
+
+
 def test_copies_are_augmented(tmp_path, words):
     (excluded,) = (words / "go").glob("1-0.*")
     (tmp_path / "keys.txt").write_text(f"go/{excluded.name}\n")

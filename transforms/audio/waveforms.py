@@ -25,10 +25,10 @@ def versions() -> dict[str, str]:
     return {"soxr": soxr.__version__, "libsoxr": soxr.__libsoxr_version__, "numpy": np.__version__}
 
 
-def prepare(samples: Floats, options: AudioOptions, *, rate: int) -> Floats:
+def prepare(samples: Floats, options: AudioOptions, *, rate: int) -> tuple[Floats, int]:
     """Mix, resample and trim the samples of a file or of a segment, float32[n, channels].
 
-    rate: samples per second.
+    rate: samples per second. Also returns the number of samples that were cut off the beginning.
 
     Raises:
       RecordError: no sample is left.
@@ -43,11 +43,13 @@ def prepare(samples: Floats, options: AudioOptions, *, rate: int) -> Floats:
         samples = soxr.resample(samples, rate, options.sample_rate)
         if not len(samples):
             raise RecordError(Reason.EMPTY, "no samples are left after resampling")
+    start = 0
     if options.trim_silence is not None:
-        samples = trim_silence(samples, options.trim_silence)
+        start, stop = loud_range(samples, options.trim_silence)
+        samples = samples[start:stop]
     if options.clip is None:
         _check_size(len(samples), samples.shape[1], options)
-    return samples
+    return samples, start
 
 
 def _check_size(samples: int, channels: int, options: AudioOptions) -> None:
@@ -57,10 +59,10 @@ def _check_size(samples: int, channels: int, options: AudioOptions) -> None:
         raise RecordError(Reason.TOO_LARGE, f"an array of {count} values, more than {MOST_VALUES}")
 
 
-def trim_silence(samples: Floats, decibels: float) -> Floats:
-    """Return samples without the frames at both ends that are silent in all channels.
+def loud_range(samples: Floats, decibels: float) -> tuple[int, int]:
+    """Return start and stop of samples without the frames at both ends that are silent.
 
-    decibels: a frame is silent if it is that much below the loudest frame.
+    decibels: a frame is silent if it is that much below the loudest frame in all channels.
     """
     count = len(samples)
     blocks = -(-(count + _FRAME) // _HOP)
@@ -73,7 +75,7 @@ def trim_silence(samples: Floats, decibels: float) -> Floats:
     loud = levels > levels.max() * np.float64(10 ** (-decibels / 20))
     places = np.flatnonzero(loud.any(axis=1))
     start, stop = int(places[0]) * _HOP, min((int(places[-1]) + 1) * _HOP, count)
-    return samples[start:stop] if start < stop else samples
+    return (start, stop) if start < stop else (0, count)
 
 
 def fit(samples: Floats, length: int | None, mode: ClipMode) -> tuple[Floats, int]:

@@ -65,7 +65,7 @@ def audio_references(rows: pa.RecordBatch) -> Iterator[tuple[str, AudioReference
 
 
 def read_whole(place: AudioReference, options: AudioOptions) -> Sound:
-    """Read, mix, resample and trim the audio of a row.
+    """Read, mix, resample and trim the audio of a row; it starts where it does after trimming.
 
     Raises:
       RecordError: it cannot be used.
@@ -74,14 +74,16 @@ def read_whole(place: AudioReference, options: AudioOptions) -> Sound:
     with open_audio(path, size=size, mtime=mtime) as file:
         header = file.header
         samples = read_segment(file, start, end, max_seconds=options.max_seconds)
-    samples = prepare(samples, options, rate=header.rate)
+    samples, trimmed = prepare(samples, options, rate=header.rate)
     rate = options.sample_rate or header.rate
-    first = round((start or 0) * _MICRO)
+    first = _microseconds(start) + trimmed * _MICRO // rate
     return Sound(samples, b"", rate, len(samples), first, header.format)
 
 
 def read_record(place: AudioReference, options: AudioOptions) -> Sound:
     """Return the audio of a row, cut or padded to the length of a clip.
+
+    Its start is that of the segment, as the listing has it.
 
     Raises:
       RecordError: it cannot be used.
@@ -90,7 +92,11 @@ def read_record(place: AudioReference, options: AudioOptions) -> Sound:
         return _read_encoded(place, options)
     sound = read_whole(place, options)
     samples, real = fit(sound.samples, options.clip_samples, options.clip_mode)
-    return sound._replace(samples=samples, real=real)
+    return sound._replace(samples=samples, real=real, start=_microseconds(place.start))
+
+
+def _microseconds(seconds: float | None) -> int:
+    return round((seconds or 0) * _MICRO)
 
 
 def _read_encoded(place: AudioReference, options: AudioOptions) -> Sound:
