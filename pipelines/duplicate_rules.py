@@ -6,11 +6,18 @@ from typing import Literal
 
 from recordmill.errors import ConfigError
 from recordmill.pipelines.options.duplicates import DuplicateConfig
-from recordmill.transforms.model.data_type import NearDuplicates
+from recordmill.transforms.model.data_type import DataType, NearDuplicates
 from recordmill.transforms.model.same_content import SameContent
 
 _DEFAULTS = {"distance": 4, "similarity": 0.8}
 _RECORDS = {"distance": "images and clips", "similarity": "texts"}
+
+
+def check_rules(config: DuplicateConfig, data_type: DataType) -> None:
+    """Raise ConfigError if the data type has no rule for an option that is given."""
+    for option, rule in (("dedup", data_type.duplicates), ("near-duplicates", data_type.near)):
+        if rule is None and getattr(config, option.replace("-", "_")) != "none":
+            raise ConfigError(f"--{option}: {data_type.name} has no rule to compare records by")
 
 
 def same_content(config: DuplicateConfig) -> SameContent | None:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import platform
-import zlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from recordmill.errors import ConfigError, RunError
 from recordmill.job import lock, publishing
-from recordmill.job.staging import FOLDER, Listing, Staging, to_json
+from recordmill.job.staging import FOLDER, Listing, Staging
 from recordmill.notes import Note
+from recordmill.pipelines.duplicate_rules import check_rules
+from recordmill.pipelines.identity import job_id, shaping_of, versions_of
 from recordmill.pipelines.input_changes import describe_changes
 from recordmill.pipelines.interpretation import (
     bins_of,
@@ -35,12 +35,12 @@ from recordmill.pipelines.layout_checks import (
     layout_of,
 )
 from recordmill.pipelines.learned_from import LearnedDataset
-from recordmill.pipelines.options import declaration as option_machinery
 from recordmill.pipelines.options.card import read_card
 from recordmill.pipelines.options.config import CommonConfig
+from recordmill.pipelines.options.declaration import as_given
 from recordmill.pipelines.options.labels_file import read_labels
 from recordmill.pipelines.published import Published, finish_publishing
-from recordmill.pipelines.reused_datasets import fingerprint_shaping, stage_reused
+from recordmill.pipelines.reused_datasets import stage_reused
 from recordmill.pipelines.schemas import SchemaRequest
 from recordmill.pipelines.windowing import window_numbers, windowing_of
 from recordmill.runners.beam_patches import permanent_imports
@@ -50,12 +50,7 @@ from recordmill.transforms.encoders.artifacts import store_artifacts
 from recordmill.transforms.model.data_type import Artifact, Context, DataType, check_renames
 from recordmill.transforms.model.label_rules import LabelRules
 from recordmill.transforms.model.run_spec import RunSpec
-from recordmill.transforms.model.source import (
-    InformedSource,
-    Layout,
-    RowSource,
-    notes_of_source,
-)
+from recordmill.transforms.model.source import InformedSource, Layout, RowSource, notes_of_source
 from recordmill.transforms.reuse.frame_places import FramePlaces
 from recordmill.transforms.sources.rows.other_readings import reading_advice
 from recordmill.transforms.staged.listing import class_counts, stage_listing
@@ -80,23 +75,14 @@ class Job:
             data_type = self.learned.applied_to(data_type)
         self.data_type = data_type
         self.output = Location.parse(config.output)
-        self.shaping = {
-            key: value for key, value in option_machinery.shaping(config).items() if key != "seed"
-        }
-        self.shaping |= {"kind": data_type.name, **data_type.shaping}
         self.card = read_card(config.card)
         self.labels = read_labels(config.labels_file)
-        if self.labels is not None:
-            self.shaping["labels_file"] = list(self.labels)
-        self.shaping |= fingerprint_shaping(config, data_type)
-        self.shaping |= config.selection_shaping()
+        self.shaping = shaping_of(config, data_type, self.labels)
         if self.learned is not None:
             self.learned.refuse_options(self.shaping)
             self.labels = self.learned.labels(self.labels, data_type)
             self.shaping |= self.learned.shaping
-        for option, rule in (("dedup", data_type.duplicates), ("near-duplicates", data_type.near)):
-            if rule is None and getattr(config, option.replace("-", "_")) != "none":
-                raise ConfigError(f"--{option}: {data_type.name} has no rule to compare records by")
+        check_rules(config, data_type)
         self.known_contents = KnownDatasets.open(
             config.exclude_like, kind=data_type.name, near=data_type.near
         )
@@ -106,12 +92,8 @@ class Job:
         if self.schema_request.rules is not None:
             # Its content counts, not its path.
             self.shaping["schema"] = self.schema_request.rules.sha256
-        self.encoders = dict(data_type.encoder.versions())
-        if config.compression == "gzip":
-            self.encoders["zlib"] = zlib.ZLIB_RUNTIME_VERSION
-        self.id = hashlib.sha256(to_json([self.shaping, config.seed, self.encoders])).hexdigest()[
-            :16
-        ]
+        self.encoders = versions_of(config, data_type)
+        self.id = job_id([self.shaping, config.seed, self.encoders])
         self.staging = Staging.of(self.output, self.id)
         self._interpretation: Mapping[str, str] = {}
         self._name_notes: tuple[Note, ...] = ()
@@ -150,14 +132,11 @@ class Job:
           RunError: the job failed.
         """
         self.check_output()
-        with lock.hold_lock(self.output / FOLDER, is_running=is_running, private=private):
-            fresh = not self.staging.root.exists()
-            try:
-                return self._run(run_pipeline, on_listed, on_interpreted)
-            except ConfigError:
-                if fresh:
-                    self.staging.root.delete_tree()
-                raise
+        with (
+            lock.hold_lock(self.output / FOLDER, is_running=is_running, private=private),
+            self.staging.dropped_if_refused(),
+        ):
+            return self._run(run_pipeline, on_listed, on_interpreted)
 
     def _run(
         self,
@@ -210,10 +189,8 @@ class Job:
         )
         self._reuse = reused.places
         facts = interpret(self.config, self.data_type, listing, layout, counts)
-        self._interpretation = {**facts, **reused.facts}
-        if self.learned is not None:
-            learned = f"from {shown(self.learned.place)}"
-            self._interpretation = {**self._interpretation, "learned": learned}
+        learned = {} if self.learned is None else {"learned": f"from {shown(self.learned.place)}"}
+        self._interpretation = {**facts, **reused.facts, **learned}
         self._name_notes = name_notes(self.config, layout)
         on_interpreted(self._interpretation)
         windows = self.data_type.windows
@@ -376,7 +353,7 @@ class Job:
     def _run_spec(self, rows: Layout, layout: Layout, fingerprint: str) -> RunSpec:
         config, data_type = self.config, self.data_type
         roles = listed_roles(config, data_type.source, rows)
-        given = redact_uris(option_machinery.as_given(config))
+        given = redact_uris(as_given(config))
         return RunSpec(
             output=config.output,
             encoder=data_type.encoder,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
@@ -19,11 +18,12 @@ from recordmill.format.file_info import FileInfo, file_info
 from recordmill.format.manifest import Manifest
 from recordmill.job import lock, publishing
 from recordmill.job.publishing import check_output_folder
-from recordmill.job.staging import FOLDER, Staging, to_json
+from recordmill.job.staging import FOLDER, Staging
 from recordmill.notes import count_of
 from recordmill.pipelines.commands.adopt_config import AdoptConfig
 from recordmill.pipelines.commands.adopt_input import AdoptListing, check_output, list_input
 from recordmill.pipelines.commands.in_processes import in_processes
+from recordmill.pipelines.identity import job_id
 from recordmill.pipelines.options import declaration as option_machinery
 from recordmill.pipelines.options.card import read_card
 from recordmill.pipelines.options.labels_file import read_labels
@@ -67,7 +67,7 @@ class AdoptJob:
         self.shaping = {**option_machinery.shaping(config), "kind": adoption.KIND}
         if self.labels is not None:
             self.shaping["labels_file"] = list(self.labels)
-        self.id = hashlib.sha256(to_json(self.shaping)).hexdigest()[:16]
+        self.id = job_id(self.shaping)
         self.staging = Staging.of(self.output, self.id)
 
     def run(
@@ -86,14 +86,8 @@ class AdoptJob:
         check_output_folder(self.output)
         adopted = adoption.assign_shards(listed.originals, listed.compression)
         on_listed(len(adopted))
-        with lock.hold_lock(self.output / FOLDER):
-            fresh = not self.staging.root.exists()
-            try:
-                return self._run(listed, adopted, on_scanned)
-            except ConfigError:
-                if fresh:
-                    self.staging.root.delete_tree()
-                raise
+        with lock.hold_lock(self.output / FOLDER), self.staging.dropped_if_refused():
+            return self._run(listed, adopted, on_scanned)
 
     def _run(
         self,

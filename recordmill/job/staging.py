@@ -30,9 +30,10 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
-from recordmill.errors import DamageError, Reject
+from recordmill.errors import ConfigError, DamageError, Reject
 from recordmill.format.ledger import Reduced
 from recordmill.format.manifest import Shard
 from recordmill.format.typed_json import damage_of, parse_json
@@ -259,6 +260,17 @@ class Staging:
             with damage_of(shown(place), line=number, advice=self._advice):
                 rejects.append(Reject(**parse_json(line)))
         return tuple(rejects)
+
+    @contextmanager
+    def dropped_if_refused(self) -> Iterator[None]:
+        """Delete the folder if a ConfigError leaves the block, unless it is of an earlier run."""
+        fresh = not self.root.exists()
+        try:
+            yield
+        except ConfigError:
+            if fresh:
+                self.root.delete_tree()
+            raise
 
     def begin(self) -> None:
         """Delete the files that a new run cannot reuse; shards and the listing stay."""
