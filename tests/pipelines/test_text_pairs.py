@@ -337,6 +337,10 @@ def test_rows_without_one_of_the_texts_are_rejected(tmp_path):
             "--features bow: is made of single texts",
         ),
         (
+            ["--text-columns", "question,answer", "--text-pairs", "join", "--features", "bow"],
+            "--features bow: is made of single texts",
+        ),
+        (
             ["--text-columns", "question,answer", "--tokenizer", "words", "--max-length", 4],
             "--max-length 4: expected 5 or more",
         ),

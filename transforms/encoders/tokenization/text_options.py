@@ -195,16 +195,17 @@ class TextOptions:
                     f"{option}: divides single texts, and --text-columns gives a record several:"
                     " leave one of them out"
                 )
+        others = sorted(self.output_features - {"text", "tokens"})
+        if others and (self.joins or self.text_pairs == "join"):
+            raise ConfigError(
+                f"--features {others[0]}: is made of single texts, and the tokens of --text-columns"
+                " are joined; use --text-pairs separate"
+            )
         if not self.joins:
             return
         if len(self.text_columns) > 2:
             raise ConfigError(
                 f"--text-columns {given}: only two texts can be joined; use --text-pairs separate"
-            )
-        if others := sorted(self.output_features - {"text", "tokens"}):
-            raise ConfigError(
-                f"--features {others[0]}: is made of single texts, and the tokens of --text-columns"
-                " are joined; use --text-pairs separate"
             )
         least = len(self.reserved_tokens) and 5  # three special tokens, and one of each text
         if self.max_length is not None and self.max_length < least:
