@@ -144,6 +144,12 @@ def check_renames(rename: Mapping[str, str], features: Collection[str]) -> None:
     """
     for old, new in rename.items():
         if old not in features:
+            for name, given in rename.items():
+                if given == old and name in features:
+                    raise ConfigError(
+                        f"--rename {old}={new}: {old!r} is made of the column {name!r}: use"
+                        f" --rename {name}={new}"
+                    )
             raise ConfigError(
                 f"--rename {old}={new}: there is no feature {old!r}{did_you_mean(old, features)}; "
                 f"the features are {', '.join(sorted(features))}"

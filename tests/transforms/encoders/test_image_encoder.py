@@ -248,6 +248,10 @@ def test_user_columns_that_no_feature_can_hold(folder, column, message):
         ({"image/height": "image/width"}, "'image/height' and 'image/width' would both be named"),
         ({"image/height": "who"}, "'image/height' and 'who' would both be named 'who'"),
         ({"who": "image/class/text"}, "would both be named 'image/class/text'"),
+        (
+            {"who": "weight", "weight": "x"},
+            "--rename weight=x: 'weight' is made of the column 'who': use --rename who=x",
+        ),
         ({"image/class/one_hot": "x"}, "there is no feature 'image/class/one_hot'"),
         ({"whom": "x"}, "no feature 'whom' (did you mean 'who'?); the features are image/"),
     ],
