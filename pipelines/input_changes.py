@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from recordmill.errors import DamageError
 from recordmill.format.content_hashes import hash_halves
-from recordmill.format.manifest import Manifest, index_of
+from recordmill.format.file_names import index_of
+from recordmill.format.manifest import Manifest
 from recordmill.format.recipes import Recipes
 from recordmill.format.shard_index import read_index
 from recordmill.job.staging import Listing, Staging

@@ -12,7 +12,8 @@ import numpy as np
 from recordmill.errors import ConfigError
 from recordmill.format import manifest as manifests
 from recordmill.format.content_hashes import hash_halves
-from recordmill.format.manifest import Manifest, ManifestError, index_of
+from recordmill.format.file_names import index_of
+from recordmill.format.manifest import Manifest, ManifestError
 from recordmill.format.shard_index import IndexDamagedError, read_index
 from recordmill.job.staging import Staging
 from recordmill.pipelines.data_types import content_of

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from recordmill.errors import ConfigError, RunError
 from recordmill.format.dataset_card import DatasetCard
 from recordmill.format.file_info import FileInfo, stream_info
-from recordmill.format.manifest import JOB, MANIFEST, Manifest, index_name, load
+from recordmill.format.file_names import index_name
+from recordmill.format.manifest import JOB, MANIFEST, Manifest, load
 from recordmill.format.metadata_files import add_metadata
 from recordmill.format.typed_json import as_object
 from recordmill.job import publishing

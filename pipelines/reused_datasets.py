@@ -14,7 +14,8 @@ import pyarrow as pa
 from recordmill.errors import ConfigError, DamageError
 from recordmill.format import manifest as manifests
 from recordmill.format.content_hashes import hash_halves
-from recordmill.format.manifest import MANIFEST, Manifest, Shard, index_of
+from recordmill.format.file_names import index_of
+from recordmill.format.manifest import MANIFEST, Manifest, Shard
 from recordmill.format.recipes import Recipes, RecipesHeader
 from recordmill.format.shard_index import IndexDamagedError, read_index
 from recordmill.job.staging import REUSE, Staging

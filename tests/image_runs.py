@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from recordmill.format.manifest import Manifest, index_name, load
+from recordmill.format.file_names import index_name
+from recordmill.format.manifest import Manifest, load
 from recordmill.format.shard_index import read_index
 from recordmill.pipelines.cli import main
 from recordmill.processes import pool

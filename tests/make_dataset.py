@@ -21,16 +21,9 @@ from PIL import Image
 
 from recordmill.format import shard_index
 from recordmill.format.file_info import file_info
+from recordmill.format.file_names import index_name, shard_name
 from recordmill.format.ledger import CopyCounts, InputCounts, Ledger, RecordCounts
-from recordmill.format.manifest import (
-    Manifest,
-    Shard,
-    SplitInfo,
-    class_weights,
-    digest_of,
-    index_name,
-    shard_name,
-)
+from recordmill.format.manifest import Manifest, Shard, SplitInfo, class_weights, digest_of
 from recordmill.format.schema import schema_text
 from recordmill.format.tfds import tfds_files
 from recordmill.tfrecord.features import Feature, Features

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from recordmill.adopt.file_scan import SourceFile, file_compression
 from recordmill.errors import ConfigError
-from recordmill.format.manifest import shard_name
+from recordmill.format.file_names import shard_name
 from recordmill.format.split_names import is_split_name
 from recordmill.storage.files import Location, PathError, shown
 from recordmill.tfrecord.framing import Compression

@@ -21,6 +21,7 @@ from recordmill.adopt.class_numbers import AdoptedClasses
 from recordmill.adopt.file_scan import Scan, SourceFile, read_columns
 from recordmill.format.dataset_card import DatasetCard
 from recordmill.format.file_info import FileInfo, file_info
+from recordmill.format.file_names import index_name, shard_name
 from recordmill.format.ledger import CopyCounts, InputCounts, Ledger, RecordCounts
 from recordmill.format.manifest import (
     JOB,
@@ -32,8 +33,6 @@ from recordmill.format.manifest import (
     SplitInfo,
     class_weights,
     digest_of,
-    index_name,
-    shard_name,
 )
 from recordmill.format.metadata_files import add_metadata
 from recordmill.format.schema import schema_text

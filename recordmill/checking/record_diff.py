@@ -23,8 +23,9 @@ import pyarrow as pa
 import xxhash
 
 from recordmill.format.content_hashes import digest_halves, hash_halves
+from recordmill.format.file_names import index_name
 from recordmill.format.label_texts import label_texts
-from recordmill.format.manifest import Manifest, index_name
+from recordmill.format.manifest import Manifest
 from recordmill.format.shard_index import read_index
 from recordmill.format.split_indexes import split_indexes
 from recordmill.format.split_names import in_order

@@ -31,8 +31,8 @@ from recordmill.checking.split_leakage import (
 from recordmill.format import manifest as manifests
 from recordmill.format.content_report import ContentReport
 from recordmill.format.file_info import file_info, stream_info
+from recordmill.format.file_names import INDEX, index_name, shard_name
 from recordmill.format.manifest import (
-    INDEX,
     JOB,
     MANIFEST,
     RECIPES,
@@ -41,8 +41,6 @@ from recordmill.format.manifest import (
     SplitInfo,
     class_weights,
     digest_of,
-    index_name,
-    shard_name,
 )
 from recordmill.format.recipes import Recipes, RecipesDamagedError
 from recordmill.format.split_names import TRAIN

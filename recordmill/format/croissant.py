@@ -16,7 +16,8 @@ from urllib.parse import quote
 
 from recordmill.format.dataset_card import Creator, DatasetCard
 from recordmill.format.file_info import FileInfo
-from recordmill.format.manifest import INDEX, Manifest, SplitInfo, index_name, number_globs
+from recordmill.format.file_names import INDEX, index_name, number_globs
+from recordmill.format.manifest import Manifest, SplitInfo
 from recordmill.format.shard_index import REQUIRED
 from recordmill.format.split_names import in_order
 from recordmill.tfrecord.features import Feature

@@ -11,7 +11,8 @@ from typing import Any
 import yaml
 
 from recordmill.format.dataset_card import Creator, DatasetCard
-from recordmill.format.manifest import INDEX, Manifest, number_globs
+from recordmill.format.file_names import INDEX, number_globs
+from recordmill.format.manifest import Manifest
 from recordmill.format.split_names import in_order
 
 README = "README.md"

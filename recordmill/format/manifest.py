@@ -18,6 +18,7 @@ from recordmill.errors import DamageError
 from recordmill.format.content_report import ContentReport
 from recordmill.format.dataset_card import DatasetCard
 from recordmill.format.file_info import FileInfo, take_sha256
+from recordmill.format.file_names import checked_name, index_name
 from recordmill.format.ledger import Ledger
 from recordmill.format.split_names import is_split_name
 from recordmill.format.typed_json import (
@@ -38,7 +39,6 @@ FORMAT = "recordmill/1"
 MANIFEST = "dataset.json"
 JOB = "job.json"
 RECIPES = "recipes.parquet"
-INDEX = "index"
 LABELS = "labels.txt"
 LABEL_MAP = "label_map.pbtxt"
 MASK_LABELS = "segmentation_labels.txt"  # class names of masks, in the order of their ids
@@ -50,35 +50,6 @@ _SHARD = re.compile(r"[^/]+\.tfrecord-\d{5,}-of-\d{5,}(\.gz)?", re.ASCII)
 
 class ManifestError(DamageError):
     """A missing or invalid manifest."""
-
-
-def shard_name(split: str, index: int, count: int, compression: str) -> str:
-    """Return the file name of a shard, as Beam's WriteToTFRecord would name it.
-
-    compression: "none" or "gzip".
-    """
-    suffix = ".gz" if compression == "gzip" else ""
-    return f"{split}.tfrecord-{index:05d}-of-{count:05d}{suffix}"
-
-
-def index_name(split: str, index: int, count: int) -> str:
-    """Return the name of a shard's index within the dataset; it does not depend on compression."""
-    return f"{INDEX}/{split}-{index:05d}-of-{count:05d}.parquet"
-
-
-def number_globs(count: int) -> list[str]:
-    """Return glob patterns of the numbers in the names of all files of a split, of `count` shards.
-
-    They match no file of another split. Numbers have five digits, or more.
-    """
-    widths = range(5, max(5, len(str(count - 1))) + 1)
-    return [f"{'[0-9]' * width}-of-{count:05d}" for width in widths]
-
-
-def index_of(shard: str) -> str:
-    """Return the name of the index of a shard, given the shard's file name."""
-    split, numbers = shard.removesuffix(".gz").rsplit(".tfrecord-", 1)
-    return f"{INDEX}/{split}-{numbers}.parquet"
 
 
 def class_weights(counts: Mapping[str, float]) -> dict[str, float]:
@@ -368,18 +339,6 @@ def _feature(name: str, data: Mapping[str, Any]) -> Feature:
         return Feature.from_json(data)
     except ValueError as error:
         raise ValueError(f"feature {name!r}: {error}") from error
-
-
-def checked_name(name: str) -> str:
-    """Return the name of a file of a dataset, checked: publishing deletes files by their names.
-
-    Raises:
-      ValueError: the name leads out of the dataset.
-    """
-    parts = name.split("/")
-    if "\0" in name or not set(parts).isdisjoint(("", ".", "..", ".recordmill")):
-        raise ValueError(f"expected a path inside the dataset, got {name[:200]!r}")
-    return name
 
 
 def _file_name(name: str) -> str:

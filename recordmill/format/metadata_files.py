@@ -8,7 +8,8 @@ from recordmill.format.croissant import CROISSANT, croissant_json
 from recordmill.format.dataset_card import DatasetCard
 from recordmill.format.dataset_readme import README, readme
 from recordmill.format.file_info import file_info
-from recordmill.format.manifest import Manifest, index_name
+from recordmill.format.file_names import index_name
+from recordmill.format.manifest import Manifest
 from recordmill.format.shard_index import REQUIRED, column_names
 from recordmill.format.tfds import DATASET_INFO, dataset_info
 from recordmill.storage.files import Location

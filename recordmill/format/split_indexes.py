@@ -8,7 +8,8 @@ from collections.abc import Collection, Iterator, Sequence
 
 import pyarrow as pa
 
-from recordmill.format.manifest import INDEX, Shard, SplitInfo, index_name
+from recordmill.format.file_names import INDEX, index_name
+from recordmill.format.manifest import Shard, SplitInfo
 from recordmill.format.shard_index import IndexDamagedError, read_index, read_rows
 from recordmill.storage.files import Location
 

@@ -24,15 +24,8 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from recordmill.errors import ConfigError, RunError
-from recordmill.format.manifest import (
-    JOB,
-    MANIFEST,
-    RECIPES,
-    Manifest,
-    ManifestError,
-    checked_name,
-    load,
-)
+from recordmill.format.file_names import checked_name
+from recordmill.format.manifest import JOB, MANIFEST, RECIPES, Manifest, ManifestError, load
 from recordmill.job.staging import FOLDER, INTENT, Staging, jobs, to_json
 from recordmill.storage.files import Location, StorageError, shown, sync_folders
 from recordmill.storage.storage_errors import MissingError, raise_storage_errors

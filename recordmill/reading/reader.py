@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from recordmill.format.manifest import MANIFEST, Manifest, Shard, index_name, load
+from recordmill.format.file_names import index_name
+from recordmill.format.manifest import MANIFEST, Manifest, Shard, load
 from recordmill.format.shard_index import IndexDamagedError, read_index
 from recordmill.format.split_names import in_order
 from recordmill.reading.tfrecord_files import FileDamagedError, find_files, read_files

@@ -12,7 +12,8 @@ import pytest
 
 from recordmill.checking.verify import verify
 from recordmill.errors import ConfigError, RunError
-from recordmill.format.manifest import Manifest, index_name, load
+from recordmill.format.file_names import index_name
+from recordmill.format.manifest import Manifest, load
 from recordmill.format.shard_index import read_index
 from recordmill.job.staging import FOLDER
 from recordmill.processes.pool import close_shared_pool

@@ -25,7 +25,7 @@ from recordmill.checking.repeated_content import (
     report_on,
 )
 from recordmill.format.content_report import LISTED, ContentReport
-from recordmill.format.manifest import index_of
+from recordmill.format.file_names import index_of
 from recordmill.format.shard_index import read_index, read_rows
 from recordmill.job.staging import ShardInfo, Staging, to_json
 from recordmill.storage.files import Location

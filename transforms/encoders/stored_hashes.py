@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError, RecordError
-from recordmill.format.manifest import Manifest, index_of
+from recordmill.format.file_names import index_of
+from recordmill.format.manifest import Manifest
 from recordmill.format.shard_index import read_index
 from recordmill.reading.reader import Records
 from recordmill.storage.files import Location, shown

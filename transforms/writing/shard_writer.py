@@ -23,7 +23,8 @@ from apache_beam.utils.windowed_value import WindowedValue
 from recordmill.errors import RunError, unlike_submitter
 from recordmill.format import shard_index
 from recordmill.format.file_info import file_info
-from recordmill.format.manifest import Shard, index_name, shard_name
+from recordmill.format.file_names import index_name, shard_name
+from recordmill.format.manifest import Shard
 from recordmill.format.recipes import Fingerprint
 from recordmill.job.staging import ShardInfo, Staging, to_json
 from recordmill.processes.pool import shared_pool

@@ -10,7 +10,8 @@ import yaml
 from recordmill.format.croissant import croissant_json
 from recordmill.format.dataset_card import Creator, DatasetCard
 from recordmill.format.dataset_readme import readme, size_category
-from recordmill.format.manifest import Manifest, ManifestError, number_globs
+from recordmill.format.file_names import number_globs
+from recordmill.format.manifest import Manifest, ManifestError
 from tests.make_dataset import make_dataset
 
 HOSTILE = "<script>alert(1)</script> --- 'q' \"d\" [x](y) ``` : # & \u202eabc"

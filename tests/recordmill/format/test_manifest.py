@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill.format.file_info import FileInfo, file_info
+from recordmill.format.file_names import index_name, shard_name
 from recordmill.format.ledger import CopyCounts, InputCounts, Ledger, RecordCounts
 from recordmill.format.manifest import (
     Manifest,
@@ -16,9 +17,7 @@ from recordmill.format.manifest import (
     SplitInfo,
     class_weights,
     digest_of,
-    index_name,
     load,
-    shard_name,
 )
 from recordmill.notes import notes_of
 from recordmill.storage.files import Location

@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from recordmill.errors import ConfigError, DamageError
 from recordmill.format import manifest as manifests
-from recordmill.format.manifest import MANIFEST, Manifest, Shard, index_of
+from recordmill.format.file_names import index_of
+from recordmill.format.manifest import MANIFEST, Manifest, Shard
 from recordmill.format.shard_index import IndexDamagedError, read_index
 from recordmill.format.typed_json import parse_json
 from recordmill.storage.files import Location, shown

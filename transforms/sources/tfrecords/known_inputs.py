@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal
 
 from recordmill.errors import ConfigError
-from recordmill.format.manifest import Manifest, index_of
+from recordmill.format.file_names import index_of
+from recordmill.format.manifest import Manifest
 from recordmill.format.shard_index import IndexDamagedError, column_names
 from recordmill.storage.files import Location, PathError, shown
 from recordmill.tfrecord.features import Feature
