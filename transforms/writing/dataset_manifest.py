@@ -1,4 +1,4 @@
-"""The ledger, the manifest and the other files of a dataset, from its finished shards."""
+"""The manifest and the other files of a dataset, from its finished shards."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -8,15 +8,7 @@ import pyarrow as pa
 from recordmill.errors import Reject, RunError
 from recordmill.format.content_report import DUPLICATES, LEAKS, NEAR_DUPLICATES, ContentReport
 from recordmill.format.file_info import file_info
-from recordmill.format.ledger import (
-    INPUT,
-    CopyCounts,
-    InputCounts,
-    Ledger,
-    ObjectCounts,
-    RecordCounts,
-    add_dropped,
-)
+from recordmill.format.ledger import Ledger
 from recordmill.format.manifest import (
     JOB,
     LABELS,
@@ -41,69 +33,9 @@ from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.planning.plan import Plan
 from recordmill.transforms.planning.refusals import nothing_left, refusal, refusal_of
 from recordmill.transforms.staged.listing import NO_LISTING, read_excluded, read_left_out, read_part
-from recordmill.transforms.writing.depth_notes import depth_notes
+from recordmill.transforms.writing.closed_ledger import close_ledger
 from recordmill.transforms.writing.shard_recipes import all_have_recipes, assemble_recipes
-
-
-def close_ledger(
-    plan: Plan,
-    parts: Sequence[StagedPart],
-    infos: Sequence[ShardInfo],
-    *,
-    rejects: int,
-    filtered: int,
-    unit: str = INPUT,
-) -> tuple[Ledger, list[str]]:
-    """Return the ledger, and a sentence for each of its sums that is not right.
-
-    rejects, filtered: numbers of inputs that the listing excluded. unit: name of a record in the
-    ledger.
-    """
-    rejects += sum(part.unread for part in parts)
-    filtered += sum(part.skipped for part in parts)
-    kept = sum(part.rows for part in parts)
-    # If Examples hold several records, the ledger counts these, and the Examples separately.
-    packed = [info.packed for info in infos if info.packed is not None]
-    packs = sum(info.shard.records for info in infos) if packed else None
-    written = sum(info.shard.records - info.copies for info in infos)
-    originals = sum(packed) if packed else written
-    rejected = plan.rejected + sum(info.rejected for info in infos)
-    left_out = plan.filtered + sum(sum(info.filtered.values()) for info in infos)
-    copies_planned = sum(split.copies for split in plan.splits.values())
-    copies_written = sum(info.copies for info in infos)
-    ledger = Ledger(
-        inputs=InputCounts(
-            read=kept + plan.rejected + plan.filtered - sum(part.extra for part in parts),
-            rejected=rejects,
-            filtered=filtered,
-        ),
-        records=RecordCounts(
-            made=kept + plan.rejected + plan.filtered,
-            written=originals,
-            rejected=rejected,
-            filtered=left_out,
-            dropped=sum(split.dropped for split in plan.splits.values()),
-        ),
-        copies=CopyCounts(
-            planned=copies_planned,
-            written=copies_written,
-            rejected=sum(info.planned_copies for info in infos) - copies_written,
-        ),
-        unit=unit,
-        packs=packs,
-        objects=_objects(infos),
-    )
-    problems = ledger.open_items()
-    for name, split in plan.splits.items():
-        found = [info for info in infos if info.split == name]
-        if sorted(info.number for info in found) != list(range(split.shards)):
-            problems.append(f"{split.shards} shards of {name} were planned, {len(found)} came back")
-        planned = sum(info.planned for info in found)
-        if planned != split.records:
-            problems.append(
-                f"{split.records} records of {name} were planned, {planned} reached its shards"
-            )
-    return ledger, problems
+from recordmill.transforms.writing.written_notes import written_notes
 
 
 def all_rejects(
@@ -321,82 +253,6 @@ def _columns(plan: Plan, run: RunSpec) -> pa.Schema:
     if run.layout is not None:
         return run.layout.columns
     return read_part(plan.parts[0].name, staging=run.staging).schema
-
-
-def _objects(infos: Iterable[ShardInfo]) -> ObjectCounts | None:
-    held = [info.objects for info in infos if info.objects is not None]
-    if not held:
-        return None
-    made, written = (sum(one[n] for one in held) for n in (0, 1))
-    reasons = {reason: count for reason, (count, _) in _dropped_objects(infos).items()}
-    return ObjectCounts(made=made, written=written, dropped=sum(reasons.values()), **reasons)
-
-
-def _dropped_objects(infos: Iterable[ShardInfo]) -> dict[str, tuple[int, str]]:
-    found: dict[str, tuple[int, str]] = {}
-    for info in infos:
-        found = add_dropped(found, info.dropped_objects)
-    return found
-
-
-_SHOWN = 3  # classes of a split in a note
-_DROPPED = {
-    "no_area": "without area",
-    "outside": "outside the written image",
-    "too_small": "too small (--min-box)",
-    "crossing": "crossing its edge (--boxes drop)",
-}
-
-
-def written_notes(
-    plan: Plan, infos: Sequence[ShardInfo], report: ContentReport | None
-) -> tuple[Note, ...]:
-    """Return the notes that follow from the finished shards. report: on equal contents."""
-    return (
-        *_lost_classes(plan, infos),
-        *depth_notes(info.reduced for info in infos),
-        *box_notes(infos),
-        *(() if report is None else report.notes),
-    )
-
-
-def _lost_classes(plan: Plan, infos: Sequence[ShardInfo]) -> tuple[Note, ...]:
-    """Return a note on the classes that have planned records in a split, but no written ones."""
-    if any(info.packed is not None for info in infos):
-        return ()  # packed Examples have no class
-    parts = []
-    for name, split in plan.splits.items():
-        written = {label for info in infos if info.split == name for label in info.originals}
-        lost = [label for label in split.after if label is not None and label not in written]
-        if lost:
-            some = ", ".join(map(repr, sorted(lost)[:_SHOWN]))
-            more = ", ..." if len(lost) > _SHOWN else ""
-            parts.append(f"{name} has no record of {some}{more}")
-    if not parts:
-        return ()
-    text = f"{'; '.join(parts)}: all that were planned were rejected or dropped at writing"
-    return (Note("empty-class", text),)
-
-
-def box_notes(infos: Sequence[ShardInfo]) -> tuple[Note, ...]:
-    """Return a note on the dropped boxes, except those that only augmentation drops."""
-    found = _dropped_objects(infos)
-    parts = [
-        f"{found[reason][0]:,} {words}, such as one of {found[reason][1]}"
-        for reason, words in _DROPPED.items()
-        if reason in found
-    ]
-    if not parts:
-        return ()
-    count = sum(found[reason][0] for reason in _DROPPED if reason in found)
-    made = sum(info.objects[0] for info in infos if info.objects is not None)
-    return (
-        Note(
-            "boxes",
-            f"{count:,} of {made:,} boxes, those of copies included, were dropped:"
-            f" {'; '.join(parts)}",
-        ),
-    )
 
 
 def _fill_rates(infos: Iterable[ShardInfo]) -> dict[str, float]:
