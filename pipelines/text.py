@@ -5,13 +5,14 @@
 The input is a file of rows (CSV, TSV, JSONL, Parquet, Arrow, Avro, plain lines), a glob pattern or
 a folder of such files, or a folder of `class/...` or `split/class/...` with text files.
 """
+# ruff: noqa: RUF009
 
 from __future__ import annotations
 
 import dataclasses
 import functools
 import sys
-from typing import Any, get_args
+from typing import get_args
 
 from recordmill.errors import ConfigError
 from recordmill.format.ledger import INPUT
@@ -56,51 +57,38 @@ from recordmill.transforms.sources.rows.text_folders import Documents
 
 TEXT = Group(30, "Text")
 _DEFAULT = TextOptions()
+_shaping = functools.partial(option, group=TEXT, shapes_bytes=True)  # makes immutable fields
 _SHAPES = [field.name for field in dataclasses.fields(TextOptions) if field.name != "tokenizer"]
-
-
-def _limit(help_text: str) -> Any:
-    return option(None, group=TEXT, shapes_bytes=True, help=help_text)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextConfig(RowsConfig):
     """The options of `recordmill text`."""
 
-    text_column: str | None = option(
+    text_column: str | None = _shaping(
         None,
-        group=TEXT,
-        shapes_bytes=True,
         metavar="COLUMN",
         help="Column with the text. Default: a column named text, sentence, message or the like, or"
         " the only column without another use.",
     )
-    text_columns: tuple[str, ...] = option(
+    text_columns: tuple[str, ...] = _shaping(
         (),
-        group=TEXT,
-        shapes_bytes=True,
         parse=values.ordered_names,
         repeat=True,
         metavar="COLUMN,...",
         help="Columns with the texts of a record, if it has several, such as question,answer.",
     )
-    text_pairs: TextPairs | None = option(
+    text_pairs: TextPairs | None = _shaping(
         None,
-        group=TEXT,
-        shapes_bytes=True,
         help="join: one sequence of the tokens of two texts, with [CLS], [SEP] and type ids."
         " separate: features of each text, under the name of its column. Default: join.",
     )
-    documents: Documents = option(
+    documents: Documents = _shaping(
         "file",
-        group=TEXT,
-        shapes_bytes=True,
         help="If the input is a folder of text files: make a record of each file, or of each line.",
     )
-    unicode: Unicode = option(
+    unicode: Unicode = _shaping(
         _DEFAULT.unicode,
-        group=TEXT,
-        shapes_bytes=True,
         help="Unicode normalization of the text, applied first.",
     )
     tokenizer: str | None = option(
@@ -111,68 +99,50 @@ class TextConfig(RowsConfig):
         " whitespace. chars: code points. bytes: UTF-8 bytes. bpe: byte pair encoding, learned from"
         " train. FILE: a Hugging Face tokenizer.json or a SentencePiece .model.",
     )
-    features: tuple[TextFeature, ...] = option(
+    features: tuple[TextFeature, ...] = _shaping(
         (),
-        group=TEXT,
-        shapes_bytes=True,
         parse=values.some_of(*get_args(TextFeature)),
         repeat=True,
         metavar="NAME,...",
         help=f"Features of a record: {', '.join(get_args(TextFeature))}. Default: tokens with"
         " --tokenizer, embeddings with --embeddings, else text.",
     )
-    max_length: int | None = option(
+    max_length: int | None = _shaping(
         None,
-        group=TEXT,
-        shapes_bytes=True,
         metavar="TOKENS",
         help="Truncate or pad every record to this many tokens, and add a mask and the length.",
     )
-    vocab_size: int = option(
+    vocab_size: int = _shaping(
         _DEFAULT.vocab_size,
-        group=TEXT,
-        shapes_bytes=True,
         help="Maximum number of tokens to learn from train; the most frequent are kept. Special"
         " tokens are added to them.",
     )
-    min_frequency: int = option(
+    min_frequency: int = _shaping(
         _DEFAULT.min_frequency,
-        group=TEXT,
-        shapes_bytes=True,
         help="Learn only tokens that occur at least this often in train.",
     )
-    oov_buckets: int = option(
+    oov_buckets: int = _shaping(
         _DEFAULT.oov_buckets,
-        group=TEXT,
-        shapes_bytes=True,
         help="Number of ids that out-of-vocabulary tokens share, by their hash.",
     )
-    special_tokens: tuple[str, ...] = option(
+    special_tokens: tuple[str, ...] = _shaping(
         (),
-        group=TEXT,
-        shapes_bytes=True,
         parse=values.ordered_names,
         repeat=True,
         metavar="TOKEN,...",
         help="Special tokens; they get the first ids after padding and --oov-buckets.",
     )
-    ngrams: int = option(
+    ngrams: int = _shaping(
         _DEFAULT.ngrams,
-        group=TEXT,
-        shapes_bytes=True,
         metavar="N",
         help="Use n-grams of up to N tokens as terms of bow and tfidf.",
     )
-    tfidf: Tfidf = option(
+    tfidf: Tfidf = _shaping(
         _DEFAULT.tfidf,
-        group=TEXT,
-        shapes_bytes=True,
         help="sparse: indices and values. dense: a vector with a number per vocabulary entry.",
     )
-    tfidf_norm: TfidfNorm = option(
+    tfidf_norm: TfidfNorm = _shaping(
         _DEFAULT.tfidf_norm,
-        group=TEXT,
-        shapes_bytes=True,
         help="l2 scales the TF-IDF vector of each record to length 1.",
     )
     embeddings: str | None = option(
@@ -188,46 +158,34 @@ class TextConfig(RowsConfig):
         metavar="FILE",
         help="If --embeddings is an .npy file: its words, one per line.",
     )
-    pooling: Pooling = option(
+    pooling: Pooling = _shaping(
         _DEFAULT.pooling,
-        group=TEXT,
-        shapes_bytes=True,
         help="mean: write the mean of the tokens' vectors. none: write the vector of each token.",
     )
-    edge_tokens: EdgeTokens = option(
+    edge_tokens: EdgeTokens = _shaping(
         _DEFAULT.edge_tokens,
-        group=TEXT,
-        shapes_bytes=True,
         help="Whether to add the begin and end tokens of a tokenizer file. auto: yes for Hugging"
         " Face, no for SentencePiece, as in these libraries.",
     )
-    pack: int | None = option(
+    pack: int | None = _shaping(
         None,
-        group=TEXT,
-        shapes_bytes=True,
         metavar="TOKENS",
         help="Pack texts into records of exactly this many tokens, for language models, and add"
         " tokens/segments and tokens/positions.",
     )
-    end_token: str | None = option(
+    end_token: str | None = _shaping(
         None,
-        group=TEXT,
-        shapes_bytes=True,
         metavar="TOKEN",
         help="Token to append to each packed text: a token of the tokenizer file, or one of"
         " --special-tokens.",
     )
-    chunk: int | None = option(
+    chunk: int | None = _shaping(
         None,
-        group=TEXT,
-        shapes_bytes=True,
         metavar="TOKENS",
         help="Cut longer texts into records of up to this many tokens, all in the same split.",
     )
-    chunk_overlap: int = option(
+    chunk_overlap: int = _shaping(
         0,
-        group=TEXT,
-        shapes_bytes=True,
         metavar="TOKENS",
         help="Tokens that a chunk shares with the chunk before it.",
     )
@@ -238,14 +196,12 @@ class TextConfig(RowsConfig):
         help="With --learned-from: fail, and publish nothing, if more than this fraction of the"
         " tokens of train is not in the vocabulary, 0 to 1.",
     )
-    min_chars: int | None = _limit("Drop texts with fewer characters.")
-    max_chars: int | None = _limit("Drop texts with more characters.")
-    min_tokens: int | None = _limit("Drop texts with fewer tokens.")
-    max_tokens: int | None = _limit("Drop texts with more tokens.")
-    augment: tuple[TextAugmentation, ...] = option(
+    min_chars: int | None = _shaping(None, help="Drop texts with fewer characters.")
+    max_chars: int | None = _shaping(None, help="Drop texts with more characters.")
+    min_tokens: int | None = _shaping(None, help="Drop texts with fewer tokens.")
+    max_tokens: int | None = _shaping(None, help="Drop texts with more tokens.")
+    augment: tuple[TextAugmentation, ...] = _shaping(
         (),
-        group=TEXT,
-        shapes_bytes=True,
         parse=values.some_of(*get_args(TextAugmentation)),
         repeat=True,
         metavar="NAME,...",
