@@ -47,8 +47,9 @@ from recordmill.runners.beam_patches import permanent_imports
 from recordmill.storage.files import Location, shown
 from recordmill.storage.redaction import redact_uris
 from recordmill.transforms.encoders.artifacts import store_artifacts
-from recordmill.transforms.model.data_type import Artifact, Context, DataType, check_renames
+from recordmill.transforms.model.data_type import Artifact, Context, DataType
 from recordmill.transforms.model.label_rules import LabelRules
+from recordmill.transforms.model.renames import check_renames
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.model.source import InformedSource, Layout, RowSource, notes_of_source
 from recordmill.transforms.reuse.frame_places import FramePlaces

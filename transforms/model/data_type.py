@@ -7,14 +7,14 @@ module does not import Beam, and modules that define parts must not import it ei
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from recordmill.errors import ConfigError, Filtered, RecordError, Reject, Stage, did_you_mean
+from recordmill.errors import ConfigError, Filtered, RecordError, Reject, Stage
 from recordmill.format.ledger import INPUT, Reduced
 from recordmill.storage.files import Location
 from recordmill.tfrecord.features import Features
@@ -134,35 +134,6 @@ def needs_classes(option: str, columns: Sequence[str] = ()) -> ConfigError:
         f"{option} needs classes, and the input has none: name the column of the class with"
         f" --label-column (the columns are {shown}{more}), or leave the option out"
     )
-
-
-def check_renames(rename: Mapping[str, str], features: Collection[str]) -> None:
-    """Check the option --rename.
-
-    Raises:
-      ConfigError: it names an unknown feature, or gives two features the same name.
-    """
-    for old, new in rename.items():
-        if old not in features:
-            for name, given in rename.items():
-                if given == old and name in features:
-                    raise ConfigError(
-                        f"--rename {old}={new}: {old!r} is made of the column {name!r}: use"
-                        f" --rename {name}={new}"
-                    )
-            raise ConfigError(
-                f"--rename {old}={new}: there is no feature {old!r}{did_you_mean(old, features)}; "
-                f"the features are {', '.join(sorted(features))}"
-            )
-    olds: dict[str, str] = {}
-    for old in features:
-        new = rename.get(old, old)
-        if new in olds:
-            raise ConfigError(
-                f"--rename: {olds[new]!r} and {old!r} would both be named {new!r}: choose another "
-                "name, or rename the other one too"
-            )
-        olds[new] = old
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

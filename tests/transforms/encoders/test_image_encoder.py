@@ -21,7 +21,8 @@ from recordmill.transforms.encoders.image_headers import HeaderCheck
 from recordmill.transforms.encoders.images import ImageEncoder
 from recordmill.transforms.imaging.pixels import ImageOptions
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.data_type import Context, check_renames
+from recordmill.transforms.model.data_type import Context
+from recordmill.transforms.model.renames import check_renames
 from tests.paths import ROOT
 from tests.pictures import photo, saved
 
