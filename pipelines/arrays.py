@@ -3,7 +3,8 @@
     recordmill arrays --input 'volumes/*.npy' --output out/ --chunk 16
 
 The input is a folder of `class/...` or `split/class/...`, a glob pattern, a single file, or a
-listing: a CSV, JSONL or Parquet file that names the array files.
+listing: a CSV, JSONL or Parquet file that names the array files. It may also be an archive, a table
+that holds the files, or TFRecord files.
 """
 
 from __future__ import annotations

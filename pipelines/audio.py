@@ -3,7 +3,8 @@
     recordmill audio --input speech/ --output out/ --sample-rate 16000 --mono --clip 1s
 
 The input is a folder of `class/...` or `split/class/...`, a glob pattern, a single file, or a
-listing: a CSV, JSONL or Parquet file that names audio files, or segments of them.
+listing: a CSV, JSONL or Parquet file that names audio files, or segments of them. It may also be an
+archive, a table that holds the files, or TFRecord files.
 """
 
 from __future__ import annotations
@@ -125,8 +126,8 @@ class AudioConfig(FilesConfig):
         shapes_bytes=True,
         parse=values.number,
         metavar="DB",
-        help="Cut off the beginning and the end of each file as long as they are this much quieter"
-        " than its loudest part.",
+        help="Remove the parts at the beginning and at the end of each file that are this many"
+        " decibels quieter than its loudest part.",
     )
     max_seconds: float = option(
         _DEFAULT.max_seconds,
@@ -134,7 +135,7 @@ class AudioConfig(FilesConfig):
         shapes_bytes=True,
         parse=values.number,
         metavar="SECONDS",
-        help="Reject longer files, or longer segments; one is in memory as a whole.",
+        help="Reject longer files or segments. Each is held in memory as a whole.",
     )
     augment: tuple[str, ...] = option(
         (),
@@ -243,8 +244,8 @@ def data_type(config: AudioConfig) -> DataType:
     if not isinstance(encoder, AudioFileEncoder):
         if isinstance(files, MediaRows):
             raise ConfigError(
-                f"--clip-mode split: --input {config.inputs} holds files in the column"
-                f" {files.bytes_column!r}, which are not split: write each value to a file"
+                f"--clip-mode split: cannot split the files in the column {files.bytes_column!r} of"
+                f" --input {config.inputs}: write each value to a file"
             )
         return DataType(
             name="audio",

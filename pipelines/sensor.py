@@ -2,7 +2,8 @@
 
     recordmill sensor --input 'plant/*.csv' --output out/ --time-column time --window 24
 
-The input is a file (CSV, TSV, JSONL, Parquet, Arrow, Avro), a glob pattern, or a folder of files.
+The input is a file (CSV, TSV, JSONL, Parquet, Arrow, Avro, TFRecord), a glob pattern, or a folder
+of files.
 A row is one time step of a series; a record is a window of consecutive rows.
 """
 
@@ -139,15 +140,15 @@ class SensorConfig(ColumnsConfig):
         metavar="FILE",
         help="Classes of rows by intervals of time: a CSV file with the columns series, start, end"
         " and label, a JSON list of such objects, or a file such as NAB's combined_windows.json."
-        " --window-label chooses the row that decides, or majority.",
+        " --window-label then works as with a column.",
     )
     outside_label: str | None = option(
         None,
         group=WINDOWS,
         shapes_bytes=True,
         metavar="CLASS",
-        help="Class of the rows outside of all --intervals. Default: none, and for files as NAB's"
-        " normal.",
+        help="Class of the rows outside of all --intervals. Default: no class; normal for a file"
+        " such as NAB's.",
     )
     horizon: int = option(
         0,

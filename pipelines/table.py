@@ -2,7 +2,8 @@
 
     recordmill table --input adult.csv --output out/ --label-column income --zscore age
 
-The input is a file (CSV, TSV, JSONL, Parquet, Arrow, Avro), a glob pattern, or a folder of files.
+The input is a file (CSV, TSV, JSONL, Parquet, Arrow, Avro, TFRecord), a glob pattern, or a folder
+of files.
 """
 
 from __future__ import annotations

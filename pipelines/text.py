@@ -2,8 +2,8 @@
 
     recordmill text --input reviews.csv --output out/ --tokenizer words --max-length 256
 
-The input is a file of rows (CSV, TSV, JSONL, Parquet, Arrow, Avro, plain lines), a glob pattern or
-a folder of such files, or a folder of `class/...` or `split/class/...` with text files.
+The input is a file of rows (CSV, TSV, JSONL, Parquet, Arrow, Avro, TFRecord, plain lines), a glob
+pattern or a folder of such files, or a folder of `class/...` or `split/class/...` with text files.
 """
 # ruff: noqa: RUF009
 

@@ -3,7 +3,8 @@
     recordmill video --input videos/ --output out/ --clip-frames 16 --size 112
 
 The input is a folder of `class/...` or `split/class/...`, a glob pattern, a single video, or a
-listing: a CSV, JSONL or Parquet file that names videos, or segments of them.
+listing: a CSV, JSONL or Parquet file that names videos, or segments of them. It may also be an
+archive, a table that holds the videos, or TFRecord files.
 """
 
 from __future__ import annotations

@@ -7,19 +7,20 @@ from typing import Any, Self
 
 CODES: Mapping[str, str] = {
     "adopted": "adopted files are incomplete, or their splits or classes are unclear",
-    "annotations": "annotations were merged, are repeated, or match no image; masks have a suffix,"
-    " or images none",
+    "annotations": "annotations were merged, are repeated, or match no image; images have no mask;"
+    " a suffix of masks was found",
     "archives": "all files in archives are in one folder, which is left out of classes and keys",
     "audio": "the audio tracks of videos were dropped",
     "bit-depth": "images have more bits per channel than were kept, or only some have 16",
     "boxes": "boxes have no area, are outside the image, or were dropped by --min-box or --boxes",
-    "class-numbers": "numbers of classes differ from those in the input",
+    "class-numbers": "integer labels differ from those in the input",
     "conflict": "records of equal content have several labels",
     "duplicates": "records were left out because others have the same or similar content",
     "empty-class": "a split lacks some classes",
     "empty-split": "a split has no records",
     "few-buckets": "a column has fewer buckets than requested, because many values are equal",
-    "horizon": "windows were not made, because the rows after them cross a gap or the end",
+    "horizon": "windows were not made, because a gap or the end of the series is in the rows of"
+    " their target",
     "intervals": "series of --intervals are not in the input",
     "labels-alike": "classes differ only by case, surrounding spaces or Unicode form",
     "leak": "records of equal content are in several splits",
@@ -31,7 +32,8 @@ CODES: Mapping[str, str] = {
     "quotes": "quotes in CSV or TSV may be data",
     "resampled": "some steps of time series hold several rows, but most hold one",
     "same-file": "a listing names a file by several paths",
-    "scaled-by-window": "series have no value in train, so their windows are scaled one by one",
+    "scaled-by-window": "series have no value in train, so each of their windows is scaled by its"
+    " own rows",
     "schema": "records violate the schema, or a part of it was not checked",
     "splits": "folders or files have names of splits, but their records are divided by --splits",
     "steps": "steps at the ends of arrays fill no chunk and were dropped",

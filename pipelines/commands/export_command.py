@@ -134,8 +134,8 @@ def _export_table(dataset: Location, manifest: Manifest, folder: pathlib.Path) -
     scaled = [name for name, recipe in recipes.items() if recipe.by is not None]
     if scaled:
         raise ConfigError(
-            f"column {scaled[0]!r} was scaled by --zscore-by, and an exported model has no means of"
-            " series and windows: write the dataset without --zscore-by"
+            f"column {scaled[0]!r} was scaled by series or window, which an exported model cannot"
+            " compute: write the dataset without --zscore-by"
         )
     from recordmill.transforms.serving import models, tables
 

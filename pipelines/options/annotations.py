@@ -101,7 +101,7 @@ class AnnotationsConfig(CommonConfig):
         False,
         group=ANNOTATIONS,
         shapes_bytes=True,
-        help="Draw COCO's polygons and masks: a PNG of the size of the written image per object.",
+        help="Draw COCO's polygons and masks: for each object a PNG of the size of the image.",
     )
     captions: Literal["all", "first"] = option(
         "all", group=ANNOTATIONS, shapes_bytes=True, help="Captions to write for each image."

@@ -68,7 +68,7 @@ class MasksConfig(CommonConfig):
         "8",
         group=MASKS,
         shapes_bytes=True,
-        help="Bits of written masks; images whose masks have ids above 255 are rejected with 8.",
+        help="Bits of written masks. With 8, images whose masks have ids above 255 are rejected.",
     )
     mask_ignore: int | None = option(
         None,
@@ -88,7 +88,7 @@ class MasksConfig(CommonConfig):
         "auto",
         group=MASKS,
         shapes_bytes=True,
-        help="Images that EXIF rotates: masks fit the stored image, or the upright one. auto"
+        help="For images that EXIF rotates: masks fit the stored image, or the upright image. auto"
         " compares sizes, and rejects images where both fit.",
     )
     unmasked: Literal["reject", "keep", "drop"] = option(

@@ -61,8 +61,8 @@ def media_rows(
     elif config.path_column is not None:
         raise ConfigError(
             "--bytes-column: cannot be combined with --path-column, because a row either holds a"
-            " file or names it: leave one out (in structs of bytes and a path, --bytes-column is"
-            " both)"
+            " file or names it: leave one out (for structs of bytes and a path, give"
+            " --bytes-column)"
         )
     for name, meaning in (("annotations", "names"), ("masks", "is matched by names of")):
         if getattr(config, name, None):

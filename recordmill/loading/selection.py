@@ -197,8 +197,8 @@ def _check_label(manifest: Manifest, options: LoadOptions, selection: Selection)
         )
     if options.class_weights and selection.multi_label:
         raise ConfigError(
-            "class_weights=True: weights records by their one class, and these may have several:"
-            " give the loss a weight per class instead, such as the manifest's class_weights"
+            "class_weights=True: expected one class per record, but these may have several: give"
+            " the loss a weight per class instead, such as class_weights of the manifest"
         )
     if (options.one_hot or options.class_weights) and not manifest.labels:
         raise ConfigError("one_hot and class_weights need classes, but the dataset has none")

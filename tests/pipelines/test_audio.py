@@ -258,7 +258,7 @@ def test_clips_of_files_in_tables_are_refused(tmp_path, words, capfd):
     assert (
         run("audio", "--input", tmp_path / "x.parquet", "--output", tmp_path / "out", *split) == 2
     )
-    assert "in the column 'audio', which are not split" in capfd.readouterr().err
+    assert "cannot split the files in the column 'audio' of" in capfd.readouterr().err
 
 
 def test_equal_audio_is_found_whatever_its_format(tmp_path):

@@ -334,7 +334,7 @@ def test_rows_without_one_of_the_texts_are_rejected(tmp_path):
         ),
         (
             ["--text-columns", "question,answer", "--features", "tokens,bow"],
-            "--features bow: is made of single texts",
+            "--features bow: needs single texts",
         ),
         (
             ["--text-columns", "question,answer", "--text-pairs", "join", "--features", "bow"],
@@ -365,7 +365,7 @@ def test_tokenizer_files_that_do_not_separate_texts(source, tmp_path, capsys):
     argv = arguments(source, "--tokenizer", path, "--output", tmp_path / "out")
     assert run("text", *argv) == 2
     message = " ".join(capsys.readouterr().err.split())
-    assert "the file has no special tokens for pairs of texts, so that nothing would" in message
+    assert "the file has no special tokens that separate two texts" in message
     folder = tmp_path / "texts"
     folder.mkdir()
     (folder / "a.txt").write_text("a b")

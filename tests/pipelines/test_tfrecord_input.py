@@ -218,7 +218,7 @@ def test_compressed_files(photos, tmp_path, capsys) -> None:
     assert again.keys("train") == first.keys("train")
     assert again.manifest.labels == ("ant", "bee")
     assert run("arrays", "--input", path, "--output", tmp_path / "out", *ROLES) == 2
-    assert "a.tfrecord.gz is compressed, so that its records cannot" in capsys.readouterr().err
+    assert "a.tfrecord.gz is compressed, so its records cannot" in capsys.readouterr().err
     argv = ("--input", path, "--label-column", "kind", "--drop-columns", "image_raw")
     assert run("table", *argv, "--output", tmp_path / "table") == 0
     assert Made(tmp_path / "table").manifest.labels == ("ant", "bee")

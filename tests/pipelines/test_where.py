@@ -124,8 +124,8 @@ def test_windows_are_cut_from_the_rows_that_are_left(tmp_path):
     [
         ("table", "agee > 18", "no column 'agee' in"),
         ("images", "agee > 18", "(did you mean 'age'?)"),
-        ("table", "age > 'x'", "compares values of one type, not numbers with text"),
-        ("images", "age > 'x'", "compares values of one type, not numbers with text"),
+        ("table", "age > 'x'", "needs values of one type, got numbers and text"),
+        ("images", "age > 'x'", "needs values of one type, got numbers and text"),
         ("table", "age = 18", "write == to compare"),
         ("images", "age > 100", "--where leaves out all 6 rows of"),
     ],

@@ -261,7 +261,7 @@ def _checked(ids: Ids, options: MaskOptions) -> Ids:
         number, where = _first(ids, ids > options.top)
         raise RecordError(
             Reason.BAD_VALUE,
-            f"the class id {number} of {where} is above {options.top}: --mask-depth 16 holds it",
+            f"the class id {number} of {where} is above {options.top}: use --mask-depth 16",
         )
     return ids.astype(np.uint16 if options.depth == 16 else np.uint8, copy=False)
 

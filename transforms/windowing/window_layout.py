@@ -97,8 +97,8 @@ def _check_columns(columns: Mapping[str, pa.Field], options: WindowOptions) -> N
     for scaled in options.scaled:
         if scaled.column in options.static_columns:
             raise ConfigError(
-                f"--zscore {scaled.column}: with --zscore-by {options.scale_by}, a column of"
-                " --static-columns has nothing to be scaled by: leave it out of one of them"
+                f"--zscore {scaled.column}: a column of --static-columns is constant in a series,"
+                f" so --zscore-by {options.scale_by} cannot scale it: leave it out of one of them"
             )
     if columns and not columns.keys() - {*options.static_columns}:
         raise ConfigError("--static-columns: expected at least one column that changes with time")

@@ -152,8 +152,8 @@ def check_tokenizer_file(file: TokenizerFile, options: TextOptions) -> None:
 def _check_pairs(subwords: Subwords, options: TextOptions) -> None:
     if not subwords.pair_edges and options.edge_tokens != "no":
         raise ConfigError(
-            "--tokenizer: the file has no special tokens for pairs of texts, so that nothing would"
-            " separate them: use --text-pairs separate, or join them without with --edge-tokens no"
+            "--tokenizer: the file has no special tokens that separate two texts: use --text-pairs"
+            " separate, or join them without a separator with --edge-tokens no"
         )
     least = subwords.pair_edges + 2
     if options.max_length is not None and options.max_length < least:

@@ -130,8 +130,8 @@ class MaskFolder:
         if not common:
             return (("", ""),), ()
         note = (
-            f"the names of {count_of(len(names), 'mask')} end in {common[0]!r}, which is left out"
-            " to find their images"
+            f"the names of {count_of(len(names), 'mask')} end in {common[0]!r}, which is"
+            " removed to find their images"
         )
         return (("", ""), ("", common[0])), (note,)
 

@@ -176,8 +176,9 @@ class MediaRows(RecordRows):
         if list(names) != class_order(names):
             self._notes["classes"] = Note(
                 "class-numbers",
-                f"the numbers of classes follow their sorted names, and differ from the numbers in"
-                f" the column {label!r}; --labels-file with the names in that order keeps these",
+                "integer labels follow the sorted names of the classes, and differ from the numbers"
+                f" in the column {label!r}; --labels-file with the names in the order of the column"
+                " keeps its numbers",
             )
         return names
 
@@ -280,8 +281,8 @@ def _with_class_names(rows: Rows, layout: MediaLayout) -> Rows:
     indices = codes.indices.to_pylist()
     for row, code in enumerate(indices):
         if code is not None and unknown[code]:
-            why = f"the class {codes.dictionary[code].as_py()} in column {label!r}, of"
-            why += f" {len(names)} that the metadata of the file names"
+            why = f"the class {codes.dictionary[code].as_py()} in column {label!r} has no name: the"
+            why += f" metadata of the file has {len(names)} names"
             problems[row] = RejectCause(Reason.BAD_VALUE, why)
     labels = pa.array(found, pa.string()).take(codes.indices)
     columns = batch.set_column(rows.columns, label, labels)

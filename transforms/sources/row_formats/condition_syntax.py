@@ -138,7 +138,9 @@ def parse_condition(text: str) -> Condition:
     try:
         tree = ast.parse(given, mode="eval")
         if sum(1 for _ in ast.walk(tree)) > _MOST_NODES:
-            raise ConfigError(f"--where: expected at most {_MOST_NODES} names, values and signs")
+            raise ConfigError(
+                f"--where: expected at most {_MOST_NODES} names, values and operators"
+            )
         parser = _Parser(text, given, names)
         root = parser.node(tree.body)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -273,15 +275,15 @@ class _Parser:
 
 def _why(given: str, error: Exception) -> str:
     if isinstance(error, RecursionError | MemoryError):
-        return "expected less brackets inside of brackets"
+        return "expected fewer nested brackets"
     if hint := next(_hints(given), None):
         return hint
     place = getattr(error, "offset", None)
     where = f" at character {place}" if place else ""
     return (
-        "expected a condition such as age >= 18 and country in ('DE', 'FR'); it cannot be read"
-        f"{where}; names with spaces or other signs, and words of Python such as class, stand in"
-        " backticks: `total price`"
+        "expected a condition such as age >= 18 and country in ('DE', 'FR'); it cannot be parsed"
+        f"{where}; put names with spaces or special characters, and keywords of Python such as"
+        " class, in backticks: `total price`"
     )
 
 

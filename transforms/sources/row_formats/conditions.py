@@ -182,7 +182,7 @@ def _number(values: pa.Array, operation: str) -> pa.Array:
     kind = values.type
     numeric = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
     if not numeric:
-        raise _MismatchError(f"{operation} computes with numbers, not with {_noun(kind)}")
+        raise _MismatchError(f"{operation} needs numbers, got {_noun(kind)}")
     return values.cast(pa.float64(), safe=False)
 
 
@@ -194,8 +194,7 @@ def _compare(comparison: str, left: pa.Array, right: pa.Array) -> pa.Array:
         left = _as_time(left, right.type)
     elif kinds[0] != kinds[1]:
         raise _MismatchError(
-            f"{comparison} compares values of one type, not {_noun(left.type)} with"
-            f" {_noun(right.type)}"
+            f"{comparison} needs values of one type, got {_noun(left.type)} and {_noun(right.type)}"
         )
     elif left.type != right.type and kinds == ["number", "number"]:
         left, right = (_as_common(one, other.type) for one, other in ((left, right), (right, left)))
@@ -235,7 +234,7 @@ def _as_time(texts: pa.Array, kind: pa.DataType) -> pa.Array:
 def _contains(column: pa.Array, value: Value) -> pa.Array:
     if not is_list(column.type):
         if _family(column.type) != "text" or not isinstance(value, str):
-            raise _MismatchError(f"`in` looks into lists and texts, not into {_noun(column.type)}")
+            raise _MismatchError(f"`in` needs a list, or texts; got {_noun(column.type)}")
         return pc.match_substring(column, value)
     items = pc.list_flatten(column)
     found = _compare("==", items, _constant(value, len(items))).fill_null(False)

@@ -56,7 +56,7 @@ def as_text(column: pa.Array, name: str) -> pa.Array:
         if types.is_struct(kind) and kind.get_field_index("bytes") >= 0:
             advice = (
                 ": it holds the content of files, as dataset hubs export it; recordmill images,"
-                " video and arrays read such columns"
+                " video, audio and arrays read such columns"
             )
         raise ConfigError(
             f"expected text or numbers in column {name!r}, got {kind}{advice}"

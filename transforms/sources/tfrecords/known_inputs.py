@@ -64,8 +64,9 @@ def hold_records(inputs: Inputs, may_be_other: Callable[[str], bool]) -> bool:
     if any(found) and not all(found):
         other = roots[found.index(False)].given.path
         raise ConfigError(
-            f"expected only TFRecord files or none, got those of {roots[found.index(True)].given}"
-            f" and {other}, which holds none: make two datasets"
+            f"expected TFRecord files in all of --input or in none, but"
+            f" {roots[found.index(True)].given} holds TFRecord files and {other} does not: make two"
+            " datasets"
         )
     return all(found)
 

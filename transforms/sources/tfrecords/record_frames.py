@@ -215,7 +215,7 @@ def _problem(head: bytes, at: int, size: int) -> str | None:
     if not begins_frame(head[:HEADER_BYTES]):
         return "its length does not match its checksum"
     if _unpack_length(head, 0)[0] > MAX_PAYLOAD_BYTES:
-        return f"it claims more than {MAX_PAYLOAD_BYTES} bytes, the most that a record holds"
+        return f"it declares more than {MAX_PAYLOAD_BYTES} bytes, the limit for a record"
     return _CUT_OFF if at + _length(head) > size else None
 
 

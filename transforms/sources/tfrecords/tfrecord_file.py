@@ -274,7 +274,8 @@ class TfrecordFile:
         same = np.array_equal(np.asarray(rows["offset"]), block.offsets)
         if not (same and np.array_equal(np.asarray(rows["length"]), block.lengths)):
             raise ConfigError(
-                f"{shown(self._origin.place)}: its records are not where its index says: {DAMAGED}"
+                f"{shown(self._origin.place)}: its records do not have the offsets in its index:"
+                f" {DAMAGED}"
             )
         found = {INDEXED.get(name, name): rows[name].combine_chunks() for name in rows.column_names}
         return {name: _one_chunk(array) for name, array in found.items()}

@@ -352,7 +352,7 @@ def _open(file: File) -> TfrecordFile:
     opened = TfrecordFile(origin, MAX_PAYLOAD_BYTES)
     if opened.is_compressed:
         raise ConfigError(
-            f"{shown(file.path)} is compressed, so that its records cannot be read at their places:"
+            f"{shown(file.path)} is compressed, so its records cannot be read by their offsets:"
             f" decompress it (gunzip -k {shown(file.path)}), and pass the result"
         )
     return opened
