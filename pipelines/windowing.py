@@ -1,4 +1,4 @@
-"""The cutting of windows, as the options and the layout of the rows say."""
+"""Windowing options and the layout of windows, from the options of `recordmill sensor`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Input files as the libraries read them that take errors of a read for the end of a file."""
+"""Input files for decoders that take a read error for the end of the file."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ if TYPE_CHECKING:
 
 
 class DecoderStream:
-    """An input file as FFmpeg and libsndfile read it.
+    """An input file for FFmpeg and libsndfile, which take a read error for the end of the file.
 
-    They take an error of a read for the end of a file. The first error is kept, and raised by
-    `check`, so that no record is cut short by it.
+    The first error is kept and raised by `check`, so that it never truncates a record.
     """
 
     def __init__(self, path: str, *, size: int, mtime: int) -> None:

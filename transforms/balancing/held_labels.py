@@ -1,4 +1,4 @@
-"""Number of records that hold each class, and each set of labels."""
+"""Numbers of records by class, and by set of labels."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MOST_STRATA = 4096  # a histogram of each is in memory
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class HeldLabels:
-    """Number of records that hold each class, and of each label set if these are counted.
+    """Number of records with each class, and with each label set if these are counted.
 
     by_set: {text of the labels: (label set, number of records)}.
     """

@@ -1,8 +1,8 @@
 """The class and the stratum of records with several labels.
 
-Each record is balanced as a member of one class, the one of its labels that the fewest records
-hold, so that the exact counts of balancing by class hold for such records too. The counts are those
-of all records; what a record holds is in its column `__all_labels__`.
+Each record is balanced as a record of its rarest class, the label that the fewest records have, so
+the counts of balancing are exact. All records are counted, each under all of its labels, which are
+in the column `__all_labels__`.
 """
 
 import dataclasses
@@ -25,7 +25,7 @@ from recordmill.transforms.staged.batches import RowScan
 
 @dataclasses.dataclass(frozen=True)
 class ChooseClass:
-    """The step that gives records with several labels their class, and with strata their stratum.
+    """Assigns records with several labels to a class, and to a stratum if there are strata.
 
     name: of the file of staging that `store_held` wrote.
     """

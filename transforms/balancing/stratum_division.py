@@ -1,4 +1,4 @@
-"""Division of strata of records with several labels, with each class near to its fractions.
+"""Division of strata of records with several labels, so that each class is near its fractions.
 
 Each stratum is divided to the nearest record. Each record that rounding leaves goes to the split
 where it makes the sum of squared deviations of its classes smallest, relative to their sizes, the

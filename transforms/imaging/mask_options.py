@@ -1,4 +1,4 @@
-"""Options of segmentation masks, validated in the words of the command line."""
+"""Options of segmentation masks; messages name the options of the command line."""
 
 from __future__ import annotations
 

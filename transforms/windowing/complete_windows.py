@@ -1,4 +1,4 @@
-"""Rejects of windows that lack a label, or a number of their target."""
+"""Rejection of windows without a label, or with missing numbers in their target."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class CompleteWindows:
         return windows.filter(labels.is_valid()), rejects
 
     def _with_targets(self, windows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[Reject]]:
-        """Return the windows whose target has all numbers, and rejects of the others."""
+        """Return the windows without missing numbers in their target, and rejects of the others."""
         if not self.targets:
             return windows, []
         values = np.asarray(flat_list(windows[AHEAD]).flatten())

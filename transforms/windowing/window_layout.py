@@ -63,7 +63,7 @@ def window_layout(
 
 
 def _made_fields(options: WindowOptions) -> list[pa.Field]:
-    """Return the fields of windows that are no columns of rows."""
+    """Return the fields of windows that rows do not have."""
     made = []
     if options.time_feature is not None:
         kind = pa.list_(pa.timestamp("us"), options.window)

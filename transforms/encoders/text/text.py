@@ -99,7 +99,7 @@ class TextEncoder:
         return [field for field in user_fields(rows) if field.name not in self._columns]
 
     def _named(self, column: str, made: Mapping[str, T]) -> dict[str, T]:
-        """Return features of a text under their names, which tell several texts apart."""
+        """Return features of a text under the prefix of its column, if there are several texts."""
         if not self.options.text_columns:
             return dict(made)
         return {column if name == TEXT else f"{column}/{name}": made[name] for name in made}

@@ -1,7 +1,7 @@
 """Source of consecutive clips of audio files.
 
-Reading clips in random order would open and seek every file again for each of them. So a file is
-decoded once, and a staged file holds its samples; a row holds the place of its clip in it.
+Reading clips in random order would open and decode a file once per clip. So each file is decoded
+once, a staged file holds its samples, and a row holds the offset of its clip in that file.
 """
 
 from __future__ import annotations

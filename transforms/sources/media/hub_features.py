@@ -1,4 +1,4 @@
-"""Metadata of the exports of dataset hubs: the names of classes, in the schema of their files.
+"""Class names in the metadata of tables that dataset hubs export.
 
 Source: `datasets` of Hugging Face writes the key `huggingface` into the metadata of the schemas of
 Arrow and Parquet files, a JSON object:

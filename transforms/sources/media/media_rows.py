@@ -1,8 +1,8 @@
 """Source of files in tables: Parquet, Arrow, JSON lines or CSV whose rows hold the bytes of files.
 
-Bytes in tables are compressed, and rows are shuffled. So workers copy the bytes once, to staged
-files, while they read the tables; then a row is a reference to a range of a staged file, and all
-later steps read it like a file.
+Bytes in tables are compressed, so rows cannot be read in the order of the shuffle. Workers copy the
+bytes once to staged files while they read the tables. A row is a reference to a range of a staged
+file, and all later steps read it like a file.
 """
 
 from __future__ import annotations
@@ -322,13 +322,13 @@ class _Collector:
 
     @property
     def is_full(self) -> bool:
-        """True if the records should be taken."""
+        """True if the collected records fill a part."""
         rows = sum(map(len, self._rows))
         return len(self._data) >= limits.MEDIA_STAGED_BYTES or rows >= limits.BATCH_ROWS // 2
 
     @property
     def is_empty(self) -> bool:
-        """True if there is nothing to take."""
+        """True if nothing was collected."""
         return not (self._rows or self._rejects or self._filtered)
 
     def add(self, part: ListingPart) -> None:

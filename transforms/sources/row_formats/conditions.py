@@ -1,7 +1,7 @@
 """Evaluation of --where over batches of rows.
 
-Missing values are as in SQL: a comparison with one is missing, `not` of it too, and rows whose
-condition is missing are left out.
+Missing values follow SQL: a comparison with a missing value is missing, and so is its negation.
+Rows whose condition is missing are left out.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _COMPUTE: Mapping[str, Callable[..., pa.Array]] = {
 
 @dataclasses.dataclass(frozen=True)
 class RowFilter:
-    """Leaves out rows for which a condition does not hold.
+    """Filter of the rows for which a condition holds.
 
     fields: the columns of the condition, with their types in it; rows may have them as text.
     """

@@ -1,7 +1,7 @@
 """Values inside of objects as columns with dotted names: `{"user": {"age": 3}}` has `user.age`.
 
-An object has no column of its own; one that is missing has missing values. Structs of bytes and a
-path, as dataset hubs write files, are values and stay as they are.
+An object itself is not a column; if an object is missing, its values are missing. Structs of bytes
+and a path, as dataset hubs write files, are values and stay unchanged.
 """
 
 from __future__ import annotations

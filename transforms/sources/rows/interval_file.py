@@ -1,4 +1,4 @@
-"""Reader of the file of --intervals, with the classes of intervals of series.
+"""Reader of --intervals files: classes of series by intervals of time.
 
 The file is CSV or TSV with columns series, start, end, label, or a JSON list of objects with these
 names, or an object {series: [[start, end], ...]} as in NAB's combined_windows.json.
@@ -74,7 +74,7 @@ def read_intervals(
 
 
 class _FileError(Exception):
-    """A problem of the file, in words."""
+    """An invalid file. The message describes the problem."""
 
 
 def _parse(text: str) -> tuple[bool, Iterator[_Interval]]:

@@ -1,4 +1,4 @@
-"""Knowledge on TFRecord files from the files around them: a dataset of recordmill, or of TFDS."""
+"""Metadata of TFRecord files in the files beside them: a dataset of recordmill, or of TFDS."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _load(folder: Location, size: int, mtime: int) -> Manifest:
 
 
 def shard_at(place: Location) -> KnownShard | None:
-    """Return the shard that a file is, None for a file of no dataset. Raises ConfigError."""
+    """Return a file as the shard of a dataset; None for other files. Raises ConfigError."""
     folder = place.parent
     return shards_of(folder).get(place.name) if is_dataset(folder) else None
 
@@ -103,7 +103,7 @@ def _shards(folder: Location, size: int, mtime: int) -> Mapping[str, KnownShard]
 
 
 def class_names(place: Location, feature: str) -> tuple[str, ...] | None:
-    """Return the class names of a feature of a file in a folder of TFDS, None without any."""
+    """Return the class names of a feature in a folder of TFDS, None without names."""
     folder = place.parent
     names = folder / (feature.replace("/", ".") + CLASS_NAMES)
     if not (folder / TFDS).exists() or not names.exists():

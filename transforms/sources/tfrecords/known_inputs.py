@@ -1,4 +1,4 @@
-"""Inputs of TFRecord files: whether an input is one, and the columns of datasets of recordmill."""
+"""Detection of TFRecord inputs, and the columns of datasets of recordmill."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def _has_groups(folder: Location, manifest: Manifest) -> bool:
 
 
 def _made_features(manifest: Manifest) -> Iterator[str]:
-    """Yield the features that are made anew, under their names in the records."""
+    """Yield the features that are computed again, under their names in the records."""
     rename = dict(manifest.options.get("rename", {}))
     old_names = {new: old for old, new in rename.items()}
     rules = _MADE.get(manifest.command, ())

@@ -1,4 +1,4 @@
-"""Features of records with media: the content, the class, and those that follow from pixels."""
+"""Feature names of records with media: content, class, and properties of the pixels."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MEDIA = (
     *("audio/encoded", "audio", "video/encoded", "video", "array", "data"),
 )
 LABEL_NAMES = ("image/class/text", "image/class/label", "label", "class")
-# Features that describe the encoding of an image; they are made anew.
+# Features that describe the encoding of an image; they are computed again.
 MADE = (
     *("image/format", "image/filename", "image/height", "image/width", "image/channels"),
     *("image/colorspace", "image/class/label", "image/class/text", "image/key/sha256"),

@@ -263,7 +263,7 @@ class TfrecordFile:
         return pa.array(names, pa.string()).take(pc.if_else(fits, numbers, None))
 
     def _index_of(self, block: FrameBlock) -> dict[str, pa.Array] | None:
-        """Return the rows of the index for a block, None for a file of no dataset.
+        """Return the rows of the index for a block, None for a file outside of datasets.
 
         Raises:
           ConfigError: the records are not where the index says.

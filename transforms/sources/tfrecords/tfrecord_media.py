@@ -1,7 +1,7 @@
 """Source of media in TFRecord files: each record refers to the bytes of one of its features.
 
-Nothing is copied: the path of a record is a reference to a part of its file (`storage.members`),
-and the checksum of the record is checked whenever the part is read.
+No bytes are copied: the path of a record is a reference to a range of its file
+(`storage.members`), and the checksum of the record is verified whenever the range is read.
 """
 
 from __future__ import annotations
