@@ -211,6 +211,27 @@ def test_segments_of_a_listing(tmp_path, words):
     assert {len(names) for names in splits.values()} == {1}
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            ["--start-column", "from", "--end-column", "from"],
+            "--start-column and --end-column: expected two columns, got 'from' for both",
+        ),
+        (
+            ["--start-column", "from", "--end-column", "word"],
+            "--end-column: the listing has no column 'word', or another option uses it",
+        ),
+    ],
+)
+def test_columns_that_give_no_segments_are_errors(tmp_path, capfd, options, message):
+    write(tmp_path / "a.wav", chirp(16000, 4000))
+    listing = rows_of(tmp_path / "a.csv", [{"path": "a.wav", "from": 0, "word": "go"}])
+    options = ["--splits", "train=1", "--label-column", "word", *options]
+    assert run("audio", "--input", listing, "--output", tmp_path / "out", *options) == 2
+    assert message in capfd.readouterr().err
+
+
 def test_speakers_never_span_splits(tmp_path):
     speech(tmp_path / "in", speakers=8)
     rows = [

@@ -40,7 +40,15 @@ class SegmentColumns:
 
     @classmethod
     def of(cls, files: Source, *, start: str | None, end: str | None) -> SegmentColumns:
-        """Return the columns of a source of files."""
+        """Return the columns of a source of files.
+
+        Raises:
+          ConfigError: both are the same column.
+        """
+        if start is not None and start == end:
+            raise ConfigError(
+                f"--start-column and --end-column: expected two columns, got {start!r} for both"
+            )
         keyed = isinstance(files, FileList) and files.key_column is not None
         root = str(files.root) if isinstance(files, FileList) and keyed else None
         return cls(start=start, end=end, root=root)
@@ -143,7 +151,8 @@ def read_seconds(
     if column not in names:
         raise ConfigError(
             f"--{option}-column: the listing has no column {column!r}"
-            f"{did_you_mean(column, names)}; it has {', '.join(names)}"
+            f"{did_you_mean(column, names)}, or another option uses it; the others are"
+            f" {', '.join(names) or 'none'}"
         )
     values = rows[column]
     if pa.types.is_null(values.type):
