@@ -120,6 +120,21 @@ def test_numbers_become_the_names_of_classes(
     assert {one["label"][0] for one in counted.examples().values()} <= {*labels}
 
 
+def test_rows_left_out_are_not_checked(files: dict[str, bytes], tmp_path: pathlib.Path) -> None:
+    # rows with a class without a name, without a value, and without bytes are left out
+    table = hub_table(files, ["bee", "ant"])
+    table = table.set_column(1, "label", pa.array([1, 1, 1, 1, 7, 0, 0, 0], pa.int64()))
+    values = table["image"].to_pylist()
+    values[5:7] = [None, {"bytes": b"", "path": "x.jpg"}]
+    table = table.set_column(0, "image", pa.array(values, STRUCT))
+    pq.write_table(table, tmp_path / "a.parquet")
+    argv = ("--input", tmp_path / "a.parquet", "--where", "label == 1")
+    made = make(tmp_path / "out", *_SMALL, *argv)
+    ledger = made.manifest.ledger
+    assert (made.manifest.labels, made.rejects) == (("ant",), {})
+    assert (ledger.inputs.read, ledger.records.written, ledger.records.filtered) == (8, 4, 4)
+
+
 def test_bad_values_are_rejects(files: dict[str, bytes], tmp_path: pathlib.Path) -> None:
     first, second, *_ = files.values()
     (tmp_path / "named.jpg").write_bytes(second)
@@ -309,3 +324,20 @@ def test_arrays_in_a_table(tmp_path: pathlib.Path) -> None:
     assert found.manifest.digest == folder.manifest.digest  # equal files count once
     assert found.rejects == {"bee/4.npy": "unsupported"}
     assert [note.code for note in found.manifest.notes].count("steps") == 1
+
+
+def test_arrays_and_videos_that_are_left_out(tmp_path: pathlib.Path) -> None:
+    made_of = {"arrays": (".npy", ()), "video": (".mp4", ("--clip-frames", 8, "--size", 16))}
+    for command, (suffix, options) in made_of.items():
+        rows = []
+        for number in range(3):
+            path = tmp_path / f"{number}{suffix}"
+            if command == "video":
+                make_film(path, 8 + number)
+            else:
+                np.save(path, np.full(3, number, np.float32))
+            rows.append({"data": base64.b64encode(path.read_bytes()).decode(), "n": number})
+        (tmp_path / f"{command}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+        argv = ("--input", tmp_path / f"{command}.jsonl", "--where", "n > 0", "--num-shards", 1)
+        ledger = make(tmp_path / command, *argv, *options, command=command).manifest.ledger
+        assert (ledger.inputs.read, ledger.records.filtered, ledger.records.written) == (3, 1, 2)

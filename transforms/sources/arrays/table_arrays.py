@@ -24,6 +24,7 @@ from recordmill.transforms.sources.arrays.npy import StoredArray
 from recordmill.transforms.sources.files.file_stat import RejectCause
 from recordmill.transforms.sources.media.media_layout import MediaLayout, TableLayout
 from recordmill.transforms.sources.media.media_rows import MediaRows
+from recordmill.transforms.sources.row_formats.condition_syntax import WHERE
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -65,7 +66,8 @@ class TableArrays(ArraySource):
         """
         assert isinstance(layout, TableLayout)
         for listed in self.files.read(sections, layout.table):
-            yield ListingPart(rejects=listed.rejects, filtered=listed.filtered, inputs=0)
+            left_out = listed.filtered.get(WHERE, 0)  # each is an input that counts as a record
+            yield ListingPart(rejects=listed.rejects, filtered=listed.filtered, inputs=left_out)
             with with_temporary_ranges(listed) as rows:
                 if rows is None:
                     continue

@@ -187,7 +187,7 @@ class MediaRows(RecordRows):
         read = [field for field in layout.columns if field not in _STAGED]
         system = len(SYSTEM_FIELDS)
         before = dataclasses.replace(
-            layout, columns=pa.schema([*read[:system], *_READ, *read[system:]])
+            layout, columns=pa.schema([*read[:system], *_READ, *read[system:]]), row_filter=None
         )
         named = layout.roles.named().difference((self._path_key,) if self._keyed_by_path else ())
         for file, section, listed in iter_sections(sections):
@@ -203,10 +203,14 @@ class MediaRows(RecordRows):
                 )
                 stats = self._stats(file)
                 for rows in opened.read(section, wanted, named):
+                    left_out: dict[str, int] = {}
+                    if layout.row_filter is not None:  # first, as other rows are not checked
+                        rows, left_out = layout.row_filter.apply(rows, self.format.value_parser)
                     rows = self._with_files(rows, stats)
                     rows = _with_class_names(rows, layout)
                     typed = typed_rows(rows, layout, self.format.value_parser)
-                    yield self._records(typed, before, file=file.key, split=listed[batch.SPLIT])
+                    part = self._records(typed, before, file=file.key, split=listed[batch.SPLIT])
+                    yield dataclasses.replace(part, filtered={**part.filtered, **left_out})
 
     def _bytes_field(self, file: RowFile) -> pa.Field:
         """Return the field of the column of files, to read from a file."""

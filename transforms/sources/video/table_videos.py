@@ -15,6 +15,7 @@ from recordmill.transforms.model.source import Layout, ListingPart
 from recordmill.transforms.model.user_columns import user_fields
 from recordmill.transforms.sources.media.media_layout import TableLayout
 from recordmill.transforms.sources.media.media_rows import MediaRows
+from recordmill.transforms.sources.row_formats.condition_syntax import WHERE
 from recordmill.transforms.sources.video.clip_rows import clip_schema
 from recordmill.transforms.sources.video.video_decoder import jpeg_codec, pyav
 from recordmill.transforms.sources.video.video_source import FILE, VideoSource, with_sections
@@ -55,7 +56,8 @@ class TableVideos(VideoSource):
         """
         assert isinstance(layout, TableLayout)
         for listed in self.files.read(sections, layout.table):
-            yield ListingPart(rejects=listed.rejects, filtered=listed.filtered, inputs=0)
+            left_out = listed.filtered.get(WHERE, 0)  # each is an input that counts as a record
+            yield ListingPart(rejects=listed.rejects, filtered=listed.filtered, inputs=left_out)
             with with_temporary_ranges(listed) as rows:
                 if rows is not None:
                     yield from self._read_table(self.files.with_keys(rows), layout.columns)
