@@ -338,7 +338,7 @@ def test_rows_without_one_of_the_texts_are_rejected(tmp_path):
         ),
         (
             ["--text-columns", "question,answer", "--text-pairs", "join", "--features", "bow"],
-            "--features bow: is made of single texts",
+            "--features bow: needs single texts",
         ),
         (
             ["--text-columns", "question,answer", "--tokenizer", "words", "--max-length", 4],

@@ -198,7 +198,7 @@ class TextOptions:
         others = sorted(self.output_features - {"text", "tokens"})
         if others and (self.joins or self.text_pairs == "join"):
             raise ConfigError(
-                f"--features {others[0]}: is made of single texts, and the tokens of --text-columns"
+                f"--features {others[0]}: needs single texts, and the tokens of --text-columns"
                 " are joined; use --text-pairs separate"
             )
         if not self.joins:
