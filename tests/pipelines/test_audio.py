@@ -222,6 +222,10 @@ def test_segments_of_a_listing(tmp_path, words):
             ["--start-column", "from", "--end-column", "word"],
             "--end-column: the listing has no column 'word', or another option uses it",
         ),
+        (
+            ["--start-column", "from", "--weight-column", "from"],
+            "--weight-column from: the column is the start or the end of segments, too",
+        ),
     ],
 )
 def test_columns_that_give_no_segments_are_errors(tmp_path, capfd, options, message):

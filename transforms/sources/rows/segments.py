@@ -43,11 +43,16 @@ class SegmentColumns:
         """Return the columns of a source of files.
 
         Raises:
-          ConfigError: both are the same column.
+          ConfigError: both are the same column, or one is the column of weights.
         """
         if start is not None and start == end:
             raise ConfigError(
                 f"--start-column and --end-column: expected two columns, got {start!r} for both"
+            )
+        weight = files.weight_column if isinstance(files, FileList) else None
+        if weight is not None and weight in (start, end):
+            raise ConfigError(
+                f"--weight-column {weight}: the column is the start or the end of segments, too"
             )
         keyed = isinstance(files, FileList) and files.key_column is not None
         root = str(files.root) if isinstance(files, FileList) and keyed else None
