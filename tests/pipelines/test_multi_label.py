@@ -287,3 +287,15 @@ def test_many_integers_in_lists_are_classes(tmp_path):
         tmp_path / "out", "--input", tmp_path / "a.jsonl", "--splits", "train=1", command="text"
     )
     assert made.manifest.labels == tuple(map(str, range(61)))
+
+
+def test_a_set_of_labels_in_one_group_is_no_error(tmp_path):
+    # each class is in many groups, but the set of `a` alone is in one
+    lines = [f"text {n},{('a|b', 'b|c')[n % 2]},g{n % 20}" for n in range(40)]
+    lines += [f"more {n},a,only" for n in range(5)]
+    (tmp_path / "a.csv").write_text("\n".join(["text,label,group", *lines]))
+    argv = ["--label-separator", "|", "--stratify", "--group-column", "group"]
+    made = make(tmp_path / "out", "--input", tmp_path / "a.csv", *argv, command="text")
+    assert made.manifest.ledger.records.written == 45
+    groups = {s: {row["group"] for row in made.index(s)} for s in made.manifest.splits}
+    assert sum(map(len, groups.values())) == 21  # and none spans two splits

@@ -176,7 +176,7 @@ def find_strata(
       sets, if rows may have several labels.
     """
     if grouped:
-        return _find_grouped_strata(scan, fractions=fractions, seed=seed)
+        return _find_grouped_strata(scan, fractions=fractions, seed=seed, sets=held is not None)
     histogram = (
         scan("CountStrata")
         | "RankToCountStrata" >> _ranking(_rank_rows, seed)
@@ -196,7 +196,10 @@ def find_strata(
     return FoundStrata(strata, problems)
 
 
-def _find_grouped_strata(scan: RowScan, *, fractions: Fractions, seed: int) -> FoundStrata:
+def _find_grouped_strata(
+    scan: RowScan, *, fractions: Fractions, seed: int, sets: bool
+) -> FoundStrata:
+    """Find the strata of groups. sets: strata are sets of labels, which few groups may hold."""
     counted = (
         scan("ReadUnits")
         | "Units" >> beam.FlatMap(_units).with_output_types(tuple[int, pa.RecordBatch])
@@ -216,7 +219,9 @@ def _find_grouped_strata(scan: RowScan, *, fractions: Fractions, seed: int) -> F
     division = divided | "Division" >> beam.Map(lambda one: one[1])
     return FoundStrata(
         divided | "Strata" >> beam.Map(_grouped_strata, beam.pvalue.AsDict(met)),
-        division | "TooSmall" >> beam.FlatMap(lambda one: one.problems).with_output_types(str),
+        division
+        | "TooSmall"
+        >> beam.FlatMap(lambda one: () if sets else one.problems).with_output_types(str),
         division | "Notes" >> beam.FlatMap(lambda one: one.notes).with_output_types(Note),
     )
 
