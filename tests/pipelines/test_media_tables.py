@@ -169,8 +169,11 @@ def test_bad_values_are_rejects(files: dict[str, bytes], tmp_path: pathlib.Path)
     lines = [json.dumps({"image": text}) for text in texts]
     (tmp_path / "a.jsonl").write_text("\n".join([*lines, '{"image": {"bytes": 3}}', "{"]))
     argv = ("--input", tmp_path / "a.jsonl", "--max-reject-fraction", 1)
+    with (tmp_path / "a.jsonl").open("a") as file:  # as in Parquet, the path is not read
+        file.write('\n{"image": {"bytes": "", "path": "named.jpg"}}')
     found = make(tmp_path / "lines", *_SMALL, *argv)
-    assert sorted(found.rejects) == [f"a.jsonl#{n}" for n in (2, 3, 4, 6, 7)]
+    assert sorted(found.rejects) == [f"a.jsonl#{n}" for n in (2, 3, 4, 6, 7, 8)]
+    assert found.rejects["a.jsonl#8"] == "empty"
     assert found.manifest.digest == made.manifest.digest
 
 

@@ -108,7 +108,9 @@ def _decoded(
         try:
             if text is not None and text.startswith("{"):
                 text, paths[row] = _members(text)
-            contents.append(decode_base64(text) if text else None)
+            elif text == "":
+                text = None
+            contents.append(None if text is None else decode_base64(text))
         except ValueError as error:
             problems[row] = RejectCause(Reason.BAD_VALUE, f"column {name!r}: {error}")
             contents.append(None)
