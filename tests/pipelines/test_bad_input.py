@@ -514,8 +514,8 @@ def test_columns_that_hold_bytes(tmp_path, capsys):
     assert run("text", "--input", tmp_path / "hub.parquet", *argv) == 2
     assert (
         "expected text or numbers in column 'text', got struct<bytes: binary, path: string>: it"
-        " holds the content of files, as dataset hubs export it; recordmill images, video"
-        " and arrays read such columns"
+        " holds the content of files, as dataset hubs export it; recordmill images, video,"
+        " audio and arrays read such columns"
     ) in capsys.readouterr().err
     latin = pa.table({"text": pa.array([b"caf\xe9", b"x"], pa.binary()), "label": [1, 2]})
     pq.write_table(latin, tmp_path / "latin.parquet")

@@ -37,7 +37,7 @@ CONTENT_ROWS = 1 << 22  # records whose contents are compared at a time: 32 MiB 
 INLINE_BYTES = 1 << 20  # rows of up to this many bytes go through the shuffle itself, not files
 CELL_ROWS = 1 << 16  # about the number of rows that are cut into windows together
 SPILL_BYTES = 64 << 20  # the most that a worker collects before it writes a spill file
-PIECE_BYTES = 1 << 20  # per shard in a spill file, if shards are few
+PIECE_BYTES = 1 << 18  # per shard in a spill file, if shards are few
 PROFILED_COLUMNS = 64  # whose statistics are summed together
 COUNT_BYTES = 32 << 20  # of counts that a bundle collects before it emits them
 
