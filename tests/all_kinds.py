@@ -18,7 +18,6 @@ from tests.image_runs import Made, encoders_kept
 from tests.painted_masks import painted, png, write
 from tests.painted_objects import coco, objects
 from tests.paths import AIR, BOXES, DEMO, SMS
-from tests.sounds import speech
 from tests.video_files import make_film
 
 _SERIES_ROWS = 1500
@@ -168,10 +167,14 @@ def _masks(*options: object) -> Make:
 
 
 def _sounds(*options: object) -> Make:
-    return lambda place: [
-        *("audio", "--input", speech(place / "speech", speakers=9), "--sample-rate", 8000),
-        *options,
-    ]
+    def command(place: pathlib.Path) -> list[object]:
+        from tests.sounds import speech  # it needs the extra `audio`
+
+        folder = speech(place / "speech", speakers=9)
+        rate = () if "encoded" in options else ("--sample-rate", 8000)
+        return ["audio", "--input", folder, *rate, *options]
+
+    return command
 
 
 KINDS: dict[str, Make] = {
@@ -227,9 +230,7 @@ KINDS: dict[str, Make] = {
     "audio-clips": _sounds(
         *("--mono", "--clip", "100ms", "--clip-mode", "split", "--balance", "oversample")
     ),
-    "encoded-audio": lambda place: [
-        *("audio", "--input", speech(place / "speech", speakers=9), "--features", "encoded"),
-    ],
+    "encoded-audio": _sounds("--features", "encoded"),
 }
 
 

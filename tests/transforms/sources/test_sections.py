@@ -264,6 +264,8 @@ DEEP = '{"a": ' + "[" * 600 + "]" * 600 + "}"
 @example(['{"a": 1}', '{"a": 1, "a": 2}', '{"a": NaN}'])
 @example(['{"a": "x}', '"}{}'])
 @example([DEEP, '{"b": "[[[[{{{{"}'])
+@example(['{"c": 1, "b": []}', '{"c": 1, "a": 1, "b": {}}'])
+@example(['{"c": 1, "b": 1}', '{"c": 1, "a": 1, "b": {}}'])
 def test_blocks_of_json_equal_their_lines(folder: pathlib.Path, lines: list[str]) -> None:
     path = folder / "b.jsonl"
     path.write_text("\n".join(lines))

@@ -270,6 +270,7 @@ def _reject_nested(
 def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
     if kind == pa.string():
         return pa.array([json_text(value) for value in values], kind)
+    values = [None if value == {} else value for value in values]  # it holds no value
     if kind == pa.float64():
         return pa.array([None if value is None else float(value) for value in values], kind)
     return pa.array(values, kind)
