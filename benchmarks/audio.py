@@ -1,4 +1,4 @@
-"""How long waveforms and spectrograms of audio files take, against loops that do the same work.
+"""Time for waveforms and spectrograms of audio files, beside loops that do the same work.
 
     python -m benchmarks.audio                             30,000 files of a second, 5 runs of each
     python -m benchmarks.audio --files 2000 --runs 1 --only ours,loop
@@ -117,7 +117,7 @@ def check(output: pathlib.Path, files: int) -> None:
 
 
 def bars(walls: Mapping[str, float], processors: Mapping[str, float], files: int) -> list[str]:
-    """What was got, and what was asked for."""
+    """Return a line for each ratio with its bar, and whether it is met."""
     asked = files >= _LEAST
     lines = []
     if {"ours", "loop"} <= walls.keys():

@@ -16,9 +16,14 @@ from typing import Literal
 from recordmill.errors import ConfigError
 from recordmill.pipelines.duplicate_rules import same_content
 from recordmill.pipelines.options import values
-from recordmill.pipelines.options.config import MEANING
+from recordmill.pipelines.options.augmentation import (
+    augment_all_option,
+    augment_option,
+    check_augment,
+)
 from recordmill.pipelines.options.declaration import Group, option
-from recordmill.pipelines.options.file_inputs import FilesConfig, files_of
+from recordmill.pipelines.options.file_inputs import files_of
+from recordmill.pipelines.options.segments import SEGMENT_COLUMNS, SegmentsConfig
 from recordmill.transforms.audio.audio_augment import AUGMENTATIONS
 from recordmill.transforms.audio.audio_options import AudioOptions, MelOptions
 from recordmill.transforms.encoders.audio import AudioFileEncoder, audio_encoder
@@ -34,7 +39,6 @@ AUDIO = Group(30, "Audio")
 SPECTROGRAMS = Group(31, "Spectrograms")
 _DEFAULT = AudioOptions()
 _MEL = MelOptions()
-_SEGMENTS = ("start_column", "end_column")
 
 # Files that often lie beside audio, such as transcripts.
 _BESIDE_AUDIO = "cue gif jpeg jpg lab m3u nfo png srt textgrid tif tiff trn vtt webp"
@@ -58,23 +62,9 @@ def _show_length(value: float) -> str:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class AudioConfig(FilesConfig):
+class AudioConfig(SegmentsConfig):
     """The options of `recordmill audio`."""
 
-    start_column: str | None = option(
-        None,
-        group=MEANING,
-        shapes_bytes=True,
-        metavar="COLUMN",
-        help="If the input is a listing: the column with the start of each segment, in seconds.",
-    )
-    end_column: str | None = option(
-        None,
-        group=MEANING,
-        shapes_bytes=True,
-        metavar="COLUMN",
-        help="If the input is a listing: the column with the end of each segment, in seconds.",
-    )
     features: Literal["waveform", "melspectrogram", "encoded"] = option(
         _DEFAULT.features,
         group=AUDIO,
@@ -137,21 +127,8 @@ class AudioConfig(FilesConfig):
         metavar="SECONDS",
         help="Reject longer files or segments. Each is held in memory as a whole.",
     )
-    augment: tuple[str, ...] = option(
-        (),
-        group=AUDIO,
-        shapes_bytes=True,
-        parse=values.some_of(*AUGMENTATIONS),
-        repeat=True,
-        metavar="NAME,...",
-        help=f"Random augmentations of the oversampled copies: {', '.join(AUGMENTATIONS)}.",
-    )
-    augment_all: bool = option(
-        False,
-        group=AUDIO,
-        shapes_bytes=True,
-        help="Apply --augment to every record of train, not only to copies.",
-    )
+    augment: tuple[str, ...] = augment_option(AUGMENTATIONS, AUDIO)
+    augment_all: bool = augment_all_option(AUDIO)
     mel_bins: int = option(
         _MEL.bins, group=SPECTROGRAMS, shapes_bytes=True, help="Mel bins of a spectrogram."
     )
@@ -208,13 +185,7 @@ class AudioConfig(FilesConfig):
                 "--features encoded: writes the bytes of whole files, but --start-column and"
                 " --end-column name segments of them: use --features waveform"
             )
-        if self.augment_all and not self.augment:
-            raise ConfigError("--augment-all: has no effect without --augment; add it")
-        if self.augment and not self.augment_all and self.balance != "oversample":
-            raise ConfigError(
-                "--augment applies to oversampled copies, and there are none: add --balance"
-                " oversample, or --augment-all for every record of train"
-            )
+        check_augment(self)
 
     def audio_options(self) -> AudioOptions:
         """Return the form of the written audio. Raises ConfigError."""
@@ -233,7 +204,7 @@ def data_type(config: AudioConfig) -> DataType:
     """Return the source, check and encoder of audio."""
     config.refuse_near_duplicates("audio")
     options = config.audio_options()
-    files = files_of(config, leave_out=NOT_AUDIO, columns=_SEGMENTS)
+    files = files_of(config, leave_out=NOT_AUDIO, columns=SEGMENT_COLUMNS)
     segments = SegmentColumns.of(files, start=config.start_column, end=config.end_column)
     encoder = audio_encoder(
         options,

@@ -18,6 +18,11 @@ from recordmill.format.manifest import MASK_LABELS
 from recordmill.pipelines.duplicate_rules import near_duplicates, same_content
 from recordmill.pipelines.options import values
 from recordmill.pipelines.options.annotations import AnnotationsConfig, annotated, object_options
+from recordmill.pipelines.options.augmentation import (
+    augment_all_option,
+    augment_option,
+    check_augment,
+)
 from recordmill.pipelines.options.declaration import Group, option
 from recordmill.pipelines.options.file_inputs import FilesConfig, files_of
 from recordmill.pipelines.options.masks import MasksConfig, masked
@@ -134,21 +139,8 @@ class ImagesConfig(AnnotationsConfig, MasksConfig, FilesConfig):
         metavar="PIXELS",
         help="Drop images whose shorter side is below this.",
     )
-    augment: tuple[str, ...] = option(
-        (),
-        group=IMAGES,
-        shapes_bytes=True,
-        parse=values.some_of(*AUGMENTATIONS),
-        repeat=True,
-        metavar="NAME,...",
-        help=f"Random augmentations of the oversampled copies: {', '.join(AUGMENTATIONS)}.",
-    )
-    augment_all: bool = option(
-        False,
-        group=IMAGES,
-        shapes_bytes=True,
-        help="Apply --augment to every record of train, not only to copies.",
-    )
+    augment: tuple[str, ...] = augment_option(AUGMENTATIONS, IMAGES)
+    augment_all: bool = augment_all_option(IMAGES)
     probe: Literal["auto", "header", "none"] = option(
         "auto",
         group=IMAGES,
@@ -165,13 +157,7 @@ class ImagesConfig(AnnotationsConfig, MasksConfig, FilesConfig):
                 "--feature-set tf-object-detection: its decoders read JPEG and PNG, got"
                 " --image-format raw; use jpeg or png"
             )
-        if self.augment_all and not self.augment:
-            raise ConfigError("--augment-all: has no effect without --augment; add it")
-        if self.augment and not self.augment_all and self.balance != "oversample":
-            raise ConfigError(
-                "--augment applies to oversampled copies, and there are none: add --balance"
-                " oversample, or --augment-all for every record of train"
-            )
+        check_augment(self)
 
     def image_options(self) -> ImageOptions:
         """Return the size and encoding of the written images. Raises ConfigError."""

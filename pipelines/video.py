@@ -16,13 +16,12 @@ from typing import Literal
 from recordmill.errors import ConfigError
 from recordmill.pipelines.duplicate_rules import near_duplicates, same_content
 from recordmill.pipelines.options import values
-from recordmill.pipelines.options.config import MEANING
 from recordmill.pipelines.options.declaration import Group, option
 from recordmill.pipelines.options.file_inputs import (
-    FilesConfig,
     check_record_bytes,
     files_of,
 )
+from recordmill.pipelines.options.segments import SEGMENT_COLUMNS, SegmentsConfig
 from recordmill.transforms.encoders.clip_contents import ClipContents
 from recordmill.transforms.encoders.clips import ClipEncoder
 from recordmill.transforms.imaging.image_options import ImageOptions
@@ -38,7 +37,6 @@ CLIPS = Group(30, "Clips")
 FRAMES = Group(31, "Frames")
 _DEFAULT = ImageOptions()
 _CUT = ClipSampling()
-_SEGMENTS = ("start_column", "end_column")
 
 # Files that often lie between videos, such as subtitles. Audio files are not skipped but rejected,
 # so that they are reported.
@@ -49,23 +47,9 @@ NOT_VIDEOS = tuple(
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class VideoConfig(FilesConfig):
+class VideoConfig(SegmentsConfig):
     """The options of `recordmill video`."""
 
-    start_column: str | None = option(
-        None,
-        group=MEANING,
-        shapes_bytes=True,
-        metavar="COLUMN",
-        help="If the input is a listing: the column with the start of each segment, in seconds.",
-    )
-    end_column: str | None = option(
-        None,
-        group=MEANING,
-        shapes_bytes=True,
-        metavar="COLUMN",
-        help="If the input is a listing: the column with the end of each segment, in seconds.",
-    )
     clip_frames: int = option(
         _CUT.frames, group=CLIPS, shapes_bytes=True, metavar="N", help="Frames per clip."
     )
@@ -192,7 +176,7 @@ class VideoConfig(FilesConfig):
 
 def data_type(config: VideoConfig) -> DataType:
     """Return the source and encoder of video clips."""
-    files = files_of(config, leave_out=NOT_VIDEOS, columns=_SEGMENTS)
+    files = files_of(config, leave_out=NOT_VIDEOS, columns=SEGMENT_COLUMNS)
     frames = config.image_options()
     contents = ClipContents(frame_options=frames, frames=config.clip_frames)
     kind: type[VideoSource] = TableVideos if isinstance(files, MediaRows) else VideoSource

@@ -148,7 +148,7 @@ def _clips(*options: object, sizes: tuple[tuple[int, int], ...] = ((48, 64),)) -
 
 
 def _masks(*options: object) -> Make:
-    """Of classes, and of objects."""
+    """Images with masks of classes and of objects."""
 
     def command(place: pathlib.Path) -> list[object]:
         annotated = {}

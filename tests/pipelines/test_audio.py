@@ -177,7 +177,7 @@ def test_copies_are_augmented(tmp_path, words):
 
 
 def test_segments_of_a_listing(tmp_path, words):
-    """Those of a file are in one split; columns become features."""
+    """Segments of a file are in one split; columns become features."""
     rows = [
         {"path": f"{word}/{name}", "label": word, "start": start, "end": end, "note": start}
         for word in WORDS

@@ -22,6 +22,7 @@ from recordmill.transforms.audio.audio_options import AudioOptions
 from recordmill.transforms.audio.spectrogram import check_filters, frames_of
 from recordmill.transforms.encoders.labels import label_columns, label_feature, text_feature
 from recordmill.transforms.model import batch
+from recordmill.transforms.model.augmentations import augmentations_of, describe_augmentations
 from recordmill.transforms.model.data_type import (
     Context,
     Encoded,
@@ -194,11 +195,7 @@ class AudioEncoder(abc.ABC):
 
     def _augmentations(self, rows: pa.RecordBatch) -> list[tuple[str, ...]]:
         """Return the names of the augmentations of each row."""
-        splits, copies = rows[batch.SPLIT].to_pylist(), rows[batch.COPY].to_pylist()
-        return [
-            self.augment if copy > 0 or (self.augment_all and split == "train") else ()
-            for copy, split in zip(copies, splits, strict=True)
-        ]
+        return augmentations_of(rows, self.augment, all_of_train=self.augment_all)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -223,12 +220,9 @@ class AudioFileEncoder(AudioEncoder):
 
     def inputs(self, rows: pa.RecordBatch, context: Context) -> ExampleInputs:
         """Return all that shapes the Examples of rows, beside files and settings."""
-        copies = rows[batch.COPY].to_pylist()
-        augmentations = [
-            f"{names} seed {context.seed} copy {copy}" if names else None
-            for names, copy in zip(self._augmentations(rows), copies, strict=True)
-        ]
-        columns = {batch.KEY: rows[batch.KEY], "": pa.array(augmentations, pa.string())}
+        augmentations = self._augmentations(rows)
+        described = describe_augmentations(rows, augmentations, seed=context.seed)
+        columns = {batch.KEY: rows[batch.KEY], "": described}
         columns |= {name: rows[name] for name in (NAME, FROM, TO) if name in rows.schema.names}
         if context.labels:
             numbers, classes = label_columns(rows, context)

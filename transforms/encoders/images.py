@@ -46,6 +46,7 @@ from recordmill.transforms.imaging.mask_options import MaskOptions
 from recordmill.transforms.imaging.pixels import EncodedImage, process
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.annotations import CAPTIONS, MASK_COLUMNS, OBJECTS, SIDES
+from recordmill.transforms.model.augmentations import augmentations_of, describe_augmentations
 from recordmill.transforms.model.data_type import (
     Context,
     Encoded,
@@ -203,11 +204,9 @@ class ImageEncoder:
 
     def inputs(self, rows: pa.RecordBatch, context: Context) -> ExampleInputs:
         """Return all that shapes the Examples of rows, beside files and settings."""
-        augmentations = [
-            f"{names} seed {context.seed} copy {copy}" if names else None
-            for names, copy in zip(self._augmentations(rows), _copies(rows), strict=True)
-        ]
-        columns = {batch.KEY: rows[batch.KEY], "": pa.array(augmentations, pa.string())}
+        augmentations = self._augmentations(rows)
+        described = describe_augmentations(rows, augmentations, seed=context.seed)
+        columns = {batch.KEY: rows[batch.KEY], "": described}
         common: dict[str, object] = {}
         if context.labels and self._has_classes(rows.schema):
             numbers, names = label_columns(rows, context)
@@ -227,11 +226,7 @@ class ImageEncoder:
 
     def _augmentations(self, rows: pa.RecordBatch) -> list[tuple[str, ...]]:
         """Return the names of the augmentations of each row."""
-        splits = rows.column(batch.SPLIT).to_pylist()
-        return [
-            self.augment if copy > 0 or (self.augment_all and split == "train") else ()
-            for copy, split in zip(_copies(rows), splits, strict=True)
-        ]
+        return augmentations_of(rows, self.augment, all_of_train=self.augment_all)
 
     def encode(self, rows: pa.RecordBatch, context: Context) -> Encoded:
         """Encode the files that rows name, in order; unreadable images are rejected."""
@@ -243,7 +238,7 @@ class ImageEncoder:
         reduced = Reduced()
         objects = None if self.objects is None else PlacedObjects(rows, self.objects)
         masks = None if self.masks is None else PlacedMasks(rows, self.masks, self.options)
-        copies, augmentations = _copies(rows), self._augmentations(rows)
+        copies, augmentations = rows[batch.COPY].to_pylist(), self._augmentations(rows)
         facts: list[ExampleFacts] = []
         for row, (key, path, size, mtime) in enumerate(references(rows)):
             names = augmentations[row]
@@ -312,10 +307,6 @@ _LIBRARIES = {
     "openjpeg": "jpg_2000",
     "littlecms2": "littlecms2",
 }
-
-
-def _copies(rows: pa.RecordBatch) -> list[int]:
-    return rows.column(batch.COPY).to_pylist()  # type: ignore[no-any-return]
 
 
 def _image_columns(kept: pa.RecordBatch, images: Sequence[EncodedImage]) -> dict[str, pa.Array]:

@@ -26,6 +26,7 @@ from recordmill.transforms.sources.tfrecords.known_folders import (
     is_dataset,
     manifest_of,
 )
+from recordmill.transforms.sources.tfrecords.media_features import ENCODING
 
 Kind = Literal["media", "rows", "text", "series"]
 
@@ -34,10 +35,7 @@ _SAMPLED_FILES = 10_000
 # Features that recordmill makes from a record's content, and would make anew. A name that ends with
 # a slash stands for all names that begin with it.
 _MADE: Mapping[str, tuple[str, ...]] = {
-    "images": (
-        *("image/format", "image/filename", "image/height", "image/width", "image/channels"),
-        *("image/class/", "image/source_id", "image/key/sha256"),
-    ),
+    "images": (*ENCODING, "image/class/", "image/source_id"),
     "arrays": (
         *("array/dtype", "array/shape", "array/start", "array/filename"),
         "array/class/",

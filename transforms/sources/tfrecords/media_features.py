@@ -14,10 +14,11 @@ MEDIA = (
 )
 LABEL_NAMES = ("image/class/text", "image/class/label", "label", "class")
 # Features that describe the encoding of an image; they are computed again.
-MADE = (
+ENCODING = (
     *("image/format", "image/filename", "image/height", "image/width", "image/channels"),
-    *("image/colorspace", "image/class/label", "image/class/text", "image/key/sha256"),
+    "image/key/sha256",
 )
+MADE = (*ENCODING, "image/colorspace", "image/class/label", "image/class/text")
 _MOVING = ("image/object/", "image/segmentation/")  # features that belong to pixels
 
 
