@@ -172,7 +172,7 @@ test-tft: $(TFT) $(FLINK) $(JOB_SERVER)
 $(TFT): setup.py pyproject.toml | $(CORE)
 	rm -rf build/tft
 	$(BIN)/python -m venv build/tft
-	build/tft/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[arrays,text,tft,video]' pytest hypothesis
+	build/tft/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[fast,tft]'
 	@touch $@
 
 test-torch: $(DEV) $(TORCH)
@@ -269,8 +269,7 @@ $(JOB_SERVER): deploy/flink-job-server/pom.xml
 	mv build/flink-job-server/target/flink-job-server.jar $@
 
 $(FAST): $(CORE)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
-	    --editable '.[arrays,text,video]' hypothesis pytest pytest-xdist scipy
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[fast]'
 	@touch $@
 
 $(DEV): $(CORE)
