@@ -225,12 +225,11 @@ def data_type(config: AudioConfig) -> DataType:
             duplicates=same_content(config),
             unit="clip",
         )
-    balanced = config.balance in ("oversample", "undersample")
     return DataType(
         name="audio",
         source=SegmentedFiles(files=files, columns=segments) if segments.given else files,
         encoder=encoder,
-        check=AudioHeaderCheck(options=options) if balanced else None,
+        check=AudioHeaderCheck(options=options) if config.changes_counts else None,
         headers=AudioHeaders(options=options),
         duplicates=same_content(config),
         content=encoder,

@@ -175,8 +175,7 @@ def data_type(config: ImagesConfig) -> DataType:
     joined = annotated(config, source, image_ids=has_ids) if config.annotations else source
     inputs = [one.path for one in config.inputs.paths]
     names = config.mask_names()
-    balanced = config.balance in ("oversample", "undersample")
-    probe = config.probe == "header" or (config.probe == "auto" and balanced)
+    probe = config.probe == "header" or (config.probe == "auto" and config.changes_counts)
     return DataType(
         name="images",
         source=masked(config, joined, inputs=inputs, limits=options),

@@ -1,6 +1,7 @@
 """Small inputs of every data type, of which each record has a given label."""
 
 import pathlib
+import wave
 from collections.abc import Sequence
 
 import numpy as np
@@ -13,11 +14,12 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "images": (),
     "arrays": (),
     "video": ("--clip-frames", "100", "--size", "16"),
+    "audio": (),
     "text": ("--text-column", "x"),
     "table": (),
     "sensor": ("--time-column", "time", "--window", "1", "--label-column", "label"),
 }
-OF_FILES = ("images", "arrays", "video")
+OF_FILES = ("images", "arrays", "video", "audio")
 
 
 def write_labelled(root: pathlib.Path, command: str, labels: Sequence[str]) -> pathlib.Path:
@@ -39,6 +41,10 @@ def write_labelled(root: pathlib.Path, command: str, labels: Sequence[str]) -> p
             make_picture(path.with_suffix(".png"), n)
         elif command == "arrays":
             np.save(path.with_suffix(".npy"), np.arange(n, n + 4))
+        elif command == "audio":
+            with wave.open(str(path.with_suffix(".wav")), "wb") as file:
+                file.setparams((1, 2, 8000, 0, "NONE", ""))
+                file.writeframes(np.arange(n, n + 80, dtype="<i2").tobytes())
         else:
             film = (VIDEO / "qcif.mp4").read_bytes() + b"\0" * n
             path.with_suffix(".mp4").write_bytes(film)

@@ -308,7 +308,7 @@ class CommonConfig(
                 " one of them out"
             )
         self._check_statistics()
-        _check_renames(self.rename)
+        values.check_new_names(self.rename)
 
     def _check_inputs(self) -> None:
         paths = self.inputs.paths
@@ -327,21 +327,25 @@ class CommonConfig(
                 f"--split-column: contradicts --split-from {self.split_from}; leave one out"
             )
 
+    @property
+    def changes_counts(self) -> bool:
+        """True if --balance copies records or leaves some out."""
+        return self.balance in ("oversample", "undersample")
+
     def _check_balance(self) -> None:
-        if self.balance_target is not None:
-            if self.balance not in ("oversample", "undersample"):
-                raise ConfigError(
-                    "--balance-target: requires --balance oversample or undersample, "
-                    f"got --balance {self.balance}"
-                )
-            if self.repeat_threshold is not None:
-                if self.balance == "undersample":
-                    raise ConfigError(
-                        f"--balance-target {self.balance_target}: repeats records; requires"
-                        " --balance oversample, got --balance undersample"
-                    )
-            elif isinstance(self.balance_target, int):
-                values.check_range("--balance-target", self.balance_target, least=1)
+        target = self.balance_target
+        if target is not None and not self.changes_counts:
+            raise ConfigError(
+                "--balance-target: requires --balance oversample or undersample, "
+                f"got --balance {self.balance}"
+            )
+        if self.repeat_threshold is not None and self.balance == "undersample":
+            raise ConfigError(
+                f"--balance-target {target}: repeats records; requires --balance oversample, "
+                "got --balance undersample"
+            )
+        if isinstance(target, int):
+            values.check_range("--balance-target", target, least=1)
         if self.balance != "none" and self.split_column is None and TRAIN not in self.fractions:
             raise ConfigError(
                 f"--balance {self.balance} applies to the split {TRAIN}; "
@@ -390,11 +394,3 @@ def _check_split_name(flag: str, name: str) -> None:
             f"{flag}: expected names of letters, digits, _ and -, because they become file names; "
             f"got {name!r}"
         )
-
-
-def _check_renames(rename: Mapping[str, str]) -> None:
-    olds: dict[str, str] = {}
-    for old, new in rename.items():
-        if new in olds:
-            raise ConfigError(f"--rename: both {olds[new]!r} and {old!r} would become {new!r}")
-        olds[new] = old

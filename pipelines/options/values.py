@@ -378,3 +378,12 @@ def check_range(flag: str, value: int, *, least: int, below: int | None = None) 
     if value < least or (below is not None and value >= below):
         expected = f"{least} or more" if below is None else f"{least} to {below - 1}"
         raise ConfigError(f"{flag}: expected {expected}, got {value}")
+
+
+def check_new_names(rename: Mapping[str, str]) -> None:
+    """Raise ConfigError if two names would become the same."""
+    olds: dict[str, str] = {}
+    for old, new in rename.items():
+        if new in olds:
+            raise ConfigError(f"--rename: both {olds[new]!r} and {old!r} would become {new!r}")
+        olds[new] = old

@@ -65,7 +65,7 @@ def plan_resize(source: Size, options: ImageOptions) -> ResizePlan:
         case "fit":
             inner = _scaled(source, min(across, down, 1.0))
             return ResizePlan(window=source, inner=inner, canvas=inner)
-        case _:
+        case "stretch" | "none":
             return ResizePlan(window=source, inner=target, canvas=target)
 
 
