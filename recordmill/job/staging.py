@@ -71,8 +71,8 @@ class StagedPart:
     invalid: rejected records (not inputs), where a record combines several inputs.
     skipped: files that are not inputs, such as hidden ones.
     reported: whether a report on time series is beside it.
-    checksum: xxh3_128 of the file in hex, by which a later run knows whether it is whole; "" if the
-      file was on disk before its name was used.
+    checksums: {name: xxh3_128 in hex} of the file and those beside it, by which a later run knows
+      whether they are whole; empty if they were on disk before the part was used.
     """
 
     name: str
@@ -86,7 +86,7 @@ class StagedPart:
     invalid: int = 0
     skipped: int = 0
     reported: bool = False
-    checksum: str = ""
+    checksums: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 
+import pyarrow.parquet as pq
 import pytest
 
 from recordmill.errors import RunError
@@ -30,6 +31,7 @@ from recordmill.transforms.writing.shard_draft import ShardDraft
 from tests.archive_files import files_in, tar_of, zip_of
 from tests.folders import make_folder
 from tests.image_runs import Made, encoders_kept, images, make
+from tests.media_tables import bytes_table
 from tests.paths import CLOTHING
 
 _PATIENCE = 60  # seconds, far more than anything here takes
@@ -331,6 +333,33 @@ def test_a_full_disk(argv, tmp_path, complaint, monkeypatch):
         assert "no space left on device; free some space, then run the same command again" in said
         assert not (tmp_path / "out/dataset.json").exists()
     assert images(*argv) == 0
+
+
+@pytest.mark.parametrize("kept", [None, 0, 100])
+def test_a_job_of_a_table_goes_on_without_the_bytes_it_had_read(
+    kept, photos, tmp_path, complaint, monkeypatch
+):
+    """As after a power cut: bytes of a table are not synced. kept: those that are left."""
+    contents = files_in(photos)
+    pq.write_table(bytes_table(contents), tmp_path / "photos.parquet", row_group_size=5)
+    argv = ["--input", tmp_path / "photos.parquet", "--key-column", "key", "--num-shards", 6]
+    argv += ["--splits", "train=1", "--output"]
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "_LOCAL", FullDisk("drafts"))
+        complaint([*argv, tmp_path / "out"])
+    staged = [*(tmp_path / "out" / FOLDER).rglob("*.data")]
+    assert staged
+    for path in staged:
+        if kept is None:
+            path.unlink()
+        else:
+            path.write_bytes(path.read_bytes()[:kept])
+    assert images(*argv, tmp_path / "out") == 0
+    assert images(*argv, tmp_path / "undisturbed") == 0
+    shards = [*(tmp_path / "undisturbed").glob("*.tfrecord*")]
+    assert len(shards) == 6
+    for path in shards:
+        assert path.read_bytes() == (tmp_path / "out" / path.name).read_bytes()
 
 
 def test_a_second_run_on_the_same_output(argv, tmp_path, complaint):

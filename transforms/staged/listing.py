@@ -18,7 +18,7 @@ from recordmill.format.manifest import MANIFEST
 from recordmill.format.typed_json import take, take_counts
 from recordmill.job.publishing import check_output_folder
 from recordmill.job.staging import Listing, StagedPart, Staging, to_json
-from recordmill.storage.files import MissingError, shown
+from recordmill.storage.files import Location, MissingError, shown
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.file_ranges import with_ranges
 from recordmill.transforms.model.label_lists import held
@@ -37,6 +37,8 @@ _DERIVED = (
     *("looked", "checked", "numbered", "distinct", "near", "cells", "windows", "selected"),
     *("decided", "binned", "strata", "spill", "profiles"),
 )
+
+_PIECE = 4 << 20  # bytes read at once for a checksum
 
 # The listing of a custom pipeline that passes its own batches.
 NO_LISTING = Listing(
@@ -188,7 +190,7 @@ def write_part(
         rows=len(rows),
         bytes=rows.nbytes,
         reads=reads or 0,
-        checksum=xxhash.xxh3_128_hexdigest(data) if scratch else "",
+        checksums={name: xxhash.xxh3_128_hexdigest(data)} if scratch else {},
     )
 
 
@@ -204,6 +206,7 @@ def write_checked_part(
     skipped: int = 0,
     extra: int = 0,
     left_out: Sequence[LeftOut] = (),
+    checksums: Mapping[str, str] = MappingProxyType({}),
 ) -> StagedPart:
     """Write the rows of a part that passed, and beside them the rejects and filter counts.
 
@@ -211,19 +214,22 @@ def write_checked_part(
     filtered: {option: rows that it excludes}.
     invalid, skipped, extra: as in `StagedPart`.
     left_out: lines of duplicates.jsonl on some of the filtered rows.
+    checksums: of other files of the part, which are written already.
     """
-    part = dataclasses.replace(
-        write_part(rows, staging, name),
+    excluded = to_json({"rejects": rejects, "filtered": filtered, "left_out": left_out})
+    staging.place(f"{name}.json").write_bytes(excluded, scratch=True)
+    part = write_part(rows, staging, name)
+    own = {f"{name}.json": xxhash.xxh3_128_hexdigest(excluded)}
+    return dataclasses.replace(
+        part,
         rejected=len(rejects) - unread,
         filtered=sum(filtered.values()),
         extra=extra,
         unread=unread,
         invalid=invalid,
         skipped=skipped,
+        checksums={**part.checksums, **own, **checksums},
     )
-    excluded = {"rejects": rejects, "filtered": filtered, "left_out": left_out}
-    staging.place(f"{name}.json").write_bytes(to_json(excluded))
-    return part
 
 
 def rewrite_part(
@@ -280,13 +286,21 @@ def make_or_reuse(
 
 def _is_whole(part: StagedPart, staging: Staging) -> bool:
     """Return whether a part is as it was written; a power cut leaves files without content."""
-    place = staging.place(part.name)
-    if not place.is_local:  # an object store has all of a file, or nothing
+    if not staging.root.is_local:  # an object store has all of a file, or nothing
         return True
     try:
-        return xxhash.xxh3_128_hexdigest(place.read_bytes()) == part.checksum
+        found = {name: _checksum(staging.place(name)) for name in part.checksums}
     except MissingError:
         return False
+    return found == part.checksums
+
+
+def _checksum(place: Location) -> str:
+    found = xxhash.xxh3_128()
+    with place.open_input() as file:
+        while piece := file.read(_PIECE):
+            found.update(piece)
+    return found.hexdigest()
 
 
 def read_excluded(part: StagedPart, *, staging: Staging) -> tuple[list[Reject], dict[str, int]]:

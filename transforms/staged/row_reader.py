@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import xxhash
 
 from recordmill.errors import RunError
 from recordmill.job.staging import StagedPart, Staging
@@ -121,9 +122,11 @@ class RowReader:
         rows = listed.rows
         if rows is None:
             rows = pa.RecordBatch.from_pylist([], schema=self.layout.columns)
+        checksums: dict[str, str] = {}
         if listed.data is not None:
             data = f"{stem}.data"
-            self.staging.place(data).write_bytes(listed.data)
+            self.staging.place(data).write_bytes(listed.data, scratch=True)
+            checksums[data] = xxhash.xxh3_128_hexdigest(listed.data)
             rows = batch.set_column(rows, batch.DATA, pa.repeat(data, len(rows)))
         # Rejects name FILE#ROW, and --exclude-keys names keys, which are then those by content.
         selected = dataclasses.replace(self.rules, excluded_keys=None).apply(rows)
@@ -173,6 +176,7 @@ class RowReader:
             unread=unread,
             invalid=len(invalid),
             skipped=sum(listed.filtered.values()) - filtered[WHERE],
+            checksums=checksums,
         )
 
     def _chunk(self, rows: pa.RecordBatch) -> pa.RecordBatch:

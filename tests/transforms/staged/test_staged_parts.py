@@ -2,6 +2,7 @@
 
 import pyarrow as pa
 import pytest
+import xxhash
 
 from recordmill.job.staging import StagedPart, Staging
 from recordmill.storage.files import Location
@@ -22,12 +23,21 @@ def make_parts(staging):
 
     def make(stem):
         made.append(stem)
-        return [
-            write_checked_part(ROWS, staging, f"{stem}-{n}.arrow", rejects=[], filtered={})
-            for n in range(2)
-        ]
+        return [write(staging, f"{stem}-{number}") for number in range(2)]
 
     return make_or_reuse(LISTED, staging, make), bool(made)
+
+
+def write(staging, stem):
+    """A part with a file of large values."""
+    data = f"{stem}.data"
+    staging.place(data).write_bytes(b"values")
+    return write_checked_part(
+        *(ROWS, staging, f"{stem}.arrow"),
+        rejects=[],
+        filtered={},
+        checksums={data: xxhash.xxh3_128_hexdigest(b"values")},
+    )
 
 
 def test_whole_parts_are_used_again(staging):
@@ -37,16 +47,26 @@ def test_whole_parts_are_used_again(staging):
     assert again == first
 
 
-@pytest.mark.parametrize("content", [None, b"", b"\0"])
-def test_a_part_without_its_content_is_made_again(staging, content):
-    """As after a power cut, because parts are not synced."""
+DAMAGES = {
+    "missing": None,
+    "without bytes": lambda content: b"",
+    "zeros": lambda content: bytes(len(content)),
+    "shorter": lambda content: content[:-1],
+    "one bit": lambda content: bytes([content[0] ^ 1]) + content[1:],
+}
+
+
+@pytest.mark.parametrize("ending", [".arrow", ".arrow.json", ".data"])
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_a_part_of_which_a_file_is_damaged_is_made_again(staging, ending, damage):
+    """As after a power cut, because files of parts are not synced."""
     (_, last), _ = make_parts(staging)
-    place = staging.place(last.name)
+    place = staging.place(last.name.removesuffix(".arrow") + ending)
     written = place.read_bytes()
-    if content is None:
+    if damage is None:
         place.delete()
     else:
-        place.write_bytes(content * len(written))
+        place.write_bytes(damage(written))
     assert make_parts(staging)[1]
     assert place.read_bytes() == written
     assert not make_parts(staging)[1]
