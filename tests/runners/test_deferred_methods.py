@@ -48,17 +48,28 @@ def test_classes_behave_as_those_of_python(block):
 
 
 def test_methods_are_deferred_where_python_compiles_each_by_itself():
-    deferred = [name for name, made_by in vars(made(deferred_methods)).items() if is_late(made_by)]
-    late = ["__eq__", "__lt__", "__le__", "__gt__", "__ge__", "__setattr__", "__delattr__"]
-    assert sorted(deferred) == (sorted([*late, "__hash__"]) if sys.version_info < (3, 13) else [])
+    deferred = deferred_of(made(deferred_methods))
+    late = ["__init__", "__eq__", "__lt__", "__le__", "__gt__", "__ge__", "__setattr__"]
+    late += ["__delattr__", "__hash__"]
+    assert sorted(deferred) == (sorted(late) if sys.version_info < (3, 13) else [])
 
 
-def is_late(method: Any) -> bool:
-    return "compiled" in getattr(getattr(method, "__code__", None), "co_freevars", ())
+def test_a_method_is_compiled_once_even_if_a_derived_class_calls_it():
+    cls = made(deferred_methods)
+    derived = type("Derived", (cls,), {})
+    assert derived(3).width == 3
+    assert "__init__" not in deferred_of(cls)
+    assert cls.__init__ is derived.__init__
+    assert cls.__init__.__qualname__ == f"{cls.__qualname__}.__init__"
+
+
+def deferred_of(cls: type[Any]) -> list[str]:
+    return [name for name, made_by in vars(cls).items() if hasattr(made_by, "_compile")]
 
 
 def test_python_compiles_as_before_after_the_block():
-    before = getattr(dataclasses, "_create_fn", None)
+    names = ("_create_fn", "_init_fn")
+    before = [getattr(dataclasses, name, None) for name in names]
     with contextlib.suppress(pickle.PicklingError), deferred_methods():
         raise pickle.PicklingError
-    assert getattr(dataclasses, "_create_fn", None) is before
+    assert [getattr(dataclasses, name, None) for name in names] == before
