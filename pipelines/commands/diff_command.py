@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 
 from recordmill.checking.dataset_diff import FACTS, diff
-from recordmill.checking.record_diff import KINDS
+from recordmill.checking.record_differences import KINDS
 from recordmill.errors import ConfigError, RunError
 from recordmill.notes import count_of
 from recordmill.pipelines.options import values

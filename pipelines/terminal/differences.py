@@ -9,7 +9,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from recordmill.checking.dataset_diff import Changed, DatasetDiff
-from recordmill.checking.record_diff import KINDS, KindDiff, RecordExample, RecordState
+from recordmill.checking.record_differences import KINDS, KindDiff, RecordExample, RecordState
 from recordmill.notes import count_of
 from recordmill.pipelines.option_text import option_text
 from recordmill.pipelines.terminal import distances
@@ -58,9 +58,13 @@ def _records(found: DatasetDiff) -> RenderableType:
     if found.records.uncompared:
         table.add_row(name_of("contents not compared"), f"{found.records.uncompared:,}", "")
     by = "hashes of their contents" if found.records.by == "content" else "the bytes of the records"
-    return stack(
-        table, Text(f"Records are compared by {by}; copies are counted separately.", style="dim")
-    )
+    how = f"Records are compared by {by}; copies are counted separately."
+    if found.records.uncompared_because:
+        how += (
+            " Features that these hashes do not cover, such as masks, are not compared, because"
+            f" these options or versions differ: {', '.join(found.records.uncompared_because)}."
+        )
+    return stack(table, Text(printable(how), style="dim"))
 
 
 def _examples(found: KindDiff) -> Text:
@@ -70,8 +74,15 @@ def _examples(found: KindDiff) -> Text:
     ]
     if len(found.pairs) > _SHOWN:
         lines.append(f"... {count_of(len(found.pairs) - _SHOWN, 'pair')} more")
+    lines += [f"{count:,} in {printable(name)}" for name, count in _most(found.features)]
+    if len(found.features) > _SHOWN:
+        lines.append(f"... {count_of(len(found.features) - _SHOWN, 'feature')} more")
     lines += [_example(one) for one in found.examples[:_SHOWN]]
     return Text("\n".join(lines))
+
+
+def _most(counts: Mapping[str, int]) -> list[tuple[str, int]]:
+    return sorted(counts.items(), key=lambda pair: -pair[1])[:_SHOWN]
 
 
 def _example(one: RecordExample) -> str:

@@ -6,7 +6,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from recordmill.checking.record_diff import RecordDiff, diff_records
+from recordmill.checking.record_diff import diff_records
+from recordmill.checking.record_differences import RecordDiff
 from recordmill.format.manifest import Manifest, load
 from recordmill.format.split_names import in_order
 from recordmill.profile import drift, statistics_file
@@ -69,7 +70,8 @@ class DatasetDiff:
 def diff(before: Location, after: Location) -> DatasetDiff:
     """Compare two datasets.
 
-    Memory does not grow with their records; temporary files take 50 bytes per record.
+    Memory does not grow with their records; temporary files take 50 bytes per record, and 8 for
+    each compared feature.
 
     Raises:
       ManifestError: a folder is not a dataset, or its statistics are invalid.

@@ -22,6 +22,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import xxhash
 
+from recordmill.checking.compared_features import ComparedFeatures
+from recordmill.checking.record_differences import (
+    KINDS,
+    Kind,
+    KindDiff,
+    RecordDiff,
+    RecordExample,
+    RecordState,
+)
 from recordmill.format.content_hashes import digest_halves, hash_halves
 from recordmill.format.file_names import index_name
 from recordmill.format.label_texts import label_texts
@@ -32,9 +41,6 @@ from recordmill.format.split_names import in_order
 from recordmill.reading.reader import Records
 from recordmill.storage.files import Location
 
-Kind = Literal["added", "removed", "moved", "relabelled", "changed", "copies"]
-KINDS: tuple[Kind, ...] = ("added", "removed", "moved", "relabelled", "changed", "copies")
-
 _PAIRED = {"moved": "split", "relabelled": "label"}  # column whose values are counted
 _EXAMPLES = 5  # records of each kind
 _PAIRS = 20  # pairs of splits or classes
@@ -42,95 +48,17 @@ _FILE_ROWS = 1 << 19  # rows of a temporary file
 _BATCH = 1 << 16  # rows that are hashed at once
 _FILES = 256  # temporary files of each dataset, which are open at once
 
-_ROW = np.dtype(
-    [
-        *(("key_high", "u8"), ("key_low", "u8")),
-        *(("content_high", "u8"), ("content_low", "u8"), ("is_hashed", "?")),
-        *(("split", "u2"), ("label", "u4"), ("copy", "u4"), ("number", "u8")),
-    ]
-)
 _ABSENT = np.iinfo(np.uint16).max  # as a split
-Rows = npt.NDArray[np.void]  # of dtype _ROW
+Rows = npt.NDArray[np.void]  # of a dtype of `_row_type`
 Dataset = tuple[Location, Manifest]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class RecordState:
-    """A record in one of the datasets.
-
-    number: of the record in its split, as for `recordmill inspect --record`. copies: number of its
-    copies. source: FILE#ROW, if the index has it.
-    """
-
-    split: str
-    number: int
-    label: str | None
-    copies: int
-    source: str | None
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class RecordExample:
-    """A record that differs; None where it does not exist."""
-
-    key: str
-    before: RecordState | None
-    after: RecordState | None
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class KindDiff:
-    """Records that differ in one way: their number, and those with the smallest hashes of keys.
-
-    pairs: {(before, after): number} of the splits of moved records, or the classes of relabelled
-    ones, the most frequent first.
-    """
-
-    count: int
-    examples: Sequence[RecordExample] = ()
-    pairs: Mapping[tuple[str | None, str | None], int] = dataclasses.field(default_factory=dict)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class RecordDiff:
-    """Differences between records without copies. A record can differ in several ways.
-
-    same: number of records without a difference. uncompared: number of records in both datasets
-    whose contents could not be compared. by: "content" if contents are compared by the hashes in
-    the indexes, "frames" if by the bytes of the records.
-    """
-
-    kinds: Mapping[Kind, KindDiff]
-    same: int
-    uncompared: int
-    by: Literal["content", "frames"]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the differences as plain data."""
-        kinds: dict[str, dict[str, Any]] = {}
-        for kind, one in self.kinds.items():
-            kinds[kind] = {
-                "count": one.count,
-                "examples": [dataclasses.asdict(example) for example in one.examples],
-            }
-            if one.pairs:
-                kinds[kind]["pairs"] = [
-                    {"before": pair[0], "after": pair[1], "count": count}
-                    for pair, count in one.pairs.items()
-                ]
-        return {
-            **kinds,
-            "same": self.same,
-            "uncompared": self.uncompared,
-            "compared_by": self.by,
-        }
 
 
 def diff_records(before: Dataset, after: Dataset) -> RecordDiff:
     """Compare the records of two datasets by their keys.
 
-    Contents are compared by the hashes in the indexes, or if one of the datasets has none, by the
-    bytes of the records, which hold the labels as well.
+    Contents are compared by the hashes in the indexes, and by the stored values of features that
+    these do not cover; or if one of the datasets has no hashes, by the bytes of the records, which
+    hold the labels as well.
 
     Raises:
       IndexDamagedError, DatasetDamagedError, StorageError: a dataset cannot be read.
@@ -142,29 +70,37 @@ def diff_records(before: Dataset, after: Dataset) -> RecordDiff:
         same = ledger.records.written if ledger.packs is None else ledger.packs
         nothing = {kind: KindDiff(count=0) for kind in KINDS}
         return RecordDiff(kinds=nothing, same=same, uncompared=0, by=by)
+    features = ComparedFeatures.of(before[1], after[1], hashed=hashed)
+    row_type = _row_type(features)
     names = _Names()
     totals = [sum(split.records for split in one.splits.values()) for _, one in (before, after)]
     files = min(max(1, -(-max(totals) // _FILE_ROWS)), _FILES)
-    sums = {kind: _Sum() for kind in KINDS}
+    sums = {kind: _Sum(row_type) for kind in KINDS}
+    by_feature: Counter[str] = Counter()
     same = uncompared = 0
     with tempfile.TemporaryDirectory(prefix="recordmill-diff-") as folder:
         places = [pathlib.Path(folder) / name for name in ("before", "after")]
         for place, dataset in zip(places, (before, after), strict=True):
             place.mkdir()
-            _write_rows(dataset, place, names, files=files, by_frames=not hashed)
+            with contextlib.ExitStack() as stack:
+                opened = [stack.enter_context((place / f"{n}").open("wb")) for n in range(files)]
+                for rows in _read_rows(dataset, names, features, by_frames=not hashed):
+                    homes = rows["key_high"] % files
+                    for number in np.unique(homes).tolist():
+                        rows[homes == number].tofile(opened[number])
         for number in range(files):
-            one, two = (_records(np.fromfile(place / f"{number}", _ROW)) for place in places)
+            one, two = (_records(np.fromfile(place / f"{number}", row_type)) for place in places)
             found = _compare(one, two)
+            by_feature.update(_count_features(found.kinds["changed"], features.titles))
             for kind in KINDS:
                 sums[kind].add(kind, found.kinds[kind])
             same += found.same
             uncompared += found.uncompared
     readers = (_ExampleReader(before, names), _ExampleReader(after, names))
+    kinds = {kind: one.result(kind, names, readers) for kind, one in sums.items()}
+    kinds["changed"] = dataclasses.replace(kinds["changed"], features=dict(+by_feature))
     return RecordDiff(
-        kinds={kind: one.result(kind, names, readers) for kind, one in sums.items()},
-        same=same,
-        uncompared=uncompared,
-        by=by,
+        kinds=kinds, same=same, uncompared=uncompared, by=by, uncompared_because=features.unlike
     )
 
 
@@ -201,9 +137,9 @@ class _Found(NamedTuple):
 class _Sum:
     """Number and examples of the records of one kind."""
 
-    def __init__(self) -> None:
+    def __init__(self, row_type: np.dtype[np.void]) -> None:
         self._count = 0
-        self._examples: Rows = np.zeros((0, 2), _ROW)
+        self._examples: Rows = np.zeros((0, 2), row_type)
         self._pairs: Counter[tuple[int, int]] = Counter()
 
     def add(self, kind: Kind, rows: Rows) -> None:
@@ -231,34 +167,41 @@ class _Sum:
         )
 
 
-def _write_rows(
-    dataset: Dataset, folder: pathlib.Path, names: _Names, *, files: int, by_frames: bool
-) -> None:
-    """Write a row per record and copy into the file `key_high % files`."""
+def _row_type(features: ComparedFeatures) -> np.dtype[np.void]:
+    return np.dtype(
+        [
+            *(("key_high", "u8"), ("key_low", "u8")),
+            *(("content_high", "u8"), ("content_low", "u8"), ("is_hashed", "?")),
+            *(("split", "u2"), ("label", "u4"), ("copy", "u4"), ("number", "u8")),
+            ("features", "u8", (len(features.titles),)),
+        ]
+    )
+
+
+def _read_rows(
+    dataset: Dataset, names: _Names, features: ComparedFeatures, *, by_frames: bool
+) -> Iterator[Rows]:
+    """Yield a row per record and copy, in batches."""
     place, manifest = dataset
     columns = ["key", "label", "labels", "copy", *([] if by_frames else ["content"])]
-    with contextlib.ExitStack() as stack:
-        opened = [stack.enter_context((folder / f"{n}").open("wb")) for n in range(files)]
-        for split in in_order(manifest.splits):
-            payloads = Records(place, split).payloads() if by_frames else None
-            indexes = split_indexes(
-                place, split, manifest.splits[split], columns=columns, checked=True
-            )
-            for first, index in indexes:
-                for batch in index.to_batches(max_chunksize=_BATCH):
-                    rows = _rows(batch, names)
-                    rows["split"] = names.number(split)
-                    rows["number"] = first + np.arange(len(rows))
-                    if payloads is not None:
-                        _set_hashes(rows, itertools.islice(payloads, len(rows)))
-                    first += len(rows)
-                    homes = rows["key_high"] % files
-                    for number in np.unique(homes).tolist():
-                        rows[homes == number].tofile(opened[number])
+    for split in in_order(manifest.splits):
+        records = Records(place, split, features=features.names)
+        payloads = records.payloads() if by_frames or features.names else None
+        indexes = split_indexes(place, split, manifest.splits[split], columns=columns, checked=True)
+        for first, index in indexes:
+            for batch in index.to_batches(max_chunksize=_BATCH):
+                rows = _rows(batch, names, _row_type(features))
+                rows["split"] = names.number(split)
+                rows["number"] = first + np.arange(len(rows))
+                if payloads is not None:
+                    stored = itertools.islice(payloads, len(rows))
+                    _set_hashes(rows, stored, records, features, by_frames=by_frames)
+                first += len(rows)
+                yield rows
 
 
-def _rows(batch: pa.RecordBatch, names: _Names) -> Rows:
-    rows = np.zeros(len(batch), _ROW)
+def _rows(batch: pa.RecordBatch, names: _Names, row_type: np.dtype[np.void]) -> Rows:
+    rows = np.zeros(len(batch), row_type)
     keys = b"".join(xxhash.xxh3_128_digest(key.encode()) for key in batch["key"].to_pylist())
     rows["key_high"], rows["key_low"] = digest_halves(keys).T
     rows["label"] = names.numbers(label_texts(pa.Table.from_batches([batch])).combine_chunks())
@@ -271,10 +214,25 @@ def _rows(batch: pa.RecordBatch, names: _Names) -> Rows:
     return rows
 
 
-def _set_hashes(rows: Rows, payloads: Iterator[bytes]) -> None:
-    digests = b"".join(map(xxhash.xxh3_128_digest, payloads))
-    rows["content_high"], rows["content_low"] = digest_halves(digests).T
-    rows["is_hashed"] = True
+def _set_hashes(
+    rows: Rows,
+    payloads: Iterator[bytes],
+    records: Records,
+    features: ComparedFeatures,
+    *,
+    by_frames: bool,
+) -> None:
+    """Set the hashes of stored values and, with `by_frames`, of payloads."""
+    digests = []
+    for row, payload in enumerate(payloads):
+        if by_frames:
+            digests.append(xxhash.xxh3_128_digest(payload))
+        if features.names and not rows["copy"][row]:
+            record = records.decode(payload, int(rows["number"][row]))
+            rows["features"][row] = features.hashes(record)
+    if by_frames:
+        rows["content_high"], rows["content_low"] = digest_halves(b"".join(digests)).T
+        rows["is_hashed"] = True
 
 
 def _records(rows: Rows) -> Rows:
@@ -306,10 +264,12 @@ def _compare(before: Rows, after: Rows) -> _Found:
     pairs = np.stack([one, two], axis=1)
     hashed = one["is_hashed"] & two["is_hashed"]
     contents = ("content_high", "content_low")
+    has_other_content = hashed & np.any([one[name] != two[name] for name in contents], axis=0)
+    has_other_features = (one["features"] != two["features"]).any(axis=1)
     differ: dict[Kind, npt.NDArray[np.bool_]] = {
         "moved": one["split"] != two["split"],
         "relabelled": one["label"] != two["label"],
-        "changed": hashed & np.any([one[name] != two[name] for name in contents], axis=0),
+        "changed": has_other_content | has_other_features,
         "copies": one["copy"] != two["copy"],
     }
     return _Found(
@@ -321,6 +281,13 @@ def _compare(before: Rows, after: Rows) -> _Found:
         same=int((~np.any([*differ.values()], axis=0)).sum()),
         uncompared=int((~hashed).sum()),
     )
+
+
+def _count_features(pairs: Rows, titles: Sequence[str]) -> dict[str, int]:
+    """Return the number of records that differ in each feature."""
+    stored = pairs["features"]
+    counts = (stored[:, 0] != stored[:, 1]).sum(axis=0).tolist()
+    return dict(zip(titles, counts, strict=True))
 
 
 def _with_absent(rows: Rows, *, place: int) -> Rows:

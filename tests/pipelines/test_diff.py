@@ -3,18 +3,22 @@
 import json
 import pathlib
 import shutil
+import wave
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 
 from recordmill.checking.dataset_diff import Changed
 from recordmill.format.shard_index import index_bytes
 from recordmill.pipelines.cli import main
 from recordmill.pipelines.terminal.differences import _differing_parts
 from tests.image_runs import encoders_kept, make
+from tests.painted_masks import painted, png, write
 
 LINES = [f"k{n},{n},{'ab'[n % 2]}" for n in range(40)]
 
@@ -154,3 +158,100 @@ def test_a_changed_index_is_damage(
         said = capsys.readouterr().err
         assert said.startswith(f"recordmill diff: error: index/{index.name}: ")
         assert said.endswith("it changed after it was written\n")
+
+
+def annotated(folder: pathlib.Path, changed: dict[str, np.ndarray], *argv: str) -> str:
+    """Images with masks of classes and of objects, boxes and a column; some masks are changed."""
+    rows = ["path,note"]
+    coco: dict[str, list[Any]] = {"images": [], "annotations": []}
+    coco["categories"] = [{"id": 1, "name": "leaf"}]
+    for number in range(6):
+        name = f"{number}.png"
+        ids = np.zeros((8, 8), np.uint8)
+        ids[:4, :4] = 1
+        write(folder, f"images/{name}", png(painted(ids)))
+        write(folder, f"masks/{name}", png(Image.fromarray(changed.get(f"mask {number}", ids))))
+        rows.append(f"{name},{changed.get(f'note {number}', 'none')}")
+        coco["images"].append({"id": number, "file_name": name, "width": 8, "height": 8})
+        counts = changed.get(f"object {number}", [0, 4, 4, 4, 52])  # run lengths by column
+        coco["annotations"].append(
+            {"id": number, "image_id": number, "category_id": 1, "bbox": [0, 0, 4, 4],
+             "area": 8, "iscrowd": 0, "segmentation": {"size": [8, 8], "counts": counts}}
+        )  # fmt: skip
+    (folder / "coco.json").write_text(json.dumps(coco))
+    options = ("--masks", folder / "masks", "--annotations", folder / "coco.json")
+    out = folder / "out"
+    make(out, "--input", folder / "images", *options, "--instance-masks", "--seed", 3, *argv)
+    return str(out)
+
+
+def test_a_changed_mask_is_a_change_of_its_record(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = annotated(tmp_path / "one", {})
+    ids = np.zeros((8, 8), np.uint8)
+    ids[:3, :3] = 1
+    masks = {"mask 2": ids, "mask 4": ids, "object 4": [0, 3, 5, 3, 53]}
+    two = annotated(tmp_path / "two", masks)
+    records = json_of(capsys, one, two)["records"]
+    assert records["changed"]["count"] == 2
+    changed = records["changed"]["features"]
+    assert changed["image/segmentation/class/encoded"] == 2
+    assert changed["image/object/mask"] == 1
+    assert {one["key"] for one in records["changed"]["examples"]} == {"2.png", "4.png"}
+    assert (records["same"], records["features_uncompared_because"]) == (4, [])
+    assert main(["diff", one, two]) == 0
+    assert "2 in image/segmentation/class/encoded" in capsys.readouterr().out
+    other = annotated(tmp_path / "three", masks, "--size", "4")
+    records = json_of(capsys, one, other)["records"]
+    assert records["changed"]["count"] == 0
+    assert records["features_uncompared_because"] == ["size"]
+    assert main(["diff", one, other]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "are not compared, because these options or versions differ: size" in text
+
+
+def test_changed_numbers_that_no_hash_covers_are_changes(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The hashes of rows cover neither weights nor numbers to predict."""
+    made = []
+    for name, third in (("one", "k3,3,0.5"), ("two", "k3,4,0.25")):
+        rows = [*(f"k{n},{n},0.5" for n in range(3)), third]
+        options = (
+            "--label-type",
+            "float",
+            "--label-column",
+            "class",
+            "--weight-column",
+            "x\x1b[31m",
+        )
+        made.append(table(tmp_path / name, rows, *options))
+    records = json_of(capsys, *made)["records"]
+    assert records["changed"]["features"] == {"label": 1, "weight": 1}
+    assert records["changed"]["count"] == 1
+
+
+@pytest.mark.parametrize("kind", ["arrays", "audio"])
+def test_changed_media_are_changes_of_their_records(
+    kind: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = []
+    for name in ("one", "two"):
+        for number in range(3):
+            value = 100 * number + (name == "two" and number == 1)
+            path = tmp_path / name / "in" / f"{number}.{'npy' if kind == 'arrays' else 'wav'}"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            values = np.full(8, value, "<i2")
+            if kind == "arrays":
+                np.save(path, values)
+            else:
+                with wave.open(str(path), "wb") as file:
+                    file.setparams((1, 2, 8000, 0, "NONE", ""))
+                    file.writeframes(values.tobytes())
+        made.append(str(tmp_path / name / "out"))
+        make(pathlib.Path(made[-1]), "--input", tmp_path / name / "in", command=kind)
+    records = json_of(capsys, *made)["records"]
+    assert records["changed"]["count"] == 1
+    [example] = records["changed"]["examples"]
+    assert example["key"].startswith("1.")

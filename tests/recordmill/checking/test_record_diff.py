@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recordmill.checking import record_diff
-from recordmill.checking.record_diff import KINDS, RecordDiff, diff_records
+from recordmill.checking.record_diff import diff_records
+from recordmill.checking.record_differences import KINDS, RecordDiff
 from recordmill.format.content_hashes import digest_halves
 from recordmill.format.manifest import load
 from recordmill.storage.files import Location
