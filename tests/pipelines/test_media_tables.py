@@ -344,3 +344,25 @@ def test_arrays_and_videos_that_are_left_out(tmp_path: pathlib.Path) -> None:
         argv = ("--input", tmp_path / f"{command}.jsonl", "--where", "n > 0", "--num-shards", 1)
         ledger = make(tmp_path / command, *argv, *options, command=command).manifest.ledger
         assert (ledger.inputs.read, ledger.records.filtered, ledger.records.written) == (3, 1, 2)
+
+
+@pytest.mark.parametrize("kind", ["List", "Sequence", "bare"])
+def test_lists_of_class_numbers_have_names(
+    kind: str, files: dict[str, bytes], tmp_path: pathlib.Path
+) -> None:
+    item = {"_type": "ClassLabel", "names": ["wasp", "bee"]}
+    label = [item] if kind == "bare" else {"_type": kind, "feature": item}
+    features = {"image": {"_type": "Image"}, "label": label}
+    images = [{"bytes": content, "path": None} for content in [*files.values()][:5]]
+    numbers = pa.array([[0, 1], [1], [-1], None, [1, 2]], pa.list_(pa.int64()))
+    table = pa.table({"image": pa.array(images, STRUCT), "label": numbers})
+    table = table.replace_schema_metadata(
+        {"huggingface": json.dumps({"info": {"features": features}})}
+    )
+    pq.write_table(table, tmp_path / "a.parquet")
+    options = ("--unlabelled", "keep", "--max-reject-fraction", 1, "--splits", "train=1")
+    made = make(tmp_path / "out", "--input", tmp_path / "a.parquet", *_SMALL, *options)
+    assert made.manifest.labels == ("bee", "wasp")
+    assert made.rejects == {"a.parquet#5": "bad_value"}
+    found = [row["labels"] for row in made.index("train")]
+    assert sorted(found) == [[], [], ["bee"], ["bee", "wasp"]]

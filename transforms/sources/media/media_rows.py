@@ -28,7 +28,7 @@ from recordmill.transforms.model.source import Layout, ListingPart
 from recordmill.transforms.sources.files.file_stat import FileStat, RejectCause, StatCache
 from recordmill.transforms.sources.files.path_rules import PathRules, normal_path
 from recordmill.transforms.sources.files.walks import File, SkippedPath
-from recordmill.transforms.sources.media.hub_features import class_names
+from recordmill.transforms.sources.media.hub_features import class_names, names_of_numbers
 from recordmill.transforms.sources.media.media_layout import MediaLayout
 from recordmill.transforms.sources.media.media_values import PATH, read_values
 from recordmill.transforms.sources.row_formats.column_types import ColumnTypes
@@ -84,7 +84,8 @@ class MediaRows(RecordRows):
         roles = found.roles
         if self._keyed_by_path:
             roles = dataclasses.replace(roles, key=self.key_column, keys=(self._path_key,))
-        names = None if roles.label is None else self._class_names(roles.label)
+        label = roles.label or roles.labels
+        names = None if label is None else self._class_names(label)
         fields = {field.name: getattr(found, field.name) for field in dataclasses.fields(found)}
         by_number = None if names is None else {str(n): one for n, one in enumerate(names)}
         return MediaLayout(**{**fields, "roles": roles, "class_names": by_number})
@@ -271,24 +272,11 @@ class MediaRows(RecordRows):
 
 
 def _with_class_names(rows: Rows, layout: MediaLayout) -> Rows:
-    """Return rows with the names of classes instead of their numbers; -1 stands for no class."""
-    names, label = layout.class_names, layout.roles.label
-    if names is None or label is None:
+    """Return rows with the names of classes instead of their numbers."""
+    label = layout.roles.label or layout.roles.labels
+    if layout.class_names is None or label is None:
         return rows
-    codes = rows.columns[label].dictionary_encode()
-    problems: dict[int, RejectCause] = {}
-    found: list[str | None] = []
-    unknown: list[bool] = []
-    for text in codes.dictionary.to_pylist():
-        found.append(names.get(text))
-        unknown.append(text not in names and text not in ("", "-1"))
-    indices = codes.indices.to_pylist()
-    for row, code in enumerate(indices):
-        if code is not None and unknown[code]:
-            why = f"the class {codes.dictionary[code].as_py()} in column {label!r} has no name: the"
-            why += f" metadata of the file has {len(names)} names"
-            problems[row] = RejectCause(Reason.BAD_VALUE, why)
-    labels = pa.array(found, pa.string()).take(codes.indices)
+    labels, problems = names_of_numbers(rows.columns[label], layout.class_names, label)
     columns = batch.set_column(rows.columns, label, labels)
     return _without(dataclasses.replace(rows, columns=columns), problems)
 
