@@ -22,6 +22,8 @@ CODES: Mapping[str, str] = {
     "horizon": "windows were not made, because a gap or the end of the series is in the rows of"
     " their target",
     "intervals": "series of --intervals are not in the input",
+    "label-lists": "names of classes look like lists of labels, or labels in lists like vectors of"
+    " 0 and 1",
     "labels-alike": "classes differ only by case, surrounding spaces or Unicode form",
     "leak": "records of equal content are in several splits",
     "many-copies": "balancing repeats the records of a class very often",

@@ -299,3 +299,22 @@ def test_a_set_of_labels_in_one_group_is_no_error(tmp_path):
     assert made.manifest.ledger.records.written == 45
     groups = {s: {row["group"] for row in made.index(s)} for s in made.manifest.splits}
     assert sum(map(len, groups.values())) == 21  # and none spans two splits
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "text"),
+    [
+        (
+            "a.jsonl",
+            '{"text": "x", "label": [0, 1, 1]}\n{"text": "y", "label": [1, 0, 0]}\n',
+            "vectors with a 1 for each class",
+        ),
+        ("a.csv", "text,label\nx,\"['dog', 'ball']\"\ny,cat\n", "look like lists"),
+    ],
+)
+def test_a_note_reports_lists_that_may_be_misread(name, rows, text, tmp_path):
+    (tmp_path / name).write_text(rows)
+    options = ("--splits", "train=1", "--num-shards", 1)
+    made = make(tmp_path / "out", "--input", tmp_path / name, *options, command="text")
+    [note] = [note for note in made.manifest.notes if note.code == "label-lists"]
+    assert text in note

@@ -37,6 +37,7 @@ def plan_notes(
     yield from _unknown_class(labels, run)
     yield from _unused_renamings(labels, left_out, run)
     yield from _alike_classes(labels)
+    yield from _misread_lists(labels, run)
     yield from _unknown_keys(left_out, run)
     yield from _empty_splits(survey, run)
     yield from _empty_classes(survey, labels)
@@ -89,6 +90,23 @@ def _alike_classes(labels: Sequence[str]) -> Iterator[Note]:
             f" form are ignored: {some}{more}; --fold-labels or --label-map joins them"
         )
         yield Note("labels-alike", text)
+
+
+def _misread_lists(labels: Sequence[str], run: RunSpec) -> Iterator[Note]:
+    """Yield a note if lists of labels were read as names, or vectors as lists of labels."""
+    if run.multi_label and labels and {*labels} <= {"0", "1"}:
+        yield Note(
+            "label-lists",
+            f"the labels in lists are {' and '.join(map(repr, labels))}: if the lists are vectors"
+            " with a 1 for each class of a record, write the classes of each record instead",
+        )
+    lists = [label for label in labels if label[:1] == "[" and label[-1:] == "]"]
+    if lists:
+        yield Note(
+            "label-lists",
+            f"names of classes look like lists: {_some(lists)}; for several labels per record write"
+            " lists in JSON lines or Parquet, or texts such as a|b with --label-separator '|'",
+        )
 
 
 def _unknown_keys(left_out: Mapping[str, int], run: RunSpec) -> Iterator[Note]:

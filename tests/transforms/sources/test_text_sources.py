@@ -283,7 +283,11 @@ def test_formats(
             {
                 1: ("empty", "no text in column 'text'"),
                 2: ("empty", "no text in column 'text'"),
-                3: ("bad_value", "expected text or a number in column 'text', got a list"),
+                3: (
+                    "bad_value",
+                    "expected text or a number in column 'text', got a list; a label column of"
+                    " lists needs a list in every row, of one type of values",
+                ),
                 6: ("bad_value", "expected a JSON object"),
                 7: ("bad_value", "not valid JSON"),
             },
@@ -653,6 +657,7 @@ def test_a_truncated_compressed_file_fails_the_job(tmp_path: pathlib.Path) -> No
         ({"in/a.csv": "text\n"}, {}, "found no rows in {}/in: expected a file of rows"),
         ({"in/a.jsonl": "\n\n"}, {}, "no line of {}/in is a JSON object with a value"),
         ({"in/a.jsonl": "1\n[2]"}, {}, "no line of {}/in is a JSON object with a value"),
+        ({"in/a.jsonl": '{"a.b": 1, "a": {"b": 2}}'}, {}, "with names that differ"),
         ({"in/a.csv": "a,b\n1,2\n"}, {}, "found no column of texts in {}/in: expected one of"),
         ({"in/a.csv": "a,b\n1,2\n"}, {}, "it has 'a', 'b'; name the column with --text-column"),
         (

@@ -263,6 +263,8 @@ def _reject_nested(
         else:
             kind = "a list" if isinstance(item[nested], list) else "an object"
             why = f"expected text or a number in column {nested!r}, got {kind}"
+            if kind == "a list":
+                why += "; a label column of lists needs a list in every row, of one type of values"
             rejected.append(BadRow(number, Reason.BAD_VALUE, why))
     return [number for number, _ in good], [item for _, item in good], rejected
 

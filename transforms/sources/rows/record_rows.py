@@ -177,8 +177,9 @@ class RecordRows:
         column_types = infer_columns(parts, self._rows, None) if header is None else header
         if not column_types:
             raise ConfigError(
-                f"no line of {self.input} is a JSON object with a value, and no record a"
-                " tf.train.Example with a feature (recordmill adopt names the damage of TFRecords)"
+                f"no line of {self.input} is a JSON object with a value, and with names that differ"
+                ' (`a.b` also names b in {"a": {"b": 1}}), and no record a tf.train.Example'
+                " with a feature (recordmill adopt names the damage of TFRecords)"
             )
         refuse_delimiter(list(column_types), self.format, str(self.input))
         refuse_unknown_missing(self.format.value_parser, column_types, where=str(self.input))
