@@ -342,7 +342,9 @@ def data_type(config: SensorConfig) -> DataType:
             unit=config.time_unit,
         )
         options |= {"intervals": intervals, "label_type": "none"}
-        windows = dataclasses.replace(windows, labelled_series=intervals.series)
+        windows = dataclasses.replace(
+            windows, labelled_series=intervals.series, interval_classes=intervals.classes
+        )
         shaping = {**shaping, "intervals": intervals.sha256}
     options["used"] = tuple(name for name in options["used"] if name != config.time_feature)
     return DataType(

@@ -21,7 +21,8 @@ CODES: Mapping[str, str] = {
     "few-buckets": "a column has fewer buckets than requested, because many values are equal",
     "horizon": "windows were not made, because a gap or the end of the series is in the rows of"
     " their target",
-    "intervals": "series of --intervals are not in the input",
+    "intervals": "series of --intervals are not in the input, or no window has one of their"
+    " classes",
     "label-lists": "names of classes look like lists of labels, or labels in lists like vectors of"
     " 0 and 1",
     "labels-alike": "classes differ only by case, surrounding spaces or Unicode form",
@@ -42,7 +43,8 @@ CODES: Mapping[str, str] = {
     "stratify": "classes are not at the fractions of the splits, because groups stay whole",
     "text-column": "a column of numbers or dates was read as text because of some values",
     "tfds": "TFDS cannot show the dataset, or a part of it",
-    "times": "numbers give times before 1970 or after 2100, or only some times have a time zone",
+    "times": "numbers give times before 1970 or after 2100, or in 1970 but in another unit recent"
+    " ones; or only some times have a time zone",
     "unknown-class": "an option names a class that no record has",
     "unknown-keys": "keys of --exclude-keys belong to no record",
     "unlisted": "files in the folders of the listed files are not in the listing",

@@ -179,6 +179,7 @@ def test_other_intervals_make_another_dataset(plant, tmp_path, capsys):
         ),
         ('series,start,end,label\na,1,2,"x\ny"\n', "line 3: the class name .* contains a line br"),
         ('series,start,end,label\na,1,2,"x', "line 2: expected CSV"),
+        ("series,start,end,label,label\na,1,2,x,y\n", "expected one column .label., got 2"),
         ("[1]", "interval 1: expected an object with series, start, end, label, got 1"),
         ('[{"series": "a"}]', "interval 1: expected series, start, end, label, got no 'start'"),
         ('[{"series": "a", "start": [], "end": 1, "label": "x"}]', "text or a number, got \\[\\]"),
@@ -220,3 +221,20 @@ def test_options_that_contradict_intervals(options, words, plant, tmp_path, caps
     argv = ("--input", plant, "--time-column", "time", "--window", 4, "--output", tmp_path / "out")
     assert run("sensor", *argv, *options) == 2
     assert re.search(words, " ".join(capsys.readouterr().err.split()))
+
+
+def test_a_note_names_classes_that_no_window_has(plant, tmp_path):
+    """Such as those of milliseconds that are read as seconds."""
+    path = tmp_path / "i.csv"
+    path.write_text("series,start,end,label\na,120000,240000,jam\na,2026-01-01,2026-01-02,ok\n")
+    made = make(plant, path, "--outside-label", "ok")
+    assert made.manifest.labels == ("ok",)
+    assert notes_of(made)["intervals"] == (
+        "no window has the class 'jam' of --intervals, as from 1970-01-02 09:20:00 to"
+        " 1970-01-03 18:40:00 of series 'a': check the unit and the time zone of these times, and"
+        " the rows that --window-label takes"
+    )
+    path = as_csv(tmp_path / "j.csv")
+    path.write_text(path.read_text().replace("absent", "c"))
+    other = make(plant, path, "--label-map", "jam=", "--unlabelled", "keep")
+    assert "intervals" not in notes_of(other)

@@ -148,6 +148,9 @@ def test_a_unit_that_gives_no_likely_year_is_refused_or_noted(tmp_path, capsys):
         "\n".join(["time,v", *(f"18{i}-01-01,{i}" for i in range(10, 90))])
     )
     assert not notes(make(tmp_path / "old", *argv), "times")
+    (tmp_path / "in.csv").write_text("\n".join(["time,v", *(f"{START + i},{i}" for i in range(9))]))
+    (note,) = notes(make(tmp_path / "small", *argv, "--time-unit", "ms"), "times")
+    assert re.search("which gives the year 1970; --time-unit s gives the year 202[56]", note)
 
 
 @pytest.mark.parametrize(

@@ -83,6 +83,7 @@ class WindowOptions:
     scale_by: what gives the mean and the scale of the columns in `scaled`; None if all of train.
     scaled: transforms of these columns, which come before the scaling.
     labelled_series: series with intervals that give rows their classes; empty if a column does.
+    interval_classes: each class of these intervals, and its first interval for messages.
 
     Raises:
         ConfigError: a number is out of range, or options exclude each other.
@@ -108,6 +109,7 @@ class WindowOptions:
     scale_by: ZscoreBy | None = None
     scaled: tuple[ColumnTransform, ...] = ()
     labelled_series: tuple[str, ...] = ()
+    interval_classes: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         for option, value, known in (

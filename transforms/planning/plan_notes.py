@@ -35,6 +35,7 @@ def plan_notes(
     if run.windows is not None:
         yield from series.notes(run.windows)
     yield from _unknown_class(labels, run)
+    yield from _unused_intervals(labels, run)
     yield from _unused_renamings(labels, left_out, run)
     yield from _alike_classes(labels)
     yield from _misread_lists(labels, run)
@@ -53,6 +54,18 @@ def _unknown_class(labels: Sequence[str], run: RunSpec) -> Iterator[Note]:
     there = ", ".join(map(repr, labels)) or "none"
     text = f"no record has the class {name!r} of --window-label; the classes are {there}"
     yield Note("unknown-class", text)
+
+
+def _unused_intervals(labels: Sequence[str], run: RunSpec) -> Iterator[Note]:
+    """Yield a note for classes of intervals that no window has; their times may be misread."""
+    for label, interval in () if run.windows is None else run.windows.interval_classes:
+        names = run.rules.renamed({label: 1})  # none if it is left out
+        if not names.keys() <= {*labels}:
+            yield Note(
+                "intervals",
+                f"no window has the class {label!r} of --intervals, as from {interval}: check the"
+                " unit and the time zone of these times, and the rows that --window-label takes",
+            )
 
 
 def _unused_renamings(

@@ -99,6 +99,8 @@ def _from_rows(text: str) -> Iterator[_Interval]:
                 f"expected a first line with {', '.join(_NAMES)}, or JSON; got no {missing[0]!r} in"
                 f" {', '.join(map(repr, header)) or 'an empty file'}"
             )
+        if twice := [name for name in _NAMES if header.count(name) > 1]:
+            raise _FileError(f"expected one column {twice[0]!r}, got {header.count(twice[0])}")
         places = [header.index(name) for name in _NAMES]
         for row in reader:
             if not row:

@@ -133,12 +133,15 @@ class SensorRows(TableRows):
     def _check_unit(self, rows: pa.RecordBatch, part: pa.RecordBatch, layout: RowLayout) -> None:
         """Check that the numbers of the first rows give times from 1970 to 2100, or note it.
 
+        Times that are all in 1970, but would be recent with a larger unit, are noted, too.
+
         Raises:
           ConfigError: they give later times, but with another unit all would be in this range.
         """
         times = rows[TIME]
         years = _years(times)
-        if years[0] >= _YEARS[0] and years[1] < _YEARS[1]:
+        in_range = years[0] >= _YEARS[0] and years[1] < _YEARS[1]
+        if in_range and years[1] > _YEARS[0]:
             return
         other = dataclasses.replace(self, time_unit="us" if self.time_unit == "ns" else "ns")
         listed = next(other.read(part, dataclasses.replace(layout, kept=None)), None)
@@ -154,7 +157,11 @@ class SensorRows(TableRows):
                 raise ConfigError(
                     f"--time-unit: {read}; pass --time-unit {name}, which gives {_shown(found)}"
                 )
-        self._notes["times"] = Note("times", f"{read}; --time-unit sets the unit")
+            if in_range and found[0] >= _RECENT and found[1] < _YEARS[1]:
+                read += f"; --time-unit {name} gives {_shown(found)}"
+                self._notes["times"] = Note("times", read)
+        if not in_range:
+            self._notes["times"] = Note("times", f"{read}; --time-unit sets the unit")
 
     @property
     def _zoned_column(self) -> str | None:

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from recordmill.transforms.model import batch
+from recordmill.transforms.model.durations import shown_time
 from recordmill.transforms.model.ragged import string_array
 from recordmill.transforms.windowing.time_survey import Ints
 
@@ -49,6 +50,15 @@ class SeriesIntervals:
     def series(self) -> tuple[str, ...]:
         """Names of the series, sorted."""
         return tuple(_parsed(self.content).lookups)
+
+    @property
+    def classes(self) -> tuple[tuple[str, str], ...]:
+        """Each class, sorted, and its first interval for messages."""
+        found: dict[str, str] = {}
+        for one in batch.from_bytes(self.content).to_pylist():
+            first, last = shown_time(one["start"]), shown_time(one["end"])
+            found.setdefault(one["label"], f"{first} to {last} of series {one['series']!r}")
+        return tuple(sorted(found.items()))
 
     def classes_of(self, series: pa.Array, times: pa.Array) -> pa.StringArray:
         """Return the class of each row: string[n], null for none.
