@@ -46,6 +46,10 @@ _INVALID = "recordmill.invalid"
 codecs.register_error(_INVALID, lambda error: ("\udcff", error.end))  # type: ignore[attr-defined]
 
 
+class Utf16Error(ConfigError):
+    """A file that is read as UTF-8 begins with the byte order mark of UTF-16."""
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LineBlock:
     """Up to `limits.BATCH_ROWS` consecutive rows of UTF-8 without blank rows.
@@ -278,7 +282,7 @@ class TextFile:
             codecs.BOM_UTF16_LE,
             codecs.BOM_UTF16_BE,
         ):
-            raise ConfigError(
+            raise Utf16Error(
                 f"expected UTF-8, but the {self.origin.noun} {self.origin.place} begins with the "
                 "byte order mark of UTF-16: save it as UTF-8, or pass --encoding utf-16"
             )

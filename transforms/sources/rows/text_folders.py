@@ -56,7 +56,7 @@ from recordmill.transforms.sources.row_formats.row_format import (
     RowFormat,
     format_of,
 )
-from recordmill.transforms.sources.row_formats.text_files import is_utf8, to_utf8
+from recordmill.transforms.sources.row_formats.text_files import Utf16Error, is_utf8, to_utf8
 from recordmill.transforms.sources.row_formats.value_parsing import ValueParser
 from recordmill.transforms.sources.rows import content_keys
 from recordmill.transforms.sources.rows.record_columns import (
@@ -90,6 +90,7 @@ NOT_TEXTS = tuple(
 _NUMBER = "__number__"  # string: number to predict as text, a column of sections
 _BOM = b"\xef\xbb\xbf"
 _BEGIN = 64  # bytes of a document that are looked at first
+_UTF_16 = "not UTF-8: it looks like UTF-16, which --encoding utf-16 reads"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -267,6 +268,8 @@ class TextFolder:
                 found.add_section(file, section, label=label, split=split)
         except RecordError as error:
             found.reject(file.key, RejectCause(error.reason, error.detail))
+        except Utf16Error:
+            found.reject(file.key, RejectCause(Reason.BAD_VALUE, _UTF_16))
 
     def _files(self, sections: pa.RecordBatch) -> ListingPart:
         texts, at, rejects = [], [], []
@@ -316,11 +319,8 @@ class TextFolder:
             raise RecordError(*EMPTY)
         utf_16 = encoding == UTF8 and _looks_like_utf_16(data)
         if not is_utf8(data) or utf_16:
-            advice = "name the encoding with --encoding"
-            if utf_16:
-                advice = "it looks like UTF-16, which --encoding utf-16 reads"
-            why = f"not {encoding.upper()}: {advice}"
-            raise RecordError(Reason.BAD_VALUE, why)
+            why = f"not {encoding.upper()}: name the encoding with --encoding"
+            raise RecordError(Reason.BAD_VALUE, _UTF_16 if utf_16 else why)
         if b"\0" in data:
             raise RecordError(Reason.BAD_VALUE, "a zero byte: expected text")
         # A copy of a whole document is decoded only if its beginning is white space.
