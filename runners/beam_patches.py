@@ -92,8 +92,9 @@ def _replaced_modules() -> Iterator[None]:
     try:
         yield
     finally:
-        for name in replacements:
-            del sys.modules[name]
+        for name, new in replacements.items():
+            if sys.modules.get(name, ...) is new:
+                del sys.modules[name]
 
 
 def cache_option_views(pipeline_options: ModuleType) -> None:

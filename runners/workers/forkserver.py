@@ -27,6 +27,7 @@ _BOOT = "recordmill.runners.workers.boot"
 def main(modules: Sequence[str]) -> None:
     """Import the modules and fork workers until the end of standard input."""
     environment.set_up()
+    importlib.import_module("grpc")  # every worker uses it, so it must not be deferred
     with permanent_imports():
         for module in (_BOOT, "apache_beam.runners.worker.sdk_worker_main", *modules):
             importlib.import_module(module)

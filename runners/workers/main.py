@@ -13,6 +13,7 @@ def main() -> int:
     from recordmill.processes.pool import fork_children
     from recordmill.runners.beam_patches import permanent_imports
 
+    importlib.import_module("grpc")  # a worker uses it, so it must not be deferred
     with permanent_imports():
         from recordmill.runners.workers import boot
 
