@@ -35,6 +35,7 @@ from recordmill.pipelines.layout_checks import (
     layout_of,
 )
 from recordmill.pipelines.learned_from import LearnedDataset
+from recordmill.pipelines.listing import list_input
 from recordmill.pipelines.options.card import read_card
 from recordmill.pipelines.options.config import CommonConfig
 from recordmill.pipelines.options.declaration import as_given
@@ -54,7 +55,7 @@ from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.model.source import InformedSource, Layout, RowSource, notes_of_source
 from recordmill.transforms.reuse.frame_places import FramePlaces
 from recordmill.transforms.sources.rows.other_readings import reading_advice
-from recordmill.transforms.staged.listing import class_counts, stage_listing
+from recordmill.transforms.staged.listing import class_counts
 from recordmill.transforms.staged.row_reader import RowReader
 from recordmill.transforms.windowing.window_layout import window_layout
 
@@ -150,12 +151,9 @@ class Job:
         if published is not None and not self.config.overwrite:
             published.refuse_others(self.shaping, seed=self.config.seed, encoders=self.encoders)
         source = self.data_type.source
-        listing = stage_listing(
-            source,
-            self.staging,
-            rules=LabelRules() if isinstance(source, RowSource) else self.rules,
-            on_rows=on_listed,
-        )
+        rules = LabelRules() if isinstance(source, RowSource) else self.rules
+        new = published is None
+        listing = list_input(source, self.staging, rules=rules, on_rows=on_listed, imports=new)
         fingerprint = f"{self.id}-{listing.fingerprint}"
         damage = None
         if published is not None and published.job.get("fingerprint") in (fingerprint, None):

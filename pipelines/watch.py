@@ -7,6 +7,7 @@ from collections.abc import Callable
 from recordmill.errors import RunError
 from recordmill.job.staging import DRAFTS, ShardInfo, Staging
 from recordmill.runners.progress import Snapshot
+from recordmill.transforms.model import limits
 
 
 class JobProgress:
@@ -40,7 +41,7 @@ class JobProgress:
             return self._writing(plan)
         listing = self._staging.listing()
         if listing is None:
-            return Snapshot(phase="listing", done=self._listed, unit="files")
+            return Snapshot(phase="listing", done=self._listed or self._staged(), unit="files")
         checked = self._staging.place("checked")
         if not checked.exists():
             waiting = self._waiting() if self._waiting else None
@@ -49,6 +50,13 @@ class JobProgress:
         # `.arrow.json` files describe the rows of a part, of which a large part has several files.
         done = sum(name.endswith(".json") and not name.endswith(".arrow.json") for name in names)
         return Snapshot(phase="checking", done=done, total=len(listing.parts), unit="parts")
+
+    def _staged(self) -> int:
+        """Return the number of rows in the full parts that another process has listed."""
+        listing = self._staging.place("listing")
+        folders = listing.list_dir() if listing.exists() else []
+        parts = [len(list((listing / folder.name).list_dir())) for folder in folders]
+        return max(parts, default=0) * limits.BATCH_ROWS
 
     def _writing(self, plan: dict[str, dict[str, dict[str, int]]]) -> Snapshot:
         splits = plan["splits"].values()

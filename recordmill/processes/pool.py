@@ -86,6 +86,11 @@ class ProcessPool:
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="pool")
         self._watch = MemoryWatch()
 
+    @property
+    def is_running(self) -> bool:
+        """True if a child runs already, and a task need not start one."""
+        return any(child.is_running for child in self._children)
+
     def submit(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Call the function in the next idle child; a task must not submit tasks itself.
 
@@ -148,6 +153,10 @@ class _Child:
         self._channel: SharedMemoryChannel | None = None
         self._closed = False
         self._lock = threading.Lock()
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None
 
     def fork(self, siblings: Sequence[_Child]) -> None:
         """Fork the child from this process, which must have no other threads."""
@@ -362,6 +371,11 @@ def shared_pool(workers: int = 0, *, imports: Sequence[str] = ()) -> ProcessPool
             _shared = ProcessPool(process_count(workers), imports=imports, forked=_forked)
             _forked.clear()
         return _shared
+
+
+def running_pool() -> ProcessPool | None:
+    """Return the shared pool if it exists and its children run already, else None."""
+    return _shared if _shared is not None and _shared.is_running else None
 
 
 def close_shared_pool() -> None:

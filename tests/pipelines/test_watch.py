@@ -5,6 +5,7 @@ import dataclasses
 from recordmill.job.staging import Listing, StagedPart, Staging, to_json
 from recordmill.pipelines.watch import JobProgress
 from recordmill.storage.files import Location
+from recordmill.transforms.model import limits
 
 PLAN = {"splits": {"train": {"records": 100, "bytes": 5000}}, "rejected": 2}
 
@@ -23,6 +24,16 @@ def test_while_there_is_no_listing_its_rows_are_counted(tmp_path):
     progress.listed(12)
     snapshot = progress.poll()
     assert (snapshot.phase, snapshot.done) == ("listing", 42)
+
+
+def test_rows_are_counted_by_full_parts_while_another_process_lists(tmp_path):
+    place = staging(tmp_path)
+    for n in range(2):
+        part = place.place(f"listing/now/part-{n:05d}.arrow")
+        part.parent.make_dirs()
+        part.write_bytes(b"")
+    snapshot = JobProgress(place).poll()
+    assert (snapshot.phase, snapshot.done) == ("listing", 2 * limits.BATCH_ROWS)
 
 
 def test_planning_comes_after_listing(tmp_path):

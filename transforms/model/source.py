@@ -148,6 +148,19 @@ def keyed_by_content(source: Source) -> bool:
 
 
 @runtime_checkable
+class MovableSource(Source, Protocol):
+    """A source that another process can list, as far as `is_movable` says so."""
+
+    @property
+    def is_movable(self) -> bool:
+        """True if `scan` leaves nothing in the source, and reads local files only.
+
+        Raises:
+          ConfigError: the input is unusable.
+        """
+
+
+@runtime_checkable
 class InformedSource(Source, Protocol):
     """A source with information on the input as a whole, available once it is listed."""
 

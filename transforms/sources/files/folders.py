@@ -277,6 +277,11 @@ class FileTree:
         return split_source(self._laid_out)
 
     @property
+    def is_movable(self) -> bool:
+        """True unless there are archives, on which `scan` may have notes, or remote files."""
+        return all(one.root.root.is_local and one.archives is None for one in self._laid_out)
+
+    @property
     def notes(self) -> tuple[Note, ...]:
         """Notes for the user from `scan`."""
         # isinstance with a protocol reads this property, and must not list the input.
