@@ -6,10 +6,11 @@ which are few, are then compared one by one.
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -27,8 +28,6 @@ _SHOWN = 10  # records of a content that its line lists
 _LINES_AT_ONCE = 1 << 13  # lines that are in memory as text
 _ESCAPED = r'[\x00-\x1f"\\]'  # characters that JSON strings hold as escape sequences
 
-_DENSE = 16  # entries per row, at most, of a table that is indexed by number
-
 UInt64Array = npt.NDArray[np.uint64]
 
 
@@ -36,7 +35,7 @@ def content_halves(index: pa.Table) -> UInt64Array:
     """Return the first half of each hash in an index, without copies: uint64[n]."""
     if "content" not in index.column_names:
         return np.zeros(0, np.uint64)
-    return _first_halves(_hashed(index)[1])
+    return _halves(_hashed(index)[1], 0)
 
 
 def repeated_halves(halves: UInt64Array) -> UInt64Array:
@@ -48,23 +47,21 @@ def repeated_halves(halves: UInt64Array) -> UInt64Array:
     return distinct
 
 
-def are_among(halves: UInt64Array, some: UInt64Array) -> npt.NDArray[np.bool_]:
-    """Return whether each of the halves occurs in `some`: bool[n]."""
-    # Hashing takes a fraction of the time of np.isin, which sorts.
-    return np.asarray(pc.is_in(pa.array(halves), value_set=pa.array(some)))
-
-
 class Suspects(NamedTuple):
-    """Records of an index whose contents may be repeated, without copies.
+    """Records of an index whose contents may be repeated.
 
-    records: a table with the columns content, split, label, and half, the index of the first half
-      of the hash among the repeated halves. rows: their rows in the index.
+    split: their split. rows: their rows in the index. halves: the index of the first half of each
+      hash among the repeated halves, int32[n]. seconds: the second halves. labels: string[n], a
+      dictionary.
     read_names: returns the columns key and source of some rows of the index; their numbers have to
       ascend. The source is null, or missing, if the key names the place of the record.
     """
 
-    records: pa.Table
+    split: str
     rows: Ints
+    halves: npt.NDArray[np.int32]
+    seconds: UInt64Array
+    labels: pa.DictionaryArray
     read_names: Callable[[Ints], pa.Table]
 
 
@@ -83,141 +80,159 @@ def records_with(
     if "content" not in index.column_names:
         index = index.slice(0, 0).append_column("content", pa.array([], pa.binary(16)))
     rows, contents = _hashed(index)
-    found = pc.index_in(pa.array(_first_halves(contents)), value_set=pa.array(halves))
-    among = np.flatnonzero(found.is_valid())
-    rows = rows[among]
-    columns = {
-        "content": _choose(contents, among),
-        "half": _choose(found, among),
-        "split": pa.DictionaryArray.from_arrays(np.zeros(len(rows), np.int32), pa.array([split])),
-        "label": _choose(label_texts(index), rows).dictionary_encode(),
-    }
+    found = pc.index_in(pa.array(_halves(contents, 0)), value_set=pa.array(halves))
+    seconds = _halves(contents, 1)
+    if found.null_count:
+        among = np.flatnonzero(found.is_valid())
+        found, rows, seconds = found.take(pa.array(among)), rows[among], seconds[among]
+    labels = _choose(label_texts(index), rows).dictionary_encode()
     names = index.select([name for name in NAMES if name in index.column_names])
     return Suspects(
-        pa.table(columns), rows, read_names or (lambda some: names.take(pa.array(some)))
+        split=split,
+        rows=rows,
+        halves=found.to_numpy(),
+        seconds=seconds,
+        labels=labels.unify_dictionaries().combine_chunks(),
+        read_names=read_names or (lambda some: names.take(pa.array(some))),
     )
 
 
-def report_on(records: int, suspects: Sequence[Suspects]) -> tuple[ContentReport, Iterator[bytes]]:
+def report_on(
+    records: int, halves: UInt64Array, suspects: Sequence[Suspects], *, listed: int = LISTED
+) -> tuple[ContentReport, Iterator[bytes]]:
     """Return the report on some contents, and the leaks and conflicts in the order of their hashes.
 
     Leaks and conflicts are blocks of lines of leaks.jsonl.
 
-    records: number of all records. suspects: every record of a repeated content; contents of a
-      single record do not matter.
+    records: number of all records. halves: as in `records_with`. suspects: every record of a
+      repeated content; contents of a single record do not matter. listed: lines, at most.
     """
-    if not suspects:
+    if not any(len(one.rows) for one in suspects):
         return ContentReport(records=records), iter(())
-    found = pa.concat_tables([one.records for one in suspects])
-    codes = _content_codes(found)
-    counts = np.bincount(codes)
-    split_numbers, splits = _numbered(found["split"])
-    label_numbers, labels = _numbered(found["label"])
-    # The first record of each (content, split, label), in the order of these triples.
+    triples, splits, labels, hashes = _numbered(suspects, halves)
     width = len(labels) + 1
-    triples = (codes * len(splits) + split_numbers) * width + label_numbers + 1
-    firsts = _first_of_each(triples, len(counts) * len(splits) * width)
-    of_splits, of_labels = (
-        _distinct_pairs(codes[firsts], numbers[firsts])
-        for numbers in (split_numbers, label_numbers)
-    )
-    in_splits = np.bincount(of_splits[0], minlength=len(counts))
-    in_labels = np.bincount(of_labels[0], minlength=len(counts))
-    reported = np.flatnonzero((in_splits > 1) | (in_labels > 1))[:LISTED]
+    order = stable_order(triples)
+    found = triples[order]
+    starts = np.append(0, np.flatnonzero(found[1:] != found[:-1]) + 1)
+    sizes = np.diff(starts, append=len(order))
+    pairs, label_numbers = np.divmod(found[starts], width)
+    codes, split_numbers = np.divmod(pairs, len(splits))
+    counts = np.bincount(codes, sizes, len(hashes)).astype(np.int64)
+    of_splits = _distinct_pairs(codes, split_numbers)
+    of_labels = _distinct_pairs(codes, label_numbers - 1)
+    in_splits = np.bincount(of_splits[0], minlength=len(hashes))
+    in_labels = np.bincount(of_labels[0], minlength=len(hashes))
+    is_reported = (in_splits > 1) | (in_labels > 1)
+    reported = np.flatnonzero(is_reported)[:listed]
+    some = np.flatnonzero(is_reported[codes] & (codes <= reported.max(initial=-1)))
+    lines = np.searchsorted(reported, codes[some])
+    rows, shown = _shown_rows(lines, starts[some], sizes[some], order)
+    blocks: Iterator[bytes] = iter(())
+    if len(rows):
+        pairs, label_numbers = np.divmod(triples[rows], width)
+        label_numbers = pa.array(label_numbers - 1, pa.int32(), mask=label_numbers == 0)
+        columns = _names(suspects, rows)
+        columns["label"] = pa.DictionaryArray.from_arrays(label_numbers, labels)
+        columns["split"] = pa.DictionaryArray.from_arrays(pairs % len(splits), splits)
+        blocks = _lines(hashes[reported], shown, counts[reported] - shown, columns)
+    first = next(blocks, b"")
     contents, numbers = (one[in_splits[of_splits[0]] > 1] for one in of_splits)
-    rows, sizes = _shown_rows(codes, counts, reported, firsts)
-    lines = list(zip(sizes.tolist(), counts[reported].tolist(), strict=True))
-    examples = _lines(suspects, found, rows[: sizes[:EXAMPLES].sum()], lines[:EXAMPLES])
     report = ContentReport(
         records=records,
         repeated=_counted(counts, counts > 1),
         leaks=_counted(counts, in_splits > 1),
         splits=_splits_of_leaks(contents, numbers, splits),
         conflicts=_counted(counts, in_labels > 1),
-        examples=tuple(map(json.loads, b"".join(examples).splitlines())),
+        examples=tuple(map(json.loads, itertools.islice(io.BytesIO(first), EXAMPLES))),
     )
-    return report, _lines(suspects, found, rows, lines)
+    return report, itertools.chain([first], blocks)
 
 
-def _content_codes(found: pa.Table) -> Ints:
-    """Return the rank of the hash of each row among the distinct hashes: int64[n].
+def _numbered(
+    suspects: Sequence[Suspects], halves: UInt64Array
+) -> tuple[Ints, pa.Array, pa.Array, UInt64Array]:
+    """Return the number of the (content, split, label) of each record, and what it stands for.
 
-    Numbers of halves that no row has count, too.
+    It is ((content * splits) + split) * (labels + 1) + label + 1, with a label of -1 for none. The
+    others are the distinct splits and labels, and the hashes of contents, uint64[m, 2]. Contents
+    are in the order of their hashes; there may be some that no record has.
     """
-    codes: Ints = found["half"].to_numpy().astype(np.int64)
-    second = np.concatenate([hash_halves(chunk)[:, 1] for chunk in found["content"].chunks])
-    of_half = np.zeros(codes.max(initial=-1) + 1, np.uint64)
-    of_half[codes] = second
-    if (of_half[codes] == second).all():
-        return codes
+    numbers, hashes = _content_numbers(suspects, halves)
+    splits = sorted({one.split for one in suspects})
+    labels = pa.chunked_array([one.labels for one in suspects]).unify_dictionaries().chunks
+    names = labels[0].dictionary
+    numbers *= len(splits) * (len(names) + 1)
+    begins = offsets_of(np.array([len(one.rows) for one in suspects]))
+    for one, codes, (start, end) in zip(suspects, labels, itertools.pairwise(begins), strict=True):
+        part = numbers[start:end]
+        part += codes.indices.fill_null(-1).to_numpy()
+        part += splits.index(one.split) * (len(names) + 1) + 1
+    return numbers, pa.array(splits), names, hashes
+
+
+def _content_numbers(suspects: Sequence[Suspects], halves: UInt64Array) -> tuple[Ints, UInt64Array]:
+    """Return the rank of the hash of each record, int64[n], and the hashes, uint64[m, 2]."""
+    numbers: Ints = np.concatenate([one.halves for one in suspects], dtype=np.int64)
+    seconds = np.concatenate([one.seconds for one in suspects])
+    of_half = np.zeros(len(halves), np.uint64)
+    of_half[numbers] = seconds
+    if (of_half[numbers] == seconds).all():
+        return numbers, np.stack([halves, of_half], axis=1)
     # Different hashes have the same first half.
-    encoded = found["content"].dictionary_encode().combine_chunks()
-    first, second = hash_halves(encoded.dictionary).T
-    order = np.lexsort((second, first))
-    ranks: Ints = np.empty(len(order), np.int64)
-    ranks[order] = np.arange(len(order))
-    return cast("Ints", ranks[encoded.indices.to_numpy()])
+    hashes, ranks = np.unique(
+        np.stack([halves[numbers], seconds], axis=1), axis=0, return_inverse=True
+    )
+    return ranks.reshape(-1), hashes
 
 
-def _shown_rows(codes: Ints, counts: Ints, reported: Ints, firsts: Ints) -> tuple[Ints, Ints]:
+def _shown_rows(lines: Ints, starts: Ints, sizes: Ints, order: Ints) -> tuple[Ints, Ints]:
     """Return the rows that the lines list, in their order, and the number of rows of each line.
 
-    codes: int64[n], code of the content of each row. counts: rows of each content. reported: codes.
-    firsts: the first row of each (content, split, label); a line lists these before other rows.
+    Each (content, split, label) is a range of `order`, from a start; lines: the lines of these. A
+    line lists the first rows of its ranges, then others, each by row.
     """
-    is_reported = np.zeros(len(counts), np.bool_)
-    is_reported[reported] = True
-    rows = np.flatnonzero(is_reported[codes])
-    rows = rows[stable_order(codes[rows])]
-    begins = offsets_of(counts[reported])
-    ranks = np.arange(len(rows)) - np.repeat(begins[:-1], counts[reported])
-    is_first = np.zeros(len(codes), np.bool_)
-    is_first[firsts] = True
-    some = np.flatnonzero(is_first[rows] | (ranks < _SHOWN))
-    rows, lines = rows[some], np.searchsorted(begins, some, side="right") - 1
-    order = np.lexsort((~is_first[rows], lines))
-    rows, lines = rows[order], lines[order]
-    places = np.arange(len(rows)) - np.searchsorted(lines, lines)
-    kept = places < _SHOWN
-    return rows[kept], np.bincount(lines[kept], minlength=len(reported))
+    candidates = np.minimum(sizes, _SHOWN)
+    begins = offsets_of(candidates)
+    places = np.arange(begins[-1]) - np.repeat(begins[:-1], candidates)
+    rows = order[np.repeat(starts, candidates) + places]
+    # One number for (line, whether it is not the first of its range, row) is sorted fastest.
+    is_other = np.repeat(2 * lines, candidates) + (places > 0)
+    keys, rows = np.divmod(np.sort(is_other * len(order) + rows), len(order))
+    found = keys // 2
+    begins = offsets_of(np.bincount(found))
+    kept = np.arange(len(found)) - begins[found] < _SHOWN
+    return rows[kept], np.minimum(np.diff(begins), _SHOWN)
 
 
 def _lines(
-    suspects: Sequence[Suspects], found: pa.Table, rows: Ints, lines: Sequence[tuple[int, int]]
+    hashes: UInt64Array, shown: Ints, more: Ints, columns: Mapping[str, pa.Array]
 ) -> Iterator[bytes]:
-    """Yield lines of JSON, in blocks: per content a record of each split and label, then others.
+    """Yield lines of JSON, in blocks.
 
-    found: the records of all suspects. rows: those that the lines list.
-    lines: (number of rows of a line, number of records of its content).
+    hashes: of the content of each line, uint64[n, 2]. shown, more: numbers of its records that it
+    lists, and of others. columns: key, source, label and split of the listed records.
     """
-    if not lines:
-        return
-    shown = found.take(pa.array(rows))
-    columns = dict(zip(NAMES, _names(suspects, rows).columns, strict=True))
-    columns |= {name: shown[name] for name in ("label", "split")}
-    begins = offsets_of(np.array([size for size, _ in lines]))
-    contents = shown["content"].take(pa.array(begins[:-1]))
-    for first in range(0, len(lines), _LINES_AT_ONCE):
-        some = lines[first : first + _LINES_AT_ONCE]
-        ends = begins[first : first + len(some) + 1]
+    begins = offsets_of(shown)
+    digits = hashes.astype(">u8").tobytes().hex()
+    for first in range(0, len(shown), _LINES_AT_ONCE):
+        ends = begins[first : first + _LINES_AT_ONCE + 1]
         records = pa.ListArray.from_arrays(
             pa.array(ends - ends[0], pa.int32()),
             _records(
                 {name: one.slice(ends[0], ends[-1] - ends[0]) for name, one in columns.items()}
             ),
         )
-        hashes = contents.slice(first, len(some)).to_pylist()
         heads = [
-            f'{{"content": "{content.hex()}", '
-            + (f'"more": {count - size}, ' if count > size else "")
-            for content, (size, count) in zip(hashes, some, strict=True)
+            f'{{"content": "{digits[32 * line : 32 * line + 32]}", '
+            + (f'"more": {rest}, ' if rest else "")
+            for line, rest in enumerate(more[first : first + len(records)].tolist(), first)
         ]
         joined = pc.binary_join(records, ", ")
         made = pc.binary_join_element_wise(pa.array(heads), '"records": [', joined, "]}\n", "")
         yield made.buffers()[2].to_pybytes()
 
 
-def _records(columns: Mapping[str, pa.ChunkedArray]) -> pa.Array:
+def _records(columns: Mapping[str, pa.Array]) -> pa.Array:
     """Return records as JSON objects: string[n]. A missing source is left out."""
     texts = {name: _as_json(column) for name, column in columns.items()}
     sources = pc.binary_join_element_wise(', "source": ', texts["source"], "")
@@ -228,18 +243,17 @@ def _records(columns: Mapping[str, pa.ChunkedArray]) -> pa.Array:
     )
 
 
-def _as_json(column: pa.ChunkedArray) -> pa.Array:
+def _as_json(column: pa.Array) -> pa.Array:
     """Return texts as JSON strings: string[n], nullable."""
-    column = column.combine_chunks()
     if pa.types.is_dictionary(column.type):
-        return _as_json(pa.chunked_array([column.dictionary])).take(column.indices)
+        return _as_json(column.dictionary).take(column.indices)
     quoted = pc.binary_join_element_wise('"', column, '"', "")
     escaped = pc.match_substring_regex(column, _ESCAPED).fill_null(False)
     odd = [json.dumps(one, ensure_ascii=False) for one in column.filter(escaped).to_pylist()]
     return pc.replace_with_mask(quoted, escaped, pa.array(odd, pa.string())) if odd else quoted
 
 
-def _names(suspects: Sequence[Suspects], rows: Ints) -> pa.Table:
+def _names(suspects: Sequence[Suspects], rows: Ints) -> dict[str, pa.Array]:
     """Return the columns key and source of rows of the joined suspects, in the order of `rows`."""
     order = np.argsort(rows)
     ascending = rows[order]
@@ -258,7 +272,8 @@ def _names(suspects: Sequence[Suspects], rows: Ints) -> pa.Table:
             found.append(names.select(NAMES))
     places = np.empty(len(order), np.int64)
     places[order] = np.arange(len(order))
-    return pa.concat_tables(found).take(pa.array(places))
+    names = pa.concat_tables(found).combine_chunks().take(pa.array(places))
+    return {name: names[name].combine_chunks() for name in NAMES}
 
 
 def _hashed(index: pa.Table) -> tuple[Ints, pa.ChunkedArray]:
@@ -273,24 +288,10 @@ def _choose(values: pa.ChunkedArray, rows: Ints) -> pa.ChunkedArray:
     return values if len(rows) == len(values) else values.take(pa.array(rows))
 
 
-def _first_halves(contents: pa.ChunkedArray) -> UInt64Array:
-    halves = [hash_halves(chunk)[:, 0] for chunk in contents.chunks]
+def _halves(contents: pa.ChunkedArray, number: int) -> UInt64Array:
+    """Return the first (0) or second (1) halves of hashes, without nulls: uint64[n]."""
+    halves = [hash_halves(chunk)[:, number] for chunk in contents.chunks]
     return np.concatenate(halves) if halves else np.zeros(0, np.uint64)
-
-
-def _numbered(values: pa.ChunkedArray) -> tuple[Ints, pa.Array]:
-    """Return the code of each value, -1 for null, and the distinct values."""
-    encoded = values.unify_dictionaries().combine_chunks()
-    return encoded.indices.fill_null(-1).to_numpy().astype(np.int64), encoded.dictionary
-
-
-def _first_of_each(numbers: Ints, size: int) -> Ints:
-    """Return the index of the first of each number, by ascending number, which is below `size`."""
-    if size > _DENSE * len(numbers):
-        return np.unique(numbers, return_index=True)[1]
-    first = np.full(size, -1)
-    first[numbers[::-1]] = np.arange(len(numbers))[::-1]  # the last assignment counts
-    return first[first >= 0]
 
 
 def _distinct_pairs(codes: Ints, numbers: Ints) -> tuple[Ints, Ints]:

@@ -29,7 +29,7 @@ from recordmill.checking.split_leakage import (
     suspect_records,
 )
 from recordmill.format import manifest as manifests
-from recordmill.format.content_report import ContentReport
+from recordmill.format.content_report import EXAMPLES, ContentReport
 from recordmill.format.file_info import file_info, stream_info
 from recordmill.format.file_names import INDEX, index_name, shard_name
 from recordmill.format.manifest import (
@@ -279,7 +279,7 @@ def _check_content(
         index, _ = check_index(task)
         if index is not None:
             suspects.append(records_with(index, repeated, split=task.split))
-    found, _ = report_on(len(halves), suspects)
+    found, _ = report_on(len(halves), repeated, suspects, listed=EXAMPLES)
     stated = manifest.content or ContentReport()
     if found != stated:
         yield Damage(

@@ -20,8 +20,20 @@ def offsets_of(sizes: Ints) -> Ints:
 
 def stable_order(numbers: npt.NDArray[np.integer[Any]]) -> Ints:
     """Return the indices that sort integers of shape [n]; equal ones keep their order."""
-    # numpy sorts 16-bit integers by radix sort, which is much faster.
+    if not len(numbers):
+        return np.zeros(0, np.int64)
+    lowest, highest = int(numbers.min()), int(numbers.max())
     limits = np.iinfo(np.int16)
-    if len(numbers) and limits.min <= numbers.min() and numbers.max() <= limits.max:
-        numbers = numbers.astype(np.int16)
-    return np.argsort(numbers, kind="stable")
+    if limits.min <= lowest and highest <= limits.max:
+        # numpy sorts 16-bit integers by radix sort, which is much faster.
+        return np.argsort(numbers.astype(np.int16), kind="stable")
+    bits = len(numbers).bit_length()
+    if highest >= 1 << 63 or (highest - lowest) >> (63 - bits):
+        return np.argsort(numbers, kind="stable")
+    # Values are sorted by vector instructions, but not their indices: each value has its index.
+    pairs: Ints = np.subtract(numbers, lowest, dtype=np.int64)
+    pairs <<= bits
+    pairs |= np.arange(len(pairs))
+    pairs.sort()
+    pairs &= (1 << bits) - 1
+    return pairs

@@ -18,7 +18,6 @@ from recordmill.checking.repeated_content import (
     NAMES,
     Suspects,
     UInt64Array,
-    are_among,
     content_halves,
     records_with,
     repeated_halves,
@@ -68,14 +67,21 @@ def find_repeated(bucket_halves: tuple[int, Iterable[Halves]], *, staging: Stagi
     suspects = [
         _suspects(staging.place(name), repeated, split=split)
         for (split, name), found in sorted(halves.items())
-        if are_among(found, repeated).any()
+        if _have_any(found, repeated)
     ]
-    report, lines = report_on(len(everything), suspects)
+    report, lines = report_on(len(everything), repeated, suspects)
     if report.leaks.contents or report.conflicts.contents:
         place = staging.place(_lines_file(bucket))
         place.parent.make_dirs()
         place.write_bytes(b"".join(lines), scratch=True)
     return bucket, to_json(report)
+
+
+def _have_any(halves: UInt64Array, some: UInt64Array) -> bool:
+    """Return whether two sorted arrays have a value in common."""
+    few, many = sorted((halves, some), key=len)
+    places = np.searchsorted(many, few)
+    return bool((many.take(places, mode="clip") == few).any()) if len(many) else False
 
 
 def _suspects(place: Location, repeated: UInt64Array, *, split: str) -> Suspects:
