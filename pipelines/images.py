@@ -25,6 +25,7 @@ from recordmill.pipelines.options.augmentation import (
 )
 from recordmill.pipelines.options.declaration import Group, option
 from recordmill.pipelines.options.file_inputs import FilesConfig, files_of
+from recordmill.pipelines.options.labels_file import read_labels
 from recordmill.pipelines.options.masks import MasksConfig, masked
 from recordmill.transforms.encoders.image_contents import ImageContents
 from recordmill.transforms.encoders.image_headers import (
@@ -36,7 +37,11 @@ from recordmill.transforms.encoders.images import ImageEncoder
 from recordmill.transforms.imaging.augment import AUGMENTATIONS
 from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.model.data_type import DataType
+from recordmill.transforms.model.source import Source
 from recordmill.transforms.sources.files.folders import NOT_IMAGES
+from recordmill.transforms.sources.files.references import Unlabelled
+from recordmill.transforms.sources.tfrecords.annotated_records import AnnotatedRecords
+from recordmill.transforms.sources.tfrecords.tfrecord_media import TfrecordMedia
 
 IMAGES = Group(30, "Images")
 _DEFAULT = ImageOptions()
@@ -167,14 +172,31 @@ class ImagesConfig(AnnotationsConfig, MasksConfig, FilesConfig):
 
 def data_type(config: ImagesConfig) -> DataType:
     """Return the source, check and encoder of images."""
-    unlabelled = config.listed_unlabelled
+    # Annotations give the classes.
+    unlabelled: Unlabelled = "keep" if config.annotations else config.unlabelled
     source = files_of(config, leave_out=NOT_IMAGES, unlabelled=unlabelled, raw="images")
+    pixels = source.pixels if isinstance(source, TfrecordMedia) else None
+    has_boxes = bool(config.annotations) or (pixels is not None and pixels.has_objects)
+    held_masks = pixels if pixels is not None and pixels.class_mask is not None else None
+    config.check_annotations(in_records=has_boxes)
+    config.check_masks(in_records=held_masks is not None)
     options = config.image_options()
-    masks = config.mask_options()
-    has_ids = config.feature_set != "standard"
-    joined = annotated(config, source, image_ids=has_ids) if config.annotations else source
+    masks = config.mask_options(held_masks)
+    joined: Source
+    if isinstance(source, TfrecordMedia) and pixels is not None:
+        rules = config.object_rules(read_labels(config.labels_file))
+        joined = AnnotatedRecords(
+            files=source,
+            pixels=pixels,
+            rules=rules,
+            unmasked=config.unmasked,
+            masks=masks if held_masks is not None and held_masks.mask_depth is None else None,
+            limits=options.of_masks,
+        )
+    else:
+        joined = annotated(config, source, image_ids=config.feature_set != "standard")
     inputs = [one.path for one in config.inputs.paths]
-    names = config.mask_names()
+    names = config.mask_names(held_masks)
     probe = config.probe == "header" or (config.probe == "auto" and config.changes_counts)
     return DataType(
         name="images",
@@ -184,9 +206,9 @@ def data_type(config: ImagesConfig) -> DataType:
             one_hot_label=config.one_hot_label,
             augment=config.augment,
             augment_all=config.augment_all,
-            unlabelled=config.listed_unlabelled == "keep",
-            objects=object_options(config),
-            classed=config.image_class_rule is not None,
+            unlabelled=has_boxes or config.unlabelled == "keep",
+            objects=object_options(config, pixels),
+            classed=config.image_class_rule(has_boxes=has_boxes) is not None,
             feature_set=config.feature_set,
             masks=masks,
         ),
@@ -197,7 +219,7 @@ def data_type(config: ImagesConfig) -> DataType:
         content=ImageContents.of(options, near=config.near_duplicates != "none"),
         near=near_duplicates(config, "distance"),
         artifacts={MASK_LABELS: "".join(f"{name}\n" for name in names).encode()} if names else {},
-        shaping=config.mask_shaping(),
+        shaping=config.mask_shaping(held_masks),
     )
 
 

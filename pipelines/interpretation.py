@@ -13,6 +13,7 @@ from recordmill.notes import Note, count_of
 from recordmill.pipelines.options.config import CommonConfig
 from recordmill.storage.files import Location, shown
 from recordmill.transforms.model import batch
+from recordmill.transforms.model.annotations import OBJECTS
 from recordmill.transforms.model.data_type import DataType
 from recordmill.transforms.model.label_rules import LabelRules
 from recordmill.transforms.model.label_sets import RepeatFactors
@@ -250,7 +251,7 @@ def _classes(
         return f"none; no column is named {', '.join(LABELS[:-1])} or {LABELS[-1]}{others}"
     if not layout.labelled:
         return "none"
-    if getattr(config, "annotations", ()):
+    if getattr(config, "annotations", ()) or OBJECTS in layout.columns.names:
         return "the annotations"
     if roles is not None and roles.classes is not None:
         return _class_column(roles)

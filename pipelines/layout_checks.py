@@ -10,6 +10,7 @@ from recordmill.job.staging import Listing, Staging
 from recordmill.pipelines.options.config import CommonConfig
 from recordmill.storage.files import Location, shown
 from recordmill.transforms.model import batch
+from recordmill.transforms.model.annotations import OBJECTS
 from recordmill.transforms.model.data_type import DataType, needs_classes
 from recordmill.transforms.model.source import Layout, RowSource, split_source_of
 from recordmill.transforms.model.user_columns import user_fields
@@ -69,7 +70,8 @@ def check_layout(config: CommonConfig, windows: WindowOptions | None, layout: La
     if windows is not None and windows.split_by == "series" and not layout.presplit:
         _refuse_unknown_train(windows)
     rule = None if windows is None else windows.label.kind
-    boxes = getattr(config, "annotations", ())  # have classes, whether images have them or not
+    # Boxes have classes, whether images have them or not.
+    boxes = getattr(config, "annotations", ()) or OBJECTS in layout.columns.names
     for flag, wanted in (
         (f"--window-label {rule}", rule not in (None, "last") and config.number_type is None),
         (f"--balance {config.balance}", config.balance != "none"),

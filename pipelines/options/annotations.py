@@ -15,12 +15,14 @@ from recordmill.storage.files import Location
 from recordmill.transforms.encoders.objects import ObjectOptions
 from recordmill.transforms.model.label_sets import ImageClass
 from recordmill.transforms.model.source import Source
+from recordmill.transforms.sources.annotations.object_labels import ObjectRules
 
 if TYPE_CHECKING:
-    from recordmill.transforms.sources.annotations.annotated_files import AnnotatedFiles
     from recordmill.transforms.sources.annotations.annotation_reader import Annotations
+    from recordmill.transforms.sources.tfrecords.pixel_features import PixelFeatures
 
 ANNOTATIONS = Group(35, "Boxes and captions")
+_OF_FILES = ("annotation_format", "box_units", "unannotated")  # no options of boxes in records
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -109,10 +111,6 @@ class AnnotationsConfig(CommonConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.annotations:
-            for name, one in options_of(AnnotationsConfig).items():
-                if one.group == ANNOTATIONS and getattr(self, name) != one.default:
-                    raise ConfigError(f"--{one.key}: has no effect without --annotations")
         for name in ("label_column", "label_separator", "label_type") if self.annotations else ():
             if getattr(self, name) not in (None, "none"):
                 raise ConfigError(
@@ -121,19 +119,36 @@ class AnnotationsConfig(CommonConfig):
                 )
         self.object_options()
 
-    @property
-    def listed_unlabelled(self) -> Literal["reject", "keep"]:
-        """Handling of files without a class in the listing: kept if annotations give classes."""
-        return "keep" if self.annotations else self.unlabelled
+    def check_annotations(self, *, in_records: bool) -> None:
+        """Raise ConfigError for options that have no effect. in_records: records hold boxes."""
+        if self.annotations:
+            return
+        for name, one in options_of(AnnotationsConfig).items():
+            if one.group == ANNOTATIONS and getattr(self, name) != one.default:
+                if not in_records:
+                    raise ConfigError(f"--{one.key}: has no effect without --annotations")
+                if name in _OF_FILES:
+                    raise ConfigError(
+                        f"--{one.key}: has no effect on the boxes of TFRecord files: leave it out"
+                    )
 
-    @property
-    def image_class_rule(self) -> ImageClass | None:
-        """Rule for the class of an image with several classes, or None for no class."""
-        if not self.annotations or self.image_class == "none":
+    def image_class_rule(self, *, has_boxes: bool) -> ImageClass | None:
+        """Return the rule for the class of an image with several classes, or None for no class."""
+        if not has_boxes or self.image_class == "none":
             return None
         if self.image_class == "auto":
             return "rarest" if self.balance != "none" else None
         return self.image_class
+
+    def object_rules(self, classes: tuple[str, ...] | None) -> ObjectRules:
+        """Return the rules for images with objects. classes: those allowed; None allows all."""
+        return ObjectRules(
+            without_boxes=self.without_boxes,
+            classes=classes,
+            image_class=self.image_class_rule(has_boxes=True),
+            with_classes=self.repeat_threshold is not None,
+            stratum_size=_stratum_size(self) if self.stratify else None,
+        )
 
     def object_options(self) -> ObjectOptions:
         """Return the handling of boxes. Raises ConfigError for invalid options."""
@@ -148,12 +163,17 @@ class AnnotationsConfig(CommonConfig):
         )
 
 
-def object_options(config: AnnotationsConfig) -> ObjectOptions | None:
-    """Return the handling of boxes; None without annotations.
+def object_options(config: AnnotationsConfig, pixels: PixelFeatures | None) -> ObjectOptions | None:
+    """Return the handling of boxes; None without any.
+
+    pixels: the features of TFRecords that hold boxes.
 
     Raises:
       ConfigError: the format of the annotations is unknown.
     """
+    if pixels is not None and pixels.has_objects:
+        masks = config.instance_masks or pixels.object_masks is not None
+        return dataclasses.replace(config.object_options(), fractions=True, masks=masks)
     if not config.annotations:
         return None
     reader = _reader(config)
@@ -165,14 +185,16 @@ def object_options(config: AnnotationsConfig) -> ObjectOptions | None:
     return dataclasses.replace(config.object_options(), fractions=reader.has_fractions)
 
 
-def annotated(config: AnnotationsConfig, files: Source, *, image_ids: bool) -> AnnotatedFiles:
-    """Return a source of the same files with their annotations.
+def annotated(config: AnnotationsConfig, files: Source, *, image_ids: bool) -> Source:
+    """Return a source of the same files with their annotations; unchanged without annotations.
 
     image_ids: whether to keep the numbers of images in the annotations.
 
     Raises:
       ConfigError: a location of annotations is invalid.
     """
+    if not config.annotations:
+        return files
     # Imported here, as in `_reader`: only inputs with --annotations need these modules.
     from recordmill.transforms.sources.annotations.annotated_files import AnnotatedFiles
 
@@ -182,11 +204,7 @@ def annotated(config: AnnotationsConfig, files: Source, *, image_ids: bool) -> A
         open_annotations=reader,
         where=", ".join(place.name for place in reader.places),
         unannotated=config.unannotated,
-        without_boxes=config.without_boxes,
-        classes=reader.classes,
-        image_class=config.image_class_rule,
-        with_classes=config.repeat_threshold is not None,
-        stratum_size=_stratum_size(config) if config.stratify else None,
+        rules=config.object_rules(reader.classes),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from recordmill.errors import ConfigError
 from recordmill.option_files import read_option_file
@@ -17,6 +17,9 @@ from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.imaging.mask_colours import MaskColours, parse_colours
 from recordmill.transforms.imaging.mask_options import MaskOptions
 from recordmill.transforms.model.source import Source
+
+if TYPE_CHECKING:
+    from recordmill.transforms.sources.tfrecords.pixel_features import PixelFeatures
 
 MASKS = Group(37, "Masks")
 
@@ -100,16 +103,24 @@ class MasksConfig(CommonConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.masks is None:
-            for name, one in options_of(MasksConfig).items():
-                if one.group == MASKS and getattr(self, name) != one.default:
-                    raise ConfigError(f"--{one.key}: has no effect without --masks")
-        else:
-            self._options(colours=() if self.mask_colours is not None else None)
+        self._options(colours=() if self.mask_colours is not None else None)
 
-    def _options(self, **more: Any) -> MaskOptions:
+    def check_masks(self, *, in_records: bool) -> None:
+        """Raise ConfigError for options that have no effect. in_records: records hold masks."""
+        if self.masks is not None:
+            return
+        for name, one in options_of(MasksConfig).items():
+            if one.group == MASKS and getattr(self, name) != one.default:
+                if not in_records:
+                    raise ConfigError(f"--{one.key}: has no effect without --masks")
+                if name == "mask_suffix":
+                    raise ConfigError(
+                        f"--{one.key}: has no effect on the masks of TFRecord files: leave it out"
+                    )
+
+    def _options(self, depth: int = 8, **more: Any) -> MaskOptions:
         return MaskOptions(
-            depth=int(self.mask_depth),
+            depth=max(int(self.mask_depth), depth),
             ignore=self.mask_ignore,
             padding=self.mask_padding,
             values=self.mask_values,
@@ -118,16 +129,25 @@ class MasksConfig(CommonConfig):
             **more,
         )
 
-    def mask_options(self) -> MaskOptions | None:
-        """Return how masks are read and written, None without masks. Raises ConfigError."""
-        if self.masks is None:
-            return None
-        colours = self._colours()
-        ids = None if colours is None else tuple(colours.ids(self._options().ignored))
-        return self._options(colours=ids, classes=len(self.mask_names()) or None)
+    def mask_options(self, pixels: PixelFeatures | None = None) -> MaskOptions | None:
+        """Return how masks are read and written, None without masks.
 
-    def mask_names(self) -> tuple[str, ...]:
+        pixels: the features of TFRecords that hold masks.
+
+        Raises:
+          ConfigError: an option is invalid.
+        """
+        if self.masks is None and pixels is None:
+            return None
+        depth = (pixels.mask_depth if pixels is not None else None) or 8
+        colours = self._colours()
+        ids = None if colours is None else tuple(colours.ids(self._options(depth).ignored))
+        return self._options(depth, colours=ids, classes=len(self.mask_names(pixels)) or None)
+
+    def mask_names(self, pixels: PixelFeatures | None = None) -> tuple[str, ...]:
         """Return the class names of ids, empty if they have none.
+
+        pixels: the features of TFRecords that hold masks.
 
         Raises:
           ConfigError: a file cannot be read, or has no valid names.
@@ -135,7 +155,7 @@ class MasksConfig(CommonConfig):
         colours = self._colours()
         names = () if colours is None else colours.names
         if self.mask_labels is None:
-            return names
+            return names or (() if pixels is None else pixels.mask_names)
         if names:
             raise ConfigError(
                 f"--mask-labels: {self.mask_colours!r} of --mask-colours names the classes: leave"
@@ -151,14 +171,20 @@ class MasksConfig(CommonConfig):
             )
         return names
 
-    def mask_shaping(self) -> dict[str, str]:
-        """Return {option: hash} of the files that options for masks name. Raises ConfigError."""
+    def mask_shaping(self, pixels: PixelFeatures | None = None) -> dict[str, str]:
+        """Return {option: hash} of the files that options for masks name.
+
+        pixels: the features of TFRecords that hold masks.
+
+        Raises:
+          ConfigError: as `mask_names`.
+        """
         colours = self._colours()
-        found = {"mask_labels": "\n".join(self.mask_names())}
+        found = {"mask_labels": "\n".join(self.mask_names(pixels))}
         if colours is not None:
             found["mask_colours"] = repr(colours)
         hashed = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in found.items()}
-        return hashed if self.masks is not None else {}
+        return hashed if self.masks is not None or pixels is not None else {}
 
     def _colours(self) -> MaskColours | None:
         if self.mask_colours is None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from recordmill.errors import ConfigError, Reject
 from recordmill.pipelines.options.config import COLUMNS, CommonConfig, refuse_given
 from recordmill.storage.files import Location
 from recordmill.storage.members import MOST_INFLATED
+from recordmill.transforms.encoders.source_ids import SOURCE_ID
 from recordmill.transforms.sources.files.references import Unlabelled
 from recordmill.transforms.sources.files.walks import SkippedPath
 from recordmill.transforms.sources.media.media_rows import MediaRows
@@ -20,6 +24,7 @@ from recordmill.transforms.sources.tfrecords.known_inputs import (
     dataset_columns,
     media_feature,
 )
+from recordmill.transforms.sources.tfrecords.known_pixels import pixels_of
 from recordmill.transforms.sources.tfrecords.media_features import (
     LABEL_NAMES,
     MADE,
@@ -33,6 +38,7 @@ if TYPE_CHECKING:
     from recordmill.pipelines.options.file_inputs import FilesConfig
 
 _ROLES = ("label_column", "split_column", "group_column", "key_column")
+_SAMPLED = 16  # files of other programs whose first records are looked at for boxes and masks
 # Options of listings and tables that do not apply to records.
 _REFUSED = ("path_column", "input_root", "allow_store", "delimiter", "columns", "comment", "trim",
             "weight_column")  # fmt: skip
@@ -69,7 +75,7 @@ def records_of(
                 " records: leave it out"
             )
     name, form = config.bytes_column, None
-    first = _first_file(config)
+    first = next(_files(config), None)
     label_type = config.label_type if labelled or config.number_type is None else "none"
     if (found := media_feature(config.inputs, name)) is not None:
         name, feature = found
@@ -85,7 +91,8 @@ def records_of(
     columns = columns_of(config, kind="media")
     if raw == "images" and form is None and first is not None and first.is_compressed:
         names = [one for one in first.first_names() if one not in columns["drop_columns"]]
-        refuse_moving(names, config.inputs)
+        why = ", because the file is compressed: decompress it (gunzip -k), or"
+        refuse_moving(names, config.inputs, why)
         label = columns["label_column"] or next((n for n in LABEL_NAMES if n in names), None)
         columns["label_column"] = label
         columns["drop_columns"] += tuple(one for one in names if one in MADE and one != label)
@@ -98,10 +105,31 @@ def records_of(
             worker_memory=config.max_worker_memory,
             **columns,
         )
+    pixels = None
+    if getattr(config, "feature_set", "standard") != "standard":  # it keeps the ids of images
+        given = config.drop_columns
+        dropped = (n for n in columns["drop_columns"] if n in given or n != SOURCE_ID)
+        columns["drop_columns"] = tuple(dropped)
+    if raw == "images":
+        pixels = pixels_of(
+            config.inputs, functools.partial(_first_names, config), columns["drop_columns"]
+        )
+    if pixels is not None and pixels.has_objects:
+        for option in ("label_column", "label_separator", "label_type"):
+            if getattr(config, option) not in (None, "none"):
+                raise ConfigError(
+                    f"--{option.replace('_', '-')}: cannot be combined with the boxes of"
+                    f" --input {config.inputs}, which give the classes: leave it out, or leave the"
+                    f" boxes out with --drop-columns {','.join(sorted(pixels.used))}"
+                )
+        if columns["label_column"] is not None:  # that of the index
+            columns["drop_columns"] += (columns["label_column"],)
+        columns["label_column"], label_type, unlabelled = None, None, "keep"
     return TfrecordMedia(
         input=config.inputs,
         bytes_column=name,
         raw=form,
+        pixels=pixels,
         label_type=label_type,
         unlabelled=unlabelled,
         finds_split=config.split_from in ("auto", "column"),
@@ -109,12 +137,21 @@ def records_of(
     )
 
 
-def _first_file(config: FilesConfig) -> TfrecordFile | None:
-    """Return the first file of the input, None without one."""
+def _files(config: FilesConfig) -> Iterator[TfrecordFile]:
     rows = RowInput(input=config.inputs, format=RowFormat(format="tfrecord"))
     for one in rows.find():
         if not isinstance(one, SkippedPath | Reject):
             file, _ = one
             origin = Origin(place=Location.parse(file.path), size=file.size, mtime=file.mtime)
-            return TfrecordFile(origin, MOST_INFLATED)
-    return None
+            yield TfrecordFile(origin, MOST_INFLATED)
+
+
+def _first_names(config: FilesConfig) -> list[str]:
+    """Return the features of the first records of some files, sorted.
+
+    A feature that only later records have is found when they are listed.
+    """
+    found = {
+        name for one in itertools.islice(_files(config), _SAMPLED) for name in one.first_names()
+    }
+    return sorted(found)

@@ -17,6 +17,7 @@ from recordmill.errors import Reason, RecordError
 from recordmill.storage.input_files import open_file, read_file
 from recordmill.tfrecord.features import Feature
 from recordmill.transforms.encoders.frames import frame_of, frame_transform
+from recordmill.transforms.encoders.instance_masks import mask_size_error, references_of
 from recordmill.transforms.imaging.affine import IDENTITY
 from recordmill.transforms.imaging.class_masks import (
     decode_mask,
@@ -51,7 +52,7 @@ class PlacedMasks:
     def __init__(self, rows: pa.RecordBatch, options: MaskOptions, limits: ImageOptions) -> None:
         self._options = options
         self._limits = limits.of_masks
-        self._files = _files(rows)
+        self._files = references_of(rows, MASK_COLUMNS) or []
         self._masks: list[bytes | None] = []
 
     def place(self, row: int, image: EncodedImage) -> bytes | None:
@@ -78,7 +79,7 @@ class PlacedMasks:
             )
         to_resized, expected = frame_transform(image, frame)
         if mask.size != expected:
-            raise _size_error(mask.size, expected)
+            raise mask_size_error("the mask", mask.size, expected)
         moved = move_mask(
             mask.ids,
             mask.to_upright.then(to_resized).then(image.to_augmented),
@@ -105,7 +106,7 @@ class MaskHeaders:
 
     def __init__(self, rows: pa.RecordBatch, limits: ImageOptions) -> None:
         self._limits = limits.of_masks
-        self._files = _files(rows) if MASK_COLUMNS.names[0] in rows.schema.names else None
+        self._files = references_of(rows, MASK_COLUMNS)
 
     def check(self, row: int, image: Header) -> None:
         """Check that the mask of a row has the size of its image, if it has one.
@@ -122,19 +123,7 @@ class MaskHeaders:
         except RecordError as error:
             raise RecordError(error.reason, f"the mask: {error.detail}") from error
         if sorted(found) != sorted((image.width, image.height)):  # EXIF may swap the sides
-            raise _size_error(found, (image.width, image.height))
-
-
-def _files(rows: pa.RecordBatch) -> Sequence[tuple[str | None, int, int]]:
-    """Return (path, size, mtime) of the mask of each row; the path is None without a mask."""
-    return list(zip(*(rows[name].to_pylist() for name in MASK_COLUMNS.names), strict=True))
-
-
-def _size_error(size: tuple[int, int], expected: tuple[int, int]) -> RecordError:
-    return RecordError(
-        Reason.BAD_VALUE,
-        f"the mask has {size[0]}x{size[1]} pixels, the image {expected[0]}x{expected[1]}",
-    )
+            raise mask_size_error("the mask", found, (image.width, image.height))
 
 
 def _binary(values: Sequence[bytes | None]) -> pa.Array:

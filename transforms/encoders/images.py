@@ -45,7 +45,14 @@ from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.imaging.mask_options import MaskOptions
 from recordmill.transforms.imaging.pixels import EncodedImage, process
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.annotations import CAPTIONS, MASK_COLUMNS, OBJECTS, SIDES
+from recordmill.transforms.model.annotations import (
+    CAPTIONS,
+    MASK_COLUMNS,
+    OBJECT_MASK_COLUMNS,
+    OBJECTS,
+    SEGMENTATION_FRAME,
+    SIDES,
+)
 from recordmill.transforms.model.augmentations import augmentations_of, describe_augmentations
 from recordmill.transforms.model.data_type import (
     Context,
@@ -215,7 +222,8 @@ class ImageEncoder:
                 common["classes"] = [len(context.labels), context.label_offset]
         if self.objects is not None:
             common["labels"] = [context.labels, context.label_offset]
-            objects = [n for n in (OBJECTS, CAPTIONS, SIDES) if n in rows.schema.names]
+            annotations = (OBJECTS, CAPTIONS, SIDES, SEGMENTATION_FRAME, *OBJECT_MASK_COLUMNS.names)
+            objects = [name for name in annotations if name in rows.schema.names]
             columns |= {name: rows[name] for name in objects}
         if self._has_source_ids:
             columns["image/source_id"] = source_ids(rows)
@@ -236,7 +244,7 @@ class ImageEncoder:
         # Rows have the hash if duplicates were looked for before.
         hashes = ContentHashes() if batch.CONTENT not in rows.schema.names else None
         reduced = Reduced()
-        objects = None if self.objects is None else PlacedObjects(rows, self.objects)
+        objects = None if self.objects is None else PlacedObjects(rows, self.objects, self.options)
         masks = None if self.masks is None else PlacedMasks(rows, self.masks, self.options)
         copies, augmentations = rows[batch.COPY].to_pylist(), self._augmentations(rows)
         facts: list[ExampleFacts] = []

@@ -22,18 +22,19 @@ from recordmill.errors import ConfigError, Filtered, Reason, RecordError
 from recordmill.format.ledger import add_dropped
 from recordmill.tfrecord.features import Feature
 from recordmill.transforms.encoders.frames import frame_of, frame_transform
+from recordmill.transforms.encoders.instance_masks import InstanceMasks, segmentation_frames
 from recordmill.transforms.encoders.labels import class_numbers
 from recordmill.transforms.imaging.affine import IDENTITY, Affine, Floats
-from recordmill.transforms.imaging.class_masks import encode_mask
 from recordmill.transforms.imaging.geometry import Size
+from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.imaging.mask_options import Frame
-from recordmill.transforms.imaging.object_masks import draw_object
 from recordmill.transforms.imaging.pixels import EncodedImage
 from recordmill.transforms.model.annotations import (
     AREA,
     CAPTIONS,
     CLASS,
     CORNER_NAMES,
+    OBJECT_MASK_COLUMNS,
     OBJECTS,
     SEGMENTATION,
     SIDES,
@@ -201,15 +202,17 @@ def annotation_transform(
 
 class _Placed(NamedTuple):
     boxes: TransformedBoxes
-    to_written: Affine
+    of_segmentations: Affine
     masks: Sequence[bytes] = ()
 
 
 class PlacedObjects:
     """Objects of a batch of rows, transformed to the written images of the rows that are kept."""
 
-    def __init__(self, rows: pa.RecordBatch, options: ObjectOptions) -> None:
+    def __init__(self, rows: pa.RecordBatch, options: ObjectOptions, limits: ImageOptions) -> None:
         self._options = options
+        self._masks = InstanceMasks(rows, limits) if options.masks else None
+        self._frames = segmentation_frames(rows)
         self._keys = rows[KEY]
         self._sides = rows[SIDES].to_pylist()
         self._captions = rows[CAPTIONS] if CAPTIONS in rows.schema.names else None
@@ -246,26 +249,12 @@ class PlacedObjects:
             if self._options.without_boxes == "drop" and not len(placed.kept):
                 raise Filtered("without-boxes")
             to_written = to_resized.then(image.to_augmented)
-            masks = self._draw(row, placed.kept, to_written, frame=size, size=written)
-            self._placed.append(_Placed(placed, to_written, masks))
+            transforms = to_written, self._frames[row].then(to_written)
+            masks: Sequence[bytes] = ()
+            if self._masks is not None:
+                masks = self._masks.place(row, placed.kept, transforms, frame=size, size=written)
+            self._placed.append(_Placed(placed, transforms[1], masks))
         self._rows.append(row)
-
-    def _draw(
-        self, row: int, kept: npt.NDArray[np.int64], to_written: Affine, *, frame: Size, size: Size
-    ) -> Sequence[bytes]:
-        """Return the masks of the objects that are kept as PNGs, if masks are drawn."""
-        if not self._options.masks or self._structs is None:
-            return ()
-        texts = self._structs.field(SEGMENTATION.name)
-        masks = []
-        for number in kept.tolist():
-            text = texts[int(self._edges[row]) + number].as_py()
-            try:
-                mask = draw_object(text, to_written, frame=frame, size=size)
-            except RecordError as error:
-                raise RecordError(error.reason, f"object {number} {error.detail}") from error
-            masks.append(encode_mask(mask))
-        return masks
 
     @property
     def counts(self) -> tuple[int, int] | None:
@@ -338,7 +327,7 @@ class PlacedObjects:
         if self._options.masks:
             columns[_MASK] = lists(binary_array([m for one in self._placed for m in one.masks]))
         if SEGMENTATION in _further(structs.type, self._options):
-            transforms = [dataclasses.astuple(one.to_written) for one in self._placed]
+            transforms = [dataclasses.astuple(one.of_segmentations) for one in self._placed]
             flat = np.array(transforms, np.float32).ravel()
             columns[_SEGMENTATION_TRANSFORM] = pa.FixedSizeListArray.from_arrays(pa.array(flat), 6)
         return columns
@@ -359,6 +348,7 @@ def object_features(rows: pa.Schema, options: ObjectOptions, mask: Feature) -> d
         ConfigError: masks are to be drawn, and the annotations have no segmentation.
     """
     is_segmented = OBJECTS in rows.names and SEGMENTATION in [*rows.field(OBJECTS).type.value_type]
+    is_segmented |= OBJECT_MASK_COLUMNS.names[0] in rows.names
     if options.masks and not is_segmented:
         raise ConfigError(
             "--instance-masks: no annotation has a 'segmentation' of polygons or run lengths: leave"
@@ -386,6 +376,7 @@ def object_features(rows: pa.Schema, options: ObjectOptions, mask: Feature) -> d
 _FEATURES: Mapping[pa.DataType, Feature] = {
     pa.bool_(): Feature(dtype="int64", shape=_ANY),
     pa.float64(): Feature(dtype="float32", shape=_ANY),
+    pa.int64(): Feature(dtype="int64", shape=_ANY),
     pa.string(): Feature(dtype="string", shape=_ANY, kind="text"),
 }
 

@@ -16,19 +16,24 @@ import orjson
 
 from recordmill.errors import Reason, RecordError
 from recordmill.format.run_lengths import decode_runs
+from recordmill.tfrecord.decode import byte_strings
 from recordmill.transforms.imaging.affine import Affine, Floats
-from recordmill.transforms.imaging.class_masks import Ids, move_mask
+from recordmill.transforms.imaging.class_masks import Ids, mask_levels, move_mask
 from recordmill.transforms.imaging.geometry import Size
+from recordmill.transforms.imaging.image_options import ImageOptions
 
 _LARGEST = 1e9  # pixels: coordinates and run lengths are below
 _CROSSINGS = 1 << 20  # crossings of edges and rows that are computed at once
 
 
-def draw_object(segmentation: str | None, transform: Affine, *, frame: Size, size: Size) -> Ids:
+def draw_object(
+    segmentation: str | None, transform: Affine, *, frame: Size | None, size: Size
+) -> Ids:
     """Draw the mask of an object: uint8[height, width], 1 inside.
 
     segmentation: JSON of polygons or run lengths, in pixels of the annotated image. transform: from
-        points of the annotated image to points of the result. frame, size: (width, height) of both.
+        points of the annotated image to points of the result. frame, size: (width, height) of both;
+        the frame is None if only run lengths may state it.
 
     Raises:
         RecordError: the segmentation is missing or invalid.
@@ -90,9 +95,9 @@ def _add_polygon(mask: npt.NDArray[np.bool_], points: Floats) -> None:
     mask[top:bottom] |= inside.view(np.bool_)
 
 
-def _of_runs(mask: dict[str, Any], frame: Size) -> Ids:
+def _of_runs(mask: dict[str, Any], frame: Size | None) -> Ids:
     """Return run lengths as uint8[height, width]. Raises RecordError."""
-    width, height = frame
+    width, height = _stated_size(mask) if frame is None else frame
     if mask.get("size") != [height, width]:
         raise RecordError(
             Reason.BAD_VALUE,
@@ -116,3 +121,36 @@ def _of_runs(mask: dict[str, Any], frame: Size) -> Ids:
         )
     levels = np.arange(len(runs), dtype=np.uint8) & 1
     return np.repeat(levels, runs).reshape(width, height).T
+
+
+def _stated_size(mask: dict[str, Any]) -> Size:
+    """Return the (width, height) that run lengths are for. Raises RecordError."""
+    size = mask.get("size")
+    if isinstance(size, list) and len(size) == 2 and all(type(one) is int for one in size):
+        return size[1], size[0]
+    raise RecordError(
+        Reason.BAD_VALUE,
+        f"has run lengths for a size of {str(size)[:40]}: expected [height, width]",
+    )
+
+
+def decode_object_masks(data: bytes, limits: ImageOptions) -> list[Ids]:
+    """Return the masks of the objects of an image: uint8[height, width] each, 1 inside.
+
+    data: a BytesList of images, in which 0 is outside. limits: for `max_pixels`.
+
+    Raises:
+        RecordError: one is not a valid mask.
+    """
+    masks = []
+    for number, content in enumerate(byte_strings(data)):
+        try:
+            levels = mask_levels(content, limits)
+        except RecordError as error:
+            raise RecordError(
+                error.reason, f"the mask of object {number}: {error.detail}"
+            ) from error
+        if levels is None:
+            raise RecordError(Reason.UNSUPPORTED, f"the mask of object {number} holds colours")
+        masks.append((levels > 0).view(np.uint8))
+    return masks

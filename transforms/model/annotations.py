@@ -40,6 +40,11 @@ OCCLUDED = pa.field("occluded", pa.bool_())
 GROUP_OF = pa.field("group_of", pa.bool_())
 VIEW = pa.field("view", pa.string())
 
+SEGMENTATION_FRAME = "__segmentation_frame__"  # list<float64>, nullable
+# Coefficients of the `imaging.affine.Affine` from the pixels that segmentations refer to, to those
+# of the image; null if they are the same.
+SEGMENTATION_FRAME_FIELD = pa.field(SEGMENTATION_FRAME, pa.list_(pa.float64()))
+
 SIDES_FIELD = pa.field(SIDES, pa.list_(pa.int32(), 2))
 CAPTIONS_FIELD = pa.field(CAPTIONS, pa.list_(pa.string()))
 IMAGE_ID_FIELD = pa.field(IMAGE_ID, pa.int64())
@@ -50,6 +55,15 @@ MASK_COLUMNS = pa.schema(
         pa.field("__mask_path__", pa.string()),
         pa.field("__mask_size__", pa.int64()),
         pa.field("__mask_mtime__", pa.int64()),
+    ]
+)
+
+# The same for the encoded masks of the objects of an image, which are a BytesList.
+OBJECT_MASK_COLUMNS = pa.schema(
+    [
+        pa.field("__object_masks_path__", pa.string()),
+        pa.field("__object_masks_size__", pa.int64()),
+        pa.field("__object_masks_mtime__", pa.int64()),
     ]
 )
 

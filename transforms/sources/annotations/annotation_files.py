@@ -45,7 +45,7 @@ _NAMES = (
 )  # files of YOLO's class names, in the folder or its parent
 _DEPTH = 64  # maximum depth of XML elements
 _DIGITS = 10  # maximum number of digits of a side
-_ROUNDING = 0.01  # tolerance of fractions outside 0 to 1
+ROUNDING = 0.01  # tolerance of fractions outside 0 to 1
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -272,7 +272,7 @@ def _class_names(folder: Location) -> tuple[str, ...]:
 
 def is_out_of_range(fractions: Iterable[float]) -> bool:
     """Return whether a number is outside 0 to 1 by more than rounding."""
-    return any(not -_ROUNDING <= one <= 1 + _ROUNDING for one in fractions)
+    return any(not -ROUNDING <= one <= 1 + ROUNDING for one in fractions)
 
 
 def fractions_message(what: str, texts: Sequence[Any]) -> str:

@@ -23,7 +23,7 @@ from recordmill.transforms.sources.files.other_kinds import is_archive
 
 # Suffixes of the names of masks, as in several public datasets.
 _SUFFIXES = ("_mask", "_masks", "-mask", "_segmentation", "_seg", "_label", "_labels", "_gt", "_L")
-_SAMPLED = 32  # masks that are read to check their kind
+SAMPLED = 32  # masks that are read to check their kind
 _BINARY = {0, 255}
 _REFERENCE = (batch.PATH, batch.SIZE, batch.MTIME)
 
@@ -108,7 +108,7 @@ class MaskFolder:
             keys, names = [keys[n] for n in kept], [names[n] for n in kept]
             references = references.take(pa.array(kept, pa.int64()))
         self._check_names(names, keys)
-        self._check_sample(keys, references)
+        check_mask_sample(keys, references, self.options, self.limits, where=self.place.name)
         suffixes, notes = self._suffixes(names)
         return MaskReader(
             names=names,
@@ -145,36 +145,46 @@ class MaskFolder:
                     f" {name!r}: remove one of them"
                 )
 
-    def _check_sample(self, keys: Sequence[str], references: pa.RecordBatch) -> None:
-        """Check that the options fit a sample of the masks; unreadable ones are rejected later.
 
-        Raises:
-          ConfigError: masks hold colours, and none are given; or their levels are ambiguous.
-        """
-        if self.options.colours is not None or self.options.values is not None:
-            return
-        order = sorted(range(len(keys)), key=keys.__getitem__)
-        count = min(len(order), _SAMPLED)
-        chosen = [order[number * len(order) // count] for number in range(count)]
-        found: set[int] = set()
-        for at in chosen:
-            path, size, mtime = (column[at].as_py() for column in references.columns)
-            try:
-                levels = mask_levels(read_file(path, size=size, mtime=mtime), self.limits)
-            except RecordError:
-                continue
-            if levels is None:
-                raise ConfigError(
-                    f"--masks: {keys[at]!r} holds colours, not class ids: name the class of each"
-                    " colour with --mask-colours FILE"
-                )
-            found.update(np.unique(levels).tolist())
-        if max(found, default=0) and found <= _BINARY and self.options.ignore is None:
+def check_mask_sample(
+    keys: Sequence[str],
+    references: pa.RecordBatch,
+    options: MaskOptions,
+    limits: ImageOptions,
+    *,
+    where: str,
+) -> None:
+    """Check that the options fit a sample of the masks; unreadable ones are rejected later.
+
+    references: columns as `MASK_COLUMNS`. where: the place of the masks, for messages.
+
+    Raises:
+      ConfigError: masks hold colours, and none are given; or their levels are ambiguous.
+    """
+    if options.colours is not None or options.values is not None:
+        return
+    order = sorted(range(len(keys)), key=keys.__getitem__)
+    count = min(len(order), SAMPLED)
+    chosen = [order[number * len(order) // count] for number in range(count)]
+    found: set[int] = set()
+    for at in chosen:
+        path, size, mtime = (column[at].as_py() for column in references.columns)
+        try:
+            levels = mask_levels(read_file(path, size=size, mtime=mtime), limits)
+        except RecordError:
+            continue
+        if levels is None:
             raise ConfigError(
-                f"--masks: the masks in {self.place.name} have no level but 0 and 255, and 255"
-                " usually stands for pixels without a class: --mask-values 0,255 makes 255 the"
-                " class 1, --mask-ignore 255 ignores it"
+                f"--masks: {keys[at]!r} holds colours, not class ids: name the class of each"
+                " colour with --mask-colours FILE"
             )
+        found.update(np.unique(levels).tolist())
+    if max(found, default=0) and found <= _BINARY and options.ignore is None:
+        raise ConfigError(
+            f"--masks: the masks in {where} have no level but 0 and 255, and 255"
+            " usually stands for pixels without a class: --mask-values 0,255 makes 255 the"
+            " class 1, --mask-ignore 255 ignores it"
+        )
 
 
 def _stem(key: str) -> str:

@@ -26,7 +26,7 @@ from recordmill.tfrecord.decode import (
     is_sequence_example,
 )
 from recordmill.tfrecord.example_spans import Data, FeatureSpans, Ints, find_spans, single_values
-from recordmill.tfrecord.varint import decode_varints
+from recordmill.tfrecord.varint import decode_varints, encode_varint
 from recordmill.transforms.model.user_columns import is_list
 from recordmill.transforms.sources.row_formats.column_types import ColumnType
 from recordmill.transforms.sources.row_formats.text_columns import as_text
@@ -182,6 +182,32 @@ class ExampleColumns:
                 self.wrong[row] = f"feature {name!r}: expected one value, got {len(found)}"
             elif found:
                 starts[row], ends[row] = (self._starts[row] + place for place in found[0])
+        return starts, ends
+
+    def list_places(self, name: str) -> tuple[Ints, Ints]:
+        """Return where the byte strings of a feature lie in `data`: starts, ends, int64[n].
+
+        A range holds the fields of a BytesList. Both are -1 for a record without any.
+        """
+        starts, ends = np.full(len(self), -1), np.full(len(self), -1)
+        spans = self._spans.get(name)
+        if spans is not None:
+            some = (spans.kinds == BYTES) & (spans.ends > spans.starts)
+            starts[some], ends[some] = spans.starts[some], spans.ends[some]
+            for row in np.flatnonzero((spans.kinds != BYTES) & (spans.kinds != 0)).tolist():
+                self.wrong[row] = f"feature {name!r}: expected bytes, got numbers"
+        for row in self._decoded:
+            payload = self.payload(row)
+            found = find_bytes(payload, name)
+            if not found:
+                continue
+            begin = found[0][0] - 1 - len(encode_varint(found[0][1] - found[0][0]))
+            end = found[-1][1]
+            # Values may also lie in several lists, which protobuf joins.
+            if payload[begin] != BYTES or len(byte_strings(payload[begin:end])) != len(found):
+                self.wrong[row] = f"feature {name!r}: expected its values in one list"
+                continue
+            starts[row], ends[row] = self._starts[row] + begin, self._starts[row] + end
         return starts, ends
 
     def _as_lists(self, one: _Lists, field: pa.Field) -> pa.Array:

@@ -19,7 +19,11 @@ ENCODING = (
     "image/key/sha256",
 )
 MADE = (*ENCODING, "image/colorspace", "image/class/label", "image/class/text")
-_MOVING = ("image/object/", "image/segmentation/")  # features that belong to pixels
+OBJECT = "image/object/"  # before the names of features of objects
+CLASS_MASK = "image/segmentation/class/encoded"
+MASK_FORMAT = "image/segmentation/class/format"
+CAPTION = "image/caption"
+_MOVING = (OBJECT, "image/segmentation/")  # features that belong to pixels
 
 
 def find_media(names: Sequence[str], inputs: Inputs) -> str:
@@ -37,13 +41,14 @@ def find_media(names: Sequence[str], inputs: Inputs) -> str:
     return found
 
 
-def refuse_moving(names: Sequence[str], inputs: Inputs) -> None:
-    """Raise ConfigError for features that would have to move with the pixels."""
+def refuse_moving(names: Sequence[str], inputs: Inputs, why: str = "") -> None:
+    """Raise ConfigError for features that would have to move with the pixels, and cannot.
+
+    why: the reason, for the message.
+    """
     moving = [name for name in names if name.startswith(_MOVING)]
     if moving:
         raise ConfigError(
-            f"{inputs} has objects or masks ({', '.join(moving[:3])}, ...), which are not read from"
-            " TFRecords, because they would have to move with the pixels: make the dataset from"
-            " the images, or leave these features out with --drop-columns"
-            f" {','.join(moving)}"
+            f"{inputs} has features that belong to the pixels ({', '.join(moving[:3])}), and cannot"
+            f" be read here{why}: leave them out with --drop-columns {','.join(moving)}"
         )

@@ -6,7 +6,7 @@ A file of a dataset of recordmill also has the columns of its index, and lacks i
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -125,14 +125,22 @@ class TfrecordFile:
             for block in self._mapped()
         )
 
-    def read_media(self, wanted: pa.Schema, text: Collection[str], media: str) -> Iterator[Rows]:
+    def read_media(
+        self,
+        wanted: pa.Schema,
+        text: Collection[str],
+        media: str,
+        more: Mapping[str, bool] | None = None,
+    ) -> Iterator[Rows]:
         """Yield the rows of the file, with the places of the bytes of the feature `media`.
 
-        In a local file, checksums of the payloads are not checked.
+        more: {feature: whether it has several values} of further features with bytes, whose places
+          are in the columns `range_names`. In a local file, checksums of the payloads are not
+          checked.
         """
         for block in self._mapped():
             columns = ExampleColumns(block.data, block.starts, block.ends)
-            yield self._rows(block, columns, wanted, text, media)
+            yield self._rows(block, columns, wanted, text, media, more or {})
 
     @functools.cached_property
     def is_compressed(self) -> bool:
@@ -213,6 +221,7 @@ class TfrecordFile:
         wanted: pa.Schema,
         text: Collection[str],
         media: str | None = None,
+        more: Mapping[str, bool] | None = None,
     ) -> Rows:
         index = self._index_of(block)
         arrays = []
@@ -223,10 +232,14 @@ class TfrecordFile:
                 arrays.append(self._column(columns, field, text))
         fields = [*wanted]
         if media is not None:
-            start, end = columns.places(media)
-            places = (block.offsets, block.lengths, start - block.starts, end - start)
+            places = [block.offsets, block.lengths]
+            names = [*PLACES]
+            for one, several in {media: False, **(more or {})}.items():
+                start, end = columns.list_places(one) if several else columns.places(one)
+                places += [start - block.starts, end - start]
+                names += [] if one == media else range_names(one)
             arrays += [pa.array(numbers) for numbers in places]
-            fields += [pa.field(name, pa.int64()) for name in PLACES]
+            fields += [pa.field(name, pa.int64()) for name in names]
         # A value that does not fit its type is null, but its row is dropped.
         loose = pa.schema([field.with_nullable(True) for field in fields])
         made = pa.record_batch(arrays, schema=loose)
@@ -279,6 +292,11 @@ class TfrecordFile:
             )
         found = {INDEXED.get(name, name): rows[name].combine_chunks() for name in rows.column_names}
         return {name: _one_chunk(array) for name, array in found.items()}
+
+
+def range_names(feature: str) -> tuple[str, str]:
+    """Return the names of the columns with start and size of the bytes of a further feature."""
+    return f"__start__{feature}", f"__bytes__{feature}"
 
 
 def _one_chunk(array: pa.Array | pa.ChunkedArray) -> pa.Array:

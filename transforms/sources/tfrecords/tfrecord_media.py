@@ -9,14 +9,14 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from recordmill.errors import ConfigError, Reason, Reject
 from recordmill.storage.files import Location, shown
-from recordmill.storage.members import MOST_INFLATED, Member
+from recordmill.storage.members import MOST_INFLATED
 from recordmill.tfrecord.framing import MAX_PAYLOAD_BYTES
 from recordmill.transforms.model.source import ListingPart
 from recordmill.transforms.sources.files.file_stat import EMPTY, RejectCause
@@ -65,6 +65,8 @@ from recordmill.transforms.sources.tfrecords.media_features import (
     find_media,
     refuse_moving,
 )
+from recordmill.transforms.sources.tfrecords.pixel_features import PixelFeatures
+from recordmill.transforms.sources.tfrecords.record_parts import mask_references, record_parts
 from recordmill.transforms.sources.tfrecords.tfrecord_file import PLACES, TfrecordFile
 
 
@@ -75,6 +77,7 @@ class TfrecordMedia:
     input: datasets, folders, patterns or files.
     bytes_column: feature with the bytes; by default a usual name, such as image/encoded.
     raw: form of the arrays that the feature holds; None if it holds files.
+    pixels: features that become annotations; without it, such features are an error.
     label_column: by default image/class/text, image/class/label, label or class.
     split_column: by default `split`, if there is such a feature and `finds_split` is true.
     key_column: feature of unique keys, or several with commas between; by default the key is
@@ -90,6 +93,7 @@ class TfrecordMedia:
     input: Inputs
     bytes_column: str | None = None
     raw: ArrayForm | None = None
+    pixels: PixelFeatures | None = None
     label_column: str | None = None
     split_column: str | None = None
     group_column: str | None = None
@@ -172,6 +176,12 @@ class TfrecordMedia:
         for name in self._shape_features:
             wanted = wanted.append(pa.field(name, pa.list_(pa.int64())))
         fields = [user_field(wanted.field(name)) for name in users]
+        annotations = pa.schema([])
+        masks: Mapping[str, bool] = {}
+        if self.pixels is not None:
+            for field in self.pixels.fields(column_types):
+                wanted = wanted.append(field)
+            annotations, masks = self.pixels.schema(column_types), self.pixels.masks
         if roles.target is not None:
             where = str(self.input)
             number_field(
@@ -182,13 +192,13 @@ class TfrecordMedia:
             )
         kept = 0
         for file, split in files:
-            for rows in _open(file).read_media(wanted, text, str(roles.main)):
+            for rows in _open(file).read_media(wanted, text, str(roles.main), masks):
                 filtered.clear()
                 filtered.update(rows.skipped)
                 if row_filter is not None:
                     rows, left_out = row_filter.apply(rows, self._rows.format.value_parser)
                     filtered.update(left_out)
-                listed = self._references(rows, roles, fields, file, split)
+                listed = self._references(rows, roles, fields, annotations, file, split)
                 listed = dataclasses.replace(listed, filtered=dict(filtered))
                 kept += 0 if listed.rows is None else len(listed.rows)
                 rejects += listed.rejects[:1]
@@ -216,6 +226,7 @@ class TfrecordMedia:
         compared = () if self.where is None else parse_condition(self.where).columns
         needed = {*users, *(name for name in compared if name in names)}
         needed.update(() if roles.label is None else (roles.label,))
+        needed.update(() if self.pixels is None else self.pixels.more.values())
         found = unify(_open(file).media_types(needed) for file, _ in files) if needed else {}
         found = {**{name: ColumnType() for name in needed}, **found}
         if self.where is None:
@@ -239,8 +250,10 @@ class TfrecordMedia:
             dropped=self.drop_columns,
         )
         splits = SPLITS if self.finds_split else ()
+        # The classes of objects are those of their images.
+        labels = () if self.pixels is not None and self.pixels.has_objects else LABEL_NAMES
         roles = find_roles(
-            names, requested, where=where, main_names=MEDIA, labels=LABEL_NAMES, splits=splits
+            names, requested, where=where, main_names=MEDIA, labels=labels, splits=splits
         )
         if roles.main is None:
             find_media([name for name in names if name not in self.drop_columns], self.input)
@@ -248,7 +261,8 @@ class TfrecordMedia:
 
     def _user_columns(self, roles: ColumnRoles, names: Sequence[str]) -> list[str]:
         """Return the features that become values of the records. Raises ConfigError."""
-        users = [name for name in roles.user_columns(names) if name not in MADE]
+        used = set() if self.pixels is None else self.pixels.used
+        users = [n for n in roles.user_columns(names) if n not in MADE and n not in used]
         refuse_moving(users, self.input)
         return users
 
@@ -276,6 +290,7 @@ class TfrecordMedia:
         rows: Rows,
         roles: ColumnRoles,
         fields: Sequence[pa.Field],
+        annotations: pa.Schema,
         file: File,
         split: str | None,
     ) -> ListingPart:
@@ -291,17 +306,8 @@ class TfrecordMedia:
         offset, length, start, size = (np.asarray(columns[name]) for name in PLACES)
         heads = self._headers(columns, size.tolist())
         whole = size + [len(head or b"") for head in heads]
-        members = zip(
-            *(one.tolist() for one in (offset, length, whole, start)),
-            system.key.to_pylist(),
-            heads,
-            strict=True,
-        )
-        place = file.path, file.size
-        paths = [
-            Member(*place, at, frame, many, "record", 0, _name(key), begin, head or b"").reference
-            for at, frame, many, begin, key, head in members
-        ]
+        keys = system.key.to_pylist()
+        paths = record_parts(file, (offset, length, whole, start), keys, heads)
 
         def absent(row: int) -> RejectCause:
             del row
@@ -323,6 +329,13 @@ class TfrecordMedia:
             InvalidRows(length > MOST_INFLATED, too_large),
             *invalid_numbers(rows, roles, unlabelled=self.unlabelled),
         ]
+        annotated: list[pa.Array] = []
+        if self.pixels is not None:
+            masks = {
+                name: mask_references(file, rows.columns, name, keys) for name in self.pixels.masks
+            }
+            annotated, wrong = self.pixels.read(columns, annotations, masks)
+            faults += wrong
         users = list(fields)
         if roles.target is not None:
             at = [field.name for field in users].index(roles.target)
@@ -334,13 +347,14 @@ class TfrecordMedia:
             pa.repeat(file.mtime, len(columns)),
             numbered,
             *system.lists,
+            *annotated,
         ]
         return build_records(
             rows,
             system,
             roles,
             source_columns=references,
-            schema=pa.schema([*ARCHIVED, *label_fields(roles), *users]),
+            schema=pa.schema([*ARCHIVED, *label_fields(roles), *annotations, *users]),
             faults=faults,
             file=file.key,
             reject_unlabelled=self.unlabelled == "reject",
@@ -356,7 +370,3 @@ def _open(file: File) -> TfrecordFile:
             f" decompress it (gunzip -k {shown(file.path)}), and pass the result"
         )
     return opened
-
-
-def _name(key: str | None) -> str:
-    return (key or "").replace("\0", "")

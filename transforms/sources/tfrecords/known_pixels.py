@@ -1,0 +1,147 @@
+"""Detection of the features that belong to the pixels of images in TFRecord files."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from recordmill.errors import ConfigError
+from recordmill.format.manifest import MASK_LABELS
+from recordmill.format.typed_json import parse_json
+from recordmill.storage.files import Location, shown
+from recordmill.transforms.sources.files.input_paths import Inputs
+from recordmill.transforms.sources.files.inputs import find_roots
+from recordmill.transforms.sources.tfrecords.known_folders import (
+    CLASS_NAMES,
+    TFDS,
+    is_dataset,
+    manifest_of,
+)
+from recordmill.transforms.sources.tfrecords.media_features import CLASS_MASK
+from recordmill.transforms.sources.tfrecords.pixel_features import (
+    PixelFeatures,
+    find_pixel_features,
+)
+
+_TFDS_MASK = "segmentation_mask"
+_TFDS_ORDERS = (None, "REL_YXYX")  # of the corners of a box; older versions state none
+
+
+def pixels_of(
+    inputs: Inputs, names: Callable[[], Sequence[str]], dropped: Sequence[str]
+) -> PixelFeatures | None:
+    """Return the features that belong to the pixels of the images of an input; None without any.
+
+    names: returns those of the features of files of other programs. dropped: features to ignore.
+
+    Raises:
+      ConfigError: the features cannot be read, or datasets have other ids of masks than others.
+    """
+    roots = [root.root for root in find_roots(inputs)]
+    datasets = [root for root in roots if is_dataset(root)]
+    if datasets:
+        return _of_datasets(datasets, dropped)
+    left = [name for name in names() if name not in dropped]
+    for root in roots:
+        if (root / TFDS).exists() and (found := _of_tfds(root, left)) is not None:
+            return found
+    return find_pixel_features(left)
+
+
+def _of_datasets(folders: Sequence[Location], dropped: Sequence[str]) -> PixelFeatures | None:
+    manifests = [manifest_of(folder) for folder in folders]
+    standard: dict[str, str] = {}
+    names: dict[str, None] = {}
+    labels: dict[str, None] = {}
+    depths = [8]
+    for manifest in manifests:
+        rename: Mapping[str, str] = manifest.options.get("rename", {})
+        standard |= {new: old for old, new in rename.items()}
+        names |= dict.fromkeys(name for name in manifest.features if name not in dropped)
+        labels |= dict.fromkeys(manifest.labels)
+        depths += [
+            16
+            for name, one in manifest.features.items()
+            if standard.get(name, name) == CLASS_MASK and one.raw_dtype == "uint16"
+        ]
+    mask_names = [_mask_names(folder) for folder in folders]
+    if len({*mask_names}) > 1:
+        raise ConfigError(
+            f"the ids of masks stand for other classes in {shown(folders[0])} than in another"
+            " --input: make two datasets"
+        )
+    found = find_pixel_features([*names], standard)
+    if found is None:
+        return None
+    known = tuple(labels) if found.has_objects else None
+    return dataclasses.replace(found, names=known, mask_depth=max(depths), mask_names=mask_names[0])
+
+
+def _mask_names(folder: Location) -> tuple[str, ...]:
+    """Return the names of the ids of the masks of a dataset, empty if they have none."""
+    if MASK_LABELS not in manifest_of(folder).files:
+        return ()
+    return tuple((folder / MASK_LABELS).read_bytes().decode().splitlines())
+
+
+def _of_tfds(folder: Location, names: Sequence[str]) -> PixelFeatures | None:
+    """Return the features of a folder of TFDS: a sequence with boxes, and a mask.
+
+    Source: https://www.tensorflow.org/datasets/api_docs/python/tfds/features (features.json).
+    """
+    features = _members(_parsed(folder / TFDS))
+    mask = _TFDS_MASK if _TFDS_MASK in names and "image" in features.get(_TFDS_MASK, {}) else None
+    for name, boxes, members in _sequences(features):
+        if f"{name}/{boxes}" not in names:
+            continue
+        order = members[boxes]["boundingBox"].get("bboxFormat")
+        if order not in _TFDS_ORDERS:
+            raise ConfigError(
+                f"{shown(folder / TFDS)}: boxes of {name!r} have the format {order}, and only"
+                f" {_TFDS_ORDERS[1]} is read: leave them out with --drop-columns {name}/{boxes}"
+            )
+        label = next((one for one, spec in members.items() if "classLabel" in spec), None)
+        others = [one for one in members if one not in (boxes, label)]
+        return PixelFeatures(
+            corners=(f"{name}/{boxes}",),
+            number=None if label is None else f"{name}/{label}",
+            names=None if label is None else _class_names(folder, f"{name}-{label}"),
+            more={one: f"{name}/{one}" for one in others if f"{name}/{one}" in names},
+            class_mask=mask,
+        )
+    return None if mask is None else PixelFeatures(class_mask=mask)
+
+
+def _sequences(features: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+    """Yield sequences of features with a box: name, name of the box, features."""
+    for name, spec in features.items():
+        members = _members(spec.get("sequence", {}).get("feature", {}))
+        for box, one in members.items():
+            if "boundingBox" in one:
+                yield name, box, members
+
+
+def _members(spec: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    found = spec.get("featuresDict", {}).get("features", {})
+    return {name: one for name, one in found.items() if isinstance(one, dict)}
+
+
+def _parsed(place: Location) -> dict[str, Any]:
+    try:
+        found = parse_json(place.read_bytes())
+    except ValueError as error:
+        raise ConfigError(f"{shown(place)}: expected the features of a TFDS folder: {error}") from (
+            error
+        )
+    return found if isinstance(found, dict) else {}
+
+
+def _class_names(folder: Location, feature: str) -> tuple[str, ...] | None:
+    place = folder / f"{feature}{CLASS_NAMES}"
+    if not place.exists():
+        return None
+    try:
+        return tuple(place.read_bytes().decode().splitlines())
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{shown(place)}: expected class names in UTF-8, one per line") from error
