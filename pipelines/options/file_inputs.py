@@ -55,7 +55,8 @@ class FilesConfig(DelimitedConfig):
         None,
         group=MEANING,
         metavar="FOLDER",
-        help="Folder that the paths of a listing are relative to. Default: the listing's folder.",
+        help="Folder or archive (.tar, .zip) that the paths of a listing are relative to. Default:"
+        " the listing's folder.",
     )
     confine: bool = option(
         True,

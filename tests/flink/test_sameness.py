@@ -100,6 +100,12 @@ def test_boxes_and_pictures_of_several_classes(flink, tmp_path):
     job = Job(tmp_path / "flink", *options, source=BOXES).on(flink, "loopback")
     job.finish_here()
     assert job.files == direct.files
+    anew = ("--split-from", "none", "--stratify", "--size", "48", "--balance-target", "repeat:0.5")
+    again = Job(tmp_path / "again", *anew, source=direct.output)
+    again.finish_here()
+    job = Job(tmp_path / "again-flink", *anew, source=direct.output).on(flink, "loopback")
+    job.finish_here()
+    assert job.files == again.files
 
 
 @pytest.mark.parametrize("mode", ["drop", "group"])

@@ -17,9 +17,10 @@ from recordmill.errors import ConfigError, Reason
 from recordmill.storage.files import Location
 from recordmill.storage.input_files import read_file
 from recordmill.transforms.model import batch, limits
-from recordmill.transforms.sources.files import file_stat, references
+from recordmill.transforms.sources.files import references
 from recordmill.transforms.sources.files.path_rules import normal_path
 from recordmill.transforms.sources.row_formats.text_columns import lists_with_nulls, number_text
+from recordmill.transforms.sources.rows import path_stats
 from recordmill.transforms.sources.rows.file_list import FileList
 
 SYSTEM = (batch.KEY, batch.LABEL, batch.GROUP, batch.SPLIT)
@@ -675,7 +676,7 @@ def test_a_small_path_cache_changes_nothing(
     listing = write(folder, "l.csv", "path\n" + "a.jpg\nb.jpg\ngone\n" * 20)
     before = scan(listing)
     monkeypatch.setattr(limits, "BATCH_ROWS", 2)
-    monkeypatch.setattr(file_stat, "_CACHED", 3)
+    monkeypatch.setattr(path_stats, "_CACHED", 3)
     assert scan(listing)[:2] == before[:2]
     assert max(len(p.rows or []) for p in FileList(path=str(listing)).scan()) <= 2
 

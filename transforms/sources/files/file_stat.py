@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import errno
 import os
 import stat as modes
-from collections.abc import Sequence
 from typing import NamedTuple
 
-from recordmill.errors import ConfigError, Reason, RecordError
+from recordmill.errors import ConfigError, Reason
 from recordmill.storage.files import Location
 from recordmill.storage.storage_errors import (
     call_with_retries,
@@ -17,10 +15,7 @@ from recordmill.storage.storage_errors import (
     raise_storage_errors,
     short_cause,
 )
-from recordmill.transforms.model import limits
-from recordmill.transforms.sources.files.path_rules import PathRules
 
-_CACHED = 1 << 17  # paths, at most
 _SPECIAL = (
     (modes.S_ISFIFO, "a pipe"),
     (modes.S_ISSOCK, "a socket"),
@@ -93,50 +88,8 @@ def _special_kind(mode: int) -> str:
     return next((text for is_kind, text in _SPECIAL if is_kind(mode)), "not a file")
 
 
-class StatCache:
-    """Cached status of the paths of a file list, as far as its rules allow them."""
-
-    def __init__(self, rules: PathRules) -> None:
-        self._rules = rules
-        self._known: dict[str, FileStat | RejectCause] = {}
-
-    def stat(self, paths: Sequence[str]) -> list[FileStat | RejectCause]:
-        """Return the status or the problem of each path. Queries each uncached path once."""
-        if len(self._known) + len(paths) > _CACHED:
-            self._known.clear()
-        remote: dict[str, Location] = {}
-        for path in paths:
-            if path in self._known:
-                continue
-            try:
-                place = self._rules.resolve(path)
-            except RecordError as error:
-                self._known[path] = RejectCause(error.reason, error.detail)
-                continue
-            if place.is_local:
-                self._known[path] = _stat_local(place.path)
-            else:
-                remote[path] = place
-        self._known.update(_stat_remote(remote))
-        return [_with_hint(path, self._known[path]) for path in paths]
-
-
-def _with_hint(path: str, found: FileStat | RejectCause) -> FileStat | RejectCause:
-    """Return the problem of a missing file with advice, if its path is oddly written."""
-    if not isinstance(found, RejectCause) or found.reason is not Reason.MISSING:
-        return found
-    if path != path.strip():
-        return found._replace(
-            detail=f"{found.detail}: its path begins or ends with a space (--trim strips spaces)"
-        )
-    if "\\" in path:
-        return found._replace(
-            detail=f"{found.detail}: its path has backslashes, which separate no folders: write /"
-        )
-    return found
-
-
-def _stat_local(path: str) -> FileStat | RejectCause:
+def stat_local(path: str) -> FileStat | RejectCause:
+    """Return the status or the problem of a local file."""
     try:
         status = call_with_retries(os.stat, path)
     except OSError as error:
@@ -146,20 +99,3 @@ def _stat_local(path: str) -> FileStat | RejectCause:
     if problem := special_file_problem(status.st_mode):
         return problem
     return FileStat(path, status.st_size, status.st_mtime_ns) if status.st_size else EMPTY
-
-
-def _stat_remote(places: dict[str, Location]) -> dict[str, FileStat | RejectCause]:
-    if not places:
-        return {}
-    with concurrent.futures.ThreadPoolExecutor(limits.REQUESTS) as pool:
-        return dict(zip(places, pool.map(_stat_object, places.values()), strict=True))
-
-
-def _stat_object(place: Location) -> FileStat | RejectCause:
-    with raise_storage_errors("access", place):
-        found = call_with_retries(place.store.stat, place.path)
-    if found is None:
-        return RejectCause(Reason.MISSING, "no such file")
-    if found.kind == "dir":
-        return RejectCause(Reason.BAD_VALUE, "a folder: expected a file")
-    return FileStat(str(place), found.size, found.mtime_ns) if found.size else EMPTY

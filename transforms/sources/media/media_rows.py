@@ -25,7 +25,7 @@ from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.file_ranges import RANGES
 from recordmill.transforms.model.label_rules import class_order
 from recordmill.transforms.model.source import Layout, ListingPart
-from recordmill.transforms.sources.files.file_stat import FileStat, RejectCause, StatCache
+from recordmill.transforms.sources.files.file_stat import FileStat, RejectCause
 from recordmill.transforms.sources.files.path_rules import PathRules, normal_path
 from recordmill.transforms.sources.files.walks import File, SkippedPath
 from recordmill.transforms.sources.media.hub_features import class_names, names_of_numbers
@@ -37,6 +37,7 @@ from recordmill.transforms.sources.row_formats.conditions import RowFilter
 from recordmill.transforms.sources.row_formats.row_file import BadRow, RowFile, Rows
 from recordmill.transforms.sources.rows.column_roles import ColumnRoles, quoted
 from recordmill.transforms.sources.rows.label_types import rows_out_of_range, with_target
+from recordmill.transforms.sources.rows.path_stats import StatCache
 from recordmill.transforms.sources.rows.record_columns import SYSTEM_FIELDS, InvalidRows
 from recordmill.transforms.sources.rows.record_layout import RowLayout, typed_rows
 from recordmill.transforms.sources.rows.record_rows import RecordRows

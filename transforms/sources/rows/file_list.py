@@ -20,11 +20,9 @@ from recordmill.storage.files import Location, shown
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.source import ListingPart
 from recordmill.transforms.model.user_columns import check_types
-from recordmill.transforms.sources.files.file_stat import (
-    StatCache,
-    refuse_special,
-)
+from recordmill.transforms.sources.files.file_stat import refuse_special
 from recordmill.transforms.sources.files.number_labels import LabelType
+from recordmill.transforms.sources.files.other_kinds import compressed_tar, is_archive
 from recordmill.transforms.sources.files.path_rules import PathRules, normal_path, parse_store
 from recordmill.transforms.sources.files.references import (
     ROW,
@@ -63,6 +61,7 @@ from recordmill.transforms.sources.rows.listing_file import (
     open_listing,
 )
 from recordmill.transforms.sources.rows.number_columns import with_numbers
+from recordmill.transforms.sources.rows.path_stats import StatCache
 from recordmill.transforms.sources.rows.repeated_rows import (
     Conflicts,
     RepeatedRows,
@@ -87,7 +86,7 @@ class FileList:
 
     path: path or URI of the listing.
     format: of its rows. A .txt file with a delimiter is read as CSV or TSV.
-    input_root: folder of relative paths; by default the folder of the listing.
+    input_root: folder or archive of relative paths; by default the folder of the listing.
     confine: whether local paths must lie inside `input_root`, if that is given.
     stores: object stores that URIs may name, beside those of the listing and of `input_root`; with
       the options of their filesystems, which the URIs of a listing must not have.
@@ -172,7 +171,7 @@ class FileList:
 
     @property
     def root(self) -> Location:
-        """Folder of relative paths."""
+        """Folder or archive of relative paths."""
         if self.input_root is None:
             return Location.parse(self.path).parent
         return Location.parse(self.input_root)
@@ -222,8 +221,7 @@ class FileList:
             raise ConfigError(f"expected a listing, but {place} is a folder")
         refuse_special(place)
         root = self.root
-        if self.input_root is not None and root.is_local and not root.is_dir():
-            raise ConfigError(f"--input-root {shown(root)} is not a folder: check the path")
+        self._check_root(root)
         file = open_listing(place, self.row_format)
         header = file.header()
         column_types = infer_types(file, file.sections()) if header is None else {**header}
@@ -295,7 +293,19 @@ class FileList:
             yield _with_rows(decided, decided.rows)
         if not kept:
             raise ConfigError(no_rows_message(place, root, rejected, first, filtered=filtered))
-        self._notes[:] = named.notes(place.name)
+        self._notes[:] = named.notes(place.name, stats.archives)
+
+    def _check_root(self, root: Location) -> None:
+        """Raise ConfigError for an `input_root` that is neither a folder nor a usable archive."""
+        if self.input_root is None:
+            return
+        if what := compressed_tar(root.name):
+            raise ConfigError(f"--input-root {shown(root)} {what}")
+        if root.is_local and not root.is_dir() and not (is_archive(root.name) and root.exists()):
+            raise ConfigError(
+                f"--input-root {shown(root)} is neither a folder nor an archive (.tar, .zip): check"
+                " the path"
+            )
 
     def _check_target(self, column_types: ColumnTypes, roles: ColumnRoles) -> None:
         """Raise ConfigError if the column of numbers to predict has no numbers by its type."""

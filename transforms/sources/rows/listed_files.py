@@ -11,12 +11,13 @@ from recordmill.errors import Reason
 from recordmill.storage.redaction import redact_uri
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.source import ListingPart
-from recordmill.transforms.sources.files.file_stat import FileStat, RejectCause, StatCache
+from recordmill.transforms.sources.files.file_stat import FileStat, RejectCause
 from recordmill.transforms.sources.files.path_rules import normal_path
 from recordmill.transforms.sources.files.references import COLUMNS, ROW, Unlabelled
 from recordmill.transforms.sources.row_formats.row_file import Rows
 from recordmill.transforms.sources.rows.column_roles import ColumnRoles
 from recordmill.transforms.sources.rows.number_columns import invalid_numbers
+from recordmill.transforms.sources.rows.path_stats import StatCache
 from recordmill.transforms.sources.rows.record_columns import (
     InvalidRows,
     build_records,

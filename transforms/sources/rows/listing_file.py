@@ -82,5 +82,5 @@ def no_rows_message(
     message = f"no row of {place} can be used ({reasons}); the first: {first.key}: {first.detail}"
     if Reason.MISSING in rejected:
         message += f"; relative paths were resolved in {root}: if they are relative to another "
-        message += "folder, name it with --input-root"
+        message += "folder, or to an archive, name it with --input-root"
     return message

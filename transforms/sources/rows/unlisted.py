@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import xxhash
 
 from recordmill.notes import Note, count_of
 from recordmill.storage.files import Location, is_uri
+from recordmill.transforms.sources.archives.member_index import MemberIndex
 from recordmill.transforms.sources.files.folders import skip_reason
 
 _MOST = 500_000  # paths in memory, and files that are compared with them
@@ -46,9 +47,19 @@ class ListedPaths:
             self._folders.add(folder if slash else "")
             self._extensions.add(_extension(path))
 
-    def notes(self, name: str) -> tuple[Note, ...]:
-        """Return the notes. name: of the listing."""
-        return (*self._several_names(name), *self._not_named(name))
+    def notes(
+        self, name: str, archives: Iterable[tuple[Location, MemberIndex]]
+    ) -> tuple[Note, ...]:
+        """Return the notes. name: of the listing. archives: whose members it names."""
+        of_archives = (self._not_named_in(*one, name) for one in archives)
+        found = [*self._several_names(name), *self._not_named(name)]
+        return (*found, *(note for note in of_archives if note is not None))
+
+    def _not_named_in(self, archive: Location, members: MemberIndex, name: str) -> Note | None:
+        """Return a note on the files of an archive, of the same extensions, that are not named."""
+        extensions = {one.removeprefix(".") for one in self._extensions}
+        count, first = members.unnamed(extensions, skip_reason)
+        return _unlisted(count, first, f"in {archive.name}", name) if count else None
 
     def _several_names(self, name: str) -> tuple[Note, ...]:
         """Return a note on the files that have several names."""
@@ -83,15 +94,16 @@ class ListedPaths:
                     continue
                 count += 1
                 found += [key] if len(found) < _SHOWN else []
-        if not count:
-            return ()
-        files_are = "file is" if count == 1 else "files are"
-        more = ", ..." if count > len(found) else ""
-        text = (
-            f"{count} {files_are} in the folders of the listed files, but not in {name}:"
-            f" {', '.join(found)}{more}"
-        )
-        return (Note("unlisted", text),)
+        where = "in the folders of the listed files"
+        return (_unlisted(count, found, where, name),) if count else ()
+
+
+def _unlisted(count: int, first: Sequence[str], where: str, name: str) -> Note:
+    """Return a note on files that are not named. first: some of them. name: of the listing."""
+    files_are = "file is" if count == 1 else "files are"
+    more = ", ..." if count > len(first) else ""
+    text = f"{count} {files_are} {where}, but not in {name}: {', '.join(first)}{more}"
+    return Note("unlisted", text)
 
 
 def _files(root: str, folders: Collection[str]) -> Iterator[str]:
