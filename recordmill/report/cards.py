@@ -20,6 +20,7 @@ _LINES = 16  # series of one record that are drawn
 _VALUES = 8  # numbers of one feature that are listed
 _CHARACTERS = 280  # characters of a text that are shown
 _TOKENS = 48  # tokens that are shown
+_OF_IMAGES = ("images", "video")  # commands whose arrays are pixels
 _MASKED = 64  # masks of one image that are drawn
 _SERIES = 8  # from this many numbers on, they are drawn as a line
 _BOX = "image/object/bbox/"
@@ -114,7 +115,8 @@ class CardMaker:
                     if frames[number]
                 )
             elif feature.kind == "raw" and isinstance(record[name], np.ndarray):
-                small = [thumbnail_drawing.of_array(record[name])]
+                is_image = self._manifest.command in _OF_IMAGES
+                small = [thumbnail_drawing.of_array(record[name], is_image=is_image)]
             if drawn := [one for one in small if one is not None]:
                 found[name] = drawn
         return found

@@ -54,12 +54,13 @@ def of_encoded(
         return None
 
 
-def of_array(array: npt.NDArray[Any]) -> Thumbnail | None:
+def of_array(array: npt.NDArray[Any], *, is_image: bool = False) -> Thumbnail | None:
     """Return an array of 2 dimensions, or of 3 with 1, 3 or 4 channels last, as a thumbnail.
 
     Of an array of more dimensions the middle slice of each leading one is drawn. Numbers but uint8
-    are scaled so that the percentiles 0.5 and 99.5 have the lowest and the highest colour. None if
-    it has no pixels, or numbers that cannot be drawn.
+    are scaled so that the percentiles 0.5 and 99.5 have the lowest and the highest colour. Pixels
+    of gray images have levels of gray instead. None if it has no pixels, or numbers that cannot be
+    drawn.
     """
     if array.dtype.kind not in "buif" or not array.size:
         return None
@@ -78,9 +79,9 @@ def of_array(array: npt.NDArray[Any]) -> Thumbnail | None:
         with np.errstate(over="ignore", invalid="ignore"):  # of numbers that nearly are equal
             scaled = (values - low) * (np.float64(255) / ((high - low) or 1.0))
         array = np.clip(np.nan_to_num(scaled), 0, 255).astype(np.uint8)
-        if finite.size:
+        if finite.size and not is_image:
             colours = (float(low) * 4 + 0.0, float(high) * 4 + 0.0)  # -0.0 becomes 0.0
-        if array.ndim == 2:
+        if array.ndim == 2 and not is_image:
             array = _COLOURS[array]
     image = Image.fromarray(np.ascontiguousarray(array))
     width = image.width

@@ -1,3 +1,4 @@
+import base64
 import io
 
 import numpy as np
@@ -59,3 +60,15 @@ def test_the_brightness_of_16_bits_is_that_of_the_full_range(level: int) -> None
     assert drawn is not None
     assert drawn.brightness == pytest.approx(level / 257 * 63 / 64)
     assert drawn.levels.mean() > 240
+
+
+def test_gray_pixels_are_drawn_in_gray() -> None:
+    """Numbers of arrays have colours, and a scale of them."""
+    levels = np.linspace(0, 65535, 256).reshape(16, 16, 1).astype(np.uint16)
+    for is_image in (False, True):
+        drawn = of_array(levels, is_image=is_image)
+        assert drawn is not None
+        with Image.open(io.BytesIO(base64.b64decode(drawn.uri.partition(",")[2]))) as image:
+            red, _, blue = np.asarray(image.convert("RGB"), int).transpose(2, 0, 1)
+        assert (np.abs(red - blue).max() < 2) == is_image
+        assert (drawn.colours is None) == is_image
