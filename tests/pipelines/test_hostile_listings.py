@@ -132,7 +132,8 @@ def test_a_listing_with_a_root_stays_inside_of_it(tmp_path):
 def test_a_missing_root_is_named(tmp_path, capsys):
     argv = ("--input", listed(tmp_path, "a.npy"), "--output", tmp_path / "out")
     assert run("arrays", *argv, "--input-root", tmp_path / "nowhere") == 2
-    assert f"--input-root {tmp_path}/nowhere is neither a folder nor an archive" in capsys.readouterr().err
+    message = f"--input-root {tmp_path}/nowhere is neither a folder nor an archive"
+    assert message in capsys.readouterr().err
 
 
 def test_a_listing_in_a_store_with_a_root_names_no_local_file(tmp_path):
