@@ -220,6 +220,7 @@ def data_type(config: ImagesConfig) -> DataType:
         near=near_duplicates(config, "distance"),
         artifacts={MASK_LABELS: "".join(f"{name}\n" for name in names).encode()} if names else {},
         shaping=config.mask_shaping(held_masks),
+        of_objects=has_boxes,
     )
 
 

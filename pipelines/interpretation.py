@@ -183,8 +183,15 @@ def target_of(config: CommonConfig) -> Target:
     return "median" if threshold is None else RepeatFactors(threshold)
 
 
-def rules_of(config: CommonConfig, labels: tuple[str, ...] | None) -> LabelRules:
-    """Return the rules for labels and keys. labels: the classes to allow; None allows all."""
+def rules_of(
+    config: CommonConfig, labels: tuple[str, ...] | None, *, of_objects: bool
+) -> LabelRules:
+    """Return the rules for labels and keys.
+
+    labels: the classes to allow; None allows all. of_objects: as in `DataType`.
+    """
+    if of_objects:
+        return LabelRules(excluded_keys=config.exclude_keys)
     return LabelRules(
         fold=config.fold_labels,
         mapping=tuple(sorted(config.label_mapping().items())),

@@ -89,7 +89,7 @@ class Job:
             config.exclude_like, kind=data_type.name, near=data_type.near
         )
         self.shaping |= self.known_contents.shaping
-        self.rules = rules_of(config, self.labels)
+        self.rules = rules_of(config, self.labels, of_objects=data_type.of_objects)
         self.schema_request = SchemaRequest.of(config, data_type, self.learned)
         if self.schema_request.rules is not None:
             # Its content counts, not its path.

@@ -13,6 +13,7 @@ from recordmill.pipelines.options.declaration import Group, option, options_of
 from recordmill.pipelines.options.labels_file import read_labels
 from recordmill.storage.files import Location
 from recordmill.transforms.encoders.objects import ObjectOptions
+from recordmill.transforms.model.label_rules import LabelRules
 from recordmill.transforms.model.label_sets import ImageClass
 from recordmill.transforms.model.source import Source
 from recordmill.transforms.sources.annotations.object_labels import ObjectRules
@@ -148,6 +149,12 @@ class AnnotationsConfig(CommonConfig):
             image_class=self.image_class_rule(has_boxes=True),
             with_classes=self.repeat_threshold is not None,
             stratum_size=_stratum_size(self) if self.stratify else None,
+            labels=LabelRules(
+                fold=self.fold_labels,
+                mapping=tuple(sorted(self.label_mapping().items())),
+                included=self.include_labels,
+                excluded=self.exclude_labels,
+            ),
         )
 
     def object_options(self) -> ObjectOptions:

@@ -53,8 +53,9 @@ class CopyCounts:
 class ObjectCounts:
     """Numbers of objects, such as boxes, in written records and copies: made = written + dropped.
 
-    dropped: no_area + outside + too_small + crossing + augmented; manifests of earlier versions
-      have only the sum.
+    dropped: the sum of those below, which manifests of earlier versions lack.
+    class_left_out: boxes of classes that `--label-map`, `--include-labels` or `--exclude-labels`
+      leave out.
     no_area: boxes whose width or height is 0 in the annotations.
     outside: boxes of which nothing is inside the written image.
     too_small: boxes below `--min-box`.
@@ -65,6 +66,7 @@ class ObjectCounts:
     made: int = 0
     written: int = 0
     dropped: int = 0
+    class_left_out: int = 0
     no_area: int = 0
     outside: int = 0
     too_small: int = 0

@@ -119,6 +119,8 @@ def transform_boxes(
     size: Size,
     options: ObjectOptions,
     to_augmented: Affine = IDENTITY,
+    *,
+    left_out: npt.NDArray[np.bool_] | None = None,
 ) -> TransformedBoxes:
     """Transform boxes to the written image, and apply the policies for boxes.
 
@@ -126,13 +128,14 @@ def transform_boxes(
     to_resized: transform to the resized image.
     size: (width, height) of the written image.
     to_augmented: transform of the augmentations, from the resized image to the written one.
+    left_out: bool[n], boxes that are dropped because of their class; by default none.
 
     Raises:
-        RecordError: a box crosses the edge or is too small, and the policy is `reject`.
-            Augmentation is random, and is no reason for a reject.
+        RecordError: a box crosses the edge or is too small before augmentation, with `reject`.
     """
+    left_out = np.zeros(len(boxes), np.bool_) if left_out is None else left_out
     if options.boxes == "reject" and to_augmented != IDENTITY:
-        transform_boxes(boxes, to_resized, size, options)
+        transform_boxes(boxes, to_resized, size, options, left_out=left_out)
         options = dataclasses.replace(options, boxes="clip")
     transform = to_resized.then(to_augmented)
     moved = transform.boxes(boxes)
@@ -150,8 +153,8 @@ def transform_boxes(
     shortest = sides.min(axis=1, initial=np.inf)
     small = (written[:, 2:] <= written[:, :2]).any(axis=1) | no_area
     small |= shortest < options.min_box
-    if options.boxes == "reject" and (over | small).any():
-        at = int(np.argmax(over | small))
+    if options.boxes == "reject" and ((over | small) & ~left_out).any():
+        at = int(np.argmax((over | small) & ~left_out))
         if np.take(over, at):
             problem = "crosses the edge of the written image"
         elif options.min_box:
@@ -159,15 +162,17 @@ def transform_boxes(
         else:
             problem = "has no area in the written image"
         raise RecordError(Reason.BAD_VALUE, f"box {at} {problem}")
-    left_out = small | (over & (options.boxes == "drop"))
-    kept = np.flatnonzero(~left_out)
+    dropped = left_out | small | (over & (options.boxes == "drop"))
+    kept = np.flatnonzero(~dropped)
     whole = np.prod(boxes[kept, 2:] - boxes[kept, :2], axis=1)
     reason = np.select(
-        [no_area, shortest <= 0, small], ["no_area", "outside", "too_small"], "crossing"
+        [left_out, no_area, shortest <= 0, small],
+        ["class_left_out", "no_area", "outside", "too_small"],
+        "crossing",
     )
-    reasons = {int(at): str(reason[at]) for at in np.flatnonzero(left_out)}
+    reasons = {int(at): str(reason[at]) for at in np.flatnonzero(dropped)}
     if reasons and to_augmented != IDENTITY:
-        before = transform_boxes(boxes, to_resized, size, options).reasons
+        before = transform_boxes(boxes, to_resized, size, options, left_out=left_out).reasons
         reasons = {at: before.get(at, "augmented") for at in reasons}
     return TransformedBoxes(kept, fractions[kept], areas[kept] / whole, reasons)
 
@@ -223,6 +228,7 @@ class PlacedObjects:
             self._structs = column.values
             corners = [np.asarray(self._structs.field(name)) for name in CORNER_NAMES]
             self._corners = np.stack(corners, axis=1)
+            self._left_out = np.asarray(self._structs.field(CLASS).is_null())
         self._placed: list[_Placed] = []
         self._rows: list[int] = []
 
@@ -245,7 +251,10 @@ class PlacedObjects:
             if self._options.fractions:
                 boxes = boxes * np.array([*size, *size], np.float64)
             written = (image.width, image.height)
-            placed = transform_boxes(boxes, to_resized, written, self._options, image.to_augmented)
+            left_out = self._left_out[self._edges[row] : self._edges[row + 1]]
+            placed = transform_boxes(
+                boxes, to_resized, written, self._options, image.to_augmented, left_out=left_out
+            )
             if self._options.without_boxes == "drop" and not len(placed.kept):
                 raise Filtered("without-boxes")
             to_written = to_resized.then(image.to_augmented)

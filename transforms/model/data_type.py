@@ -325,6 +325,7 @@ class DataType:
     shaping: {option: value} that identifies a run, for options whose own value does not, such as
       the hash of a file instead of its path.
     unit: name of a record in the ledger, if a record is not an input, such as a chunk or a window.
+    of_objects: whether classes are those of objects in records; then the source renames them.
     """
 
     name: str
@@ -341,6 +342,7 @@ class DataType:
     artifacts: Mapping[str, bytes | Prepared] = dataclasses.field(default_factory=dict)
     shaping: Mapping[str, str] = dataclasses.field(default_factory=dict)
     unit: str = INPUT
+    of_objects: bool = False
 
     @property
     def modules(self) -> list[str]:

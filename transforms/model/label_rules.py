@@ -7,7 +7,7 @@ import functools
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.errors import Reason, Reject
+from recordmill.notes import Note
 from recordmill.storage.files import Location
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.label_lists import (
@@ -26,6 +27,7 @@ from recordmill.transforms.model.label_lists import (
 from recordmill.transforms.model.ragged import list_array
 from recordmill.unicode_tables import map_texts
 
+_SHOWN = 3  # classes in a note
 _INTEGER = re.compile(r"[+-]?[0-9]{1,4000}")
 
 
@@ -99,7 +101,7 @@ class LabelRules:
         if batch.LABELS in rows.schema.names:
             return self._apply_to_lists(rows, filtered)
         codes, names = batch.encode(rows[batch.LABEL])
-        new, why = self._outcomes(names)
+        new, why = self.outcomes(names)
         if new != names.to_pylist():
             labels = pa.array([*new, None], pa.string()).take(pa.array(codes % (len(new) + 1)))
             rows = batch.set_column(rows, batch.LABEL, labels)
@@ -115,7 +117,7 @@ class LabelRules:
     def _apply_to_lists(self, rows: pa.RecordBatch, filtered: Counter[str]) -> Selected:
         """Return rows with lists of labels as `apply` does. filtered: rows left out before."""
         at, codes, names = label_cells(rows[batch.LABELS])
-        new, why = self._outcomes(names)
+        new, why = self.outcomes(names)
         drops = np.array([reason is not None for reason in why], np.bool_)[codes]
         bars = np.array([str(reason).startswith("exclude") for reason in why], np.bool_)[codes]
         edges = edges_of(at[~drops], len(rows))
@@ -166,18 +168,13 @@ class LabelRules:
     def renamed(self, counts: Mapping[str, int]) -> dict[str, int]:
         """Return {class: number of files} by the new names of classes, without those left out."""
         found: Counter[str] = Counter()
-        outcomes = self._outcomes(pa.array([*counts], pa.string()))
+        outcomes = self.outcomes(pa.array([*counts], pa.string()))
         for name, why, count in zip(*outcomes, counts.values(), strict=True):
             if name is not None and why is None:
                 found[name] += count
         return dict(found)
 
-    @property
-    def _without_label(self) -> str | None:
-        """The option that leaves out rows without a label; None if they are kept."""
-        return "include-labels" if self.included else None
-
-    def _outcomes(self, names: pa.Array) -> tuple[list[str | None], list[str | None]]:
+    def outcomes(self, names: pa.Array) -> tuple[list[str | None], list[str | None]]:
         """Return the new label of each label, and why its rows are left out, if they are."""
         folded = fold_labels(names) if self.fold else names.to_pylist()
         mapping = dict(self.mapping)
@@ -196,6 +193,11 @@ class LabelRules:
             else:
                 why.append(f"exclude-labels {mapped}" if mapped in self.excluded else None)
         return new, why
+
+    @property
+    def _without_label(self) -> str | None:
+        """The option that leaves out rows without a label; None if they are kept."""
+        return "include-labels" if self.included else None
 
     def _reject_unknown(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[Reject]]:
         if self.allowed is None:
@@ -228,6 +230,22 @@ def are_integers(labels: Collection[str]) -> bool:
 def fold_labels(labels: pa.Array) -> list[str]:
     """Return labels in lower case, without spaces around them and in Unicode's form NFC."""
     return map_texts(_fold, labels)
+
+
+def alike_classes(labels: Sequence[str]) -> Iterator[Note]:
+    """Yield a note on classes whose names differ only by case, spaces or Unicode form."""
+    alike: dict[str, list[str]] = {}
+    for label, folded in zip(labels, fold_labels(pa.array(labels, pa.string())), strict=True):
+        alike.setdefault(folded, []).append(label)
+    repeated = [names for names in alike.values() if len(names) > 1]
+    if repeated:
+        some = "; ".join(" and ".join(map(repr, names)) for names in repeated[:_SHOWN])
+        more = "; ..." if len(repeated) > _SHOWN else ""
+        text = (
+            f"{len(labels)} classes become {len(alike)} if case, surrounding spaces and Unicode"
+            f" form are ignored: {some}{more}; --fold-labels or --label-map joins them"
+        )
+        yield Note("labels-alike", text)
 
 
 def _fold(label: str) -> str:

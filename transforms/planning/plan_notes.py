@@ -9,7 +9,12 @@ import pyarrow as pa
 from recordmill.format.split_names import TRAIN, in_order
 from recordmill.notes import MANY_COPIES, Note, count_of, repeats_many_times
 from recordmill.transforms.balancing.quotas import Quota
-from recordmill.transforms.model.label_rules import class_order, fold_labels, read_keys
+from recordmill.transforms.model.label_rules import (
+    alike_classes,
+    class_order,
+    fold_labels,
+    read_keys,
+)
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.planning.survey import Survey
 from recordmill.transforms.windowing.series_report import SeriesReport
@@ -37,7 +42,7 @@ def plan_notes(
     yield from _unknown_class(labels, run)
     yield from _unused_intervals(labels, run)
     yield from _unused_renamings(labels, left_out, run)
-    yield from _alike_classes(labels)
+    yield from alike_classes(labels)
     yield from _misread_lists(labels, run)
     yield from _unknown_keys(left_out, run)
     yield from _empty_splits(survey, run)
@@ -87,22 +92,6 @@ def _unused_renamings(
     if unused:
         text = f"no record has an old class of --label-map: {_some(unused)}"
         yield Note("unknown-class", text)
-
-
-def _alike_classes(labels: Sequence[str]) -> Iterator[Note]:
-    """Yield a note on classes whose names differ only by case, spaces or Unicode form."""
-    alike: dict[str, list[str]] = {}
-    for label, folded in zip(labels, fold_labels(pa.array(labels, pa.string())), strict=True):
-        alike.setdefault(folded, []).append(label)
-    repeated = [names for names in alike.values() if len(names) > 1]
-    if repeated:
-        some = "; ".join(" and ".join(map(repr, names)) for names in repeated[:_SHOWN])
-        more = "; ..." if len(repeated) > _SHOWN else ""
-        text = (
-            f"{len(labels)} classes become {len(alike)} if case, surrounding spaces and Unicode"
-            f" form are ignored: {some}{more}; --fold-labels or --label-map joins them"
-        )
-        yield Note("labels-alike", text)
 
 
 def _misread_lists(labels: Sequence[str], run: RunSpec) -> Iterator[Note]:

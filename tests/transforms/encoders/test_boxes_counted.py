@@ -194,3 +194,81 @@ def test_boxes_that_repeat_others_are_noted(pictures, tmp_path):
     assert "3 boxes in " in note
     assert "boxes.csv repeat a box of the same class and image, such as in '00.png'" in note
     assert made.manifest.ledger.objects.written == 7
+
+
+def of_classes(pictures, tmp_path, *options) -> Made:
+    """A dataset of three images with boxes of `Cat`, `CAT` and `tree`, one of trees alone."""
+    names = ["Cat", "tree", "CAT", "tree", "tree"]
+    rows = [f"{n // 2:02d}.png,{name},1,1,20,20" for n, name in enumerate(names)]
+    argv = ("--input", pictures / "in", "--annotations", csv_of_boxes(tmp_path, rows))
+    argv = (*argv, "--unannotated", "drop", "--size", 40, "--splits", "train=1")
+    return make(tmp_path / "out", *argv, *options)
+
+
+def classes_of(made: Made) -> list[list[str]]:
+    records = sorted(recordmill.read(made.folder), key=lambda one: one["image/filename"])
+    return [[name.decode() for name in one["image/object/class/text"]] for one in records]
+
+
+def test_classes_of_boxes_are_folded(pictures, tmp_path):
+    made = of_classes(pictures, tmp_path, "--fold-labels")
+    assert classes_of(made) == [["cat", "tree"], ["cat", "tree"], ["tree"]]
+    assert (made.folder / "labels.txt").read_text() == "cat\ntree\n"
+
+
+def test_classes_of_boxes_that_differ_by_case_are_noted(pictures, tmp_path):
+    made = of_classes(pictures, tmp_path)
+    (note,) = [str(one) for one in made.manifest.notes if one.code == "labels-alike"]
+    assert "'CAT' and 'Cat'" in note
+
+
+def test_classes_of_boxes_are_mapped_before_images_get_theirs(pictures, tmp_path):
+    options = ("--label-map", "Cat=cat,CAT=cat,lion=cat", "--balance", "oversample")
+    made = of_classes(pictures, tmp_path, *options)
+    assert (made.folder / "labels.txt").read_text() == "cat\ntree\n"
+    assert {one["image/class/text"].item() for one in recordmill.read(made.folder)} == {
+        b"cat",
+        b"tree",
+    }
+    assert {name for one in classes_of(made) for name in one} == {"cat", "tree"}
+    (note,) = [str(one) for one in made.manifest.notes if one.code == "unknown-class"]
+    assert note.endswith("no box has an old class of --label-map: 'lion'")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--label-map", "tree="),
+        ("--exclude-labels", "tree"),
+        ("--fold-labels", "--include-labels", "cat"),
+    ],
+)
+def test_boxes_of_some_classes_are_left_out(pictures, tmp_path, options):
+    made = of_classes(pictures, tmp_path, *options)
+    kept = classes_of(made)
+    assert [[name.lower() for name in one] for one in kept] == [["cat"], ["cat"], []]
+    objects = made.manifest.ledger.objects
+    assert (objects.made, objects.written, objects.class_left_out) == (5, 2, 3)
+    assert "tree" not in (made.folder / "labels.txt").read_text()
+
+
+def test_images_without_a_box_left_are_dropped(pictures, tmp_path):
+    made = of_classes(
+        pictures,
+        tmp_path,
+        "--exclude-labels",
+        "tree",
+        "--without-boxes",
+        "drop",
+        "--boxes",
+        "reject",
+    )
+    assert [len(one) for one in classes_of(made)] == [1, 1]
+    assert made.manifest.ledger.inputs.filtered == 11
+
+
+def test_a_class_that_no_box_has_is_an_error(pictures, tmp_path, capsys):
+    with pytest.raises(AssertionError):
+        of_classes(pictures, tmp_path, "--exclude-labels", "dog")
+    told = capsys.readouterr().err
+    assert "--exclude-labels dog: no box has this class; the classes are CAT, Cat, tree" in told

@@ -161,7 +161,7 @@ class AnnotatedFiles:
         ]
         yield ListingPart(rejects=[*annotations.rejects, *unmatched])
         if OBJECTS in annotations.fields.names:
-            self._found["labels"] = self.rules.classes or annotations.labels()
+            self._found["labels"] = objects.classes(annotations.labels())
 
     def _objects(self, annotations: AnnotationReader) -> ObjectLabels:
         """Return what labels images; their objects are counted before, if rules need it."""

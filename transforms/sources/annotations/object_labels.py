@@ -12,8 +12,10 @@ import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError
 from recordmill.notes import Note, count_of
+from recordmill.tfrecord.flat_arrays import offsets_of
 from recordmill.transforms.model import batch, limits
-from recordmill.transforms.model.annotations import BOX_FIELDS, CLASS, OBJECTS
+from recordmill.transforms.model.annotations import BOX_FIELDS, CLASS, OBJECTS, grouped
+from recordmill.transforms.model.label_rules import LabelRules, alike_classes, fold_labels
 from recordmill.transforms.model.label_sets import (
     ImageClass,
     LabelCounts,
@@ -37,6 +39,7 @@ class ObjectRules:
     image_class: which class of its objects becomes the class of an image.
     with_classes: whether rows list all classes of an image, if its class is the rarest.
     stratum_size: minimum number of images of a stratum; None if splits are not stratified.
+    labels: rules that rename classes of objects, or leave objects out.
     """
 
     without_boxes: WithoutBoxes = "keep"
@@ -44,6 +47,7 @@ class ObjectRules:
     image_class: ImageClass | None = None
     with_classes: bool = False
     stratum_size: int | None = None
+    labels: LabelRules = LabelRules()  # noqa: RUF009, it is frozen
 
     def __post_init__(self) -> None:
         if self.without_boxes not in get_args(WithoutBoxes):
@@ -59,18 +63,27 @@ class ObjectRules:
 
 
 class ObjectLabels:
-    """Labels images by rules, in one scan of a source."""
+    """Labels images and their objects by rules, in one scan of a source.
+
+    An object that is left out loses its class, and is dropped by the encoder: masks and objects
+    stay in the same order until then.
+    """
 
     def __init__(self, rules: ObjectRules) -> None:
         self._rules = rules
+        self._allowed = None
+        if rules.classes is not None:
+            new, _ = rules.labels.outcomes(pa.array(rules.classes, pa.string()))
+            self._allowed = tuple(dict.fromkeys(name for name in new if name is not None))
         self._counts = LabelCounts()
         self._strata: Mapping[LabelSet, str] | None = None
         self._repeated = 0
         self._of_repeated = ""
+        self._olds: set[str] = set()
 
     def count(self, columns: pa.RecordBatch) -> None:
         """Count the classes and label sets of images, before any is labelled."""
-        self._counts.add(sets_of(columns))
+        self._counts.add(sets_of(_without_left_out(self._renamed(columns))))
 
     def end_count(self) -> None:
         """Form the strata, if splits are stratified."""
@@ -80,11 +93,11 @@ class ObjectLabels:
 
     def faults(self, columns: pa.RecordBatch) -> dict[int, str]:
         """Return the images with an object of a class that is not allowed, as {row: why}."""
-        if self._rules.classes is None or OBJECTS not in columns.schema.names:
+        if self._allowed is None or OBJECTS not in columns.schema.names:
             return {}
-        objects = columns[OBJECTS]
+        objects = self._renamed(columns)[OBJECTS]
         names = objects.flatten().field(CLASS)
-        allowed = pa.array(self._rules.classes, pa.string())
+        allowed = pa.array([*self._allowed, None], pa.string())
         strange = pc.invert(pc.is_in(names, value_set=allowed))
         rows = np.asarray(pc.list_parent_indices(objects))
         return {
@@ -100,16 +113,22 @@ class ObjectLabels:
         """
         has_objects = OBJECTS in columns.schema.names
         if has_objects:
+            columns = self._renamed(columns)
+            left = _without_left_out(columns)
             self._count_repeated(rows[batch.KEY], columns[OBJECTS])
             if batch.LABELS in rows.schema.names:
                 rows = rows.drop_columns([batch.LABELS])
-            for name, values in self._classify(columns).items():  # replaces labels of folders
+            for name, values in self._classify(left).items():  # replaces labels of folders
                 rows = batch.set_column(rows, name, values)
         joined = pa.record_batch(
             [*rows.columns, *columns.columns], schema=pa.schema([*rows.schema, *columns.schema])
         )
-        if self._rules.without_boxes == "drop" and has_objects:
-            some = pc.greater(pc.list_value_length(columns[OBJECTS]), 0)
+        if not has_objects:  # captions: the rules are for the labels of images
+            selected = self._rules.labels.apply(joined)
+            joined = selected.rows
+            yield ListingPart(rejects=selected.rejects, filtered=selected.filtered)
+        elif self._rules.without_boxes == "drop":
+            some = pc.greater(pc.list_value_length(left[OBJECTS]), 0)
             dropped = len(joined) - pc.sum(some).as_py() if len(joined) else 0
             joined = joined.filter(some)
             if dropped:
@@ -119,14 +138,64 @@ class ObjectLabels:
         for start in range(0, len(joined), step):
             yield ListingPart(rows=joined.slice(start, step))
 
-    def notes(self, where: str) -> tuple[Note, ...]:
-        """Return a note if boxes are repeated. where: name of the annotations."""
-        if not self._repeated:
-            return ()
-        repeats = f"{count_of(self._repeated, 'box', 'boxes')} in {where}"
-        repeats += f" {'repeats' if self._repeated == 1 else 'repeat'} a box of the same class and"
-        repeats += f" image, such as in {self._of_repeated!r}, and are kept"
-        return (Note("annotations", repeats),)
+    def classes(self, found: Sequence[str]) -> tuple[str, ...]:
+        """Return the classes in the order of their numbers, with their new names.
+
+        found: those of the annotations. Call it after the scan.
+
+        Raises:
+          ConfigError: an option names a class that no object has.
+        """
+        rules = self._rules.labels
+        new, why = rules.outcomes(pa.array(sorted(self._olds), pa.string()))
+        for option, names in (("include", rules.included), ("exclude", rules.excluded)):
+            for name in names:
+                if name not in new:
+                    there = ", ".join(sorted(one for one in new if one is not None)) or "none"
+                    raise ConfigError(
+                        f"--{option}-labels {name}: no box has this class; the classes are {there}"
+                    )
+        new, why = rules.outcomes(pa.array(found, pa.string()))
+        kept = (name for name, reason in zip(new, why, strict=True) if reason is None)
+        return self._allowed or tuple(dict.fromkeys(name for name in kept if name is not None))
+
+    def notes(self, where: str) -> Iterator[Note]:
+        """Yield notes on repeated boxes and on the names of classes. where: of the annotations."""
+        if self._repeated:
+            repeats = f"{count_of(self._repeated, 'box', 'boxes')} in {where}"
+            repeats += f" {'repeats' if self._repeated == 1 else 'repeat'} a box of the same class"
+            repeats += f" and image, such as in {self._of_repeated!r}, and are kept"
+            yield Note("annotations", repeats)
+        rules = self._rules.labels
+        new, why = rules.outcomes(pa.array(sorted(self._olds), pa.string()))
+        kept = {name for name, reason in zip(new, why, strict=True) if reason is None}
+        yield from alike_classes(sorted(name for name in kept if name is not None))
+        known = (
+            {*fold_labels(pa.array(sorted(self._olds), pa.string()))} if rules.fold else self._olds
+        )
+        olds = [old for old, _ in rules.mapping]
+        folded = fold_labels(pa.array(olds, pa.string())) if rules.fold else olds
+        unused = [old for old, name in zip(olds, folded, strict=True) if name not in known]
+        if unused:
+            some = ", ".join(map(repr, unused))
+            yield Note("unknown-class", f"no box has an old class of --label-map: {some}")
+
+    def _renamed(self, columns: pa.RecordBatch) -> pa.RecordBatch:
+        """Return annotations with the new classes of objects, null for those left out."""
+        objects = columns[OBJECTS]
+        boxes = objects.flatten()
+        codes, names = batch.encode(boxes.field(CLASS))
+        self._olds.update(names.to_pylist())
+        new, why = self._rules.labels.outcomes(names)
+        kept = [name if reason is None else None for name, reason in zip(new, why, strict=True)]
+        if kept == names.to_pylist():
+            return columns
+        fields = [*boxes.type]
+        arrays = [boxes.field(number) for number in range(len(fields))]
+        labels = pa.array([*kept, None], pa.string()).take(pa.array(codes % (len(kept) + 1)))
+        arrays[boxes.type.get_field_index(CLASS)] = labels
+        renamed = pa.StructArray.from_arrays(arrays, fields=fields)
+        return batch.set_column(columns, OBJECTS, _relisted(objects, renamed))
 
     def _count_repeated(self, keys: pa.Array, objects: pa.ListArray) -> None:
         """Count the boxes that repeat a box of the same class in their image."""
@@ -161,3 +230,21 @@ class ObjectLabels:
             strata_of = [self._strata[one] for one in sets]
             found[batch.STRATUM] = pa.array(strata_of, pa.string())
         return found
+
+
+def _without_left_out(columns: pa.RecordBatch) -> pa.RecordBatch:
+    """Return annotations without the objects that have no class."""
+    objects = columns[OBJECTS]
+    boxes = objects.flatten()
+    if not boxes.field(CLASS).null_count:
+        return columns
+    kept = boxes.field(CLASS).is_valid()
+    rows = np.asarray(pc.list_parent_indices(objects)).astype(np.int64)[np.asarray(kept)]
+    lists = grouped(boxes.filter(kept), rows, len(objects))
+    return batch.set_column(columns, OBJECTS, lists)
+
+
+def _relisted(lists: pa.ListArray, values: pa.Array) -> pa.ListArray:
+    """Return lists of the same lengths with other values."""
+    lengths = np.asarray(pc.list_value_length(lists)).astype(np.int64)
+    return pa.ListArray.from_arrays(pa.array(offsets_of(lengths).astype(np.int32)), values)

@@ -60,11 +60,11 @@ class AnnotatedRecords:
         """The classes of objects in the order of their numbers, None without objects."""
         if not self.pixels.has_objects:
             return None
-        return self.rules.classes or self.pixels.classes()
+        return self._labels[0].classes(self.pixels.classes()) if self._labels else None
 
     @property
     def notes(self) -> tuple[Note, ...]:
-        """A note on repeated boxes."""
+        """Notes on repeated boxes and the names of classes."""
         return tuple(note for one in self._labels for note in one.notes("the records"))
 
     def scan(self) -> Iterator[ListingPart]:
