@@ -15,7 +15,7 @@ import sys
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future
-from types import FunctionType, SimpleNamespace
+from types import CodeType, FunctionType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -33,10 +33,11 @@ def reused_inspections() -> Iterator[None]:
 
 
 def _patch(patch: pytest.MonkeyPatch) -> None:
+    from apache_beam import pipeline
     from apache_beam.internal import pickler
     from apache_beam.options import pipeline_options
     from apache_beam.runners.worker import bundle_processor
-    from apache_beam.transforms import core
+    from apache_beam.transforms import core, util
     from apache_beam.typehints import decorators, native_type_compatibility
     from apache_beam.typehints.decorators import IOTypeHints
 
@@ -66,6 +67,13 @@ def _patch(patch: pytest.MonkeyPatch) -> None:
         self._visible_options = copy.deepcopy(parsed[key])
         self._all_options = vars(self._visible_options).copy()
 
+    def all_options(self: Any, **which: bool) -> dict[str, Any]:
+        """Return the values of equal options without another parser of all that Beam has."""
+        key = type(self), *self._flags, *which.items()
+        if key not in values or values[key][0] != self._all_options:
+            values[key] = self._all_options.copy(), get_all_options(self, **which)
+        return copy.deepcopy(values[key][1])
+
     def convert_once(hint: Any) -> Any:
         """Convert a type once; those that cannot be hashed are converted each time."""
         try:
@@ -77,16 +85,17 @@ def _patch(patch: pytest.MonkeyPatch) -> None:
 
     options: Any = pipeline_options.PipelineOptions
     parsed: dict[Any, argparse.Namespace] = {}
+    values: dict[Any, tuple[dict[str, Any], dict[str, Any]]] = {}
     converted: dict[Any, Any] = {}
     init_others, convert = options.__init__, native_type_compatibility.convert_to_beam_type
-    get_other = options.__getattr__
+    get_other, get_all_options = options.__getattr__, options.get_all_options
     hints = _once_per_function(IOTypeHints.from_callable)
     patch.setattr(IOTypeHints, "from_callable", staticmethod(hints))
     patch.setattr(IOTypeHints, "_make_origin", classmethod(no_origin))
     name = "_check_fn_use_yield_and_return"
-    patch.setattr(core, name, _once_per_function(getattr(core, name)))
+    patch.setattr(core, name, _once_per_code(getattr(core, name)))
     get_signature = _once_per_function(decorators.get_signature)
-    for module in (decorators, core):
+    for module in (decorators, core, util):
         patch.setattr(module, "get_signature", get_signature)
     for module in (decorators, native_type_compatibility):
         patch.setattr(module, "convert_to_beam_type", convert_once)
@@ -95,6 +104,10 @@ def _patch(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(bundle_processor, "concurrent", SimpleNamespace(futures=futures))
     # A pipeline pickles what it is made of when it is run.
     patch.setattr(pickler, "roundtrip", lambda value: value)
+    # Each transform would look for IPython in all folders of the import path.
+    patch.setattr(pipeline, "is_in_ipython", lambda: False)
+    patch.setattr(pipeline, "alter_label_if_ipython", lambda transform, pvalueish: None)
+    patch.setattr(options, "get_all_options", all_options)
     patch.setattr(options, "__init__", init)
     patch.setattr(options, "__getattr__", get_option)
     patch.setattr(pipeline_options._BeamArgumentParser, "_get_formatter", formatter)
@@ -110,6 +123,21 @@ class _InlineExecutor(Executor):
         future: Future[Any] = Future()
         future.set_result(fn(*args, **kwargs))
         return future
+
+
+def _once_per_code(check: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Keep the results by code: a lambda is checked once, however often it is created."""
+    results: dict[CodeType, Any] = {}
+
+    def check_once(function: Any) -> Any:
+        code = getattr(function, "__code__", None)
+        if not isinstance(code, CodeType):
+            return check(function)
+        if code not in results:
+            results[code] = check(function)
+        return results[code]
+
+    return check_once
 
 
 def _once_per_function(inspect: Callable[[Any], Any]) -> Callable[[Any], Any]:
