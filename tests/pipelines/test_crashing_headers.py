@@ -1,7 +1,6 @@
 """Files that crash the library which reads their headers: each is a reject, and the job goes on."""
 
 import os
-import signal
 import subprocess
 import sys
 
@@ -10,6 +9,7 @@ import pytest
 
 from recordmill.errors import Reason, RecordError
 from recordmill.transforms.sources.files.header_tasks import read_headers
+from tests.crash_probe import probe
 from tests.image_runs import Made, encoders_kept
 from tests.paths import ROOT
 from tests.video_files import make_film
@@ -37,6 +37,7 @@ def test_a_file_that_crashes_its_reader_costs_that_file(kind, tmp_path) -> None:
             make_film(tmp_path / "in" / f"{name}.mp4", 4 + number)
     (tmp_path / "sitecustomize.py").write_text(CRASH_ON_OPEN)
     options = ("--unlabelled", "keep", "--splits", "train=1", "--max-reject-fraction", "0.5")
+    options = (*options, "--workers", "1")
     more = ("--clip-frames", "4") if kind == "video" else ()
     command = ("--input", tmp_path / "in", "--output", tmp_path / "out", *options, *more)
     result = subprocess.run(
@@ -53,20 +54,10 @@ def test_a_file_that_crashes_its_reader_costs_that_file(kind, tmp_path) -> None:
     assert len(made.keys("train")) == 2
 
 
-def probe(name: str) -> str:
-    if name == "crash":
-        os.kill(os.getpid(), signal.SIGSEGV)
-    if name == "grow":
-        grown = bytearray(os.urandom(1 << 20) * 700)
-        signal.pause()
-        del grown
-    return name.upper()
-
-
 @pytest.mark.parametrize("remote", [False, True])
 def test_headers_come_in_order_with_the_errors_of_files_that_end_the_process(remote) -> None:
     tasks = [(["a", "crash", "b"], remote), (["grow"], remote), (["c"], remote)]
     with encoders_kept():
-        found = [*read_headers(probe, tasks, memory=600 << 20)]
+        found = [*read_headers(probe, tasks, memory=200 << 20)]
     reasons = [one.reason if isinstance(one, RecordError) else one for one in found]
     assert reasons == ["A", Reason.CRASHED_DECODER, "B", Reason.TOO_LARGE, "C"]
