@@ -32,7 +32,7 @@ def check_of(content: bytes) -> int:
     return int.from_bytes(content[8:], "big")
 
 
-def digest_halves(digests: bytes | memoryview) -> npt.NDArray[np.uint64]:
+def digest_halves(digests: bytes | bytearray | memoryview) -> npt.NDArray[np.uint64]:
     """Return the halves of joined digests of 16 bytes, which sort as they do: uint64[n, 2]."""
     return np.frombuffer(digests, ">u8").astype(np.uint64).reshape(-1, 2)
 

@@ -26,6 +26,7 @@ from recordmill.transforms.reuse.row_bytes import row_bytes
 
 _OWN = "recordmill"
 _SOURCE = b"source"
+_HASHED_ROWS = 1 << 12  # at a time, because their values as bytes take several times as much memory
 
 
 class RowRecipes(NamedTuple):
@@ -72,14 +73,17 @@ def row_recipes(
     artifacts = {name: artifact.sha256 for name, artifact in context.artifacts.items()}
     types = {name: str(column.type) for name, column in inputs.columns.items()}
     shared = [header.to_json(), inputs.common, types, dict(context.rename), artifacts]
-    sources = _hashed(_SOURCE, [row_bytes(rows[name]) for name in names])
     # Sorted, because the order of columns does not shape bytes, but would shape the hash.
-    columns = [row_bytes(column) for _, column in sorted(inputs.columns.items())]
+    columns = [column for _, column in sorted(inputs.columns.items())]
     prefix = hashlib.blake2b(to_json(shared)).digest()
-    return RowRecipes(
-        recipes=digest_halves(b"".join(_hashed(prefix, [sources, *columns]))),
-        sources=digest_halves(b"".join(sources)),
-    )
+    recipes, sources = bytearray(), bytearray()
+    for start in range(0, len(rows), _HASHED_ROWS):
+        some = slice(start, start + _HASHED_ROWS)
+        found = _hashed(_SOURCE, [row_bytes(rows[name][some]) for name in names])
+        sources += b"".join(found)
+        values = [row_bytes(column[some]) for column in columns]
+        recipes += b"".join(_hashed(prefix, [found, *values]))
+    return RowRecipes(recipes=digest_halves(recipes), sources=digest_halves(sources))
 
 
 def source_hashes(rows: pa.RecordBatch, names: Sequence[str]) -> npt.NDArray[np.uint64]:

@@ -18,6 +18,7 @@ from recordmill.transforms.sources.files.walks import File, SkippedPath
 from recordmill.transforms.sources.row_formats.row_file import FileSection
 
 Unlabelled = Literal["reject", "keep"]
+_BLOCK = 1 << 12  # references that are held as objects, at most
 LINE_BREAK = re.compile("[\n\r]")
 
 # The columns of every listing of files, in this order, before the user columns.
@@ -70,11 +71,14 @@ SECTIONS = pa.schema([*COLUMNS, *(pa.field(name, pa.int64()) for name in (START,
 class ReferenceCollector:
     """Collects references, rejects and filter counts into parts of `limits.BATCH_ROWS` rows.
 
-    totals: counts of all parts taken so far, by description. first_reject: of all parts.
+    rows: those after the last of the blocks, which are columns, because objects take several times
+      as much memory. totals: counts of all parts taken so far, by description. first_reject: of all
+      parts.
     """
 
     schema: pa.Schema = COLUMNS
     rows: list[tuple[Any, ...]] = dataclasses.field(default_factory=list)
+    blocks: list[pa.RecordBatch] = dataclasses.field(default_factory=list)
     rejects: list[Reject] = dataclasses.field(default_factory=list)
     filtered: dict[str, int] = dataclasses.field(default_factory=dict)
     rejected_labels: collections.Counter[str] = dataclasses.field(
@@ -95,6 +99,8 @@ class ReferenceCollector:
     ) -> None:
         """Add a reference. size: bytes; mtime: ns since the epoch; more: further columns."""
         self.rows.append((key, label, None, split, path, size, mtime, *more))
+        if len(self.rows) == _BLOCK:
+            self._end_block()
 
     def add_reject(self, reject: Reject, label: str | None) -> None:
         """Add a reject of a file with this label."""
@@ -112,24 +118,31 @@ class ReferenceCollector:
             self.filtered[skipped.reason] = self.filtered.get(skipped.reason, 0) + skipped.files
 
     @property
+    def count(self) -> int:
+        """Number of references collected since the last call of `take`."""
+        return len(self.blocks) * _BLOCK + len(self.rows)
+
+    @property
     def full(self) -> bool:
         """True if the part should be taken."""
-        return len(self.rows) + len(self.rejects) >= limits.BATCH_ROWS
+        return self.count + len(self.rejects) >= limits.BATCH_ROWS
 
     def take(self) -> ListingPart:
         """Return the items collected since the last call."""
-        self.totals["rows"] += len(self.rows)
+        self.totals["rows"] += self.count
         self.first_reject = self.first_reject or next(iter(self.rejects), None)
         self.totals.update(f"rejected as {reject.reason}" for reject in self.rejects)
         self.totals.update({f"left out as {reason}": n for reason, n in self.filtered.items()})
-        rows = self._batch() if self.rows else None
+        if self.rows:
+            self._end_block()
+        rows = batch.concat(self.blocks) if self.blocks else None
         listed = ListingPart(
             rows=rows,
             rejects=self.rejects,
             filtered=self.filtered,
             rejected_labels=self.rejected_labels,
         )
-        self.rows, self.rejects, self.filtered = [], [], {}
+        self.blocks, self.rejects, self.filtered = [], [], {}
         self.rejected_labels = collections.Counter()
         return listed
 
@@ -138,10 +151,11 @@ class ReferenceCollector:
         others = [f"{n} {name}" for name, n in sorted(self.totals.items()) if n and name != "rows"]
         return ", ".join(others)
 
-    def _batch(self) -> pa.RecordBatch:
+    def _end_block(self) -> None:
         columns = zip(*self.rows, strict=True)
         arrays = [pa.array(c, f.type) for c, f in zip(columns, self.schema, strict=True)]
-        return pa.record_batch(arrays, schema=self.schema)
+        self.blocks.append(pa.record_batch(arrays, schema=self.schema))
+        self.rows = []
 
 
 @dataclasses.dataclass
@@ -156,11 +170,11 @@ class SectionCollector(ReferenceCollector):
 
     def has_room(self, size: int) -> bool:
         """Return whether a section of `size` bytes fits into the current part."""
-        if not self.rows:
+        if not self.count:
             return True
         return (
             self.bytes + size <= limits.PART_BYTES
-            and len(self.rows) < limits.PART_SECTIONS
+            and self.count < limits.PART_SECTIONS
             and not self.full
         )
 
