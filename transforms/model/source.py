@@ -37,7 +37,7 @@ class ListingPart:
     rejects: Sequence[Reject] = ()
     invalid: Sequence[Reject] = ()
     inputs: int | None = None
-    data: bytes | bytearray | None = None
+    data: bytes | bytearray | memoryview | None = None
     filtered: Mapping[str, int] = dataclasses.field(default_factory=dict)
     rejected_labels: Mapping[str, int] = dataclasses.field(default_factory=dict)
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
@@ -309,7 +310,8 @@ class _Collector:
 
     def _clear(self) -> None:
         self._rows: list[pa.RecordBatch] = []
-        self._data = bytearray()
+        self._data: list[memoryview] = []
+        self._bytes = 0
         self._rejects: list[Reject] = []
         self._filtered: dict[str, int] = {}
 
@@ -317,7 +319,7 @@ class _Collector:
     def is_full(self) -> bool:
         """True if the collected records fill a part."""
         rows = sum(map(len, self._rows))
-        return len(self._data) >= limits.MEDIA_STAGED_BYTES or rows >= limits.BATCH_ROWS // 2
+        return self._bytes >= limits.MEDIA_STAGED_BYTES or rows >= limits.BATCH_ROWS // 2
 
     @property
     def is_empty(self) -> bool:
@@ -333,22 +335,23 @@ class _Collector:
             self._rows.append(self._staged(part.rows))
 
     def _staged(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Append the bytes of rows to the staged data, and return the rows with their places."""
-        offsets: list[int | None] = []
-        hashes: list[bytes] = []
+        """Add the bytes of rows to the staged data, and return the rows with their places."""
+        data, ends = _joined(rows[_BYTES])
         places = zip(*(rows[field.name].to_pylist() for field in _READ[1:]), strict=True)
-        for value, (path, size, mtime) in zip(rows[_BYTES], places, strict=True):
-            if value.is_valid:
-                content = memoryview(value.as_buffer())
-                offsets.append(len(self._data))
-                hashes.append(content_hash(content))
-                self._data += content
-            else:
-                offsets.append(None)
-                hashes.append(_hash_of_file(path, size, mtime))
+        held = rows[_BYTES].is_valid()
+        hashes = [
+            content_hash(data[start:end]) if is_held else _hash_of_file(*place)
+            for start, end, is_held, place in zip(
+                *(ends[:-1].tolist(), ends[1:].tolist(), held.to_pylist(), places), strict=True
+            )
+        ]
+        offsets = pc.if_else(held, pa.array(self._bytes + ends[:-1]), None)
+        if len(data):
+            self._data.append(data)
+            self._bytes += len(data)
         made = {
             batch.DATA: pa.nulls(len(rows), pa.string()),  # the file is not written yet
-            batch.OFFSET: pa.array(offsets, pa.int64()),
+            batch.OFFSET: offsets,
             batch.LENGTH: rows[batch.SIZE],
             batch.CHECK: pa.array([check_of(one) for one in hashes], pa.uint64()),
             batch.CONTENT: pa.array(hashes, pa.binary(16)),
@@ -363,10 +366,21 @@ class _Collector:
             rows=batch.concat(self._rows) if self._rows else None,
             rejects=self._rejects,
             filtered=self._filtered,
-            data=self._data if self._data else None,
+            data=self._data[0] if len(self._data) == 1 else b"".join(self._data) or None,
         )
         self._clear()
         return found
+
+
+def _joined(values: pa.Array) -> tuple[memoryview, npt.NDArray[np.int64]]:
+    """Return the bytes of values without a copy, and where each starts and the last ends.
+
+    values: large_binary[n], n > 0.
+    """
+    places, data = values.buffers()[1:]
+    ends = np.frombuffer(places, np.int64)[values.offset : values.offset + len(values) + 1]
+    view = memoryview(data or b"")[int(ends[0]) : int(ends[-1])]
+    return view, ends - ends[0]
 
 
 def _hash_of_file(path: str, size: int, mtime: int) -> bytes:
