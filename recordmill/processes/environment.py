@@ -40,6 +40,13 @@ def set_up() -> None:
         mallopt(_M_MMAP_THRESHOLD, _TRIM_THRESHOLD_BYTES)
 
 
+def return_free_memory() -> None:
+    """Return freed memory to the system, after a step that needs much more than those after it."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc only
+    if trim is not None:
+        trim(0)
+
+
 def expect_threads() -> None:
     """Check that this user may start some more threads, because libraries abort without them.
 
