@@ -47,6 +47,7 @@ _FORMATS = (
     *("asf", "mp3", "aac", "amr", "ac3", "eac3", "wv", "ape", "tta", "ogg", "wav", "flac", "aiff"),
 )
 _OPTIONS = {"protocol_whitelist": "file", "format_whitelist": ",".join(_FORMATS)}
+_INT16 = np.float32(1 / 32768)  # a level of 16-bit samples
 _NAMES = {"mov": "mp4", "matroska": "webm"}  # of formats, by FFmpeg's first name
 # Divisors and offsets of integers, by the names of FFmpeg's sample formats.
 _INTEGERS = {"u8": (128.0, 128), "s16": (32768.0, 0), "s32": (2147483648.0, 0)}
@@ -54,6 +55,13 @@ _INTEGERS = {"u8": (128.0, 128), "s16": (32768.0, 0), "s32": (2147483648.0, 0)}
 
 class _FileInMemory(io.BytesIO):
     """A small file. A seek before its beginning, which damaged files ask for, is ignored."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__(data)
+        self._view = memoryview(data)
+
+    def read_at(self, offset: int, size: int) -> memoryview:
+        return self._view[offset : offset + size]
 
     def seek(self, offset: int, whence: int = 0) -> int:
         try:
@@ -64,6 +72,10 @@ class _FileInMemory(io.BytesIO):
 
 class _FileInRanges(DecoderStream):
     """A large file. A seek before its beginning is ignored."""
+
+    def read_at(self, offset: int, size: int) -> memoryview:
+        super().seek(offset)
+        return memoryview(self.read(size))
 
     def seek(self, offset: int, whence: int = 0) -> int:
         try:
@@ -93,7 +105,7 @@ def open_audio(path: str, *, size: int, mtime: int) -> AudioFile:
     else:
         stream = _FileInRanges(path, size=size, mtime=mtime)
     try:
-        head = stream.read(_HEAD)
+        head = bytes(stream.read_at(0, _HEAD))
         for signature, name in _SIGNATURES:
             if signature.match(head):
                 if name == "ogg":
@@ -145,13 +157,12 @@ class _WavFile:
             raise too_large(count, layout.channels)
         dtype = np.dtype(layout.dtype)
         block = layout.channels * dtype.itemsize
-        self._stream.seek(layout.offset + start * block)
-        data = self._stream.read(count * block)
+        data = self._stream.read_at(layout.offset + start * block, count * block)
         _check(self._stream)
         samples = np.frombuffer(data, dtype).reshape(-1, layout.channels)
         if self.may_be_nan:
             return samples.astype(np.float32)
-        scaled: Floats = np.multiply(samples, np.float32(1 / 32768), dtype=np.float32)
+        scaled: Floats = np.multiply(samples, _INT16, dtype=np.float32)
         return scaled
 
 

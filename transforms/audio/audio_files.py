@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from typing import Protocol, Self
+from typing import NamedTuple, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -17,8 +16,7 @@ Floats = npt.NDArray[np.float32]
 _LATE = 1.0  # seconds that a segment may extend past the end of its file, for rounding
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class AudioHeader:
+class AudioHeader(NamedTuple):
     """Header of an audio file.
 
     format: name, such as `wav`. rate: samples per second. frames: samples per channel; None if the

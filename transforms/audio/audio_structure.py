@@ -5,9 +5,8 @@ libsndfile reads both without an error if they are cut off.
 
 from __future__ import annotations
 
-import dataclasses
 import struct
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from recordmill.errors import Reason, RecordError
 
@@ -22,16 +21,14 @@ _MOST_PAGE = 65_307  # bytes of an Ogg page
 _DTYPES = {(1, 16): "<i2", (3, 32): "<f4"}  # by codec and bits
 
 
-class ReadableStream(Protocol):
-    """A stream that can seek."""
+class RangeReader(Protocol):
+    """A file that is read in ranges."""
 
-    def read(self, size: int, /) -> bytes: ...
+    def read_at(self, offset: int, size: int) -> memoryview:
+        """Return up to `size` bytes; fewer only at the end of the file."""
 
-    def seek(self, offset: int, whence: int = 0, /) -> int: ...
 
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class PcmLayout:
+class PcmLayout(NamedTuple):
     """Place of the samples in a WAV file. dtype: numpy's name. offset: bytes."""
 
     rate: int
@@ -41,7 +38,7 @@ class PcmLayout:
     offset: int
 
 
-def read_wav_layout(stream: ReadableStream, *, size: int) -> PcmLayout | None:
+def read_wav_layout(file: RangeReader, *, size: int) -> PcmLayout | None:
     """Find the samples of a WAV file of 16-bit or float samples; None for other files.
 
     size: of the file in bytes.
@@ -49,29 +46,34 @@ def read_wav_layout(stream: ReadableStream, *, size: int) -> PcmLayout | None:
     Source: Multimedia Programming Interface and Data Specifications 1.0, IBM and Microsoft, 1991.
 
     Raises:
-      RecordError: the samples end early.
+      RecordError: the samples end early, or are in two chunks.
     """
-    stream.seek(0)
-    if stream.read(4) != b"RIFF":
+    if bytes(file.read_at(0, 4)) != b"RIFF":
         return None
     at = 12
     form = b""
+    data: tuple[int, int] | None = None  # offset and length
     for _ in range(_MOST_CHUNKS):
-        stream.seek(at)
-        head = stream.read(_CHUNK.size)
+        head = file.read_at(at, _CHUNK.size)
         if len(head) < _CHUNK.size:
-            return None
+            break
         name, length = _CHUNK.unpack(head)
         at += _CHUNK.size
-        if name == b"fmt ":
-            form = stream.read(min(length, _GUID + 2))
+        if name == b"fmt " and data is None:
+            form = bytes(file.read_at(at, min(length, _GUID + 2)))
         if name == b"data":
+            if data is not None:
+                raise RecordError(
+                    Reason.UNSUPPORTED,
+                    "its samples are in two data chunks, of which some programs read the first and"
+                    " others the last: save it with one",
+                )
             if length == _STREAMED:
                 length = size - at
             _check_missing(at + length - size)
-            return _layout(form, at, length)
+            data = at, length
         at += length + length % 2
-    return None
+    return _layout(form, *data) if data is not None else None
 
 
 def _layout(form: bytes, offset: int, length: int) -> PcmLayout | None:
@@ -88,7 +90,7 @@ def _layout(form: bytes, offset: int, length: int) -> PcmLayout | None:
     )
 
 
-def check_ogg(stream: ReadableStream, *, size: int) -> None:
+def check_ogg(file: RangeReader, *, size: int) -> None:
     """Check that the last page of an Ogg file is whole. Source: RFC 3533.
 
     size: of the file in bytes.
@@ -97,8 +99,7 @@ def check_ogg(stream: ReadableStream, *, size: int) -> None:
       RecordError: the file ends early.
     """
     start = max(size - 2 * _MOST_PAGE, 0)
-    stream.seek(start)
-    tail = stream.read(size - start)
+    tail = bytes(file.read_at(start, size - start))
     at = tail.rfind(b"OggS")
     page = tail[at:]
     if at < 0 or len(page) < _PAGE:

@@ -95,6 +95,20 @@ def test_a_file_of_unknown_length_is_read(tmp_path):
     assert len(read(path)) == 8000
 
 
+@pytest.mark.parametrize("subtype", ["PCM_16", "PCM_24"])
+@pytest.mark.parametrize("between", [b"", b"LIST\4\0\0\0abcd"])
+def test_a_second_data_chunk_is_a_reject(tmp_path, subtype, between):
+    """libsndfile refuses it, FFmpeg reads the last one, and Python's `wave` the first one."""
+    path = write(tmp_path / "x.wav", SOUND, subtype=subtype)
+    with path.open("ab") as file:
+        file.write(between)
+    assert len(read(path)) == 8000
+    with path.open("ab") as file:
+        file.write(b"data\x80\0\0\0" + bytes(128))
+    with pytest.raises(RecordError, match="unsupported: its samples are in two data chunks"):
+        read(path)
+
+
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
