@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from recordmill.errors import Reason, RecordError
 from recordmill.optional_packages import import_package
 from recordmill.transforms.audio.audio_files import too_large
 from recordmill.transforms.audio.audio_options import MOST_VALUES, AudioOptions, ClipMode
-from recordmill.transforms.audio.spectrogram import log_mel
+from recordmill.transforms.audio.spectrogram import LogMel
+from recordmill.transforms.model.ragged import cut_binary
 
 Floats = npt.NDArray[np.float32]
+Samples = npt.NDArray[np.int16] | Floats
 
 # librosa's frames, so that --trim-silence equals librosa.effects.trim.
 _FRAME, _HOP = 2048, 512  # samples
@@ -96,19 +99,49 @@ def fit(samples: Floats, length: int | None, mode: ClipMode) -> tuple[Floats, in
     return padded, count
 
 
-def encode_waveform(samples: Floats, options: AudioOptions) -> npt.NDArray[np.generic]:
-    """Return the array of a record: samples [n] or [n, channels], or a spectrogram [frames, bins].
+class RecordArrays:
+    """The arrays of records: waveforms, or spectrograms, several of which are computed together."""
 
-    samples: float32[n, channels].
-    """
-    if options.features == "melspectrogram":
-        assert options.sample_rate is not None
-        return log_mel(samples[:, 0], options.mel, rate=options.sample_rate)
-    if options.dtype == "int16":
-        levels = samples * np.float32(_INT16)
-        np.rint(levels, out=levels)
-        np.clip(levels, -_INT16, _INT16 - 1, out=levels)
-        found: npt.NDArray[np.generic] = levels.astype("<i2")
-    else:
-        found = np.ascontiguousarray(samples, "<f4")
-    return found[:, 0] if options.is_mono else found
+    def __init__(self, options: AudioOptions) -> None:
+        self._options = options
+        self._transform: LogMel | None = None
+        if options.features == "melspectrogram":
+            assert options.sample_rate is not None
+            self._transform = LogMel(options.mel, rate=options.sample_rate)
+        self._waveforms: list[Samples] = []
+        self._shapes: list[tuple[int, ...]] = []
+
+    def add(self, samples: Floats, *, silent_from: int | None = None) -> None:
+        """Add the waveform of a record, float32[n, channels].
+
+        silent_from: all samples from this one on are zeros.
+        """
+        if self._transform is not None:
+            frames = self._transform.add(samples[:, 0], silent_from=silent_from)
+            self._shapes.append((frames, self._options.mel.bins))
+            return
+        is_int16 = self._options.dtype == "int16"
+        found = _levels(samples) if is_int16 else np.ascontiguousarray(samples, "<f4")
+        self._waveforms.append(found)
+        self._shapes.append(found.shape)
+
+    @property
+    def shapes(self) -> npt.NDArray[np.int64]:
+        """Shapes of the arrays, int64[records, 2]: samples and channels, or frames and bins."""
+        return np.array(self._shapes, np.int64).reshape(-1, 2)
+
+    def column(self) -> pa.LargeBinaryArray:
+        """Return the bytes of the arrays since the last call, in order."""
+        blocks = self._waveforms if self._transform is None else self._transform.take()
+        size = np.dtype(self._options.dtype).itemsize
+        data = [block.data for block in blocks]
+        return cut_binary(data, [size * count * width for count, width in self._shapes])
+
+
+def _levels(samples: Floats) -> npt.NDArray[np.int16]:
+    """Return samples in [-1, 1] as int16, rounded; others are clipped."""
+    levels = samples * np.float32(_INT16)
+    np.rint(levels, out=levels)
+    np.maximum(levels, -_INT16, out=levels)
+    np.minimum(levels, _INT16 - 1, out=levels)
+    return levels.astype("<i2", "C")

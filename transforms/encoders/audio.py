@@ -19,7 +19,9 @@ from recordmill.tfrecord.features import Feature, Features
 from recordmill.transforms.audio import audio_decoders, waveforms
 from recordmill.transforms.audio.audio_augment import augment_waveform, check_augmentations
 from recordmill.transforms.audio.audio_options import AudioOptions
-from recordmill.transforms.audio.spectrogram import check_filters, frames_of
+from recordmill.transforms.audio.mel_filters import check_filters
+from recordmill.transforms.audio.spectrogram import frames_of
+from recordmill.transforms.audio.waveforms import RecordArrays
 from recordmill.transforms.encoders.labels import label_columns, label_feature, text_feature
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.augmentations import augmentations_of, describe_augmentations
@@ -135,8 +137,8 @@ class AudioEncoder(abc.ABC):
     def encode(self, rows: pa.RecordBatch, context: Context) -> Encoded:
         """Encode the audio of rows, in order; invalid audio is rejected."""
         outcomes = OutcomeCollector("encode")
-        values: list[bytes | memoryview] = []
-        shapes: list[tuple[int, ...]] = []
+        arrays = RecordArrays(self.options)
+        files: list[bytes] = []
         sounds: list[Sound] = []
         # Rows have the hash if duplicates were looked for before, or if they are clips.
         hashes = ContentHashes() if batch.CONTENT not in rows.schema.names else None
@@ -152,21 +154,22 @@ class AudioEncoder(abc.ABC):
                 _add_content(hashes, sound)
             sounds.append(sound._replace(samples=_NO_SAMPLES, data=b""))
             if self.options.features == "encoded":
-                values.append(sound.data)
-                continue
-            samples = sound.samples
-            if augmentations[row]:
+                files.append(sound.data)
+            elif augmentations[row]:
                 generator = generator_for(context.seed, key=key, copy=copies[row])
-                samples = augment_waveform(samples, augmentations[row], generator)
-            array = np.ascontiguousarray(waveforms.encode_waveform(samples, self.options))
-            values.append(array.reshape(-1).view(np.uint8).data)
-            shapes.append(array.shape)
+                arrays.add(augment_waveform(sound.samples, augmentations[row], generator))
+            else:
+                padded_at_end = self.options.clip_mode != "centre"
+                arrays.add(sound.samples, silent_from=sound.real if padded_at_end else None)
         outcome = outcomes.result()
         kept = rows.take(pa.array(outcome.kept))
         columns = self._columns(kept, sounds, context)
-        columns[_FEATURES[self.options.features]] = binary_array(values)
+        encoded = self.options.features == "encoded"
+        columns[_FEATURES[self.options.features]] = (
+            binary_array(files) if encoded else arrays.column()
+        )
         if self._has_shape:
-            columns["audio/shape"] = fixed_lists(np.array(shapes, np.int64).reshape(-1, 2))
+            columns["audio/shape"] = fixed_lists(arrays.shapes)
         return Encoded(
             columns=pa.RecordBatch.from_pydict(columns),
             rows=outcome,

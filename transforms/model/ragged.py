@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.tfrecord.flat_arrays import Bytes, Ints, offsets_of
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 _Number = TypeVar("_Number", bound=np.generic)
 Places = Ints | npt.NDArray[np.int32]
@@ -163,9 +166,14 @@ def binary_array(values: Sequence[bytes | memoryview]) -> pa.LargeBinaryArray:
 
     `pa.array(list)` would import pandas if it is installed, which takes 0.9 s.
     """
-    offsets = offsets_of(np.array([len(value) for value in values], np.int64))
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(values))]
-    return pa.Array.from_buffers(pa.large_binary(), len(values), buffers)
+    return cut_binary(values, [len(value) for value in values])
+
+
+def cut_binary(blocks: Sequence[ReadableBuffer], sizes: Sequence[int]) -> pa.LargeBinaryArray:
+    """Return the bytes of blocks, joined, as consecutive binary values of the given sizes."""
+    offsets = offsets_of(np.array(sizes, np.int64))
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(blocks))]
+    return pa.Array.from_buffers(pa.large_binary(), len(sizes), buffers)
 
 
 def fixed_lists(table: npt.NDArray[np.generic]) -> pa.FixedSizeListArray:

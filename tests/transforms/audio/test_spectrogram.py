@@ -3,7 +3,8 @@ import pytest
 
 from recordmill.errors import ConfigError
 from recordmill.transforms.audio.audio_options import MelOptions
-from recordmill.transforms.audio.spectrogram import check_filters, decibels, frames_of, log_mel
+from recordmill.transforms.audio.mel_filters import MelFilters, check_filters, mel_filters
+from recordmill.transforms.audio.spectrogram import LogMel, decibels, frames_of, log_mel
 from tests.sounds import chirp
 from tests.transforms.audio.librosa_values import CASES, FILE
 
@@ -38,6 +39,55 @@ def test_short_waveforms_have_the_frames_of_librosa(samples, window):
     options = MelOptions(bins=4, window=window, hop=160)
     found = log_mel(chirp(16000, samples), options, rate=16000)
     assert found.shape == (frames_of(samples, options, rate=16000), 4)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        MelOptions(),
+        MelOptions(bins=13, window=1024, hop=100, f_min=20, f_max=7000),
+        MelOptions(bins=4, window=401, hop=401),
+    ],
+)
+def test_spectrograms_do_not_depend_on_what_is_transformed_with_them(options):
+    draw = np.random.default_rng(0)
+    sizes = [1, 399, 16000, 9000, *draw.integers(1, 30_000, 20).tolist()]
+    waveforms = [chirp(16000, size) for size in sizes]
+    silent_from = [None, *draw.integers(0, sizes[1:]).tolist()]
+    for waveform, stop in zip(waveforms[1:], silent_from[1:], strict=True):
+        waveform[stop:] = 0
+    transform = LogMel(options, rate=16000)
+    for _ in range(2):
+        counts = [
+            transform.add(waveform, silent_from=stop)
+            for waveform, stop in zip(waveforms, silent_from, strict=True)
+        ]
+        found = np.split(np.concatenate(transform.take()), np.cumsum(counts)[:-1])
+        for waveform, one in zip(waveforms, found, strict=True):
+            np.testing.assert_array_equal(one, log_mel(waveform, options, rate=16000))
+
+
+@pytest.mark.parametrize("bins", [2, 9, 80])
+def test_sums_of_filters_are_those_of_numpy(bins):
+    filters = mel_filters(MelOptions(bins=bins, window=512), 16000)
+    power = np.random.default_rng(0).random((257, 5), np.float32)
+    expected = np.zeros((bins + 2, 5), np.float32)
+    weights = np.zeros((2, 257, 1), np.float32)
+    weights[:, filters.order] = filters.weights
+    order = np.sort(filters.order)
+    starts = np.searchsorted(order, np.sort(_first_frequencies(filters)))
+    sums = np.add.reduceat((power * weights)[:, order], starts, axis=1)
+    intervals = np.sort(filters.intervals)
+    expected[intervals + 1] = sums[0]
+    expected[intervals] += sums[1]
+    np.testing.assert_array_equal(filters.apply(power), expected[1:-1])
+
+
+def _first_frequencies(filters: MelFilters) -> np.ndarray:
+    """The first frequency of each interval."""
+    short = filters.counts[0] if filters.counts else 0
+    long = filters.order[sum(filters.counts) :][filters.long]
+    return np.concatenate([filters.order[:short], long])
 
 
 def test_decibels_are_those_of_the_logarithm():

@@ -4,7 +4,7 @@ import pytest
 from recordmill.errors import ConfigError, RecordError
 from recordmill.transforms.audio.audio_augment import AUGMENTATIONS, augment_waveform
 from recordmill.transforms.audio.audio_options import AudioOptions, MelOptions
-from recordmill.transforms.audio.waveforms import encode_waveform, fit, loud_range, prepare
+from recordmill.transforms.audio.waveforms import RecordArrays, fit, loud_range, prepare
 from recordmill.transforms.model.generators import generator_for
 from tests.sounds import chirp
 from tests.transforms.audio.librosa_values import FILE
@@ -79,10 +79,13 @@ def test_records_have_at_most_a_gibibyte():
 
 def test_int16_is_rounded_and_saturates():
     samples = np.array([[0.5, -1], [2, -2], [0.6 / 32768, 0]], np.float32)
-    found = encode_waveform(samples, AudioOptions(dtype="int16"))
-    assert found.dtype == np.dtype("<i2")
-    assert found.tolist() == [[16384, -32768], [32767, -32768], [1, 0]]
-    assert encode_waveform(samples[:, :1], AudioOptions(mono=True)).shape == (3,)
+    arrays = RecordArrays(AudioOptions(dtype="int16"))
+    arrays.add(samples)
+    arrays.add(samples[:, :1])
+    assert arrays.shapes.tolist() == [[3, 2], [3, 1]]
+    both, first = (np.frombuffer(one, "<i2").tolist() for one in arrays.column().to_pylist())
+    assert both == [16384, -32768, 32767, -32768, 1, 0]
+    assert first == [16384, 32767, 1]
 
 
 @pytest.mark.parametrize("name", AUGMENTATIONS)

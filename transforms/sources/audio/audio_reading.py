@@ -70,13 +70,9 @@ def read_whole(place: AudioReference, options: AudioOptions) -> Sound:
     Raises:
       RecordError: it cannot be used.
     """
-    path, size, mtime, start, end = place
-    with open_audio(path, size=size, mtime=mtime) as file:
-        header = file.header
-        samples = read_segment(file, start, end, max_seconds=options.max_seconds)
-    samples, trimmed = prepare(samples, options, rate=header.rate)
+    samples, trimmed, header = _read_samples(place, options)
     rate = options.sample_rate or header.rate
-    first = _microseconds(start) + trimmed * _MICRO // rate
+    first = _microseconds(place.start) + trimmed * _MICRO // rate
     return Sound(samples, b"", rate, len(samples), first, header.format)
 
 
@@ -90,9 +86,21 @@ def read_record(place: AudioReference, options: AudioOptions) -> Sound:
     """
     if options.features == "encoded":
         return _read_encoded(place, options)
-    sound = read_whole(place, options)
-    samples, real = fit(sound.samples, options.clip_samples, options.clip_mode)
-    return sound._replace(samples=samples, real=real, start=_microseconds(place.start))
+    samples, _, header = _read_samples(place, options)
+    samples, real = fit(samples, options.clip_samples, options.clip_mode)
+    rate = options.sample_rate or header.rate
+    return Sound(samples, b"", rate, real, _microseconds(place.start), header.format)
+
+
+def _read_samples(
+    place: AudioReference, options: AudioOptions
+) -> tuple[npt.NDArray[np.float32], int, AudioHeader]:
+    """Return the samples of a row, the number of those that were trimmed before, and its header."""
+    path, size, mtime, start, end = place
+    with open_audio(path, size=size, mtime=mtime) as file:
+        header = file.header
+        samples = read_segment(file, start, end, max_seconds=options.max_seconds)
+    return *prepare(samples, options, rate=header.rate), header
 
 
 def _microseconds(seconds: float | None) -> int:
