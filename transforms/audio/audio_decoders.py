@@ -7,7 +7,9 @@ cannot open other files.
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import functools
 import io
 import re
 from collections.abc import Iterator
@@ -26,7 +28,12 @@ from recordmill.transforms.audio.audio_files import (
     too_large,
 )
 from recordmill.transforms.audio.audio_options import MOST_VALUES
-from recordmill.transforms.audio.audio_structure import PcmLayout, check_ogg, read_wav_layout
+from recordmill.transforms.audio.audio_structure import (
+    PcmLayout,
+    check_ogg,
+    read_flac_header,
+    read_wav_layout,
+)
 
 _IN_MEMORY = 4 << 20  # bytes of a file that is read at once
 _HEAD = 16  # bytes that identify a format
@@ -99,23 +106,43 @@ def open_audio(path: str, *, size: int, mtime: int) -> AudioFile:
       RecordError: it is not an audio file, or its header is damaged.
       StorageError: it could not be read.
     """
-    stream: _Stream
-    if size <= _IN_MEMORY:
-        stream = _FileInMemory(read_file(path, size=size, mtime=mtime))
-    else:
-        stream = _FileInRanges(path, size=size, mtime=mtime)
+    stream = _open_stream(path, size=size, mtime=mtime)
     try:
-        head = bytes(stream.read_at(0, _HEAD))
-        for signature, name in _SIGNATURES:
-            if signature.match(head):
-                if name == "ogg":
-                    check_ogg(stream, size=size)
-                layout = read_wav_layout(stream, size=size) if name == "wav" else None
-                return _SoundFile(stream, name) if layout is None else _WavFile(stream, layout)
-        return _FFmpegFile(stream, size=size, head=head)
+        return _open(stream, size=size)
     except BaseException:
         stream.close()
         raise
+
+
+def read_header(path: str, *, size: int, mtime: int) -> AudioHeader:
+    """Return the header of an audio file.
+
+    That of a FLAC file is not taken from libsndfile, which decodes the first samples, too.
+    Arguments and errors are those of `open_audio`; some damage remains unnoticed.
+    """
+    with contextlib.closing(_open_stream(path, size=size, mtime=mtime)) as stream:
+        header = read_flac_header(stream)
+        if header is None:
+            with _open(stream, size=size) as file:
+                header = file.header
+        return header
+
+
+def _open_stream(path: str, *, size: int, mtime: int) -> _Stream:
+    if size <= _IN_MEMORY:
+        return _FileInMemory(read_file(path, size=size, mtime=mtime))
+    return _FileInRanges(path, size=size, mtime=mtime)
+
+
+def _open(stream: _Stream, *, size: int) -> AudioFile:
+    head = bytes(stream.read_at(0, _HEAD))
+    for signature, name in _SIGNATURES:
+        if signature.match(head):
+            if name == "ogg":
+                check_ogg(stream, size=size)
+            layout = read_wav_layout(stream, size=size) if name == "wav" else None
+            return _SoundFile(stream, name) if layout is None else _WavFile(stream, layout)
+    return _FFmpegFile(stream, size=size, head=head)
 
 
 def versions() -> dict[str, str]:
@@ -126,10 +153,12 @@ def versions() -> dict[str, str]:
     return {"libsndfile": soundfile.__libsndfile_version__, "pyav": av.__version__, **found}
 
 
+@functools.cache
 def _soundfile() -> Any:
     return import_package("soundfile", extra="audio", needed_for="reading audio")
 
 
+@functools.cache
 def _pyav() -> Any:
     return import_package("av", extra="audio", needed_for="reading audio")
 

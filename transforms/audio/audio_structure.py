@@ -1,6 +1,6 @@
-"""Chunks of WAV files and pages of Ogg files.
+"""Chunks of WAV files, pages of Ogg files, and headers of FLAC files.
 
-libsndfile reads both without an error if they are cut off.
+libsndfile reads WAV and Ogg without an error if they are cut off.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import struct
 from typing import NamedTuple, Protocol
 
 from recordmill.errors import Reason, RecordError
+from recordmill.transforms.audio.audio_files import AudioHeader
 
 _CHUNK = struct.Struct("<4sI")
 _FORMAT = struct.Struct("<HHIIHH")  # codec, channels, rate, bytes per second and per frame, bits
@@ -18,6 +19,10 @@ _MOST_CHUNKS = 256
 _STREAMED = 0xFFFFFFFF  # the size that a writer states that cannot go back to the header
 _PAGE = 27  # bytes of the header of an Ogg page, before the sizes of its segments
 _MOST_PAGE = 65_307  # bytes of an Ogg page
+# The marker, the header of the block STREAMINFO, whose type is 0, and its sample rate (20 bits),
+# channels less 1 (3), bits per sample less 1 (5) and samples per channel (36), which may be 0.
+_FLAC = struct.Struct(">4sI10xQ")
+_STREAM_INFO_BYTES = 34
 _DTYPES = {(1, 16): "<i2", (3, 32): "<f4"}  # by codec and bits
 
 
@@ -87,6 +92,26 @@ def _layout(form: bytes, offset: int, length: int) -> PcmLayout | None:
         return None
     return PcmLayout(
         rate=rate, channels=channels, frames=length // block, dtype=dtype, offset=offset
+    )
+
+
+def read_flac_header(file: RangeReader) -> AudioHeader | None:
+    """Return the header of a FLAC file, None for other files. Source: RFC 9639.
+
+    Raises:
+      StorageError: the file could not be read.
+    """
+    head = bytes(file.read_at(0, _FLAC.size))
+    if len(head) < _FLAC.size:
+        return None
+    marker, block, numbers = _FLAC.unpack(head)
+    if marker != b"fLaC" or block & 0x7FFFFFFF != _STREAM_INFO_BYTES:
+        return None
+    return AudioHeader(
+        format="flac",
+        rate=numbers >> 44,
+        channels=(numbers >> 41 & 7) + 1,
+        frames=(numbers & (1 << 36) - 1) or None,
     )
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -24,8 +27,13 @@ _INT16 = 32768.0
 
 def versions() -> dict[str, str]:
     """Return {library: version} of the libraries that resample and transform."""
-    soxr = import_package("soxr", extra="audio", needed_for="resampling audio")
+    soxr = _soxr()
     return {"soxr": soxr.__version__, "libsoxr": soxr.__libsoxr_version__, "numpy": np.__version__}
+
+
+@functools.cache
+def _soxr() -> Any:
+    return import_package("soxr", extra="audio", needed_for="resampling audio")
 
 
 def prepare(samples: Floats, options: AudioOptions, *, rate: int) -> tuple[Floats, int]:
@@ -39,11 +47,10 @@ def prepare(samples: Floats, options: AudioOptions, *, rate: int) -> tuple[Float
     if options.is_mono and samples.shape[1] > 1:
         samples = samples.mean(axis=1, keepdims=True, dtype=np.float32)
     if options.sample_rate is not None and options.sample_rate != rate:
-        soxr = import_package("soxr", extra="audio", needed_for="resampling audio")
         length = len(samples) * options.sample_rate // rate
         if length * samples.shape[1] > MOST_VALUES:
             raise too_large(length, samples.shape[1])
-        samples = soxr.resample(samples, rate, options.sample_rate)
+        samples = _soxr().resample(samples, rate, options.sample_rate)
         if not len(samples):
             raise RecordError(Reason.EMPTY, "no samples are left after resampling")
     start = 0
@@ -142,6 +149,5 @@ def _levels(samples: Floats) -> npt.NDArray[np.int16]:
     """Return samples in [-1, 1] as int16, rounded; others are clipped."""
     levels = samples * np.float32(_INT16)
     np.rint(levels, out=levels)
-    np.maximum(levels, -_INT16, out=levels)
-    np.minimum(levels, _INT16 - 1, out=levels)
+    np.clip(levels, -_INT16, _INT16 - 1, out=levels)
     return levels.astype("<i2", "C")

@@ -7,7 +7,7 @@ import pytest
 from recordmill.errors import Reason, RecordError, StorageError
 from recordmill.storage.decoder_stream import DecoderStream
 from recordmill.transforms.audio import audio_decoders
-from recordmill.transforms.audio.audio_decoders import open_audio
+from recordmill.transforms.audio.audio_decoders import open_audio, read_header
 from recordmill.transforms.audio.audio_files import AudioFile, read_segment
 from tests.sounds import chirp, write
 
@@ -38,6 +38,21 @@ def test_lossless_formats_keep_samples(tmp_path, extension):
         assert (file.header.format, file.header.rate) == (extension, 16000)
         assert (file.header.channels, file.header.frames) == (2, 8000)
     np.testing.assert_allclose(read(path), STEREO, atol=1 / 32768)
+
+
+@pytest.mark.parametrize("large", [False, True])
+@pytest.mark.parametrize("extension", ["wav", "flac", "ogg", "mp3", "m4a", "aiff"])
+@pytest.mark.parametrize("rate", [8000, 96_000])
+def test_headers_are_those_of_the_decoders(tmp_path, monkeypatch, extension, rate, large):
+    if large:
+        monkeypatch.setattr(audio_decoders, "_IN_MEMORY", 0)
+    if rate == 96_000 and extension == "mp3":
+        rate = 48_000
+    path = write(tmp_path / f"x.{extension}", STEREO, rate)
+    status = path.stat()
+    with opened(path) as file:
+        expected = file.header
+    assert read_header(str(path), size=status.st_size, mtime=status.st_mtime_ns) == expected
 
 
 @pytest.mark.parametrize("extension", ["ogg", "mp3", "m4a"])

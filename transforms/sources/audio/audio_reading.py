@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from recordmill.errors import RecordError
 from recordmill.storage.input_files import read_file
-from recordmill.transforms.audio.audio_decoders import open_audio
+from recordmill.transforms.audio.audio_decoders import open_audio, read_header
 from recordmill.transforms.audio.audio_files import (
     AudioHeader,
     check_header,
@@ -131,7 +131,7 @@ class AudioHeaderCheck:
 
     def check(self, rows: pa.RecordBatch) -> RowOutcome:
         """Read the header of every file."""
-        return _read_headers(rows, self.options)[0]
+        return _read_headers(rows, self.options, _read_opened_header)[0]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -154,7 +154,7 @@ class AudioHeaders:
 
     def read(self, rows: pa.RecordBatch) -> tuple[RowOutcome, pa.RecordBatch]:
         """Return properties of the files; seconds are null if the header does not state them."""
-        outcome, found = _read_headers(rows, self.options)
+        outcome, found = _read_headers(rows, self.options, read_header)
         seconds = [None if one.frames is None else one.frames / one.rate for one in found]
         columns = {
             "audio/format": pa.array([one.format for one in found], pa.string()),
@@ -165,19 +165,25 @@ class AudioHeaders:
         return outcome, pa.RecordBatch.from_pydict(columns, schema=self.fields)
 
 
+def _read_opened_header(path: str, *, size: int, mtime: int) -> AudioHeader:
+    """Return the header of a file whose decoder accepts its beginning."""
+    with open_audio(path, size=size, mtime=mtime) as file:
+        return file.header
+
+
 def _read_headers(
-    rows: pa.RecordBatch, options: AudioOptions
+    rows: pa.RecordBatch, options: AudioOptions, read: Callable[..., AudioHeader]
 ) -> tuple[RowOutcome, list[AudioHeader]]:
     """Return the outcome of rows, and the headers of the files of those that are kept."""
     outcomes = OutcomeCollector("check")
     found = []
     for row, (key, (path, size, mtime, start, end)) in enumerate(audio_references(rows)):
         try:
-            with open_audio(path, size=size, mtime=mtime) as file:
-                check_header(file.header, start, end, max_seconds=options.max_seconds)
-                found.append(file.header)
+            header = read(path, size=size, mtime=mtime)
+            check_header(header, start, end, max_seconds=options.max_seconds)
         except RecordError as error:
             outcomes.leave_out(key, error)
         else:
+            found.append(header)
             outcomes.keep(row)
     return outcomes.result(), found
