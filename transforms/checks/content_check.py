@@ -12,11 +12,11 @@ from collections.abc import Iterable, Iterator
 
 import apache_beam as beam
 import numpy as np
+import pyarrow as pa
 
 from recordmill.checking.repeated_content import (
     COLUMNS,
     NAMES,
-    Suspects,
     UInt64Array,
     content_halves,
     records_with,
@@ -32,7 +32,7 @@ from recordmill.transforms.model import batch, limits
 
 _HASHES = ("copy", "content")
 
-Halves = tuple[str, str, bytes]  # (split, name of the index, first halves of hashes as bytes)
+Halves = tuple[str, str, bytes]  # (split, name of the index, sorted first halves of hashes)
 BucketReport = tuple[int, bytes]  # (bucket, its report as JSON); buckets are ordered as the hashes
 
 
@@ -43,10 +43,13 @@ def hash_halves(
 
     written: the shard, and the number of records that are planned for the dataset.
     Each bucket with repeated halves reads indexes again, so there are no more buckets than memory
-    requires.
+    requires. Large indexes of a dataset that fits into memory are not read here but only there.
     """
     info, planned = written
     name = index_of(info.shard.file)
+    if planned <= limits.INDEX_ROWS and info.shard.records >= limits.LARGE_INDEX_ROWS:
+        yield 0, (info.split, name, b"")
+        return
     halves = np.sort(
         content_halves(read_index(staging.place(name), columns=_HASHES, records=info.shard.records))
     )
@@ -61,14 +64,23 @@ def hash_halves(
 def find_repeated(bucket_halves: tuple[int, Iterable[Halves]], *, staging: Staging) -> BucketReport:
     """Report on the contents of a bucket, and write its leaks and conflicts into staging."""
     bucket, shards = bucket_halves
-    halves = {(split, name): np.frombuffer(data, np.uint64) for split, name, data in shards}
+    indexes: dict[str, pa.Table] = {}
+    halves: dict[tuple[str, str], UInt64Array] = {}
+    for split, name, data in shards:
+        if data:
+            halves[split, name] = np.frombuffer(data, np.uint64)
+        else:
+            indexes[name] = _read(staging.place(name))
+            halves[split, name] = content_halves(indexes[name])
     everything = np.concatenate(list(halves.values()))
     repeated = repeated_halves(everything)
-    suspects = [
-        _suspects(staging.place(name), repeated, split=split)
-        for (split, name), found in sorted(halves.items())
-        if _have_any(found, repeated)
-    ]
+    suspects = []
+    for (split, name), found in sorted(halves.items()) if len(repeated) else ():
+        if name in indexes or _have_any(found, repeated):
+            place = staging.place(name)
+            index = indexes.pop(name) if name in indexes else _read(place)
+            read_names = functools.partial(read_rows, place, columns=NAMES, records=len(index))
+            suspects.append(records_with(index, repeated, split=split, read_names=read_names))
     report, lines = report_on(len(everything), repeated, suspects)
     if report.leaks.contents or report.conflicts.contents:
         place = staging.place(_lines_file(bucket))
@@ -84,11 +96,8 @@ def _have_any(halves: UInt64Array, some: UInt64Array) -> bool:
     return bool((many.take(places, mode="clip") == few).any()) if len(many) else False
 
 
-def _suspects(place: Location, repeated: UInt64Array, *, split: str) -> Suspects:
-    """Return the records of an index whose content may be repeated; names are read on demand."""
-    index = read_index(place, columns=COLUMNS, dictionaries=("label",))
-    read_names = functools.partial(read_rows, place, columns=NAMES, records=len(index))
-    return records_with(index, repeated, split=split, read_names=read_names)
+def _read(place: Location) -> pa.Table:
+    return read_index(place, columns=COLUMNS, dictionaries=("label",))
 
 
 def summarize(
@@ -98,6 +107,7 @@ def summarize(
     found = [
         (bucket, ContentReport.from_json(json.loads(report))) for bucket, report in sorted(reports)
     ]
+    found = [(bucket, report) for bucket, report in found if report.records]
     if not found:
         return None, b""
     blocks: list[bytes] = []

@@ -34,6 +34,8 @@ TFT_ROWS = 1000  # rows that tensorflow-transform analyzes at a time
 # Shuffles and aggregations.
 PARTITIONS = 64  # of what is grouped by a hash
 CONTENT_ROWS = 1 << 22  # records whose contents are compared at a time: 32 MiB of hashes
+INDEX_ROWS = 1 << 20  # records whose indexes are in memory together: 24 MiB
+LARGE_INDEX_ROWS = 1 << 14  # records of an index that takes longer to decode than to open
 INLINE_BYTES = 1 << 20  # rows of up to this many bytes go through the shuffle itself, not files
 CELL_ROWS = 1 << 16  # about the number of rows that are cut into windows together
 SPILL_BYTES = 64 << 20  # the most that a worker collects before it writes a spill file
