@@ -70,8 +70,9 @@ def schema(optional: Collection[str] = ()) -> pa.Schema:
 def index_bytes(table: pa.Table, *, hashed_keys: bool = False) -> pa.Buffer:
     """Return an index as Parquet, with a checksum per page, which readers verify.
 
-    hashed_keys: whether keys are hashes, which snappy cannot compress (ADR 43).
+    hashed_keys: whether keys are hashes.
     """
+    hashes = {"content", "key"} if hashed_keys else {"content"}  # snappy saves little of them
     # A buffer that grows is copied again and again. Snappy adds up to a sixth; pages that are not
     # used take no memory.
     data = pa.allocate_buffer(table.nbytes * 5 // 4 + _HEADERS)
@@ -83,10 +84,7 @@ def index_bytes(table: pa.Table, *, hashed_keys: bool = False) -> pa.Buffer:
         table,
         sink,
         write_page_checksum=True,
-        compression={
-            name: "NONE" if hashed_keys and name == "key" else "SNAPPY"
-            for name in table.column_names
-        },
+        compression={name: "NONE" if name in hashes else "SNAPPY" for name in table.column_names},
         use_dictionary=repeated,
         column_encoding={"offset": "DELTA_BINARY_PACKED"},  # halves the file
         write_statistics=False,
