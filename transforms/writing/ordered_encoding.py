@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import collections
+import itertools
 import threading
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from concurrent.futures import Future
 
 import pyarrow as pa
@@ -50,34 +51,44 @@ class _TaskBudget:
 _budget = _TaskBudget()
 
 
+def chunk_bounds(rows: int, step: int, *, tapered: bool) -> list[tuple[int, int]]:
+    """Return (first row, number of rows) of the chunks of a shard, each of which is one task.
+
+    tapered: whether the last chunks are smaller, so that all encoder processes are busy until the
+      end. Other processes may encode the rows, but a record must not depend on its chunk.
+    """
+    whole = max(rows // step - limits.TAPERED_TASKS, 0) * step if tapered else rows
+    small = max(step // limits.TAPER, 1)
+    starts = [*range(0, whole, step), *range(whole, rows, small)]
+    return [(start, end - start) for start, end in itertools.pairwise([*starts, rows])]
+
+
 def encode_in_order(
     rows: pa.RecordBatch,
+    bounds: Sequence[tuple[int, int]],
     *,
     packed: bytes,
     split: SplitPlan,
     compression: str,
     pool: ProcessPool,
     memory: int = MAX_MEMORY,
-    first: int = 0,
 ) -> Generator[tuple[int, EncodedChunk]]:
     """Yield (index of its first row, encoded chunk) in order, encoding ahead within the budget.
 
-    first: index of the first row to encode, a multiple of the rows of a task.
+    bounds: those of `chunk_bounds` that are to be encoded.
     """
-    step = split.task_rows
-    size = step * split.estimate.record_bytes
-    waiting: collections.deque[tuple[int, Future[EncodedChunk]]] = collections.deque()
+    waiting: collections.deque[tuple[int, int, Future[EncodedChunk]]] = collections.deque()
 
     def oldest() -> tuple[int, EncodedChunk]:
-        start, future = waiting.popleft()
+        start, size, future = waiting.popleft()
         try:
             return start, future.result()
         finally:
             _budget.give_back(size)
 
     try:
-        for start in range(first, len(rows), step):
-            chunk = rows.slice(start, step)
+        for start, count in bounds:
+            chunk, size = rows.slice(start, count), count * split.estimate.record_bytes
             task = row_task(encode_chunk, packed, compression, rows=chunk, memory=memory)
             while not _budget.take(size, tasks=pool.workers, must=not waiting):
                 yield oldest()
@@ -86,10 +97,10 @@ def encode_in_order(
             except BaseException:
                 _budget.give_back(size)
                 raise
-            waiting.append((start, future))
+            waiting.append((start, size, future))
         while waiting:
             yield oldest()
     finally:  # if the encoder or the consumer failed, the other results are not needed
-        for _, future in waiting:
+        for _, size, future in waiting:
             future.cancel()
             _budget.give_back(size)
