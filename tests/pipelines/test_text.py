@@ -1,5 +1,6 @@
 """`recordmill text` from end to end: real messages in, read back by TensorFlow."""
 
+import codecs
 import itertools
 import json
 import pathlib
@@ -8,6 +9,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import tensorflow as tf
 
@@ -347,3 +350,47 @@ def test_texts_of_white_space_are_rejected_and_utf_16_names_its_option(tmp_path)
         utf_16 = {"5.txt": "bad_value"} if given == "lines" else {}
         assert made.rejects.items() >= utf_16.items()
         assert sorted(made.rejects.values()) == [*utf_16.values(), "empty"]
+
+
+def test_columns_of_bytes_and_of_files_hold_texts(tmp_path):
+    """Also in another encoding; a byte order mark of a file is no part of its text."""
+    words = ["café", "naïve", "ünder", "plain"] * 5
+    labels = ["a", "b"] * 10
+    rows = "".join(
+        json.dumps({"text": t, "label": y}) + "\n" for t, y in zip(words, labels, strict=True)
+    )
+    (tmp_path / "in.jsonl").write_text(rows)
+    texts_of = (("utf-8", ()), ("latin-1", ("--encoding", "latin-1")))
+    inputs = [(tmp_path / "in.jsonl", ())]
+    for encoding, options in texts_of:
+        values = [word.encode(encoding) for word in words]
+        files = [{"bytes": one, "path": f"{n}.txt"} for n, one in enumerate(values)]
+        if encoding == "utf-8":
+            files[0]["bytes"] = codecs.BOM_UTF8 + values[0]
+        for name, column in (("bytes", pa.array(values, pa.binary())), ("files", pa.array(files))):
+            path = tmp_path / f"{encoding}-{name}.parquet"
+            pq.write_table(pa.table({"text": column, "label": labels}), path)
+            inputs.append((path, options))
+    made = [
+        make(tmp_path / f"out{n}", "--input", path, *options)
+        for n, (path, options) in enumerate(inputs)
+    ]
+    assert {one.manifest.digest for one in made} == {made[0].manifest.digest}
+
+
+def test_bytes_that_are_no_text_are_rejected(tmp_path, capsys):
+    values = [b"caf\xe9", b"plain", b"more"]
+    path = tmp_path / "in.parquet"
+    pq.write_table(pa.table({"text": pa.array(values, pa.binary()), "y": [1, 2, 3]}), path)
+    argv = ("--input", path, "--splits", "train=1", "--max-reject-fraction", "0.5")
+    for options, why in (
+        ((), "not UTF-8: expected text in column 'text', which holds bytes (--encoding names"),
+        (("--encoding", "ascii"), "not ASCII: expected text in column 'text', which holds bytes"),
+    ):
+        made = make(tmp_path / f"out{len(options)}", *argv, *options)
+        (reject,) = map(json.loads, (made.folder / "rejects.jsonl").read_text().splitlines())
+        assert (reject["key"], reject["reason"]) == ("in.parquet#1", "bad_value")
+        assert why in reject["detail"]
+    pq.write_table(pa.table({"text": ["a", "b"]}), path)
+    assert run("text", *argv, "--output", tmp_path / "x", "--encoding", "latin-1") == 2
+    assert "--encoding applies to text and to columns of bytes, and" in capsys.readouterr().err

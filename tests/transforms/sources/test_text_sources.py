@@ -751,8 +751,8 @@ def test_a_truncated_compressed_file_fails_the_job(tmp_path: pathlib.Path) -> No
         ),
         (
             {"in/a.csv": CSV},
-            {"format": "parquet", "encoding": "latin-1"},
-            "--encoding applies to csv, tsv, jsonl, lines, but the input is read as parquet: leave",
+            {"format": "tfrecord", "encoding": "latin-1"},
+            "--encoding applies to csv, tsv, jsonl, lines, parquet, arrow, avro, but the input is",
         ),
     ],
 )

@@ -26,10 +26,13 @@ from recordmill.transforms.sources.row_formats.row_file import (
     QuoteAnomalies,
     Rows,
 )
+from recordmill.transforms.sources.row_formats.row_format import UTF8
 from recordmill.transforms.sources.row_formats.text_columns import (
     as_text,
     decode_dictionary,
     is_binary,
+    is_file,
+    transcoded,
     valid_text,
 )
 from recordmill.transforms.sources.row_formats.value_parsing import ValueParser
@@ -46,6 +49,7 @@ class ColumnarFile:
     origin: Origin
     value_parser: ValueParser
     max_row_bytes: int
+    encoding: str = UTF8
     quote_anomalies: QuoteAnomalies = dataclasses.field(default_factory=QuoteAnomalies)
 
     @property
@@ -58,6 +62,11 @@ class ColumnarFile:
         if len(set(schema.names)) < len(schema.names):
             raise ConfigError(
                 f"{self.origin.place} has duplicate column names: {', '.join(schema.names)}"
+            )
+        if self.encoding != UTF8 and not any(_holds_bytes(field.type) for field in schema):
+            raise ConfigError(
+                f"--encoding applies to text and to columns of bytes, and {self.origin.place} has"
+                " none: leave it out, because other columns declare their texts as UTF-8"
             )
         return {
             field.name: ColumnType((_value_type(field.type),), field.nullable) for field in schema
@@ -89,19 +98,31 @@ class ColumnarFile:
         for part in self._flat_parts(section, wanted.names):
             part, sizes = self._without_large_rows(part)
             with self.origin.parsing():
-                arrays = [_convert(part[field.name], field, text) for field in wanted]
+                arrays = [self._convert(part[field.name], field, text) for field in wanted]
                 # Columns declared as not null stay so: their features are never absent.
                 columns, bad = valid_text(pa.record_batch(arrays, schema=wanted))
             numbers = number + np.flatnonzero(sizes <= self.max_row_bytes)
-            why = "not UTF-8"
-            if held := [name for name in wanted.names if is_binary(part[name].type)]:
+            why = f"not {self.encoding.upper()}"
+            if held := [name for name in wanted.names if _holds_bytes(part[name].type)]:
                 why += f": expected text in column {held[0]!r}, which holds bytes"
+                why += " (--encoding names their encoding)" if self.encoding == UTF8 else ""
             rejected = [BadRow(int(n), Reason.BAD_VALUE, why) for n in numbers[bad]]
             for row in np.flatnonzero(sizes > self.max_row_bytes).tolist():
                 why = f"{sizes[row]} bytes, more than --max-row-bytes {self.max_row_bytes}"
                 rejected.append(BadRow(number + row, Reason.TOO_LARGE, why))
             yield Rows(columns=columns, numbers=numbers[~bad], bad=sorted(rejected))
             number += len(sizes)
+
+    def _convert(self, column: pa.Array, field: pa.Field, text: Collection[str]) -> pa.Array:
+        if field.name in text:
+            if self.encoding != UTF8 and _holds_bytes(column.type):
+                column = transcoded(column, self.encoding)
+            return as_text(column, field.name)
+        column = decode_dictionary(column)
+        if column.type == field.type:
+            return column
+        is_text = field.type == pa.string()
+        return as_text(column, field.name) if is_text else column.cast(field.type)
 
     def _without_large_rows(
         self, rows: pa.RecordBatch
@@ -319,10 +340,7 @@ def _value_type(kind: pa.DataType) -> pa.DataType:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
-def _convert(column: pa.Array, field: pa.Field, text: Collection[str]) -> pa.Array:
-    if field.name in text:
-        return as_text(column, field.name)
-    column = decode_dictionary(column)
-    if column.type == field.type:
-        return column
-    return as_text(column, field.name) if field.type == pa.string() else column.cast(field.type)
+def _holds_bytes(kind: pa.DataType) -> bool:
+    """Return whether a column holds bytes, or structs with the content of files."""
+    kind = _value_type(kind)
+    return is_binary(kind) or is_file(kind)

@@ -23,19 +23,20 @@ from recordmill.transforms.sources.row_formats.row_format import FileFormat
 
 def open_rows(origin: Origin, file_format: FileFormat) -> RowFile:
     """Return a reader of a file. Reads nothing yet."""
+    values = (file_format.value_parser, file_format.max_row_bytes)
     match file_format.format:
         case "jsonl":
             return JsonLines(origin, file_format)
         case "lines":
             return PlainLines(origin, file_format)
         case "parquet":
-            return ParquetFile(origin, file_format.value_parser, file_format.max_row_bytes)
+            return ParquetFile(origin, *values, file_format.encoding)
         case "arrow":
-            return ArrowFile(origin, file_format.value_parser, file_format.max_row_bytes)
+            return ArrowFile(origin, *values, file_format.encoding)
         case "avro":
             from recordmill.transforms.sources.row_formats.avro import AvroFile
 
-            return AvroFile(origin, file_format.value_parser, file_format.max_row_bytes)
+            return AvroFile(origin, *values, file_format.encoding)
         case "tfrecord":
             from recordmill.transforms.sources.tfrecords.tfrecord_file import TfrecordFile
 

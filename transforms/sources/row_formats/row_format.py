@@ -20,6 +20,7 @@ Compression = Literal["gz", "bz2", "zst"]
 
 DELIMITED: tuple[Format, ...] = ("csv", "tsv")
 TEXT: tuple[Format, ...] = (*DELIMITED, "jsonl", "lines")
+_OF_BYTES: tuple[Format, ...] = ("parquet", "arrow", "avro")  # may have columns of bytes
 UTF8 = "utf-8"
 
 _EXTENSIONS: Mapping[str, Format] = {
@@ -195,7 +196,7 @@ class RowFormat:
             ("--comment", bool(self.comment), DELIMITED),
             ("--decimal", self.decimal != ".", DELIMITED),
             ("--trim", self.trim, DELIMITED),
-            ("--encoding", _codec(self.encoding) != UTF8, TEXT),
+            ("--encoding", _codec(self.encoding) != UTF8, (*TEXT, *_OF_BYTES)),
         ):
             if given and found not in formats:
                 raise ConfigError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import math
 
@@ -13,6 +14,8 @@ from pyarrow import types
 
 from recordmill.errors import ConfigError
 from recordmill.transforms.model.user_columns import is_list
+
+_BYTES = "bytes"
 
 
 def number_text(value: float) -> str | None:
@@ -37,12 +40,14 @@ def decode_dictionary(column: pa.Array) -> pa.Array:
 
 
 def as_text(column: pa.Array, name: str) -> pa.Array:
-    """Convert a column to string[n].
+    """Convert a column to string[n]; of structs with the content of files, this content.
 
     Raises:
       ConfigError: it holds neither text, numbers nor times.
     """
     column = decode_dictionary(column)
+    if is_file(column.type):
+        column = _file_bytes(column)
     kind = column.type
     if types.is_floating(kind):
         values = column.cast(pa.float64()).to_pylist()
@@ -52,15 +57,35 @@ def as_text(column: pa.Array, name: str) -> pa.Array:
     try:
         return column.cast(pa.string())
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
-        advice = ""
-        if types.is_struct(kind) and kind.get_field_index("bytes") >= 0:
-            advice = (
-                ": it holds the content of files, as dataset hubs export it; recordmill images,"
-                " video, audio and arrays read such columns"
-            )
-        raise ConfigError(
-            f"expected text or numbers in column {name!r}, got {kind}{advice}"
-        ) from error
+        raise ConfigError(f"expected text or numbers in column {name!r}, got {kind}") from error
+
+
+def transcoded(column: pa.Array, encoding: str) -> pa.Array:
+    """Return a column of bytes, or of structs with the content of files, as UTF-8: binary[n].
+
+    Bytes that cannot be decoded become bytes that are not UTF-8, which `valid_text` finds.
+    """
+    column = decode_dictionary(column)
+    if is_file(column.type):
+        column = _file_bytes(column)
+    return pa.array([_utf8(value, encoding) for value in column.to_pylist()], pa.binary())
+
+
+def _utf8(value: bytes | None, encoding: str) -> bytes | None:
+    try:
+        return None if value is None else value.decode(encoding).encode()
+    except UnicodeError:  # also of a surrogate, which UTF-8 has not
+        return b"\xff"
+
+
+def _file_bytes(column: pa.Array) -> pa.Array:
+    """Return the content of files without a byte order mark: binary[n]."""
+    found = pc.struct_field(column, [column.type.get_field_index(_BYTES)]).cast(pa.binary())
+    if not pc.any(pc.starts_with(found, codecs.BOM_UTF8)).as_py():
+        return found
+    mark = len(codecs.BOM_UTF8)
+    tails = [v[mark:] if v and v.startswith(codecs.BOM_UTF8) else v for v in found.to_pylist()]
+    return pa.array(tails, pa.binary())
 
 
 def valid_text(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, npt.NDArray[np.bool_]]:
@@ -112,6 +137,12 @@ def _is_utf8(value: bytes | None) -> bool:
 
 def _is_text(kind: pa.DataType) -> bool:
     return kind in (pa.string(), pa.large_string(), pa.string_view())
+
+
+def is_file(kind: pa.DataType) -> bool:
+    """Return whether a type is a struct with the content of a file, as dataset hubs export it."""
+    place = kind.get_field_index(_BYTES) if types.is_struct(kind) else -1
+    return place >= 0 and is_binary(kind.field(place).type)
 
 
 def is_binary(kind: pa.DataType) -> bool:
