@@ -48,7 +48,8 @@ class FeatureFigure:
 
     missing: per split, the fraction of sampled records without a value.
     top: the most frequent texts, classes or tokens, with the fraction of values that they are;
-      padding is left out.
+      padding is left out. Of masks the fraction of masks with the class.
+    masks: number of masks that `top` is of; 0 for other features.
     unknown: per split, the fraction of tokens that the vocabulary lacks; empty without one.
     specific: per class, the tokens that set it apart from the others.
     between_classes: the fraction of a number's variance that lies between classes; None if that is
@@ -61,6 +62,7 @@ class FeatureFigure:
     plots: Sequence[Plot]
     top: Sequence[tuple[str, float]]
     distinct: int
+    masks: int
     unknown: Mapping[str, float]
     specific: Mapping[str, Sequence[str]]
     between_classes: float | None
@@ -205,12 +207,14 @@ class Distributions:
             if first != name and plot.chart:
                 plot = dataclasses.replace(plot, chart=Markup(""), facts=f"as in {first}")
             plots.append(plot)
+        masks = 0
         if values and are_names:
             numbers = np.concatenate([*values.values()])
             if feature.kind == "index" and feature.shape != () and 0 not in names:
                 numbers = numbers[numbers != 0]
-            masks = sum(len(self._values[name, split]) for split in values)
-            total = masks if feature.kind == "mask" else len(numbers)
+            if feature.kind == "mask":
+                masks = sum(len(self._values[name, split]) for split in values)
+            total = masks or len(numbers)
             top, distinct = _frequent_names(numbers, names, total)
         else:
             top, distinct = _frequent(texts)
@@ -222,6 +226,7 @@ class Distributions:
             plots=plots,
             top=top,
             distinct=distinct,
+            masks=masks,
             unknown={}
             if known is None
             else {

@@ -54,6 +54,11 @@ class SampleReport:
     brightness: Plot | None
     plotted: Mapping[str, int]
 
+    @property
+    def is_whole(self) -> bool:
+        """True if distributions are over all records."""
+        return all(count < PLOTTED for count in self.plotted.values())
+
     def all_cards(self) -> list[Card]:
         """Return the cards of all classes and splits."""
         return [card for group in self.cards.values() for some in group.values() for card in some]

@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 
 from recordmill.pipelines.cli import main
+from recordmill.report import page as report_page
 from recordmill.report.mask_drawing import class_ids, tinted
 from tests.image_runs import encoders_kept, make
 from tests.painted_masks import png, shapes, write
@@ -43,7 +44,7 @@ RED, GREEN, YELLOW = (3, 2, 2), (2, 3, 2), (3, 3, 2)  # half of VOC's colours 1,
 
 
 @pytest.mark.parametrize("kind", ["classes", "objects", "outlines"])
-def test_masks_are_drawn_over_images(kind, white, tmp_path):
+def test_masks_are_drawn_over_images(kind, white, tmp_path, monkeypatch):
     options = {
         "classes": ("--masks", white / "masks", "--mask-labels", white / "names.txt"),
         "objects": ("--annotations", white / "coco.json", "--instance-masks", "--no-segmentation"),
@@ -60,6 +61,11 @@ def test_masks_are_drawn_over_images(kind, white, tmp_path):
     assert ("<polygon" in page) == (kind == "outlines")
     assert ('<bdi>tree</bdi></th><td class="number">100.0' in page) == (kind == "classes")
     assert "IHDR" not in page
+    assert ("classes in all 6 masks; the share of masks with" in page) == (kind == "classes")
+    monkeypatch.setattr(report_page, "PLOTTED", 2)
+    assert main(["report", *place, "--output", str(tmp_path / "sample.html")]) == 0
+    sample = (tmp_path / "sample.html").read_text()
+    assert ("classes in a sample of 2 masks; the share" in sample) == (kind == "classes")
     assert main(["inspect", *place, "--sheet", str(tmp_path / "sheet.png")]) == 0
     with Image.open(tmp_path / "sheet.png") as sheet:
         assert {RED, GREEN, YELLOW} <= colours(sheet)

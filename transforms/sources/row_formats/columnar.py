@@ -106,6 +106,8 @@ class ColumnarFile:
             if held := [name for name in wanted.names if _holds_bytes(part[name].type)]:
                 why += f": expected text in column {held[0]!r}, which holds bytes"
                 why += " (--encoding names their encoding)" if self.encoding == UTF8 else ""
+                if is_file(part[held[0]].type):
+                    why += "; recordmill images, video, audio and arrays read files of other kinds"
             rejected = [BadRow(int(n), Reason.BAD_VALUE, why) for n in numbers[bad]]
             for row in np.flatnonzero(sizes > self.max_row_bytes).tolist():
                 why = f"{sizes[row]} bytes, more than --max-row-bytes {self.max_row_bytes}"
