@@ -29,8 +29,7 @@ CODES: Mapping[str, str] = {
     "leak": "records of equal content are in several splits",
     "many-copies": "balancing repeats the records of a class very often",
     "near-duplicates": "there are groups of records with similar content",
-    "no-classes": "several inputs are folders whose names may be meant as classes, but are not used"
-    " as classes",
+    "no-classes": "names of folders may be meant as classes, but are not used as classes",
     "no-window": "series are too short for a window, or have gaps",
     "quotes": "quotes in CSV or TSV may be data",
     "resampled": "some steps of time series hold several rows, but most hold one",

@@ -313,3 +313,27 @@ def test_documents_by_line_of_files_named_as_splits(tmp_path):
     assert run("text", "--input", root, "--output", tmp_path / "out", "--documents", "line") == 0
     counts = {name: one.records for name, one in Made(tmp_path / "out").manifest.splits.items()}
     assert {name: count for name, count in counts.items() if count} == {"train": 2, "test": 1}
+
+
+@pytest.mark.parametrize("command", [*OF_FILES, "table"])
+def test_splits_in_a_single_folder_are_not_mixed(command, tmp_path, capsys):
+    write, options = {**OF_ROWS, **OF_FILES}[command]
+    fill(tmp_path / "in", write, "data/train/a/1", "data/test/b/1")
+    argv = ("--output", tmp_path / "out", *options)
+    assert run(command, *argv, "--input", tmp_path / "in") == 2
+    message = "holds a single folder, 'data', in which folders are named as splits (test, train)"
+    told = capsys.readouterr().err
+    assert message in told
+    assert f"pass --input {tmp_path / 'in'}/data" in told
+    assert run(command, *argv, "--input", tmp_path / "in" / "data") == 0
+
+
+def test_classes_in_a_single_folder_are_noted(tmp_path):
+    fill(tmp_path / "in", array, "flowers/rose/1", "flowers/tulip/2")
+    dataset = made("arrays", tmp_path, "--input", tmp_path / "in")
+    assert dataset.manifest.labels == ("flowers",)
+    (note,) = [str(one) for one in dataset.manifest.notes if one.code == "no-classes"]
+    assert "a single folder, 'flowers', which is the only class" in note
+    assert f"pass --input {tmp_path / 'in'}/flowers" in note
+    assert run("arrays", "--input", tmp_path / "in/flowers", "--output", tmp_path / "2") == 0
+    assert Made(tmp_path / "2").manifest.labels == ("rose", "tulip")

@@ -285,7 +285,7 @@ class FileTree:
     def notes(self) -> tuple[Note, ...]:
         """Notes for the user from `scan`."""
         # isinstance with a protocol reads this property, and must not list the input.
-        return archive_notes(self.__dict__.get("_laid_out", ()))
+        return layout_notes(self.__dict__.get("_laid_out", ()))
 
     def scan(self) -> Iterator[ListingPart]:
         """Yield the files as references.
@@ -326,17 +326,22 @@ class FileTree:
             raise ConfigError(no_files_message(Inputs.of(self.input), found))
 
 
-def archive_notes(laid_out: Sequence[LaidOutInput]) -> tuple[Note, ...]:
-    """Return a note for each input whose archives hold all files in one folder."""
-    return tuple(
-        Note(
-            "archives",
-            f"all files in the archives of {one.root.given.path} are in the folder"
-            f" {one.archives.common!r}, which is neither a class nor part of the keys",
-        )
-        for one in laid_out
-        if one.archives is not None and one.archives.common
-    )
+def layout_notes(laid_out: Sequence[LaidOutInput]) -> tuple[Note, ...]:
+    """Return a note for each input whose files are all in one folder."""
+    notes = []
+    for one in laid_out:
+        given = one.root.given.path
+        if one.archives is not None and one.archives.common:
+            text = f"all files in the archives of {given} are in the folder"
+            text += f" {one.archives.common!r}, which is neither a class nor part of the keys"
+            notes.append(Note("archives", text))
+        elif one.inner and one.layout.labels == "top":
+            (only, *_), *_ = (path.split("/") for path in one.inner)
+            some = ", ".join(one.inner[:3]) + (", ..." if len(one.inner) > 3 else "")
+            text = f"{given} holds a single folder, {only!r}, which is the only class; if the"
+            text += f" folders in it ({some}) are the classes, pass --input {given}/{only}"
+            notes.append(Note("no-classes", text))
+    return tuple(notes)
 
 
 def no_files_message(inputs: Inputs, found: ReferenceCollector) -> str:

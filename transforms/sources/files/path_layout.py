@@ -86,13 +86,15 @@ class PathLayout:
 class LaidOutInput(NamedTuple):
     """An input with the layout of its paths. split: of all its files, None if they differ.
 
-    archives: the files in its archives; None if archives are not read.
+    archives: the files in its archives; None if archives are not read. inner: folders in its only
+    top folder, by path; empty if it has others.
     """
 
     root: InputRoot
     layout: PathLayout
     split: str | None
     archives: ArchiveTree | None = None
+    inner: tuple[str, ...] = ()
 
     def split_and_label(self, key: str) -> tuple[str | None, str | None]:
         """Return (split, label) of a file, given its path relative to the input."""
@@ -134,7 +136,7 @@ def lay_out(inputs: Inputs, rules: LayoutRules) -> tuple[LaidOutInput, ...]:
     trees = [_archives_of(root, inputs, rules) for root in roots]
     try:
         return tuple(
-            LaidOutInput(root, _layout_of(root, inputs, rules, split, archives), split, archives)
+            _lay_out_one(root, inputs, rules, split, archives)
             for root, split, archives in zip(roots, splits, trees, strict=True)
         )
     except PathError as error:
@@ -224,8 +226,33 @@ def _file_split(name: str) -> str | None:
     return found[0] if len(found) == 1 else None
 
 
+def _lay_out_one(
+    root: InputRoot,
+    inputs: Inputs,
+    rules: LayoutRules,
+    split: str | None,
+    archives: ArchiveTree | None,
+) -> LaidOutInput:
+    if archives is not None:
+        folders = [*archives.top_folders]
+    else:
+        folders = [] if root.file else _top_folders(root, rules)
+    layout = _layout_of(root, folders, inputs, rules, split, archives)
+    inner: tuple[str, ...] = ()
+    if len(folders) == 1 and archives is None and root.pattern is None and layout.splits is None:
+        found = [*_folders_in(root.root / folders[0], rules)]
+        if inputs.split_from == "auto" and any(map(canonical_split, found)):
+            raise ConfigError(
+                f"{root.given} holds a single folder, {folders[0]!r}, in which folders are named as"
+                f" splits ({_some(found)}): pass --input {root.given}/{folders[0]}; {_NONE}"
+            )
+        inner = tuple(f"{folders[0]}/{name}" for name in found)
+    return LaidOutInput(root, layout, split, archives, inner)
+
+
 def _layout_of(
     root: InputRoot,
+    folders: Sequence[str],
     inputs: Inputs,
     rules: LayoutRules,
     split: str | None,
@@ -234,10 +261,6 @@ def _layout_of(
     if rules.is_dataset is not None and not root.file and rules.is_dataset(root.root):
         named = split is None and inputs.split_from in ("auto", "files")
         return PathLayout("shards" if named else None)
-    if archives is not None:
-        folders = [*archives.top_folders]
-    else:
-        folders = [] if root.file else _top_folders(root, rules)
     file_names: Callable[[], Iterable[str]] | None = None
     if rules.file_names is not None:
         of_files = functools.partial(rules.file_names, root)
@@ -342,12 +365,16 @@ def _top_folders(root: InputRoot, rules: LayoutRules) -> list[str]:
         first, *rest = root.pattern.split("/")
         if not rest and first != "**":
             return []
-    names = [entry.name for entry in root.root.list_dir() if entry.kind == "dir"]
     return [
         name
-        for name in sorted(names)
-        if not rules.skip(name) and (first == "**" or fnmatch.fnmatchcase(name, first))
+        for name in _folders_in(root.root, rules)
+        if first == "**" or fnmatch.fnmatchcase(name, first)
     ]
+
+
+def _folders_in(place: Location, rules: LayoutRules) -> list[str]:
+    names = [entry.name for entry in place.list_dir() if entry.kind == "dir"]
+    return [name for name in sorted(names) if not rules.skip(name)]
 
 
 def _divide(names: Sequence[str], found: Sequence[str | None]) -> tuple[str, str]:

@@ -24,8 +24,8 @@ from recordmill.transforms.sources.files.folders import (
     SOUND_AND_VIDEO,
     LabelledFile,
     RejectedFile,
-    archive_notes,
     check_numbers,
+    layout_notes,
     list_files,
     may_be,
     no_files_message,
@@ -147,7 +147,7 @@ class TextFolder:
     @property
     def notes(self) -> tuple[Note, ...]:
         """Notes for the user from `scan`."""
-        return (*archive_notes(self.__dict__.get("_laid_out", ())), *self._notes)
+        return (*layout_notes(self.__dict__.get("_laid_out", ())), *self._notes)
 
     def scan(self) -> Iterator[ListingPart]:
         """Yield the files, or sections of them.
