@@ -19,69 +19,30 @@ from recordmill.processes.memory_watch import pause_before
 from recordmill.processes.pool import ProcessPool, close_shared_pool, shared_pool
 from recordmill.processes.row_tasks import RowTask, WorkerCrashedError, WorkerDiedError
 from recordmill.processes.shared_memory import CAPACITY
+from tests import pool_tasks
 from tests.encoder_reuse import fresh_encoders
 from tests.paths import ROOT
+from tests.pool_tasks import (
+    act,
+    double,
+    fail,
+    fail_not_picklable,
+    fail_not_unpicklable,
+    kill,
+    leave,
+    len_of,
+    process_id,
+    read,
+    try_some,
+    unpicklable,
+    wait_for,
+)
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _fresh():
     with fresh_encoders():
         yield
-
-
-class NotUnpicklableError(Exception):
-    """Can be pickled, but not unpickled."""
-
-    def __init__(self, one, two):
-        super().__init__(f"{one} and {two}")
-
-
-class NotPicklableError(Exception):
-    def __reduce__(self):
-        raise TypeError("not this one")
-
-
-def double(array, *, plus=0):
-    return array * 2 + plus
-
-
-def len_of(thing):
-    return type(thing), len(thing)
-
-
-def process_id(_=None):
-    return os.getpid()
-
-
-def fail(error):
-    raise error
-
-
-def fail_not_unpicklable():
-    raise NotUnpicklableError("salt", "pepper")
-
-
-def fail_not_picklable():
-    raise NotPicklableError("no way out")
-
-
-def leave(code):
-    os._exit(code)
-
-
-def kill(number):
-    os.kill(os.getpid(), number)
-
-
-def read(path):
-    with open(path, "rb") as file:
-        return file.read()
-
-
-def wait_for(path):
-    """Return when the pipe has been opened and closed by a writer."""
-    read(path)
-    return os.getpid()
 
 
 def process_ids(pool, folder, tasks=2):
@@ -108,10 +69,6 @@ def end(number):
 def parent(number):
     """Return the id of the parent of a process."""
     return int(pathlib.Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[1])
-
-
-def unpicklable():
-    return threading.Lock()
 
 
 @pytest.fixture(scope="module")
@@ -175,7 +132,7 @@ def test_errors_keep_their_type(pool, error):
     with pytest.raises(type(error)) as caught:
         pool.submit(fail, error).result()
     assert str(caught.value) == str(error)
-    assert f'File "{__file__}", line' in caught.value.__notes__[-1]
+    assert f'File "{pool_tasks.__file__}", line' in caught.value.__notes__[-1]
     assert ", in fail\n    raise error" in caught.value.__notes__[-1]
     assert (
         vars(caught.value).items()
@@ -223,20 +180,6 @@ def test_a_process_that_dies_fails_its_task_and_is_replaced(
     with pytest.raises(WorkerDiedError, match=how):
         future.result(timeout=60)
     assert len(process_ids(pool, tmp_path)) == 2
-
-
-def act(rows, faults):
-    """Crash at -1, be killed at -2; else return the rows without faults."""
-    for row, value in enumerate(rows):
-        if value in (-1, -2) and row not in faults:
-            os.kill(os.getpid(), signal.SIGABRT if value == -1 else signal.SIGKILL)
-    if rows.count(-3) > 1:
-        os.kill(os.getpid(), signal.SIGBUS)
-    return [row for row in range(len(rows)) if row not in faults]
-
-
-def try_some(rows, some):
-    act(rows[some.start : some.stop], {})
 
 
 def rows_of(rows):
@@ -309,7 +252,7 @@ def test_the_shared_pool_is_created_once():
 _PARENT = """
 import sys
 from recordmill.processes.pool import ProcessPool
-from tests.recordmill.processes.test_pool import process_id, read
+from tests.pool_tasks import process_id, read
 
 pool = ProcessPool(2)
 pool.submit(process_id).result()
@@ -393,7 +336,7 @@ environment.set_up()
 import pyarrow.compute
 
 from recordmill.processes.pool import fork_children, shared_pool
-from tests.recordmill.processes.test_pool import command, kill
+from tests.pool_tasks import command, kill
 
 if sys.argv[1] == "forked, then threads":
     fork_children()
@@ -407,13 +350,6 @@ if sys.argv[2] == "killed":
     print(pool.submit(command).result())
 pool.close()
 """
-
-
-def command() -> str:
-    """Return the parent's id, and the command line of this process."""
-    line = pathlib.Path("/proc/self/cmdline").read_text().replace("\0", " ")
-    assert os.getpgid(0) == os.getpid(), "Ctrl-C in a terminal reaches the parent's process group"
-    return f"{os.getppid()} {line}".replace("\n", " ")
 
 
 @pytest.mark.parametrize("killed", ["killed", "alive"])

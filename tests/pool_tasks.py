@@ -1,0 +1,86 @@
+"""Tasks for pools; in a module of few imports, because each new process imports it."""
+
+import os
+import pathlib
+import signal
+import threading
+
+
+class NotUnpicklableError(Exception):
+    """Can be pickled, but not unpickled."""
+
+    def __init__(self, one, two):
+        super().__init__(f"{one} and {two}")
+
+
+class NotPicklableError(Exception):
+    def __reduce__(self):
+        raise TypeError("not this one")
+
+
+def double(array, *, plus=0):
+    return array * 2 + plus
+
+
+def len_of(thing):
+    return type(thing), len(thing)
+
+
+def process_id(_=None):
+    return os.getpid()
+
+
+def fail(error):
+    raise error
+
+
+def fail_not_unpicklable():
+    raise NotUnpicklableError("salt", "pepper")
+
+
+def fail_not_picklable():
+    raise NotPicklableError("no way out")
+
+
+def leave(code):
+    os._exit(code)
+
+
+def kill(number):
+    os.kill(os.getpid(), number)
+
+
+def read(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def wait_for(path):
+    """Return when the pipe has been opened and closed by a writer."""
+    read(path)
+    return os.getpid()
+
+
+def unpicklable():
+    return threading.Lock()
+
+
+def act(rows, faults):
+    """Crash at -1, be killed at -2; else return the rows without faults."""
+    for row, value in enumerate(rows):
+        if value in (-1, -2) and row not in faults:
+            os.kill(os.getpid(), signal.SIGABRT if value == -1 else signal.SIGKILL)
+    if rows.count(-3) > 1:
+        os.kill(os.getpid(), signal.SIGBUS)
+    return [row for row in range(len(rows)) if row not in faults]
+
+
+def try_some(rows, some):
+    act(rows[some.start : some.stop], {})
+
+
+def command() -> str:
+    """Return the parent's id, and the command line of this process."""
+    line = pathlib.Path("/proc/self/cmdline").read_text().replace("\0", " ")
+    assert os.getpgid(0) == os.getpid(), "Ctrl-C in a terminal reaches the parent's process group"
+    return f"{os.getppid()} {line}".replace("\n", " ")
