@@ -15,7 +15,7 @@ import pytest
 
 from tests.image_runs import Made, encoders_kept, make
 
-COUNT = 10_000
+COUNT = 2_000
 DAY = datetime.date(2026, 1, 31)
 Row = dict[str, Any]
 

@@ -57,9 +57,15 @@ def made(source, tmp_path_factory) -> Made:
     return make(out, "--input", source, *OPTIONS, "--workers", 1, command="table")
 
 
-def in_train(made: Made) -> dict[str, np.ndarray]:
-    """Values of the records of train, with missing ones, as they are put into buckets."""
-    rows = [int(example["row"][0]) for example in made.examples("train").values()]
+@pytest.fixture(scope="module")
+def train(made) -> list[dict]:
+    """Examples of train, which take half a second to decode."""
+    return [*made.examples("train").values()]
+
+
+def values_of(train: list[dict]) -> dict[str, np.ndarray]:
+    """Values of records, with missing ones, as they are put into buckets."""
+    rows = [int(example["row"][0]) for example in train]
     assert 0.7 * ROWS < len(rows) < 0.9 * ROWS
     values = {name: np.array(column[rows]) for name, column in COLUMNS.items()}
     values["infinite"] = np.clip(values["infinite"], -2, 2)
@@ -80,8 +86,8 @@ def best_boundaries(values: np.ndarray, parts: int) -> list[float]:
 
 
 @pytest.mark.parametrize("name", COLUMNS)
-def test_every_boundary_has_its_rank(made, name):
-    values = in_train(made)[name]
+def test_every_boundary_has_its_rank(made, train, name):
+    values = values_of(train)[name]
     values[np.isnan(values)] = np.nanquantile(values, 0.5, method="inverted_cdf")
     found = learned(made)[name]["boundaries"]
     assert found == best_boundaries(values, BUCKETS)
@@ -92,15 +98,15 @@ def test_every_boundary_has_its_rank(made, name):
         )
 
 
-def test_records_get_the_number_of_their_bucket(made):
-    values, boundaries = in_train(made)["narrow"], learned(made)["narrow"]["boundaries"]
-    ids = [int(example["narrow"][0]) for example in made.examples("train").values()]
+def test_records_get_the_number_of_their_bucket(made, train):
+    values, boundaries = values_of(train)["narrow"], learned(made)["narrow"]["boundaries"]
+    ids = [int(example["narrow"][0]) for example in train]
     assert ids == np.searchsorted(boundaries, values, side="right").tolist()
     assert np.ptp(np.bincount(ids)) <= 1
 
 
-def test_missing_values_become_the_median(made):
-    values = in_train(made)["missing"]
+def test_missing_values_become_the_median(made, train):
+    values = values_of(train)["missing"]
     median = np.quantile(values[~np.isnan(values)], 0.5, method="inverted_cdf")
     assert learned(made)["missing"]["fill"] == median
 
@@ -129,12 +135,12 @@ def test_two_workers_write_the_same_bytes(made, source, tmp_path):
         assert (out / name).read_bytes() == (made.folder / name).read_bytes()
 
 
-def test_medians_and_quantiles_of_statistics_have_their_ranks(made):
+def test_medians_and_quantiles_of_statistics_have_their_ranks(made, train):
     message = statistics_pb2.DatasetFeatureStatisticsList()
     message.ParseFromString((made.folder / "statistics.pb").read_bytes())
-    train = next(one for one in message.datasets if one.name == "train")
-    rows = [int(example["row"][0]) for example in made.examples("train").values()]
-    for feature in train.features:
+    statistics = next(one for one in message.datasets if one.name == "train")
+    rows = [int(example["row"][0]) for example in train]
+    for feature in statistics.features:
         if feature.name not in COLUMNS:
             continue
         values = COLUMNS[feature.name][rows]
@@ -154,7 +160,7 @@ def test_imputed_values_have_ranks_too(source, tmp_path, fill):
         *("--impute", f"missing={fill}"),
         command="table",
     )
-    values, numbers = in_train(made), learned(made)
+    values, numbers = values_of([*made.examples("train").values()]), learned(made)
     missing = values["missing"]
     mean = np.nanmean(missing)
     np.testing.assert_allclose(numbers["missing"]["fill"], mean if fill == "mean" else float(fill))
