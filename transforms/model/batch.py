@@ -295,8 +295,53 @@ def take(rows: pa.RecordBatch | pa.Table, order: npt.NDArray[np.int64]) -> pa.Re
     A table is not joined first: its chunks are gathered column by column, which saves memory.
     """
     short = len(rows) < 1 << 32  # Arrow is faster with indices of 32 bits
-    taken = pc.take(rows, pa.array(order.astype(np.uint32) if short else order), boundscheck=False)
-    return taken if isinstance(taken, pa.RecordBatch) else concat(taken.to_batches())
+    indices = pa.array(order.astype(np.uint32) if short else order)
+    columns: dict[str, pa.Array] = {}
+    for name in rows.schema.names:
+        values = _of_one_size(rows[name])
+        if values is not None and values.type.byte_width * len(order) < 1 << 31:
+            columns[name] = _take_of_one_size(values, indices)
+    others = rows.drop_columns(list(columns)) if columns else rows
+    if others.num_columns:
+        taken = pc.take(others, indices, boundscheck=False)
+        taken = taken if isinstance(taken, pa.RecordBatch) else concat(taken.to_batches())
+        if not columns:
+            return taken
+        columns |= zip(taken.schema.names, taken.columns, strict=True)
+    return pa.RecordBatch.from_arrays(
+        [columns[name] for name in rows.schema.names], schema=rows.schema
+    )
+
+
+def _of_one_size(texts: pa.Array | pa.ChunkedArray) -> pa.ChunkedArray | None:
+    """Return texts that all have the same size as values of this size, which are taken faster.
+
+    Returns None if they have not, if one is null, and for columns of other types.
+    """
+    if not pa.types.is_string(texts.type):
+        return None
+    chunks = texts.chunks if isinstance(texts, pa.ChunkedArray) else [texts]
+    size, found = 0, []
+    for chunk in chunks if len(texts) and not texts.null_count else ():
+        _, offsets, data = chunk.buffers()
+        edges = np.frombuffer(offsets, np.int32, len(chunk) + 1, chunk.offset * 4)
+        if len(chunk) and not size:
+            size = int(edges[1] - edges[0])
+        if not size or edges[-1] - edges[0] != size * len(chunk) or (np.diff(edges) != size).any():
+            return None
+        values = [None, data.slice(int(edges[0]))]
+        found.append(pa.Array.from_buffers(pa.binary(size), len(chunk), values))
+    return pa.chunked_array(found) if found else None
+
+
+def _take_of_one_size(values: pa.ChunkedArray, indices: pa.Array) -> pa.Array:
+    """Return some of the texts that are values of one size: string[n]."""
+    taken = pc.take(values, indices, boundscheck=False).combine_chunks()
+    size = values.type.byte_width
+    edges = np.arange(0, (len(taken) + 1) * size, size, dtype=np.int32)
+    return pa.Array.from_buffers(
+        pa.string(), len(taken), [None, pa.py_buffer(edges), taken.buffers()[1]]
+    )
 
 
 def choose(rows: pa.RecordBatch | pa.Array, kept: npt.NDArray[np.int64]) -> Any:

@@ -216,3 +216,23 @@ def test_bytes_of_places_do_not_depend_on_the_order_in_which_files_met(name):
         assert batch.place_names(rows[name]).to_pylist() == ["a#1", "a#2", "a#3", "b#1", "b#2"]
         found.append(batch.to_bytes(rows))
     assert found[0] == found[1]
+
+
+TEXTS = [["ab", "cd", "éf"], ["", ""], ["a", None], ["é", "ab"], ["same", "size"]]
+
+
+@given(st.sampled_from(TEXTS), st.data())
+def test_rows_are_taken_from_slices_and_chunks(texts, data):
+    several = st.lists(st.sampled_from(texts), max_size=9)
+    chunks = data.draw(st.lists(several, min_size=1, max_size=3))
+    joined = [text for chunk in chunks for text in chunk]
+    if not joined:
+        return
+    columns = [pa.array(["-", *chunk], pa.string())[1:] for chunk in chunks]
+    table = pa.table({"a": pa.chunked_array(columns), "b": range(len(joined))})
+    order = data.draw(st.lists(st.integers(0, len(joined) - 1), min_size=1, max_size=20))
+    expected = {"a": [joined[at] for at in order], "b": order}
+    for rows in (table, table.combine_chunks().to_batches()[0], table.select(["a"])):
+        found = batch.take(rows, np.array(order, np.int64))
+        found.validate(full=True)
+        assert found.to_pydict() == {name: expected[name] for name in rows.schema.names}
