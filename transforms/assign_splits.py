@@ -59,8 +59,8 @@ def _assign(element: Any, strata: str = "", *, run: RunSpec) -> Any:
     return element
 
 
-def _choose(element: Element, name: str) -> Element:
-    return with_step(element, ChooseClass(name))
+def _choose(element: Element, name: str, only_stratum: bool = False) -> Element:
+    return with_step(element, ChooseClass(name, only_stratum))
 
 
 def _source(part: StagedPart) -> StagedBatch:
@@ -111,16 +111,17 @@ class AssignSplits(beam.PTransform):
             batches = self._cut_windows(batches, self.windowing)
         held: AsSingleton | None = None
         if run.multi_label:
-            counted = count_held(
-                functools.partial(
-                    scan, batches, staging=run.staging, columns=(batch.LABELS, batch.LABEL)
-                ),
-                sets=self.stratify,
-            )
-            batches = self._choose_classes(batches, counted)
+            # Strata are those of the records that are kept.
+            stratified = self.stratify and self.selection.is_all
+            counted = self._count(batches, sets=stratified, of="Labels")
+            batches = self._choose_classes(batches, counted, stratified=stratified)
             held = AsSingleton(counted)
         if not self.selection.is_all:
             batches |= "Select" >> SelectRecords(run.staging, self.selection)
+            if held is not None and self.stratify:
+                counted = self._count(batches, sets=True, of="Selected")
+                batches = self._choose_strata(batches, counted)
+                held = AsSingleton(counted)
         if self.label_bins is not None:
             batches |= "LabelBins" >> BinLabels(run.staging, self.label_bins)
         found = []
@@ -153,16 +154,42 @@ class AssignSplits(beam.PTransform):
             found.append(leakage | "GroupLeakage" >> _problems())
         return (batches, *found) | "WithProblems" >> beam.Flatten() if found else batches
 
-    def _choose_classes(
+    def _count(
+        self, batches: beam.PCollection[Element], *, sets: bool, of: str
+    ) -> beam.PCollection[HeldLabels]:
+        """Return the numbers of records by class, and by set of labels."""
+        columns = (batch.LABELS, batch.LABEL)
+        read = functools.partial(scan, batches, staging=self.run.staging, columns=columns)
+        return count_held(read, sets=sets, of=of)
+
+    @property
+    def _least(self) -> int:
+        """Minimum number of records of a stratum of label sets."""
+        if not self.run.grouped:
+            return 1
+        # Whole groups are divided by their most frequent stratum, which needs large strata.
+        splits = self.run.splits
+        return max(len(splits), math.ceil(1 / min(splits.values())))
+
+    def _choose_strata(
         self, batches: beam.PCollection[Element], counted: beam.PCollection[HeldLabels]
     ) -> beam.PCollection[Element]:
-        run, least = self.run, None
-        if self.stratify:
-            # Whole groups are divided by their most frequent stratum, which needs large strata.
-            of_all = max(len(run.splits), math.ceil(1 / min(run.splits.values())))
-            least = of_all if run.grouped else 1
+        name = counted | "StoreSelected" >> beam.Map(
+            store_held, staging=self.run.staging, least=self._least
+        ).with_output_types(str)
+        choose = beam.Map(_choose, AsSingleton(name), only_stratum=True)
+        return batches | "ChooseStratum" >> choose.with_output_types(Element)
+
+    def _choose_classes(
+        self,
+        batches: beam.PCollection[Element],
+        counted: beam.PCollection[HeldLabels],
+        *,
+        stratified: bool,
+    ) -> beam.PCollection[Element]:
+        run = self.run
         name = counted | "StoreHeld" >> beam.Map(
-            store_held, staging=run.staging, least=least
+            store_held, staging=run.staging, least=self._least if stratified else None
         ).with_output_types(str)
         return (
             batches

@@ -251,6 +251,49 @@ def test_strata_are_divided_as_near_to_the_fractions_as_whole_records_allow():
     assert divide_strata(counts, shares, fractions, seed=1) != sizes
 
 
+def test_strata_are_those_of_the_records_that_are_kept(tmp_path):
+    """A limited run divides the kept records as a run of these alone does."""
+    rng = np.random.default_rng(3)
+    chances = [0.9, 0.6, 0.3]
+    labels = [[n for n, p in zip("abc", chances, strict=True) if rng.random() < p] or ["a"]
+              for _ in range(400)]  # fmt: skip
+    argv = ("--label-separator", "|", "--stratify", "--splits", "train=0.6,test=0.4")
+    limited = make(
+        tmp_path / "limited",
+        "--input",
+        texts(tmp_path, labels),
+        *argv,
+        "--limit-per-class",
+        40,
+        command="text",
+    )
+    kept = limited.keys("train") | limited.keys("test")
+    lines = (tmp_path / "rows.csv").read_text().splitlines()
+    rows = Made(
+        make(tmp_path / "all", "--input", tmp_path / "rows.csv", *argv, command="text").folder
+    )
+    texts_of = {
+        key: example["text"][0].decode()
+        for split in ("train", "test")
+        for (key, _), example in rows.examples(split).items()
+    }
+    wanted = {texts_of[key] for key in kept}
+    assert 40 <= len(wanted) < 150
+    left = [lines[0], *(line for line in lines[1:] if line.partition(",")[0] in wanted)]
+    (tmp_path / "left.csv").write_text("\n".join(left))
+    alone = make(tmp_path / "alone", "--input", tmp_path / "left.csv", *argv, command="text")
+    for split in ("train", "test"):
+        assert limited.keys(split) == alone.keys(split)
+
+
+def test_a_class_of_too_few_kept_records_is_an_error(tmp_path, capsys):
+    labels = [["a", "rare"] if n < 40 else ["a"] for n in range(400)]
+    argv = ("--input", texts(tmp_path, labels), "--label-separator", "|", "--stratify")
+    assert run("text", *argv, "--output", tmp_path / "all") == 0
+    assert run("text", *argv, "--output", tmp_path / "out", "--limit", "20") == 1
+    assert "too few in 'rare' (1)" in " ".join(capsys.readouterr().err.split())
+
+
 def test_datasets_of_records_with_several_labels_are_read_again(tmp_path):
     argv = ["--label-separator", "|", "--unlabelled", "keep"]
     first = make(tmp_path / "first", "--input", texts(tmp_path), *argv, command="text")

@@ -15,6 +15,7 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 
+from recordmill.format.label_texts import join_labels
 from recordmill.job.staging import Staging, to_json
 from recordmill.transforms.balancing.held_labels import HeldLabels
 from recordmill.transforms.model import batch
@@ -27,15 +28,18 @@ from recordmill.transforms.staged.batches import RowScan
 class ChooseClass:
     """Assigns records with several labels to a class, and to a stratum if there are strata.
 
-    name: of the file of staging that `store_held` wrote.
+    name: of the file of staging that `store_held` wrote. only_stratum: records have a class.
     """
 
     name: str
+    only_stratum: bool = False
 
     def __call__(self, rows: pa.RecordBatch, staging: Staging) -> pa.RecordBatch:
         if batch.LABELS not in rows.schema.names:
             return rows
         ordered, alike = _load(self.name, staging)
+        if self.only_stratum:
+            return _with_strata(rows, join_labels(rows[batch.LABELS]), alike)
         at, codes, names = label_cells(rows[batch.LABELS])
         places = {name: place for place, name in enumerate(ordered.to_pylist())}
         ranks = np.array([places[name] for name in names.to_pylist()], np.int64)
@@ -43,23 +47,33 @@ class ChooseClass:
         np.minimum.at(best, at, ranks[codes])
         labels = ordered.take(pa.array(best, mask=best == len(ordered)))
         if alike:
-            text_codes, texts = batch.encode(rows[batch.LABEL])
-            found = pa.array([*(alike[text] for text in texts.to_pylist()), None], pa.string())
-            rows = batch.set_column(
-                rows, batch.STRATUM, found.take(pa.array(text_codes % len(found)))
-            )
+            rows = _with_strata(rows, rows[batch.LABEL], alike)
         return batch.set_column(rows, batch.LABEL, labels)
 
 
-def count_held(scan: RowScan, *, sets: bool) -> beam.PCollection[HeldLabels]:
+def _with_strata(rows: pa.RecordBatch, texts: pa.Array, alike: Mapping[str, str]) -> pa.RecordBatch:
+    """Return rows with their strata. texts: of their labels. alike: {text: stratum}."""
+    codes, names = batch.encode(texts)
+    found = pa.array([*(alike[text] for text in names.to_pylist()), None], pa.string())
+    return batch.set_column(rows, batch.STRATUM, found.take(pa.array(codes % len(found))))
+
+
+def _count(rows: pa.RecordBatch, sets: bool) -> HeldLabels:
+    if sets and batch.LABELS in rows.schema.names:
+        rows = batch.set_column(rows, batch.LABEL, join_labels(rows[batch.LABELS]))
+    return HeldLabels.of(rows, sets=sets)
+
+
+def count_held(scan: RowScan, *, sets: bool, of: str = "Held") -> beam.PCollection[HeldLabels]:
     """Return the counts of all records as the only element of a PCollection.
 
-    scan: reads the labels of all batches, and their text if `sets`.
+    scan: reads the labels of all batches. sets: whether to count label sets. of: end of the labels
+      of the stages.
     """
     return (
-        scan("ReadLabels")
-        | "CountHeld" >> beam.Map(HeldLabels.of, sets=sets).with_output_types(HeldLabels)
-        | "AddUpHeld" >> beam.CombineGlobally(HeldLabels.sum)
+        scan(f"Read{of}")
+        | f"Count{of}" >> beam.Map(_count, sets=sets).with_output_types(HeldLabels)
+        | f"AddUp{of}" >> beam.CombineGlobally(HeldLabels.sum)
     )
 
 
