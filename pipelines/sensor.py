@@ -48,8 +48,9 @@ class SensorConfig(ColumnsConfig):
         group=SERIES,
         shapes_bytes=True,
         metavar="FORMAT",
-        help="Format of the times, as for Python's strptime, such as '%d/%m/%Y %H:%M'. Default: ISO"
-        " 8601, or numbers since 1970. Times without a time zone are UTC.",
+        help="Format of the times, as for Python's strptime, such as '%d/%m/%Y %H:%M'; %Z takes"
+        " only names of UTC. Default: ISO 8601, or numbers since 1970. Times without a time zone"
+        " are UTC.",
     )
     time_unit: Literal["s", "ms", "us", "ns"] = option(
         "s", group=SERIES, shapes_bytes=True, help="Unit of times that are numbers."

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import re
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -14,6 +17,21 @@ TimeUnit = Literal["s", "ms", "us", "ns"]
 PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 _MICROSECONDS = pa.timestamp("us")
+_DATES = ("%d/%m/%Y", "%d.%m.%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y", "%Y-%m-%d")
+_CLOCKS = (" %H:%M:%S", " %H:%M", " %H.%M.%S", "", " %H:%M:%S.%f", " %H:%M:%S,%f")
+_COMMON_FORMATS = (
+    *(date + clock for date in _DATES for clock in _CLOCKS),
+    *(date.replace("%Y", "%y") + clock for date in _DATES for clock in _CLOCKS),
+    "%Y%m%d %H%M%S", "%Y%m%d%H%M%S", "%Y%m%d%H%M%S%f", "%Y%m%d",
+)  # fmt: skip
+
+_YEAR_1000 = -30_610_224_000 * 10**6  # Arrow's %Y takes fewer digits: 24 would be the year 24
+_UTC_NAMES = ("UTC", "GMT", "UT", "Z")
+_PARTS = re.compile("%[a-zA-Z%]|.", re.DOTALL)  # directives and literal characters
+_DIGITS = {
+    **dict.fromkeys(("%d", "%m", "%y", "%H", "%I", "%M", "%S"), r"\s*\d{1,2}"),
+    **{"%Y": r"\s*\d{4}", "%j": r"\s*\d{1,3}", "%f": r"\d{1,9}", "%p": "[a-zA-Z]+", "%%": "%"},
+}
 _NUMBER = r"^[+-]?\d+(\.\d*)?([eE][+-]?\d+)?$"
 
 
@@ -27,6 +45,31 @@ def parse_times(texts: pa.Array, *, time_format: str | None, unit: TimeUnit) -> 
     numbers = _parse_numbers(pc.if_else(is_number, texts, None), unit)
     moments = _parse_iso(pc.if_else(is_number, None, texts))
     return pc.coalesce(numbers, moments.cast(pa.int64()))
+
+
+def format_hint(text: str, time_format: str | None) -> str:
+    """Return the format that a time was expected in, and options that may parse it."""
+    usual = [
+        one
+        for one, pattern in _common_patterns()
+        if pattern.fullmatch(text) and strptime(pa.array([text]), one).null_count == 0
+    ]
+    options = " or ".join(map(repr, usual))
+    if time_format is None:
+        if not usual:
+            return " such as 2026-01-31 18:00, or a number (--time-format names another format)"
+        return f" such as 2026-01-31 18:00 (is it --time-format {options}?)"
+    if "%Z" in _PARTS.findall(time_format):
+        return (
+            f" as {time_format} (%Z is UTC, GMT, UT or Z, because other names belong to several"
+            " time zones: write offsets such as -0500, which %z reads)"
+        )
+    return f" as {time_format}{f' (is it {options}?)' if usual else ''}"
+
+
+@functools.cache
+def _common_patterns() -> list[tuple[str, re.Pattern[str]]]:
+    return [(one, re.compile(_pattern(_PARTS.findall(one)))) for one in _COMMON_FORMATS]
 
 
 def _parse_numbers(texts: pa.Array, unit: TimeUnit) -> pa.Array:
@@ -58,4 +101,39 @@ def _parse_iso(texts: pa.Array) -> pa.Array:
 
 
 def strptime(texts: pa.Array, time_format: str) -> pa.Array:
-    return pc.strptime(texts, format=time_format, unit="us", error_is_null=True)
+    """Parse times of a format, as Python's strptime does. Returns null for other texts.
+
+    %Y takes four digits; %f takes one to nine, of which six are kept. %Z takes the names of UTC
+    alone, because others, such as IST and CST, belong to several time zones.
+    """
+    parts = _PARTS.findall(time_format)
+    if "%Z" in parts:
+        formats = ["".join(name if one == "%Z" else one for one in parts) for name in _UTC_NAMES]
+        return pc.coalesce(*(strptime(texts, one) for one in formats))
+    if "%f" in parts:
+        return _parse_fractions(texts, parts)
+    times = pc.strptime(texts, format=time_format, unit="us", error_is_null=True)
+    return pc.if_else(pc.greater_equal(times.cast(pa.int64()), _YEAR_1000), times, None)
+
+
+def _parse_fractions(texts: pa.Array, parts: Sequence[str]) -> pa.Array:
+    """Parse times of a format with %f, which Arrow does not know. parts: of the format."""
+    place = parts.index("%f")
+    before, after = parts[:place], parts[place + 1 :]
+    found = pc.extract_regex(
+        texts,
+        f"^(?P<before>{_pattern(before)})(?P<digits>[0-9]{{1,9}})(?P<after>{_pattern(after)})$",
+    )
+    left, digits, right = (pc.struct_field(found, name) for name in ("before", "digits", "after"))
+    whole = pc.binary_join_element_wise(left, right, "f")
+    times = strptime(whole, "".join([*before, "f", *after]))
+    fraction = pc.divide(pc.utf8_rpad(digits, 9, padding="0").cast(pa.int64()), 1000)
+    return pc.add(times.cast(pa.int64()), fraction).cast(times.type)
+
+
+def _pattern(parts: Sequence[str]) -> str:
+    """Return a regular expression that divides a text as these parts of a format do."""
+    return "".join(
+        _DIGITS.get(one, ".+?") if len(one) > 1 else r"\s*" if one.isspace() else re.escape(one)
+        for one in parts
+    )

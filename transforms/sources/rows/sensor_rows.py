@@ -30,8 +30,8 @@ from recordmill.transforms.sources.rows.row_cache import RowCache
 from recordmill.transforms.sources.rows.sample_times import (
     PER_SECOND,
     TimeUnit,
+    format_hint,
     parse_times,
-    strptime,
 )
 from recordmill.transforms.sources.rows.series_intervals import SeriesIntervals
 from recordmill.transforms.sources.rows.table_rows import TableRows
@@ -42,13 +42,6 @@ _UNIT_NAMES = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns":
 _YEARS = (1970, 2100)  # numbers that give times outside these years may have another unit
 _RECENT = 1980  # a time after this year, read in too large a unit, is after the year 11970
 JOINED = "all"  # the name of the series that consists of all files
-
-_COMMON_FORMATS = (
-    "%d/%m/%Y %H:%M:%S", "%d/%m/%Y %H:%M", "%d/%m/%Y %H.%M.%S", "%d.%m.%Y %H:%M:%S",
-    "%d.%m.%Y %H:%M", "%m/%d/%Y %H:%M:%S", "%m/%d/%Y %H:%M", "%Y/%m/%d %H:%M:%S",
-    "%Y/%m/%d %H:%M", "%Y%m%d %H%M%S", "%Y%m%d%H%M%S", "%d-%m-%Y %H:%M:%S", "%d-%m-%Y %H:%M",
-    "%d/%m/%Y", "%d.%m.%Y", "%m/%d/%Y", "%Y%m%d",
-)  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -217,7 +210,9 @@ class SensorRows(TableRows):
             got = text[row].as_py()
             why = f"no time in {columns}"
             if got is not None:
-                why = f"expected a time in {columns}{self._format_hint(got)}, got {got!r}"
+                why = (
+                    f"expected a time in {columns}{format_hint(got, self.time_format)}, got {got!r}"
+                )
             return RejectCause(Reason.BAD_VALUE, f"row {rows.numbers[row]}: {why}")
 
         def no_series(row: int) -> RejectCause:
@@ -246,15 +241,6 @@ class SensorRows(TableRows):
         classes = self.intervals.classes_of(listed.rows[SERIES], listed.rows[TIME])
         labelled = batch.set_column(listed.rows, batch.LABEL, classes)
         return dataclasses.replace(listed, rows=labelled)
-
-    def _format_hint(self, got: str) -> str:
-        """Return the expected format of a time, and the options that may parse it."""
-        if self.time_format is not None:
-            return f" as {self.time_format}"
-        usual = [one for one in _COMMON_FORMATS if strptime(pa.array([got]), one).null_count == 0]
-        if not usual:
-            return " such as 2026-01-31 18:00, or a number (--time-format names another format)"
-        return f" such as 2026-01-31 18:00 (is it --time-format {' or '.join(map(repr, usual))}?)"
 
 
 def _years(times: pa.Array, factor: float = 1) -> tuple[int, int]:

@@ -1,0 +1,56 @@
+"""`recordmill sensor` on times in unlike spellings, units and time zones."""
+
+import pathlib
+from collections.abc import Iterator
+
+import pytest
+
+from tests.image_runs import Made, encoders_kept, make, run
+
+
+@pytest.fixture(scope="module", autouse=True)
+def encoders() -> Iterator[None]:
+    with encoders_kept():
+        yield
+
+
+def rows(folder: pathlib.Path, times: list[str]) -> tuple[object, ...]:
+    """A table of these times, and how it is read."""
+    lines = [f'"{time}",{place}' for place, time in enumerate(times)]
+    (folder / "in.csv").write_text("\n".join(["time,v", *lines]) + "\n")
+    return (
+        *("--input", folder / "in.csv", "--time-column", "time", "--window", 1),
+        *("--splits", "train=1", "--max-reject-fraction", 1),
+    )
+
+
+def starts(made: Made) -> list[str]:
+    return sorted(key.partition("@")[2] for key, _ in made.examples())
+
+
+def refused(capsys, folder: pathlib.Path, *argv: object) -> str:
+    assert run("sensor", *argv, "--output", folder / "out") in (1, 2)
+    return " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize(
+    ("time", "options", "message"),
+    [
+        ("30.03.24 12:00", (), "is it --time-format '%d.%m.%y %H:%M'?"),
+        ("30.03.24 12:00", ("--time-format", "%d.%m.%Y %H:%M"), "is it '%d.%m.%y %H:%M'?"),
+        ("30.03.2024 12:00:00,5", (), "is it --time-format '%d.%m.%Y %H:%M:%S,%f'?"),
+        ("2024-07-01 12:00 EST", ("--time-format", "%Y-%m-%d %H:%M %Z"),
+         "%Z is UTC, GMT, UT or Z, because other names belong to several time zones: write offsets"
+         " such as -0500, which %z reads"),
+    ],
+)  # fmt: skip
+def test_times_of_another_format_are_refused(tmp_path, capsys, time, options, message):
+    assert message in refused(capsys, tmp_path, *rows(tmp_path, [time]), *options)
+
+
+def test_fractions_and_names_of_utc_are_read(tmp_path):
+    times = ["1.3.2024 12:00:00.5 UTC", "1.3.2024 12:00:00.123456789 GMT", "1.3.2024 12:00:01 UTC"]
+    argv = (*rows(tmp_path, times), "--time-format", "%d.%m.%Y %H:%M:%S.%f %Z")
+    made = make(tmp_path / "out", *argv, command="sensor")
+    assert starts(made) == ["2024-03-01T12:00:00.123456", "2024-03-01T12:00:00.500000"]
+    assert len((tmp_path / "out/rejects.jsonl").read_text().splitlines()) == 1

@@ -1,0 +1,35 @@
+"""Parsing of the times of samples."""
+
+import datetime
+
+import pyarrow as pa
+import pytest
+
+from recordmill.transforms.sources.rows.sample_times import strptime
+
+
+@pytest.mark.parametrize(
+    ("time_format", "text", "expected"),
+    [
+        ("%d.%m.%Y", "30.03.24", None),
+        ("%d.%m.%Y", "30.03.924", None),
+        ("%d.%m.%y", "30.03.24", "2024-03-30"),
+        ("%Y-%m-%d %H:%M:%S.%f", "2024-03-30 12:00:00.1", "2024-03-30T12:00:00.100"),
+        ("%Y-%m-%d %H:%M:%S.%f", "2024-03-30 12:00:00", None),
+        ("%Y-%m-%d %H:%M:%S.%f", "2024-03-30 12:00:00.1234567890", None),
+        ("%Y-%m-%d %H:%M:%S.%f", "1969-12-31 23:59:59.75", "1969-12-31T23:59:59.750"),
+        ("%H:%M:%S,%f %d.%m.%Y", "2:00:00,000007 3.3.2024", "2024-03-03T02:00:00.000007"),
+        ("%Y%m%d%H%M%S%f", "20240330120000123", "2024-03-30T12:00:00.123"),
+        ("%Y-%m-%dT%H:%M:%S.%f%z", "2024-03-30T12:00:00.5+0200", "2024-03-30T10:00:00.500"),
+        ("%I:%M:%S.%f %p %d %b %Y", "02:00:00.5 PM 3 Mar 2024", "2024-03-03T14:00:00.500"),
+        ("%F %T.%f", "2024-03-30 12:00:00.5", "2024-03-30T12:00:00.500"),
+        ("100%% %Y.%f %Z", "100% 2024.5 UTC", "2024-01-01T00:00:00.500"),
+        ("%Y-%m-%d %H:%M %Z", "2024-07-01 12:00 GMT", "2024-07-01T12:00"),
+        ("%Y-%m-%d %H:%M %Z", "2024-07-01 12:00 CET", None),
+        ("%Y-%m-%d %%Z", "2024-07-01 %Z", "2024-07-01"),
+    ],
+)
+def test_times_are_parsed_as_by_python(time_format, text, expected):
+    parsed = strptime(pa.array([text, None], pa.string()), time_format).cast(pa.timestamp("us"))
+    time = None if expected is None else datetime.datetime.fromisoformat(expected)
+    assert parsed.to_pylist() == [time, None]
