@@ -29,6 +29,10 @@ SERIES = Group(27, "Series")
 WINDOWS = Group(28, "Windows")
 
 
+def _show_unit(unit: str | None) -> str:
+    return unit or "s"
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SensorConfig(ColumnsConfig):
     """The options of `recordmill sensor`."""
@@ -52,8 +56,13 @@ class SensorConfig(ColumnsConfig):
         " only names of UTC. Default: ISO 8601, or numbers since 1970. Times without a time zone"
         " are UTC.",
     )
-    time_unit: Literal["s", "ms", "us", "ns"] = option(
-        "s", group=SERIES, shapes_bytes=True, help="Unit of times that are numbers."
+    time_unit: Literal["s", "ms", "us", "ns", "excel"] | None = option(
+        None,
+        group=SERIES,
+        shapes_bytes=True,
+        show=_show_unit,
+        help="Unit of times that are numbers since 1970; excel: days as Excel counts them. Default:"
+        " s, but numbers such as 20260131 are refused, because they look like dates.",
     )
     series_column: str | None = option(
         None,
@@ -235,7 +244,7 @@ class SensorConfig(ColumnsConfig):
         for flag, given in (("--time-column", self.time_column or None), ("--window", self.window)):
             if given is None:
                 raise ConfigError(f"{flag} is required; see recordmill sensor --help")
-        if self.time_format is not None and self.time_unit != "s":
+        if self.time_format is not None and self.time_unit not in (None, "s"):
             raise ConfigError(
                 f"--time-unit {self.time_unit}: is the unit of times that are numbers, and"
                 " --time-format reads text: leave one of them out"
@@ -340,7 +349,7 @@ def data_type(config: SensorConfig) -> DataType:
             config.intervals,
             outside=config.outside_label,
             time_format=config.time_format,
-            unit=config.time_unit,
+            unit=config.time_unit or "s",
         )
         options |= {"intervals": intervals, "label_type": "none"}
         windows = dataclasses.replace(

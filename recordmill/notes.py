@@ -43,7 +43,7 @@ CODES: Mapping[str, str] = {
     "text-column": "a column of numbers or dates was read as text because of some values",
     "tfds": "TFDS cannot show the dataset, or a part of it",
     "times": "numbers give times before 1970 or after 2100, or in 1970 but in another unit recent"
-    " ones; or only some times have a time zone",
+    " ones, or look like years or days of Excel; or only some times have a time zone",
     "unknown-class": "an option names a class that no record has",
     "unknown-keys": "keys of --exclude-keys belong to no record",
     "unlisted": "files in the folders of the listed files are not in the listing",

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from recordmill.pipelines.cli import main
 from tests.image_runs import Made, encoders_kept, make, run
 
 
@@ -54,3 +55,38 @@ def test_fractions_and_names_of_utc_are_read(tmp_path):
     made = make(tmp_path / "out", *argv, command="sensor")
     assert starts(made) == ["2024-03-01T12:00:00.123456", "2024-03-01T12:00:00.500000"]
     assert len((tmp_path / "out/rejects.jsonl").read_text().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("numbers", "time_format"),
+    [
+        (["20240330", "20240331", "20240401"], "%Y%m%d"),
+        (["20240330235959", "20240331000000"], "'%Y%m%d%H%M%S'"),
+    ],
+)
+def test_numbers_that_look_like_dates_are_refused(tmp_path, capsys, numbers, time_format):
+    assert f"--time-format {time_format}" in refused(capsys, tmp_path, *rows(tmp_path, numbers))
+
+
+def times_notes(capsys, folder: pathlib.Path, numbers: list[str], *options: str) -> str:
+    """The notes of a plan on times."""
+    plan = ("sensor", *map(str, rows(folder, numbers)), "--output", str(folder / "out"))
+    assert main([*plan, "--dry-run", "--workers", "1", *options]) == 0
+    out = " ".join("".join(capsys.readouterr()).split())
+    return out if "are read as" in out else ""
+
+
+def test_years_and_days_of_excel_are_noted(tmp_path, capsys):
+    assert not times_notes(capsys, tmp_path, ["0", "1", "2"])
+    years = ["1998", "1999", "2000"]
+    noted = times_notes(capsys, tmp_path, years)
+    assert "--time-format %Y reads them as years, from 1998 to 2000" in noted
+    assert not times_notes(capsys, tmp_path, years, "--time-unit", "s")
+    noted = times_notes(capsys, tmp_path, ["45381.5", "45381.541666667"])
+    assert "--time-unit excel reads them as the days of Excel, from 2024-03-30 on" in noted
+
+
+def test_days_of_excel_are_read_to_the_millisecond(tmp_path):
+    argv = (*rows(tmp_path, ["45381.5", "45381.541666667", "25569"]), "--time-unit", "excel")
+    made = make(tmp_path / "out", *argv, command="sensor")
+    assert starts(made) == ["1970-01-01T00:00:00", "2024-03-30T12:00:00", "2024-03-30T13:00:00"]

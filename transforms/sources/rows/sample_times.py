@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 
 from recordmill.transforms.sources.row_formats.value_parsing import ValueParser
 
-TimeUnit = Literal["s", "ms", "us", "ns"]
+TimeUnit = Literal["s", "ms", "us", "ns", "excel"]
+EXCEL_EPOCH = 25_569  # days of Excel until 1970
 PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 _MICROSECONDS = pa.timestamp("us")
@@ -22,7 +23,7 @@ _CLOCKS = (" %H:%M:%S", " %H:%M", " %H.%M.%S", "", " %H:%M:%S.%f", " %H:%M:%S,%f
 _COMMON_FORMATS = (
     *(date + clock for date in _DATES for clock in _CLOCKS),
     *(date.replace("%Y", "%y") + clock for date in _DATES for clock in _CLOCKS),
-    "%Y%m%d %H%M%S", "%Y%m%d%H%M%S", "%Y%m%d%H%M%S%f", "%Y%m%d",
+    "%Y%m%d %H%M%S", "%Y%m%d%H%M%S", "%Y%m%d",
 )  # fmt: skip
 
 _YEAR_1000 = -30_610_224_000 * 10**6  # Arrow's %Y takes fewer digits: 24 would be the year 24
@@ -73,7 +74,10 @@ def _common_patterns() -> list[tuple[str, re.Pattern[str]]]:
 
 
 def _parse_numbers(texts: pa.Array, unit: TimeUnit) -> pa.Array:
-    """Parse times that are numbers of a unit since 1970."""
+    """Parse times that are numbers of a unit since 1970, or the days of Excel."""
+    if unit == "excel":
+        days, _ = ValueParser().cast_or_null(texts, pa.float64())
+        return _rounded((np.asarray(days.fill_null(np.nan)) - EXCEL_EPOCH) * 86_400_000, 1000)
     per_second = PER_SECOND[unit]
     whole, unfit = ValueParser().cast_or_null(texts, pa.int64())
     if not unfit.any() and per_second >= 10**6:
@@ -84,9 +88,13 @@ def _parse_numbers(texts: pa.Array, unit: TimeUnit) -> pa.Array:
         there = pc.less_equal(pc.abs(whole), largest)
         return pc.multiply(pc.if_else(there, whole, None), factor)
     numbers, _ = ValueParser().cast_or_null(texts, pa.float64())
-    scaled = np.asarray(numbers.fill_null(np.nan)) * (10**6 / per_second)
-    there = np.abs(scaled) < 2.0**63  # false for NaN
-    return pa.array(np.rint(np.where(there, scaled, 0)).astype(np.int64), mask=~there)
+    return _rounded(np.asarray(numbers.fill_null(np.nan)) * (10**6 / per_second), 1)
+
+
+def _rounded(numbers: np.ndarray, unit: int) -> pa.Array:
+    """Return numbers, rounded and times a unit, as int64[n]; null outside its range."""
+    there = np.abs(numbers) < 2.0**63 / unit  # false for NaN
+    return pa.array(np.rint(np.where(there, numbers, 0)).astype(np.int64) * unit, mask=~there)
 
 
 def _parse_iso(texts: pa.Array) -> pa.Array:
@@ -134,6 +142,6 @@ def _parse_fractions(texts: pa.Array, parts: Sequence[str]) -> pa.Array:
 def _pattern(parts: Sequence[str]) -> str:
     """Return a regular expression that divides a text as these parts of a format do."""
     return "".join(
-        _DIGITS.get(one, ".+?") if len(one) > 1 else r"\s*" if one.isspace() else re.escape(one)
+        _DIGITS.get(one, ".+?") if len(one) > 1 else r"\s+" if one.isspace() else re.escape(one)
         for one in parts
     )

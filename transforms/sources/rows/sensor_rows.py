@@ -24,6 +24,7 @@ from recordmill.transforms.sources.row_formats.column_types import ColumnTypes
 from recordmill.transforms.sources.row_formats.row_file import Rows
 from recordmill.transforms.sources.row_formats.value_parsing import Mask
 from recordmill.transforms.sources.rows.column_roles import ColumnRoles, quoted
+from recordmill.transforms.sources.rows.numeric_times import date_format, unlikely_seconds
 from recordmill.transforms.sources.rows.record_columns import SYSTEM_FIELDS, InvalidRows
 from recordmill.transforms.sources.rows.record_layout import RowLayout
 from recordmill.transforms.sources.rows.row_cache import RowCache
@@ -51,6 +52,7 @@ class SensorRows(TableRows):
     time_columns: columns of the time, joined by a space.
     time_format: strptime format of times. By default a time is ISO 8601, or a number of
       `time_unit` since 1970. Times without a zone are UTC.
+    time_unit: by default seconds, unless the numbers look like dates.
     series_column: column of the series name. By default each file is a series; if `joined`, all
       files are one series.
     step_column: column of the time between two rows of the series, such as 10min or seconds.
@@ -67,7 +69,7 @@ class SensorRows(TableRows):
 
     time_columns: tuple[str, ...]
     time_format: str | None = None
-    time_unit: TimeUnit = "s"
+    time_unit: TimeUnit | None = None
     series_column: str | None = None
     joined: bool = False
     step_column: str | None = None
@@ -75,7 +77,7 @@ class SensorRows(TableRows):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.time_unit not in get_args(TimeUnit):
+        if self.time_unit not in (None, *get_args(TimeUnit)):
             raise ConfigError(
                 f"--time-unit: expected one of {', '.join(get_args(TimeUnit))}, got"
                 f" {self.time_unit!r}"
@@ -123,28 +125,43 @@ class SensorRows(TableRows):
                 self._check_unit(listed.rows, part, layout)
         return layout
 
+    @property
+    def _unit(self) -> TimeUnit:
+        return self.time_unit or "s"
+
     def _check_unit(self, rows: pa.RecordBatch, part: pa.RecordBatch, layout: RowLayout) -> None:
         """Check that the numbers of the first rows give times from 1970 to 2100, or note it.
 
-        Times that are all in 1970, but would be recent with a larger unit, are noted, too.
+        Times that are all in 1970, but would be recent with a larger unit, as years or as days of
+        Excel, are noted, too.
 
         Raises:
-          ConfigError: they give later times, but with another unit all would be in this range.
+          ConfigError: they give later times, but with another unit all would be in this range; or
+            they look like dates, and no unit was given.
         """
         times = rows[TIME]
         years = _years(times)
         in_range = years[0] >= _YEARS[0] and years[1] < _YEARS[1]
-        if in_range and years[1] > _YEARS[0]:
+        date = date_format(times) if self.time_unit is None else None
+        if self.time_unit == "excel" or (in_range and years[1] > _YEARS[0] and date is None):
             return
         other = dataclasses.replace(self, time_unit="us" if self.time_unit == "ns" else "ns")
         listed = next(other.read(part, dataclasses.replace(layout, kept=None)), None)
         if listed is not None and listed.rows is not None and listed.rows[TIME].equals(times):
             return  # they are dates, not numbers
         columns = ", ".join(map(repr, self.time_columns))
-        unit = _UNIT_NAMES[self.time_unit]
+        unit = _UNIT_NAMES[self._unit]
         read = f"numbers in {columns} are read as {unit} since 1970, which gives {_shown(years)}"
-        for name in get_args(TimeUnit):
-            factor = PER_SECOND[self.time_unit] / PER_SECOND[name]
+        if date is not None:
+            raise ConfigError(
+                f"--time-column: {read}, but they look like dates: pass --time-format {date}, or"
+                " --time-unit s if they are seconds"
+            )
+        if self.time_unit is None and (reading := unlikely_seconds(times)) is not None:
+            text = f"{read}; {reading} (--time-unit s: they are seconds, without this note)"
+            self._notes["times"] = Note("times", text)
+        for name in PER_SECOND:
+            factor = PER_SECOND[self._unit] / PER_SECOND[name]
             found = _years(times, factor)
             if years[0] >= _YEARS[1] and found[0] >= _RECENT and found[1] < _YEARS[1]:
                 raise ConfigError(
@@ -199,7 +216,7 @@ class SensorRows(TableRows):
         del roles
         texts = [rows.columns[name] for name in self.time_columns]
         text = texts[0] if len(texts) == 1 else pc.binary_join_element_wise(*texts, " ")
-        times = parse_times(text, time_format=self.time_format, unit=self.time_unit)
+        times = parse_times(text, time_format=self.time_format, unit=self._unit)
         if self.series_column is None:
             series = pa.repeat(JOINED if self.joined else file, len(text))
         else:

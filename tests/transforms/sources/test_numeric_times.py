@@ -1,0 +1,44 @@
+"""Recognition of numeric times that are no seconds since 1970."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from recordmill.transforms.sources.rows.numeric_times import date_format, unlikely_seconds
+
+
+def seconds(numbers: list[float]) -> pa.Array:
+    return pa.array(np.rint(np.array(numbers) * 1e6).astype(np.int64))
+
+
+@pytest.mark.parametrize(
+    ("numbers", "expected"),
+    [
+        ([20240330, 20240331, 20240401], "%Y%m%d"),
+        ([19991231, 20000101], "%Y%m%d"),
+        ([2024033023, 2024033100], "%Y%m%d%H"),
+        ([202403302359, 202403310000], "%Y%m%d%H%M"),
+        ([20240331, 20240332], None),  # no date
+        ([20240331.5], None),
+        ([1767225600, 1767225601], None),
+        ([0, 1, 2], None),
+        ([-20240330], None),
+    ],
+)
+def test_numbers_are_dates_if_all_can_be(numbers, expected):
+    assert date_format(seconds(numbers)) == expected
+
+
+@pytest.mark.parametrize(
+    ("numbers", "expected"),
+    [
+        ([1998, 1999], "--time-format %Y reads them as years, from 1998 to 1999"),
+        ([45381.5, 45382], "--time-unit excel reads them as the days of Excel, from 2024-03-30 on"),
+        ([1998.5, 1999], None),
+        ([0, 1, 1999], None),
+        ([0.01, 0.02], None),
+        ([1767225600, 1767225601], None),
+    ],
+)
+def test_years_and_days_of_excel_are_recognised(numbers, expected):
+    assert unlikely_seconds(seconds(numbers)) == expected

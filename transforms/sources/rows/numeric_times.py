@@ -1,0 +1,50 @@
+"""Recognition of numeric times that are no seconds since 1970: dates, years and days."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recordmill.transforms.sources.rows.sample_times import EXCEL_EPOCH, strptime
+
+_SECOND = 10**6
+_FIRST, _LAST = 1900, 2100  # years
+_DATES = {8: "%Y%m%d", 10: "%Y%m%d%H", 12: "%Y%m%d%H%M"}  # by their digits
+_EXCEL_DAYS = (32_874, 54_789)  # 1990 to 2050
+
+
+def date_format(times: pa.Array) -> str | None:
+    """Return the format of numbers such as 20240330 and 2024033018, None for other numbers.
+
+    times: the numbers, read as seconds, in microseconds; int64[n], n > 0.
+    """
+    numbers = _whole(times)
+    if numbers is None:
+        return None
+    first, last = pc.min_max(numbers).as_py().values()
+    digits = len(str(first))
+    scale = 10 ** max(digits - 4, 0)
+    if digits not in _DATES or first < _FIRST * scale or last >= (_LAST + 1) * scale:
+        return None
+    parsed = strptime(numbers.cast(pa.string()), _DATES[digits])
+    return None if parsed.null_count else _DATES[digits]
+
+
+def unlikely_seconds(times: pa.Array) -> str | None:
+    """Return how to read numbers that may be years or the days of Excel, None for other numbers.
+
+    times: as for `date_format`.
+    """
+    first, last = (found / _SECOND for found in pc.min_max(times).as_py().values())
+    if first >= _FIRST and last <= _LAST and _whole(times) is not None:
+        return f"--time-format %Y reads them as years, from {first:.0f} to {last:.0f}"
+    if first >= _EXCEL_DAYS[0] and last <= _EXCEL_DAYS[1]:
+        start = pa.scalar(int(first) - EXCEL_EPOCH, pa.int32()).cast(pa.date32())
+        return f"--time-unit excel reads them as the days of Excel, from {start} on"
+    return None
+
+
+def _whole(times: pa.Array) -> pa.Array | None:
+    """Return times in seconds, int64[n]; None unless all are whole seconds."""
+    seconds = pc.divide(times, _SECOND)
+    return seconds if pc.multiply(seconds, _SECOND).equals(times) else None
