@@ -71,7 +71,7 @@ class DelimitedConfig(CommonConfig):
         group=ROWS,
         shapes_bytes=True,
         metavar="NAME",
-        help="Text encoding, such as latin-1 or utf-16, also of columns of bytes that are read as"
+        help="Text encoding, such as cp1252 or utf-16, also of columns of bytes that are read as"
         " text; undecodable rows are rejected.",
     )
     where: str | None = option(
