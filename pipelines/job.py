@@ -349,6 +349,8 @@ class Job:
     def _notes(self) -> tuple[Note, ...]:
         """Return the notes on the input as a whole, and on options that have no effect."""
         found = notes_of_source(self.data_type.source)
+        if self.config.labels_file is not None:  # it decides the numbers of classes
+            found = tuple(note for note in found if note.code != "class-numbers")
         return (*found, *self._name_notes, *self.schema_request.notes)
 
     def _run_spec(self, rows: Layout, layout: Layout, fingerprint: str) -> RunSpec:

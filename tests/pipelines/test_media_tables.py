@@ -116,6 +116,7 @@ def test_numbers_become_the_names_of_classes(
     (tmp_path / "names.txt").write_text("bee\nant\ncat\n")
     numbered = make(tmp_path / "b", *_SMALL, *argv, "--labels-file", tmp_path / "names.txt")
     assert numbered.manifest.labels == ("bee", "ant", "cat")
+    assert not any(note.code == "class-numbers" for note in numbered.manifest.notes)
     counted = make(tmp_path / "c", *_SMALL, *argv, "--label-type", "int")
     assert {one["label"][0] for one in counted.examples().values()} <= {*labels}
 

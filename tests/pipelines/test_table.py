@@ -395,3 +395,19 @@ def test_a_binary_file_is_no_table(tmp_path, capsys):
     source = table(tmp_path / "t.csv", bytes(itertools.chain(range(256), range(256))) * 20)
     assert run("table", "--input", source, "--output", tmp_path / "out") in (1, 2)
     assert "t.csv" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["table", "text"])
+def test_classes_of_hub_exports_have_names(command, tmp_path):
+    """As for images; -1 is no class, and --where compares the numbers."""
+    feature = {"_type": "ClassLabel", "names": ["no", "yes"]}
+    table = pa.table({"text": ["a", "b", "c", "d", "e"], "label": [0, 1, 1, -1, 7]})
+    metadata = {"huggingface": json.dumps({"info": {"features": {"label": feature}}})}
+    pq.write_table(table.replace_schema_metadata(metadata), tmp_path / "in.parquet")
+    argv = ("--input", tmp_path / "in.parquet", "--splits", "train=1", "--max-reject-fraction", 1)
+    made = make_any(tmp_path / "out", *argv, command=command)
+    assert made.manifest.labels == ("no", "yes")
+    assert Counter(row["label"] for row in made.index("train")) == {"no": 1, "yes": 2}
+    assert made.rejects == {"in.parquet#4": "unlabelled", "in.parquet#5": "bad_value"}
+    some = make_any(tmp_path / "some", *argv, "--where", "label == 1", command=command)
+    assert [row["label"] for row in some.index("train")] == ["yes", "yes"]

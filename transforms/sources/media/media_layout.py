@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from typing import Self
 
 import pyarrow as pa
@@ -13,12 +12,7 @@ from recordmill.transforms.sources.rows.record_layout import RowLayout
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MediaLayout(RowLayout):
-    """Layout of rows that hold files.
-
-    class_names: names of the classes by their numbers, as text; None if labels are the classes.
-    """
-
-    class_names: Mapping[str, str] | None = None
+    """Layout of rows that hold files."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

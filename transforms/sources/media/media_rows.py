@@ -19,21 +19,17 @@ import xxhash
 
 from recordmill.errors import ConfigError, Reason, Reject
 from recordmill.format.content_hashes import check_of, content_hash
-from recordmill.notes import Note
 from recordmill.storage.files import Location, shown
 from recordmill.storage.input_files import open_file
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.file_ranges import RANGES
-from recordmill.transforms.model.label_rules import class_order
 from recordmill.transforms.model.source import Layout, ListingPart
 from recordmill.transforms.sources.files.file_stat import FileStat, RejectCause
 from recordmill.transforms.sources.files.path_rules import PathRules, normal_path
-from recordmill.transforms.sources.files.walks import File, SkippedPath
-from recordmill.transforms.sources.media.hub_features import class_names, names_of_numbers
+from recordmill.transforms.sources.files.walks import File
 from recordmill.transforms.sources.media.media_layout import MediaLayout
 from recordmill.transforms.sources.media.media_values import PATH, read_values
 from recordmill.transforms.sources.row_formats.column_types import ColumnTypes
-from recordmill.transforms.sources.row_formats.columnar import ColumnarFile
 from recordmill.transforms.sources.row_formats.conditions import RowFilter
 from recordmill.transforms.sources.row_formats.row_file import BadRow, RowFile, Rows
 from recordmill.transforms.sources.rows.column_roles import ColumnRoles, quoted
@@ -86,11 +82,8 @@ class MediaRows(RecordRows):
         roles = found.roles
         if self._keyed_by_path:
             roles = dataclasses.replace(roles, key=self.key_column, keys=(self._path_key,))
-        label = roles.label or roles.labels
-        names = None if label is None else self._class_names(label)
         fields = {field.name: getattr(found, field.name) for field in dataclasses.fields(found)}
-        by_number = None if names is None else {str(n): one for n, one in enumerate(names)}
-        return MediaLayout(**{**fields, "roles": roles, "class_names": by_number})
+        return MediaLayout(**{**fields, "roles": roles})
 
     def content_hashes(self, rows: pa.RecordBatch) -> pa.Array | None:
         """Return the hashes of the files of rows, binary(16)[n]."""
@@ -152,39 +145,6 @@ class MediaRows(RecordRows):
         del roles
         return [pa.field(batch.PLACE, batch.PLACES, False)]
 
-    def _class_names(self, label: str) -> tuple[str, ...] | None:
-        """Return the names of the classes of a column of numbers, if the files hold them.
-
-        Raises:
-          ConfigError: the files name different classes.
-        """
-        first: tuple[str, tuple[str, ...] | None] | None = None
-        for one in self._rows.find():
-            if isinstance(one, SkippedPath | Reject):
-                continue
-            file, _ = one
-            opened = self._rows.open(file)
-            if not isinstance(opened, ColumnarFile):
-                return None
-            names = class_names(opened.arrow_schema, label)
-            first = first or (file.key, names)
-            if names != first[1]:
-                raise ConfigError(
-                    f"the metadata of {first[0]} and {file.key} name different classes for the"
-                    f" column {label!r}: make a dataset of each, or pass --label-type int or none"
-                )
-        if first is None or first[1] is None:
-            return None
-        names = first[1]
-        if list(names) != class_order(names):
-            self._notes["classes"] = Note(
-                "class-numbers",
-                "integer labels follow the sorted names of the classes, and differ from the numbers"
-                f" in the column {label!r}; --labels-file with the names in the order of the column"
-                " keeps its numbers",
-            )
-        return names
-
     def _read(self, sections: pa.RecordBatch, layout: RowLayout) -> Iterator[ListingPart]:
         assert isinstance(layout, MediaLayout)
         read = [field for field in layout.columns if field not in _STAGED]
@@ -210,7 +170,6 @@ class MediaRows(RecordRows):
                     if layout.row_filter is not None:  # first, as other rows are not checked
                         rows, left_out = layout.row_filter.apply(rows, self.format.value_parser)
                     rows = self._with_files(rows, stats)
-                    rows = _with_class_names(rows, layout)
                     typed = typed_rows(rows, layout, self.format.value_parser)
                     part = self._records(typed, before, file=file.key, split=listed[batch.SPLIT])
                     yield dataclasses.replace(part, filtered={**part.filtered, **left_out})
@@ -271,16 +230,6 @@ class MediaRows(RecordRows):
         del file
         faults = [] if roles.target is None else [rows_out_of_range(rows, roles.target)]
         return [rows.columns[field.name] for field in _READ], faults
-
-
-def _with_class_names(rows: Rows, layout: MediaLayout) -> Rows:
-    """Return rows with the names of classes instead of their numbers."""
-    label = layout.roles.label or layout.roles.labels
-    if layout.class_names is None or label is None:
-        return rows
-    labels, problems = names_of_numbers(rows.columns[label], layout.class_names, label)
-    columns = batch.set_column(rows.columns, label, labels)
-    return _without(dataclasses.replace(rows, columns=columns), problems)
 
 
 def _without(rows: Rows, problems: Mapping[int, RejectCause]) -> Rows:

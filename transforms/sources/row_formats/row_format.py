@@ -260,7 +260,6 @@ def _codec(encoding: str) -> str:
         codecs.getincrementaldecoder(encoding)
     except (LookupError, ValueError) as error:
         raise ConfigError(
-            "--encoding: expected an encoding, such as utf-8, cp1252 or utf-16, got "
-            f"{encoding!r}"
+            f"--encoding: expected an encoding, such as utf-8, cp1252 or utf-16, got {encoding!r}"
         ) from error
     return codecs.lookup(encoding).name.replace("utf-8-sig", UTF8)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +25,8 @@ class RowLayout(Layout):
 
     roles: of the columns of the files. written: types of the user columns in the files. kept: cache
     of the rows that were read to infer the layout, if any. label_lists: the column of lists of
-    labels in the files, if there is one. row_filter: leaves out rows of --where.
+    labels in the files, if there is one. row_filter: leaves out rows of --where. class_names: of
+    the classes by their numbers, as text; None if labels are the classes.
     """
 
     roles: ColumnRoles
@@ -33,6 +34,7 @@ class RowLayout(Layout):
     label_lists: pa.Field | None = None
     row_filter: RowFilter | None = None
     kept: RowCache | None = None
+    class_names: Mapping[str, str] | None = None
 
     def more_fields(self, named: Collection[str]) -> list[pa.Field]:
         """Return the fields to read beside `written` and the columns `named`, read as text."""

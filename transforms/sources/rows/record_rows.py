@@ -39,11 +39,8 @@ from recordmill.transforms.sources.rows.column_checks import (
     text_notes,
     unnamed_notes,
 )
-from recordmill.transforms.sources.rows.column_roles import (
-    SPLITS,
-    ColumnRoles,
-    find_roles,
-)
+from recordmill.transforms.sources.rows.column_roles import SPLITS, ColumnRoles, find_roles
+from recordmill.transforms.sources.rows.hub_features import class_names, with_class_names
 from recordmill.transforms.sources.rows.label_types import (
     number_field,
     rows_without_number,
@@ -224,6 +221,7 @@ class RecordRows:
             else column_types[roles.labels].field(roles.labels),
             row_filter=self._row_filter(column_types, fields),
             kept=kept,
+            class_names=class_names(self._rows, roles, self._notes),
         )
 
     def read(self, sections: pa.RecordBatch, layout: Layout) -> Iterator[ListingPart]:
@@ -366,6 +364,7 @@ class RecordRows:
         if layout.row_filter is not None:
             rows, left_out = layout.row_filter.apply(rows, self.format.value_parser)
             filtered |= left_out
+        rows = with_class_names(rows, layout.class_names, roles)
         system = system_columns(rows, roles)
         if roles.key is None:
             system = system._replace(key=numbered_keys(file, rows.numbers))

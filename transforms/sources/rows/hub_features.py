@@ -14,19 +14,74 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill.errors import ConfigError, Reason
+from recordmill.errors import ConfigError, Reject
 from recordmill.format.typed_json import parse_json
+from recordmill.notes import Note
 from recordmill.tfrecord.flat_arrays import offsets_of
+from recordmill.transforms.model import batch
+from recordmill.transforms.model.label_rules import class_order
 from recordmill.transforms.model.ragged import list_array
 from recordmill.transforms.model.user_columns import is_list
-from recordmill.transforms.sources.files.file_stat import RejectCause
+from recordmill.transforms.sources.files.walks import SkippedPath
+from recordmill.transforms.sources.row_formats.columnar import ColumnarFile
+from recordmill.transforms.sources.row_formats.row_file import Rows
 from recordmill.transforms.sources.row_formats.text_columns import as_text
+from recordmill.transforms.sources.rows.column_roles import ColumnRoles
+from recordmill.transforms.sources.rows.row_inputs import RowInput
 
 _KEY = b"huggingface"
 _LISTS = ("List", "LargeList", "Sequence")
 
 
-def class_names(schema: pa.Schema, column: str) -> tuple[str, ...] | None:
+def class_names(
+    rows: RowInput, roles: ColumnRoles, notes: dict[str, Note]
+) -> Mapping[str, str] | None:
+    """Return the names of the classes by their numbers, as text; None if labels are the classes.
+
+    notes: gets a note if classes are numbered in another order than in the files.
+
+    Raises:
+      ConfigError: the files name different classes, or two classes have the same name.
+    """
+    label = roles.label or roles.labels
+    first: tuple[str, tuple[str, ...] | None] | None = None
+    for one in rows.find() if label is not None else ():
+        if isinstance(one, SkippedPath | Reject):
+            continue
+        file, _ = one
+        opened = rows.open(file)
+        if not isinstance(opened, ColumnarFile):
+            return None
+        names = _names_in(opened.arrow_schema, str(label))
+        first = first or (file.key, names)
+        if names != first[1]:
+            raise ConfigError(
+                f"the metadata of {first[0]} and {file.key} name different classes for the"
+                f" column {label!r}: make a dataset of each, or pass --label-type int or none"
+            )
+    if first is None or first[1] is None:
+        return None
+    names = first[1]
+    if list(names) != class_order(names):
+        notes["classes"] = Note(
+            "class-numbers",
+            "integer labels follow the sorted names of the classes, and differ from the numbers"
+            f" in the column {label!r}; --labels-file with the names in the order of the column"
+            " keeps its numbers",
+        )
+    return {str(number): name for number, name in enumerate(names)}
+
+
+def with_class_names(rows: Rows, names: Mapping[str, str] | None, roles: ColumnRoles) -> Rows:
+    """Return rows with the names of classes instead of their numbers. names: by number."""
+    label = roles.label or roles.labels
+    if names is None or label is None:
+        return rows
+    labels, problems = _names_of_numbers(rows.columns[label], names, label)
+    return rows.replace(batch.set_column(rows.columns, label, labels), problems)
+
+
+def _names_in(schema: pa.Schema, column: str) -> tuple[str, ...] | None:
     """Return the names of the classes of a column of numbers, in their order; None without names.
 
     The column may hold lists of numbers.
@@ -53,9 +108,9 @@ def class_names(schema: pa.Schema, column: str) -> tuple[str, ...] | None:
     return tuple(names)
 
 
-def names_of_numbers(
+def _names_of_numbers(
     column: pa.Array, names: Mapping[str, str], label: str
-) -> tuple[pa.Array, dict[int, RejectCause]]:
+) -> tuple[pa.Array, dict[int, str]]:
     """Return the names of classes, and {row: why it has a number without a name}.
 
     -1 and empty texts stand for no class. column: numbers as text, or lists of numbers. names: by
@@ -73,12 +128,12 @@ def names_of_numbers(
     for text in codes.dictionary.to_pylist():
         found.append(names.get(text))
         unknown.append(text not in names and text not in ("", "-1"))
-    problems: dict[int, RejectCause] = {}
+    problems: dict[int, str] = {}
     for row, code in zip(rows.tolist(), codes.indices.to_pylist(), strict=True):
         if code is not None and unknown[code]:
             why = f"the class {codes.dictionary[code].as_py()} in column {label!r} has no name: the"
             why += f" metadata of the file has {len(names)} names"
-            problems.setdefault(row, RejectCause(Reason.BAD_VALUE, why))
+            problems.setdefault(row, why)
     labels = pa.array(found, pa.string()).take(codes.indices)
     if lists is not None:
         labels = list_array(labels, offsets_of(counts))
