@@ -13,6 +13,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import IO, Any
 
 import apache_beam as beam
@@ -93,11 +94,13 @@ class FlinkJob:
         self._jar = find_job_server_jar(
             options.job_server_jar, flink_version=version, sha256=options.job_server_sha256
         )
-        self._has_library = (
-            self._cluster is not None
-            and not options.whole_jar
-            and self._cluster.has_library(library_name(self._jar))
-        )
+        self._has_library = False
+        # The job server is hashed, which takes 0.03 s, while the input is listed.
+        self._library: Future[bool] | None = None
+        if self._cluster is not None and not options.whole_jar:
+            thread = ThreadPoolExecutor(1)
+            self._library = thread.submit(_knows_library, self._cluster, self._jar)
+            thread.shutdown(wait=False)
         self._embedded: EmbeddedFlink | None = None
         self._pool: WorkerPool | None = None
         self._folder: str | None = None
@@ -186,7 +189,8 @@ class FlinkJob:
             pipeline = _pipeline_proto(build, beam_options, folder=self._folder)
             add_secret(pipeline, self._secret)
             # Beam reads shipped files with the loader of its own classes, so they share a jar.
-            self._has_library = self._has_library and not has_files(pipeline)
+            known = self._library is not None and self._library.result()
+            self._has_library = known and not has_files(pipeline)
             jar = os.path.join(self._folder, "job.jar")
             write_job_jar(
                 jar,
@@ -284,6 +288,10 @@ class FlinkJob:
             self._embedded.kill()
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _knows_library(cluster: Cluster, job_server: str) -> bool:
+    return cluster.has_library(library_name(job_server))
 
 
 def _poll_seconds(elapsed: float) -> float:

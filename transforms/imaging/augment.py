@@ -20,7 +20,8 @@ from recordmill.transforms.imaging.resample import resize
 # The changed image, and the transform from points of the original to points of it.
 AnyImage = Image.Image | Image16
 Augmented = tuple[AnyImage, Affine]
-Augmentation = Callable[[AnyImage, np.random.Generator], Augmented]
+# A string, because numpy imports its random module when it is used, and most jobs do not.
+Augmentation = Callable[[AnyImage, "np.random.Generator"], Augmented]
 
 
 def crop(image: AnyImage, generator: np.random.Generator) -> Augmented:
