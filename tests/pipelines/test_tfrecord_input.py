@@ -343,14 +343,39 @@ def test_files_without_examples(data, why, tmp_path, capsys) -> None:
     assert why in capsys.readouterr().err
 
 
-def test_a_condition_on_records(photos, dataset, tmp_path) -> None:
+def test_a_condition_on_records(photos, dataset, tmp_path, capsys) -> None:
     path = write_records(tmp_path / "a.tfrecord", records_of(photos))
     argv = ("--input", path, *ROLES, *SMALL, "--where", 'kind == "bee"')
     made = make(tmp_path / "1", *argv)
     assert made.manifest.labels == ("bee",)
     assert made.manifest.ledger.inputs.filtered == 12
-    argv = ("--input", dataset.folder, *SMALL, "--where", "image/height > 100")
-    assert images("--output", tmp_path / "2", *argv) == 2
+    argv = ("--input", dataset.folder, *SMALL, "--output", tmp_path / "2", "--where")
+    assert images(*argv, "image/height > 100") == 2
+    advice = "no column 'image' in {} (names with / need backticks, such as `image/channels`): it"
+    assert advice.format(dataset.folder) in capsys.readouterr().err
+    assert images(*argv, "`image/height` > 999") == 2
+    assert "--where leaves out all 16 records of" in capsys.readouterr().err
+
+
+def test_a_condition_on_arrays_of_a_dataset(tmp_path) -> None:
+    names = [f"{number}.npy" for number in range(4)]
+    for number, name in enumerate(names):
+        np.save(tmp_path / name, np.full((2, 3), number, np.float32))
+    rows = [f"{name},{'ab'[n % 2]},{n}" for n, name in enumerate(names)]
+    (tmp_path / "in.csv").write_text("\n".join(["path,label,age", *rows]))
+    argv = ("--splits", "train=1", "--array-format", "values")
+    first = make(tmp_path / "first", "--input", tmp_path / "in.csv", *argv, command="arrays")
+    for number, (where, kept) in enumerate(
+        (
+            ("age > 1", {"2.npy", "3.npy"}),
+            ("__label__ == 'a' and `array/filename` != '0.npy'", {"2.npy"}),
+            ("2 in `array/shape` and `array/class/text` == 'b'", {"1.npy", "3.npy"}),
+        )
+    ):
+        out = tmp_path / f"out{number}"
+        made = make(out, "--input", first.folder, "--where", where, command="arrays")
+        assert made.keys("train") == kept
+        assert made.manifest.ledger.inputs.filtered == 4 - len(kept)
 
 
 def test_records_with_several_labels(photos, tmp_path) -> None:

@@ -110,9 +110,13 @@ def check_condition(condition: Condition, types: Mapping[str, pa.DataType], *, w
     """
     for name in condition.columns:
         if name not in types:
+            longer = next((one for one in types if one.startswith(f"{name}/")), None)
+            advice = did_you_mean(name, types)
+            if longer is not None:
+                advice = f" (names with / need backticks, such as `{longer}`)"
             raise ConfigError(
-                f"{named_option(condition.text)}: no column {name!r} in {where}"
-                f"{did_you_mean(name, types)}: it has {', '.join(map(repr, types))}"
+                f"{named_option(condition.text)}: no column {name!r} in {where}{advice}: it has"
+                f" {', '.join(map(repr, types))}"
             )
     # A row without values, so that texts that stand for times are read, too.
     columns = {name: pa.nulls(1, types[name]) for name in condition.columns}

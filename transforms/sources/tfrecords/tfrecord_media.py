@@ -190,7 +190,7 @@ class TfrecordMedia:
                 unlabelled=self.unlabelled,
                 where=where,
             )
-        kept = 0
+        kept = left_out_by_where = 0
         for file, split in files:
             for rows in _open(file).read_media(wanted, text, str(roles.main), masks):
                 filtered.clear()
@@ -198,11 +198,16 @@ class TfrecordMedia:
                 if row_filter is not None:
                     rows, left_out = row_filter.apply(rows, self._rows.format.value_parser)
                     filtered.update(left_out)
+                    left_out_by_where += sum(left_out.values())
                 listed = self._references(rows, roles, fields, annotations, file, split)
                 listed = dataclasses.replace(listed, filtered=dict(filtered))
                 kept += 0 if listed.rows is None else len(listed.rows)
                 rejects += listed.rejects[:1]
                 yield listed
+        if not kept and left_out_by_where and not rejects:
+            raise ConfigError(
+                f"--where leaves out all {left_out_by_where} records of {self.input}: relax it"
+            )
         if not kept and rejects:
             raise ConfigError(
                 f"no record of {self.input} can be used; the first: {rejects[0].key}:"
@@ -232,7 +237,7 @@ class TfrecordMedia:
         if self.where is None:
             return found, None
         types = {name: kind.field(name).type for name, kind in found.items()}
-        types = {**{name: pa.binary() for name in names}, **types}
+        types = {**{name: pa.binary() for name in sorted(names)}, **types}
         return found, RowFilter.of(self.where, types, where=str(self.input))
 
     def _roles(self, names: Sequence[str]) -> ColumnRoles:
