@@ -283,11 +283,7 @@ def test_formats(
             {
                 1: ("empty", "no text in column 'text'"),
                 2: ("empty", "no text in column 'text'"),
-                3: (
-                    "bad_value",
-                    "expected text or a number in column 'text', got a list (a label column may"
-                    " hold lists, of one type of values, in every row)",
-                ),
+                3: ("bad_value", "expected text or a number in column 'text', got a list"),
                 6: ("bad_value", "expected a JSON object"),
                 7: ("bad_value", "not valid JSON"),
             },

@@ -263,8 +263,6 @@ def _reject_nested(
         else:
             kind = "a list" if isinstance(item[nested], list) else "an object"
             why = f"expected text or a number in column {nested!r}, got {kind}"
-            if kind == "a list":
-                why += " (a label column may hold lists, of one type of values, in every row)"
             rejected.append(BadRow(number, Reason.BAD_VALUE, why))
     return [number for number, _ in good], [item for _, item in good], rejected
 
