@@ -127,6 +127,7 @@ class TableEncoder:
         declared: Features = {}
         if context.labels:
             declared = {"label": label_feature(rows, unlabelled=self.unlabelled)}
+        sets: list[Features] = []
         for field in user_fields(rows):
             transform = transforms.get(field.name)
             made: Features
@@ -136,8 +137,8 @@ class TableEncoder:
                 made = _features_of(transform, field, context)
             if self._has_steps(field):
                 made = {n: dataclasses.replace(one, sequence=True) for n, one in made.items()}
-            declared = merged(declared, made, where="input")
-        return declared
+            sets.append(made)
+        return merged(declared, *sets, where="input")
 
     def versions(self) -> Mapping[str, str]:
         """Return the version of NumPy if a logarithm is used: releases may round differently."""
@@ -157,8 +158,10 @@ class TableEncoder:
         transforms = self.options.column_transforms()
         columns: dict[str, pa.Array] = {}
         steps: dict[str, int] = {}
+        by_name = dict(zip(rows.schema.names, rows.columns, strict=True))
         for field in user_fields(rows.schema):
-            made = _encode_column(transforms.get(field.name), field, rows, context)
+            transform = transforms.get(field.name)
+            made = _encode_column(transform, field, by_name[field.name], rows, context)
             if self._has_steps(field):
                 steps |= dict.fromkeys(made, field.type.list_size)
             columns |= made
@@ -172,10 +175,13 @@ class TableEncoder:
 
 
 def _encode_column(
-    transform: ColumnTransform | None, field: pa.Field, rows: pa.RecordBatch, context: Context
+    transform: ColumnTransform | None,
+    field: pa.Field,
+    column: pa.Array,
+    rows: pa.RecordBatch,
+    context: Context,
 ) -> dict[str, pa.Array]:
-    """Return the features of a column; windows are transformed value by value."""
-    column = rows[field.name]
+    """Return the features of a column of rows; windows are transformed value by value."""
     if transform is None:
         return {field.name: flat_list(column)}
     if not pa.types.is_fixed_size_list(field.type):

@@ -33,26 +33,28 @@ def with_users(declared: Features, fields: Iterable[pa.Field], *, where: str) ->
     Raises:
         ConfigError: no feature can hold a column, or its name is taken by a declared feature.
     """
-    for field in fields:
-        declared = merged(declared, {field.name: user_feature(field)}, where=where)
-    return declared
+    users = ({field.name: user_feature(field)} for field in fields)
+    return merged(declared, *users, where=where)
 
 
-def merged(declared: Features, others: Features, *, where: str) -> Features:
-    """Merge two sets of features with different names.
+def merged(declared: Features, *others: Features, where: str) -> Features:
+    """Merge sets of features with different names.
 
     where: name of the table of the columns, for the error message.
 
     Raises:
-        ConfigError: both sets have a feature of the same name.
+        ConfigError: two sets have a feature of the same name.
     """
-    for name in others:
-        if name in declared:
-            raise ConfigError(
-                f"column {name!r} of the {where} has the name of a feature that the pipeline"
-                " writes: rename the column"
-            )
-    return {**declared, **others}
+    found = dict(declared)
+    for some in others:
+        for name in some:
+            if name in found:
+                raise ConfigError(
+                    f"column {name!r} of the {where} has the name of a feature that the pipeline"
+                    " writes: rename the column"
+                )
+        found |= some
+    return found
 
 
 def is_list(kind: pa.DataType) -> bool:

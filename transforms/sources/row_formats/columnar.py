@@ -75,10 +75,12 @@ class ColumnarFile:
     def column_types(self, section: FileSection, names: Collection[str] | None) -> ColumnTypes:
         """Return the declared types, nullable only if a row has no value."""
         column_types = self.header() or {}
+        chosen = column_types.keys() if names is None else {*names}
         found = {
-            name: kind for name, kind in column_types.items() if names is None or name in names
+            name: kind._replace(nullable=False)
+            for name, kind in column_types.items()
+            if name in chosen
         }
-        found = {name: kind._replace(nullable=False) for name, kind in found.items()}
         for part in self._flat_parts(section, list(found)):
             for name, kind in found.items():
                 if kind.nullable:
@@ -151,10 +153,11 @@ class ColumnarFile:
         if not any("." in name for name in names):
             yield from self._parts(section, names)
             return
+        wanted = {*names}
         tops = [
             field.name
             for field in self._schema()
-            if not {*flat_schema([field]).names}.isdisjoint(names)
+            if not wanted.isdisjoint(flat_schema([field]).names)
         ]
         for part in self._parts(section, tops):
             yield flatten(part).select(list(names))
@@ -209,12 +212,13 @@ class ParquetFile(ColumnarFile):
                 f" more than --max-row-bytes {self.max_row_bytes}"
             )
         columns = [found.column(n) for n in range(found.num_columns)]
+        tops = {*names}
         repeated = {
             one.path_in_schema: one.num_values / count
             for one in columns
             if one.physical_type == "BYTE_ARRAY"
             and one.has_dictionary_page
-            and one.path_in_schema.partition(".")[0] in names
+            and one.path_in_schema.partition(".")[0] in tops
         }
         if not repeated or not found.num_rows:
             return stored

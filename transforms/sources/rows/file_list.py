@@ -247,7 +247,8 @@ class FileList:
         if self.where is not None:
             row_filter = listing_filter(self.where, file, column_types)
             compared = {field.name: ColumnType((field.type,)) for field in row_filter.fields}
-            added = [name for name in compared if name not in {*roles.named(), *others}]
+            read = {*roles.named(), *others}
+            added = [name for name in compared if name not in read]
             others = [*others, *added]
             column_types |= {name: compared[name] for name in added}
         wanted = wanted_columns(sorted(roles.named()), others, column_types)

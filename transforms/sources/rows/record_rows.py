@@ -192,9 +192,9 @@ class RecordRows:
         if keep is not None and self._infers_nullability:
             kept = RowCache(keep, frozenset(roles.named()))
         if header is not None:
-            names = [name for name in column_types if name in {*user_columns, *conditional}]
-            if self._infers_nullability and roles.label is not None:
-                names.append(roles.label)
+            needed = {*user_columns, *conditional}
+            names = [name for name in column_types if name in needed]
+            names += [roles.label] if self._infers_nullability and roles.label is not None else []
             column_types = column_types | self._infer_remaining(header, names, parts, kept)
         fields = [
             weight_field(field, where=str(self.input)) if field.name == roles.weight else field

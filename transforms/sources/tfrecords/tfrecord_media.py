@@ -171,7 +171,8 @@ class TfrecordMedia:
         text = roles.named() - {roles.main}
         lists = [] if roles.labels is None else [roles.labels]
         compared = () if row_filter is None else row_filter.fields
-        others = [one.name for one in compared if one.name not in {*text, *users, *lists}]
+        read = {*text, *users, *lists}
+        others = [one.name for one in compared if one.name not in read]
         wanted = wanted_columns(sorted(text), [*lists, *users, *others], column_types)
         for name in self._shape_features:
             wanted = wanted.append(pa.field(name, pa.list_(pa.int64())))
