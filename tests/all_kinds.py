@@ -78,7 +78,7 @@ def _text(*options: object) -> Make:
 
 
 def _pairs(*options: object) -> Make:
-    """Of the two halves of each message."""
+    """Pairs of texts: the two halves of each message."""
 
     def command(place: pathlib.Path) -> list[object]:
         path = place / "pairs.csv"
@@ -106,7 +106,7 @@ def _series(*options: object) -> Make:
 
 
 def _arrays(*options: object) -> Make:
-    """Of two classes, of the shape [4 to 6, 5, 1 to 2]."""
+    """Arrays of two classes, of the shape [4 to 6, 5, 1 to 2]."""
 
     def command(place: pathlib.Path) -> list[object]:
         draw = np.random.default_rng(5)
@@ -122,7 +122,7 @@ def _arrays(*options: object) -> Make:
 
 
 def _stack(array: np.ndarray, *options: object) -> Make:
-    """Of its items, of three classes."""
+    """Items of an array, of three classes."""
 
     def command(place: pathlib.Path) -> list[object]:
         labels = np.array(["low", "mid", "high"])[np.arange(len(array)) % 3]
@@ -136,7 +136,7 @@ def _stack(array: np.ndarray, *options: object) -> Make:
 
 
 def _clips(*options: object, sizes: tuple[tuple[int, int], ...] = ((48, 64),)) -> Make:
-    """Of films of two classes."""
+    """Clips of films of two classes."""
 
     def command(place: pathlib.Path) -> list[object]:
         for number in range(10):
