@@ -99,7 +99,8 @@ class FlinkJob:
         self._library: Future[bool] | None = None
         if self._cluster is not None and not options.whole_jar:
             thread = ThreadPoolExecutor(1)
-            self._library = thread.submit(_knows_library, self._cluster, self._jar)
+            knows = self._cluster.has_library
+            self._library = thread.submit(lambda: knows(library_name(self._jar)))
             thread.shutdown(wait=False)
         self._embedded: EmbeddedFlink | None = None
         self._pool: WorkerPool | None = None
@@ -288,10 +289,6 @@ class FlinkJob:
             self._embedded.kill()
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
-
-
-def _knows_library(cluster: Cluster, job_server: str) -> bool:
-    return cluster.has_library(library_name(job_server))
 
 
 def _poll_seconds(elapsed: float) -> float:
