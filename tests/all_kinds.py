@@ -8,7 +8,7 @@ import pathlib
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from PIL import Image
@@ -234,13 +234,13 @@ KINDS: dict[str, Make] = {
 }
 
 
-def make(kind: str, *, place: pathlib.Path) -> Made:
-    """Makes the dataset of that name in a folder."""
+def make(kind: str, *, place: pathlib.Path, more: Sequence[object] = ()) -> Made:
+    """Makes the dataset of that name in a folder. more: options of all kinds."""
     place.mkdir(parents=True, exist_ok=True)
     out = place / "out"
     options = ("--quiet", "--output", out, "--seed", 7)
     maker = _maker()
-    maker.stdin.write(json.dumps([*map(str, (*KINDS[kind](place), *options))]) + "\n")
+    maker.stdin.write(json.dumps([*map(str, (*KINDS[kind](place), *options, *more))]) + "\n")
     maker.stdin.flush()
     assert maker.stdout.readline() == "0\n", kind
     return Made(out)

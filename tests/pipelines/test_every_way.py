@@ -16,7 +16,9 @@ from tests.image_runs import Made
 
 @pytest.fixture(scope="module", params=KINDS)
 def made(request, tmp_path_factory) -> Made:
-    return make(request.param, place=tmp_path_factory.mktemp("kind"))
+    """A dataset of two splits: TensorFlow traces what reads a split for each one anew."""
+    two = ("--splits", "train=0.8,test=0.2")
+    return make(request.param, place=tmp_path_factory.mktemp("kind"), more=two)
 
 
 @dataclasses.dataclass
