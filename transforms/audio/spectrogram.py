@@ -38,8 +38,6 @@ class LogMel:
 
     def __init__(self, options: MelOptions, *, rate: int) -> None:
         self._window, self._hop = options.samples(rate)
-        self._options = options
-        self._rate = rate
         self._filters = mel_filters(options, rate)
         frequencies = self._window // 2 + 1
         self._step = max(_BLOCK // self._window, 1)  # frames
@@ -56,7 +54,7 @@ class LogMel:
         silent_from: all samples from this one on are zeros.
         """
         window, hop, edge = self._window, self._hop, self._window // 2
-        count = frames_of(len(samples), self._options, rate=self._rate)
+        count = _count_frames(len(samples), window, hop)
         padded = np.zeros(max(len(samples) + 2 * edge, window), np.float32)
         padded[edge : edge + len(samples)] = samples
         size = padded.itemsize
@@ -117,7 +115,10 @@ def log_mel(samples: Floats, options: MelOptions, *, rate: int) -> Floats:
 
 def frames_of(samples: int, options: MelOptions, *, rate: int) -> int:
     """Return the frames of the spectrogram of so many samples. rate: samples per second."""
-    window, hop = options.samples(rate)
+    return _count_frames(samples, *options.samples(rate))
+
+
+def _count_frames(samples: int, window: int, hop: int) -> int:
     return max(samples + window // 2 * 2 - window, 0) // hop + 1
 
 

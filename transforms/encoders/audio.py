@@ -50,7 +50,6 @@ _FEATURES = {
     "melspectrogram": "audio/melspectrogram",
     "encoded": "audio/encoded",
 }
-_NO_SAMPLES = np.zeros((0, 1), np.float32)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -139,7 +138,7 @@ class AudioEncoder(abc.ABC):
         outcomes = OutcomeCollector("encode")
         arrays = RecordArrays(self.options)
         files: list[bytes] = []
-        sounds: list[Sound] = []
+        facts: list[tuple[str, int, int, int]] = []  # format, rate, real and start of each sound
         # Rows have the hash if duplicates were looked for before, or if they are clips.
         hashes = ContentHashes() if batch.CONTENT not in rows.schema.names else None
         augmentations, copies = self._augmentations(rows), rows[batch.COPY].to_pylist()
@@ -152,7 +151,7 @@ class AudioEncoder(abc.ABC):
             outcomes.keep(row)
             if hashes is not None:
                 _add_content(hashes, sound)
-            sounds.append(sound._replace(samples=_NO_SAMPLES, data=b""))
+            facts.append((sound.format, sound.rate, sound.real, sound.start))
             if self.options.features == "encoded":
                 files.append(sound.data)
             elif augmentations[row]:
@@ -163,7 +162,7 @@ class AudioEncoder(abc.ABC):
                 arrays.add(sound.samples, silent_from=sound.real if padded_at_end else None)
         outcome = outcomes.result()
         kept = rows.take(pa.array(outcome.kept))
-        columns = self._columns(kept, sounds, context)
+        columns = self._columns(kept, facts, context)
         encoded = self.options.features == "encoded"
         columns[_FEATURES[self.options.features]] = (
             binary_array(files) if encoded else arrays.column()
@@ -178,18 +177,18 @@ class AudioEncoder(abc.ABC):
         )
 
     def _columns(
-        self, kept: pa.RecordBatch, sounds: list[Sound], context: Context
+        self, kept: pa.RecordBatch, facts: list[tuple[str, int, int, int]], context: Context
     ) -> dict[str, pa.Array]:
-        """Return the columns beside the audio."""
+        """Return the columns beside the audio. facts: format, rate, real and start of each row."""
         names = kept.schema.names
+        rates, reals, starts = np.array([one[1:] for one in facts], np.int64).reshape(-1, 3).T
         columns = {
             "audio/filename": kept[NAME if NAME in names else batch.KEY],
-            "audio/format": string_array([sound.format for sound in sounds]),
-            "audio/sample_rate": pa.array(np.array([one.rate for one in sounds], np.int64)),
-            "audio/samples": pa.array(np.array([one.real for one in sounds], np.int64)),
+            "audio/format": string_array([one[0] for one in facts]),
+            "audio/sample_rate": pa.array(rates),
+            "audio/samples": pa.array(reals),
         }
         if FROM in names or self.options.splits:
-            starts = np.array([one.start for one in sounds], np.int64)
             columns["audio/start/timestamp"] = pa.array(starts)
         if context.labels:
             numbers, classes = label_columns(kept, context)
