@@ -94,16 +94,23 @@ def count_equal(values: Array, edges: Ints) -> Counted:
     ordered = values.copy()
     for one in pieces(ordered, edges):
         one.sort()
-    return add_equal(Counted(ordered, np.ones(len(ordered), np.int64), edges))
+    starts = _starts(ordered, edges)
+    found = ordered.take(starts[:-1])  # `[]` takes twice as long
+    return Counted(found, np.diff(starts), np.searchsorted(starts, edges))
 
 
 def add_equal(counted: Counted) -> Counted:
     """Add the counts of equal neighbours within each range."""
     values, counts, edges = counted
+    starts = _starts(values, edges)
+    firsts = starts[:-1]
+    sums = np.add.reduceat(counts, firsts)
+    return Counted(values.take(firsts), sums, np.searchsorted(starts, edges))
+
+
+def _starts(values: Array, edges: Ints) -> Ints:
+    """Return where a value differs from the one before it or begins a range, and the last edge."""
     is_start = np.ones(len(values) + 1, np.bool_)
     np.not_equal(values[1:], values[:-1], out=is_start[1:-1])
     is_start[edges] = True
-    starts = np.flatnonzero(is_start)
-    firsts = starts[:-1]
-    sums = np.add.reduceat(counts, firsts)
-    return Counted(values[firsts], sums, np.searchsorted(starts, edges))
+    return np.flatnonzero(is_start)
