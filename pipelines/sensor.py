@@ -12,13 +12,13 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Mapping
-from typing import Literal
+from typing import ClassVar, Literal
 
 from recordmill.errors import ConfigError
 from recordmill.pipelines.options import values
 from recordmill.pipelines.options.columns import ColumnsConfig, making, reading
 from recordmill.pipelines.options.config import refuse_given
-from recordmill.pipelines.options.declaration import Group, option
+from recordmill.pipelines.options.declaration import Group, check_offered, option
 from recordmill.transforms.model.data_type import DataType
 from recordmill.transforms.model.window_options import LabelRule, WindowOptions
 from recordmill.transforms.sources.rows.interval_file import read_intervals
@@ -29,6 +29,9 @@ SERIES = Group(27, "Series")
 WINDOWS = Group(28, "Windows")
 
 
+_BY_CONTENT = "compares records by their content, but windows of a series share rows"
+
+
 def _show_unit(unit: str | None) -> str:
     return unit or "s"
 
@@ -36,6 +39,15 @@ def _show_unit(unit: str | None) -> str:
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SensorConfig(ColumnsConfig):
     """The options of `recordmill sensor`."""
+
+    REFUSED: ClassVar[Mapping[str, str]] = {
+        "key_column": "gives keys to rows, and windows have keys of their own",
+        "conflicts": "decides between rows of one key, and windows have keys of their own",
+        "weight_column": "gives weights to rows, and records are windows",
+        "label_separator": "gives rows several classes, and windows have one",
+        **dict.fromkeys(("dedup", "exclude_like"), _BY_CONTENT),
+        **dict.fromkeys(("near_duplicates", "near_distance", "near_similarity"), _BY_CONTENT),
+    }
 
     time_column: tuple[str, ...] = option(
         (),
@@ -240,6 +252,7 @@ class SensorConfig(ColumnsConfig):
     )
 
     def __post_init__(self) -> None:
+        check_offered(self)
         super().__post_init__()
         for flag, given in (("--time-column", self.time_column or None), ("--window", self.window)):
             if given is None:
@@ -254,24 +267,6 @@ class SensorConfig(ColumnsConfig):
                 f"--window-label {self.window_label}: chooses a class, but with --label-type"
                 f" {self.label_type} the label is a number: expected last, first or ahead:ROWS"
             )
-        refuse_given(
-            self,
-            ("key_column",),
-            "gives keys to rows, and windows have keys of their own: leave it out",
-        )
-        refuse_given(
-            self, ("weight_column",), "gives weights to rows, and records are windows: leave it out"
-        )
-        refuse_given(
-            self,
-            ("label_separator",),
-            "gives rows several classes, and windows have one: leave it out",
-        )
-        refuse_given(
-            self,
-            ("dedup", "exclude_like", "near_duplicates"),
-            "compares records by their content, but windows of a series share rows: leave it out",
-        )
         if self.split_by == "time":
             refuse_given(
                 self,

@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 
 from recordmill.errors import ConfigError
 from recordmill.pipelines.options import beam_options, job_file
-from recordmill.pipelines.options.declaration import Group, Option, option, options_of
+from recordmill.pipelines.options.declaration import Group, Option, offered, option, options_of
 from recordmill.pipelines.options.job_file import Given
 
 Config = TypeVar("Config")
@@ -71,7 +71,9 @@ def parse(
     if command.print_config:
         # If required options are missing, the printed file has empty lines for them.
         shown = given if missing else vars(config_class(**given))
-        print(_show_config(options, shown, prog=prog, passthrough=passthrough), end="")
+        print(
+            _show_config(offered(config_class), shown, prog=prog, passthrough=passthrough), end=""
+        )
         raise SystemExit(0)
     if missing:
         raise ConfigError(f"missing {' and '.join(missing)}; see {prog} --help")
@@ -95,14 +97,14 @@ def parse_command(
 
 def show_config(config: Any, *, prog: str, passthrough: Sequence[str] = ()) -> str:
     """Return a job file with every option, its value and its help, which parses to this config."""
-    return _show_config(options_of(type(config)), vars(config), prog=prog, passthrough=passthrough)
+    return _show_config(offered(type(config)), vars(config), prog=prog, passthrough=passthrough)
 
 
 def show_help(config_class: type, *, prog: str, description: str = "", beam: bool = True) -> str:
     """Return the help of a command: the description, then the options by group."""
     width = max(60, min(100, shutil.get_terminal_size((100, 24)).columns))
     lines = [description.strip(), "", f"Usage: {prog} --option VALUE ...", ""]
-    every = [*options_of(config_class).values(), *options_of(_CommandLine).values()]
+    every = [*offered(config_class), *options_of(_CommandLine).values()]
     for group in sorted({one.group for one in every}):
         lines += [f"{group.title}:"]
         for one in every:
@@ -220,14 +222,14 @@ def _help_lines(one: Option, width: int) -> list[str]:
 
 
 def _show_config(
-    options: Mapping[str, Option],
+    options: Sequence[Option],
     shown: Mapping[str, Any],
     *,
     prog: str,
     passthrough: Sequence[str],
 ) -> str:
     entries = []
-    for one in options.values():
+    for one in options:
         value = shown.get(one.name, None if one.required else one.default)
         entries.append(
             job_file.PrintedOption(

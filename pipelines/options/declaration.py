@@ -13,6 +13,7 @@ import typing
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
+from recordmill.errors import ConfigError
 from recordmill.pipelines.options import values
 
 _METADATA_KEY = "option"  # in a field's metadata
@@ -112,6 +113,24 @@ def option(
 def options_of(config_class: type) -> Mapping[str, Option]:
     """Return {field: option} of a config class, in the order of the help."""
     return _options_of(config_class)
+
+
+def offered(config_class: type) -> list[Option]:
+    """Return the options that help and job files show, in the order of the help.
+
+    These are all but the fields in `REFUSED`, {field: why}, of a class that inherits options which
+    never apply to it. They are refused when they are given, with this reason.
+    """
+    refused = getattr(config_class, "REFUSED", {})
+    return [one for one in options_of(config_class).values() if one.name not in refused]
+
+
+def check_offered(config: Any) -> None:
+    """Raise ConfigError if an option that the config's class refuses is given."""
+    declared = options_of(type(config))
+    for name, why in getattr(config, "REFUSED", {}).items():
+        if getattr(config, name) != declared[name].default:
+            raise ConfigError(f"--{declared[name].key} {why}: leave it out")
 
 
 @functools.cache

@@ -404,3 +404,23 @@ def test_what_cannot_work_is_told(options, words, tmp_path, capsys):
     assert run("sensor", *argv, *options, *extra) in (1, 2)
     assert re.search(words, " ".join(capsys.readouterr().err.split()))
     assert not (tmp_path / "out" / "dataset.json").exists()
+
+
+def test_options_that_never_apply_are_not_in_the_help(capsys):
+    """They are refused with the reason, and job files leave them out, too."""
+    refused = ("key-column", "weight-column", "label-separator", "conflicts", "dedup",
+               "exclude-like", "near-duplicates", "near-distance", "near-similarity")  # fmt: skip
+    texts = []
+    for option in ("--help", "--print-config"):
+        with pytest.raises(SystemExit):
+            main(["sensor", option])
+        texts.append(capsys.readouterr().out)
+    shown, printed = texts
+    assert "--group-column" in shown
+    assert "group-column:" in printed
+    for name in refused:
+        assert f"--{name} " not in shown
+        assert f"\n{name}:" not in printed.replace("# ", "")
+    argv = ("--input", "x.csv", "--output", "y", "--time-column", "t", "--window", "3")
+    assert main(["sensor", *argv, "--near-distance", "3"]) == 2
+    assert "--near-distance compares records by their content" in capsys.readouterr().err
