@@ -91,7 +91,7 @@ def records_of(
     columns = columns_of(config, kind="media")
     if raw == "images" and form is None and first is not None and first.is_compressed:
         names = [one for one in first.first_names() if one not in columns["drop_columns"]]
-        why = ", because the file is compressed: decompress it (gunzip -k), or"
+        why = ", because the file is compressed: decompress it (gunzip -k), or "
         refuse_moving(names, config.inputs, why)
         label = columns["label_column"] or next((n for n in LABEL_NAMES if n in names), None)
         columns["label_column"] = label

@@ -8,6 +8,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from recordmill.errors import RecordError
+from recordmill.transforms.imaging.image_options import ImageOptions
+from recordmill.transforms.imaging.object_masks import decode_object_masks
 from tests.image_runs import Made, encoders_kept, images, make
 from tests.painted_masks import opened, painted, png, shapes, write
 from tests.painted_objects import coco, objects
@@ -115,6 +118,23 @@ def test_masks_of_classes(photos, tmp_path) -> None:
     small = make(tmp_path / "small", *files, *options)
     moved = make(tmp_path / "moved", "--input", first.folder, "--split-from", "none", *options)
     assert moved.manifest.digest == small.manifest.digest
+
+
+def test_renamed_features_and_parts_of_objects(photos, tmp_path, capsys) -> None:
+    renames = ("image/object/bbox/xmin=x0", "image/encoded=img", "image/object/class/text=names")
+    options = (*PNGS, *(part for one in renames for part in ("--rename", one)))
+    files = ("--input", photos / "images", "--annotations", photos / "coco.json")
+    first = make(tmp_path / "first", *files, *options)
+    again = make(tmp_path / "again", "--input", first.folder, *options)
+    assert again.manifest.digest == first.manifest.digest
+    alone = ("--drop-columns", "image/object/segmentation/transform")
+    assert images("--input", first.folder, "--output", tmp_path / "x", *PNGS, *alone) == 2
+    assert "in other places of the image: add image/object/segm" in capsys.readouterr().err
+
+
+def test_masks_that_are_no_list_are_invalid() -> None:
+    with pytest.raises(RecordError, match="the masks of its objects: the field at byte 2"):
+        decode_object_masks(b"\x0a\x7fab", ImageOptions())
 
 
 def record_of(number: int, **more: Values) -> dict[str, Values]:

@@ -16,7 +16,7 @@ import orjson
 
 from recordmill.errors import Reason, RecordError
 from recordmill.format.run_lengths import decode_runs
-from recordmill.tfrecord.decode import byte_strings
+from recordmill.tfrecord.decode import ExampleError, byte_strings
 from recordmill.transforms.imaging.affine import Affine, Floats
 from recordmill.transforms.imaging.class_masks import Ids, mask_levels, move_mask
 from recordmill.transforms.imaging.geometry import Size
@@ -142,8 +142,12 @@ def decode_object_masks(data: bytes, limits: ImageOptions) -> list[Ids]:
     Raises:
         RecordError: one is not a valid mask.
     """
+    try:
+        contents = byte_strings(data)
+    except ExampleError as error:
+        raise RecordError(Reason.BAD_VALUE, f"the masks of its objects: {error}") from error
     masks = []
-    for number, content in enumerate(byte_strings(data)):
+    for number, content in enumerate(contents):
         try:
             levels = mask_levels(content, limits)
         except RecordError as error:

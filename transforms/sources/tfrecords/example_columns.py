@@ -204,7 +204,7 @@ class ExampleColumns:
             begin = found[0][0] - 1 - len(encode_varint(found[0][1] - found[0][0]))
             end = found[-1][1]
             # Values may also lie in several lists, which protobuf joins.
-            if payload[begin] != BYTES or len(byte_strings(payload[begin:end])) != len(found):
+            if not _are_strings(payload[begin:end], len(found)):
                 self.wrong[row] = f"feature {name!r}: expected its values in one list"
                 continue
             starts[row], ends[row] = self._starts[row] + begin, self._starts[row] + end
@@ -356,6 +356,14 @@ def _is_utf8(values: pa.Array) -> bool:
     except pa.ArrowInvalid:
         return False
     return True
+
+
+def _are_strings(data: bytes, count: int) -> bool:
+    """Return whether data is a BytesList of so many strings."""
+    try:
+        return len(byte_strings(data)) == count
+    except ExampleError:
+        return False
 
 
 def _is_bad(data: bytes) -> bool:

@@ -10,6 +10,7 @@ from recordmill.errors import ConfigError
 from recordmill.format.manifest import MASK_LABELS
 from recordmill.format.typed_json import parse_json
 from recordmill.storage.files import Location, shown
+from recordmill.transforms.model.annotations import SEGMENTATION
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.inputs import find_roots
 from recordmill.transforms.sources.tfrecords.known_folders import (
@@ -74,6 +75,11 @@ def _of_datasets(folders: Sequence[Location], dropped: Sequence[str]) -> PixelFe
     found = find_pixel_features([*names], standard)
     if found is None:
         return None
+    if found.frame is None and SEGMENTATION.name in found.more:
+        raise ConfigError(
+            "--drop-columns: leaves out the transform of the segmentations, which would be in other"
+            f" places of the image: add {found.more[SEGMENTATION.name]}"
+        )
     known = tuple(labels) if found.has_objects else None
     return dataclasses.replace(found, names=known, mask_depth=max(depths), mask_names=mask_names[0])
 

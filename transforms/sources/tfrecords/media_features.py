@@ -41,14 +41,14 @@ def find_media(names: Sequence[str], inputs: Inputs) -> str:
     return found
 
 
-def refuse_moving(names: Sequence[str], inputs: Inputs, why: str = "") -> None:
+def refuse_moving(names: Sequence[str], inputs: Inputs, why: str = ": ") -> None:
     """Raise ConfigError for features that would have to move with the pixels, and cannot.
 
-    why: the reason, for the message.
+    why: the reason, for the message, up to the advice to leave them out.
     """
     moving = [name for name in names if name.startswith(_MOVING)]
     if moving:
         raise ConfigError(
             f"{inputs} has features that belong to the pixels ({', '.join(moving[:3])}), and cannot"
-            f" be read here{why}: leave them out with --drop-columns {','.join(moving)}"
+            f" be read here{why}leave them out with --drop-columns {','.join(moving)}"
         )
