@@ -13,7 +13,12 @@ from apache_beam.pvalue import AsSingleton
 from recordmill.job.staging import StagedPart
 from recordmill.transforms.balancing.held_labels import HeldLabels
 from recordmill.transforms.balancing.label_bins import BinLabels, LabelBins
-from recordmill.transforms.balancing.label_choice import ChooseClass, count_held, store_held
+from recordmill.transforms.balancing.label_choice import (
+    ChooseClass,
+    count_held,
+    count_sets,
+    store_held,
+)
 from recordmill.transforms.balancing.stratify import (
     SplitByStratum,
     find_strata,
@@ -29,6 +34,7 @@ from recordmill.transforms.staged.batches import (
     Element,
     Problem,
     Remark,
+    RowScan,
     StagedBatch,
     part_of,
     scan,
@@ -113,15 +119,15 @@ class AssignSplits(beam.PTransform):
         if run.multi_label:
             # Strata are those of the records that are kept.
             stratified = self.stratify and self.selection.is_all
-            counted = self._count(batches, sets=stratified, of="Labels")
+            counted = count_held(self._read_labels(batches), sets=stratified)
             batches = self._choose_classes(batches, counted, stratified=stratified)
             held = AsSingleton(counted)
         if not self.selection.is_all:
             batches |= "Select" >> SelectRecords(run.staging, self.selection)
-            if held is not None and self.stratify:
-                counted = self._count(batches, sets=True, of="Selected")
+            if self.stratify:
+                counted = count_sets(self._read_labels(batches))
                 batches = self._choose_strata(batches, counted)
-                held = AsSingleton(counted)
+                held = AsSingleton(counted) if run.multi_label else None
         if self.label_bins is not None:
             batches |= "LabelBins" >> BinLabels(run.staging, self.label_bins)
         found = []
@@ -154,20 +160,17 @@ class AssignSplits(beam.PTransform):
             found.append(leakage | "GroupLeakage" >> _problems())
         return (batches, *found) | "WithProblems" >> beam.Flatten() if found else batches
 
-    def _count(
-        self, batches: beam.PCollection[Element], *, sets: bool, of: str
-    ) -> beam.PCollection[HeldLabels]:
-        """Return the numbers of records by class, and by set of labels."""
-        columns = (batch.LABELS, batch.LABEL)
-        read = functools.partial(scan, batches, staging=self.run.staging, columns=columns)
-        return count_held(read, sets=sets, of=of)
+    def _read_labels(self, batches: beam.PCollection[Element]) -> RowScan:
+        columns = (batch.LABELS, batch.LABEL, batch.STRATUM)
+        return functools.partial(scan, batches, staging=self.run.staging, columns=columns)
 
     @property
     def _least(self) -> int:
         """Minimum number of records of a stratum of label sets."""
-        if not self.run.grouped:
+        if self.run.multi_label and not self.run.grouped:
             return 1
-        # Whole groups are divided by their most frequent stratum, which needs large strata.
+        # Whole groups are divided by their most frequent stratum, which needs large strata, and so
+        # do sets of the classes of boxes.
         splits = self.run.splits
         return max(len(splits), math.ceil(1 / min(splits.values())))
 

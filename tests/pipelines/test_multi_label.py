@@ -17,7 +17,7 @@ from recordmill.pipelines.cli import main
 from recordmill.transforms.balancing.stratum_division import ALL, divide_strata
 from tests.folders import make_picture
 from tests.image_runs import Made, encoders_kept, make, run
-from tests.paths import VIDEO
+from tests.paths import BOXES, VIDEO
 
 NAMES = ("bird", "cat", "dog")
 # By record: of 24, two hold `rare`, and every sixth has no label.
@@ -284,6 +284,16 @@ def test_strata_are_those_of_the_records_that_are_kept(tmp_path):
     alone = make(tmp_path / "alone", "--input", tmp_path / "left.csv", *argv, command="text")
     for split in ("train", "test"):
         assert limited.keys(split) == alone.keys(split)
+
+
+def test_sets_of_classes_of_boxes_are_joined_after_a_limit(tmp_path):
+    """Before it was an error that sets of classes had too few of the kept records."""
+    argv = ("--annotations", BOXES / "annotations.json", "--stratify", "--size", 16)
+    argv += ("--splits", "train=0.5,test=0.5", "--limit", 6)
+    made = make(tmp_path / "out", "--input", BOXES / "images", *argv)
+    counts = [split.records for split in made.manifest.splits.values()]
+    assert sum(counts) == 6
+    assert min(counts) >= 2
 
 
 def test_a_class_of_too_few_kept_records_is_an_error(tmp_path, capsys):

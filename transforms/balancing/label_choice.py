@@ -5,11 +5,12 @@ the counts of balancing are exact. All records are counted, each under all of it
 in the column `__all_labels__`.
 """
 
+import collections
 import dataclasses
 import functools
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import apache_beam as beam
 import numpy as np
@@ -35,11 +36,12 @@ class ChooseClass:
     only_stratum: bool = False
 
     def __call__(self, rows: pa.RecordBatch, staging: Staging) -> pa.RecordBatch:
-        if batch.LABELS not in rows.schema.names:
-            return rows
         ordered, alike = _load(self.name, staging)
         if self.only_stratum:
-            return _with_strata(rows, join_labels(rows[batch.LABELS]), alike)
+            texts = _texts_of_sets(rows)
+            return rows if texts is None else _with_strata(rows, texts, alike)
+        if batch.LABELS not in rows.schema.names:
+            return rows
         at, codes, names = label_cells(rows[batch.LABELS])
         places = {name: place for place, name in enumerate(ordered.to_pylist())}
         ranks = np.array([places[name] for name in names.to_pylist()], np.int64)
@@ -58,21 +60,44 @@ def _with_strata(rows: pa.RecordBatch, texts: pa.Array, alike: Mapping[str, str]
     return batch.set_column(rows, batch.STRATUM, found.take(pa.array(codes % len(found))))
 
 
-def _count(rows: pa.RecordBatch, sets: bool) -> HeldLabels:
-    if sets and batch.LABELS in rows.schema.names:
-        rows = batch.set_column(rows, batch.LABEL, join_labels(rows[batch.LABELS]))
-    return HeldLabels.of(rows, sets=sets)
+def _texts_of_sets(rows: pa.RecordBatch) -> pa.Array | None:
+    """Return the label sets of rows with a class as text; those of boxes are strata already."""
+    if batch.LABELS in rows.schema.names:
+        return join_labels(rows[batch.LABELS])
+    return rows[batch.STRATUM] if batch.STRATUM in rows.schema.names else None
 
 
-def count_held(scan: RowScan, *, sets: bool, of: str = "Held") -> beam.PCollection[HeldLabels]:
+def _count_sets(rows: pa.RecordBatch) -> HeldLabels:
+    """Count the label sets of rows with a class."""
+    texts = _texts_of_sets(rows)
+    if texts is None:
+        return HeldLabels()
+    if batch.LABELS in rows.schema.names:
+        return HeldLabels.of(batch.set_column(rows, batch.LABEL, texts), sets=True)
+    counts = collections.Counter(texts.drop_null().to_pylist())
+    return HeldLabels(by_set={text: (tuple(json.loads(text)), n) for text, n in counts.items()})
+
+
+def count_held(scan: RowScan, *, sets: bool) -> beam.PCollection[HeldLabels]:
     """Return the counts of all records as the only element of a PCollection.
 
-    scan: reads the labels of all batches. sets: whether to count label sets. of: end of the labels
-      of the stages.
+    scan: reads the labels of all batches, and their text if `sets`.
     """
+    count = functools.partial(HeldLabels.of, sets=sets)
+    return _summed(scan, count, of="Held")
+
+
+def count_sets(scan: RowScan) -> beam.PCollection[HeldLabels]:
+    """Return the same of records that have a class, with the label sets; empty without sets."""
+    return _summed(scan, _count_sets, of="Selected")
+
+
+def _summed(
+    scan: RowScan, count: Callable[[pa.RecordBatch], HeldLabels], *, of: str
+) -> beam.PCollection[HeldLabels]:
     return (
         scan(f"Read{of}")
-        | f"Count{of}" >> beam.Map(_count, sets=sets).with_output_types(HeldLabels)
+        | f"Count{of}" >> beam.Map(count).with_output_types(HeldLabels)
         | f"AddUp{of}" >> beam.CombineGlobally(HeldLabels.sum)
     )
 
