@@ -76,6 +76,14 @@ class SensorConfig(ColumnsConfig):
         help="Unit of times that are numbers since 1970; excel: days as Excel counts them. Default:"
         " s, but numbers such as 20260131 are refused, because they look like dates.",
     )
+    input_time_zone: str | None = option(
+        None,
+        group=SERIES,
+        shapes_bytes=True,
+        metavar="ZONE",
+        help="Time zone of times without one, such as Europe/Berlin, with its daylight saving time."
+        " When clocks are set back, the order of the rows tells the two hours apart. Default: UTC.",
+    )
     series_column: str | None = option(
         None,
         group=SERIES,
@@ -345,6 +353,7 @@ def data_type(config: SensorConfig) -> DataType:
             outside=config.outside_label,
             time_format=config.time_format,
             unit=config.time_unit or "s",
+            zone=config.input_time_zone,
         )
         options |= {"intervals": intervals, "label_type": "none"}
         windows = dataclasses.replace(
@@ -359,6 +368,7 @@ def data_type(config: SensorConfig) -> DataType:
             time_columns=config.time_column,
             time_format=config.time_format,
             time_unit=config.time_unit,
+            time_zone=config.input_time_zone,
             series_column=config.series_column,
             step_column=config.step if isinstance(config.step, str) else None,
             joined=config.join_files,

@@ -90,3 +90,29 @@ def test_days_of_excel_are_read_to_the_millisecond(tmp_path):
     argv = (*rows(tmp_path, ["45381.5", "45381.541666667", "25569"]), "--time-unit", "excel")
     made = make(tmp_path / "out", *argv, command="sensor")
     assert starts(made) == ["1970-01-01T00:00:00", "2024-03-30T12:00:00", "2024-03-30T13:00:00"]
+
+
+def test_clock_times_of_a_zone_are_read(tmp_path, capsys):
+    autumn = [f"2024-10-27 {clock}" for clock in ("01:40", "02:10", "02:40", "02:10", "02:40")]
+    spring = ["2024-03-31 02:30", "2024-07-01T12:00+00:00", "1735689600"]
+    argv = rows(tmp_path, [*autumn, *spring])
+    made = make(tmp_path / "out", *argv, "--input-time-zone", "Europe/Berlin", command="sensor")
+    passes = ("26T23:40", "27T00:10", "27T00:40", "27T01:10", "27T01:40")
+    assert starts(made) == [
+        "2024-07-01T12:00:00",
+        *(f"2024-10-{one}:00" for one in passes),
+        "2025-01-01T00:00:00",
+    ]
+    (reject,) = (tmp_path / "out/rejects.jsonl").read_text().splitlines()
+    assert "'2024-03-31 02:30' does not exist in Europe/Berlin" in reject
+    told = refused(capsys, tmp_path, *argv, "--input-time-zone", "Europe/Berlni")
+    assert "--input-time-zone: unknown zone 'Europe/Berlni' (did you mean" in told
+
+
+def test_rejects_of_a_repeated_hour_name_the_option(tmp_path):
+    autumn = [f"2024-10-27 {clock}" for clock in ("02:10", "02:40", "02:10")]
+    make(tmp_path / "out", *rows(tmp_path, autumn), command="sensor")
+    assert (
+        "daylight saving time), --input-time-zone tells"
+        in (tmp_path / "out/rejects.jsonl").read_text()
+    )

@@ -21,8 +21,8 @@ _LEAST = -719_161 * 1440
 _MOST = 2_932_895 * 1440
 
 
-def zone_of(name: str) -> zoneinfo.ZoneInfo:
-    """Return a time zone by its name.
+def zone_of(name: str, flag: str = "--time-zone") -> zoneinfo.ZoneInfo:
+    """Return a time zone by its name. flag: the option that names it, for messages.
 
     Raises:
         ConfigError: there is no such zone.
@@ -33,10 +33,10 @@ def zone_of(name: str) -> zoneinfo.ZoneInfo:
         known = zoneinfo.available_timezones()
         if not known:
             raise ConfigError(
-                f"--time-zone {name}: this machine has no time zone database: pip install tzdata"
+                f"{flag} {name}: this machine has no time zone database: pip install tzdata"
             ) from error
         raise ConfigError(
-            f"--time-zone: unknown zone {name!r}{did_you_mean(name, sorted(known))}; expected a"
+            f"{flag}: unknown zone {name!r}{did_you_mean(name, sorted(known))}; expected a"
             " name such as Europe/Berlin or UTC"
         ) from error
 

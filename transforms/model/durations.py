@@ -47,3 +47,17 @@ def shown_time(microseconds: int) -> str:
     return (
         datetime.datetime(1970, 1, 1) + datetime.timedelta(microseconds=microseconds)
     ).isoformat(" ")
+
+
+def clock_hint(time: int) -> str:
+    """Return advice on rows of the same time if clocks are often set back then, else "".
+
+    time: microseconds since 1970.
+    """
+    when = datetime.datetime(1970, 1, 1) + datetime.timedelta(microseconds=time)
+    if when.isoweekday() != 7 or when.hour > 3 or when.month not in (3, 4, 9, 10, 11):
+        return ""
+    return (
+        ": if clocks were set back then (daylight saving time), --input-time-zone tells the two"
+        " hours apart"
+    )

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from recordmill.errors import Reason, Reject
 from recordmill.transforms.model import batch, limits
-from recordmill.transforms.model.durations import shown_time
+from recordmill.transforms.model.durations import clock_hint, shown_time
 from recordmill.transforms.model.user_columns import user_fields
 from recordmill.transforms.model.window_options import EVERY_SPLIT, WindowOptions
 from recordmill.transforms.windowing.last_windows import LastWindows, WindowedRows
@@ -97,7 +97,8 @@ def without_repeats(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[Reject]]
             "check",
             Reason.BAD_VALUE,
             f"series {rows[SERIES][row].as_py()!r} has different values at"
-            f" {shown_time(rows[TIME][row].as_py())} in {keys[of].as_py()}",
+            f" {shown_time(rows[TIME][row].as_py())} in {keys[of].as_py()}"
+            f"{clock_hint(rows[TIME][row].as_py())}",
         )
         for row, of in zip(late[differs].tolist(), first[differs].tolist(), strict=True)
     ]

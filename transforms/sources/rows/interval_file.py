@@ -12,16 +12,19 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError
 from recordmill.option_files import read_option_file
+from recordmill.transforms.encoders.time_zones import zone_of
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.durations import shown_time
 from recordmill.transforms.model.ragged import string_array
 from recordmill.transforms.sources.files.references import label_problem
-from recordmill.transforms.sources.rows.sample_times import TimeUnit, parse_times, strptime
+from recordmill.transforms.sources.rows.clock_times import clock_offsets
+from recordmill.transforms.sources.rows.sample_times import TimeUnit, parse_times
 from recordmill.transforms.sources.rows.series_intervals import INTERVALS, SeriesIntervals
 
 ANOMALY, NORMAL = "anomaly", "normal"  # classes of files that name none, as NAB's
@@ -51,12 +54,17 @@ class _Row(NamedTuple):
 
 
 def read_intervals(
-    path: str, *, outside: str | None, time_format: str | None, unit: TimeUnit
+    path: str,
+    *,
+    outside: str | None,
+    time_format: str | None,
+    unit: TimeUnit,
+    zone: str | None,
 ) -> SeriesIntervals:
     """Read a file of intervals.
 
-    outside: class of the rows outside of all intervals. time_format, unit: of times, as for rows;
-      ISO 8601 is read too.
+    outside: class of the rows outside of all intervals. time_format, unit, zone: of times, as for
+      rows; ISO 8601 is read too.
 
     Raises:
       ConfigError: the file cannot be read, is not in one of the formats, or has intervals of
@@ -65,7 +73,7 @@ def read_intervals(
     text = read_option_file(_FLAG, path)
     try:
         named, found = _parse(text)
-        intervals = _checked(list(found), time_format, unit)
+        intervals = _checked(list(found), time_format, unit, zone)
     except _FileError as error:
         raise ConfigError(f"{_FLAG} {path}: {error}") from error
     if outside is None and not named:
@@ -140,7 +148,9 @@ def _text(value: Any, where: str) -> str:
     return str(value).strip()
 
 
-def _checked(found: Sequence[_Interval], time_format: str | None, unit: TimeUnit) -> pa.RecordBatch:
+def _checked(
+    found: Sequence[_Interval], time_format: str | None, unit: TimeUnit, zone: str | None
+) -> pa.RecordBatch:
     """Return the intervals, those of one class that overlap joined. Raises _FileError."""
     if not found:
         raise _FileError("expected at least one interval, got none")
@@ -152,7 +162,7 @@ def _checked(found: Sequence[_Interval], time_format: str | None, unit: TimeUnit
         if (problem := label_problem(one.label)) is not None:
             raise _FileError(f"{one.where}: {problem}")
     texts = [one.start for one in found], [one.end for one in found]
-    times = [_times(some, time_format, unit) for some in texts]
+    times = [_times(some, time_format, unit, zone, fold=fold) for fold, some in enumerate(texts)]
     rows = []
     for one, start, end in zip(found, *times, strict=True):
         if start is None or end is None:
@@ -168,10 +178,19 @@ def _checked(found: Sequence[_Interval], time_format: str | None, unit: TimeUnit
     return pa.RecordBatch.from_arrays(arrays, schema=INTERVALS)
 
 
-def _times(texts: Sequence[str], time_format: str | None, unit: TimeUnit) -> list[int | None]:
-    times = parse_times(string_array(texts), time_format=None, unit=unit)
+def _times(
+    texts: Sequence[str], time_format: str | None, unit: TimeUnit, zone: str | None, *, fold: int
+) -> list[int | None]:
+    """Parse times. fold: which one is meant of the times that the clock shows twice, 0 or 1."""
+    column = string_array(texts)
+    times, is_local = parse_times(column, time_format=None, unit=unit)
     if time_format is not None:
-        times = pc.coalesce(strptime(string_array(texts), time_format).cast(pa.int64()), times)
+        formatted, local = parse_times(column, time_format=time_format, unit=unit)
+        is_local = pc.if_else(formatted.is_valid(), local, is_local)
+        times = pc.coalesce(formatted, times)
+    if zone is not None:
+        offsets = clock_offsets(np.asarray(times.fill_null(0)), zone_of(zone))[fold]
+        times = pc.if_else(is_local, pc.subtract(times, pa.array(offsets)), times)
     found: list[int | None] = times.to_pylist()
     return found
 

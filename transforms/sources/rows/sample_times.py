@@ -27,6 +27,7 @@ _COMMON_FORMATS = (
 )  # fmt: skip
 
 _YEAR_1000 = -30_610_224_000 * 10**6  # Arrow's %Y takes fewer digits: 24 would be the year 24
+_ZONES = {"%z", "%Z", "%s"}
 _UTC_NAMES = ("UTC", "GMT", "UT", "Z")
 _PARTS = re.compile("%[a-zA-Z%]|.", re.DOTALL)  # directives and literal characters
 _DIGITS = {
@@ -36,16 +37,24 @@ _DIGITS = {
 _NUMBER = r"^[+-]?\d+(\.\d*)?([eE][+-]?\d+)?$"
 
 
-def parse_times(texts: pa.Array, *, time_format: str | None, unit: TimeUnit) -> pa.Array:
-    """Parse times. Returns microseconds since 1970, int64[n], null for an invalid time."""
+def parse_times(
+    texts: pa.Array, *, time_format: str | None, unit: TimeUnit
+) -> tuple[pa.Array, pa.Array]:
+    """Parse times. Returns microseconds since 1970, and whether they lack a time zone.
+
+    int64[n], null for an invalid time, and bool[n]. Numbers do not lack a time zone.
+    """
     if time_format is not None:
-        return strptime(texts, time_format).cast(pa.int64())
+        times = strptime(texts, time_format)
+        zoned = not _ZONES.isdisjoint(_PARTS.findall(time_format))
+        return times.cast(pa.int64()), pa.repeat(not zoned, len(texts))
     is_number = pc.match_substring_regex(texts, _NUMBER).fill_null(False)
     if pc.all(is_number).as_py():
-        return _parse_numbers(texts, unit)
+        return _parse_numbers(texts, unit), pc.invert(is_number)
     numbers = _parse_numbers(pc.if_else(is_number, texts, None), unit)
-    moments = _parse_iso(pc.if_else(is_number, None, texts))
-    return pc.coalesce(numbers, moments.cast(pa.int64()))
+    moments, zoned = _parse_iso(pc.if_else(is_number, None, texts))
+    times = pc.coalesce(numbers, pc.coalesce(moments, zoned).cast(pa.int64()))
+    return times, moments.is_valid()
 
 
 def format_hint(text: str, time_format: str | None) -> str:
@@ -97,15 +106,15 @@ def _rounded(numbers: np.ndarray, unit: int) -> pa.Array:
     return pa.array(np.rint(np.where(there, numbers, 0)).astype(np.int64) * unit, mask=~there)
 
 
-def _parse_iso(texts: pa.Array) -> pa.Array:
-    """Parse ISO 8601 times, with or without a zone."""
+def _parse_iso(texts: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """Parse ISO 8601 times. Returns those without a zone, and those with one."""
     moments, unfit = ValueParser().cast_or_null(texts, _MICROSECONDS)
     if not unfit.any():
-        return moments
+        return moments, pa.nulls(len(texts), _MICROSECONDS)
     zoned, _ = ValueParser().cast_or_null(
         pc.if_else(pa.array(unfit), texts, None), pa.timestamp("us", "UTC")
     )
-    return pc.coalesce(moments, zoned.cast(_MICROSECONDS))
+    return moments, zoned.cast(_MICROSECONDS)
 
 
 def strptime(texts: pa.Array, time_format: str) -> pa.Array:

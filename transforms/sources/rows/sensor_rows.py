@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from recordmill.errors import ConfigError, Reason
 from recordmill.notes import Note
 from recordmill.storage.files import Location
+from recordmill.transforms.encoders.time_zones import zone_of
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.durations import duration
 from recordmill.transforms.model.source import ListingPart
@@ -23,6 +24,7 @@ from recordmill.transforms.sources.files.file_stat import RejectCause
 from recordmill.transforms.sources.row_formats.column_types import ColumnTypes
 from recordmill.transforms.sources.row_formats.row_file import Rows
 from recordmill.transforms.sources.row_formats.value_parsing import Mask
+from recordmill.transforms.sources.rows.clock_times import to_utc
 from recordmill.transforms.sources.rows.column_roles import ColumnRoles, quoted
 from recordmill.transforms.sources.rows.numeric_times import date_format, unlikely_seconds
 from recordmill.transforms.sources.rows.record_columns import SYSTEM_FIELDS, InvalidRows
@@ -53,6 +55,7 @@ class SensorRows(TableRows):
     time_format: strptime format of times. By default a time is ISO 8601, or a number of
       `time_unit` since 1970. Times without a zone are UTC.
     time_unit: by default seconds, unless the numbers look like dates.
+    time_zone: name of the zone of times without one; by default UTC.
     series_column: column of the series name. By default each file is a series; if `joined`, all
       files are one series.
     step_column: column of the time between two rows of the series, such as 10min or seconds.
@@ -70,6 +73,7 @@ class SensorRows(TableRows):
     time_columns: tuple[str, ...]
     time_format: str | None = None
     time_unit: TimeUnit | None = None
+    time_zone: str | None = None
     series_column: str | None = None
     joined: bool = False
     step_column: str | None = None
@@ -86,6 +90,8 @@ class SensorRows(TableRows):
             raise ConfigError(
                 "expected only one of --join-files and --series-column: leave one out"
             )
+        if self.time_zone is not None:
+            zone_of(self.time_zone, "--input-time-zone")
 
     @property
     def unique_keys(self) -> bool:
@@ -188,8 +194,8 @@ class SensorRows(TableRows):
         zoned = self._zoned_column
         if zoned in found and found[zoned].types == (pa.string(),):
             text = (
-                f"only some times in {zoned!r} have a time zone; those without are read as UTC:"
-                " write the zone of all, or of none"
+                f"only some times in {zoned!r} have a time zone; those without are read as"
+                f" {self.time_zone or 'UTC'}: write the zone of all, or of none"
             )
             self._notes["zones"] = Note("times", text)
         return found
@@ -216,7 +222,7 @@ class SensorRows(TableRows):
         del roles
         texts = [rows.columns[name] for name in self.time_columns]
         text = texts[0] if len(texts) == 1 else pc.binary_join_element_wise(*texts, " ")
-        times = parse_times(text, time_format=self.time_format, unit=self._unit)
+        times, is_local = parse_times(text, time_format=self.time_format, unit=self._unit)
         if self.series_column is None:
             series = pa.repeat(JOINED if self.joined else file, len(text))
         else:
@@ -237,6 +243,9 @@ class SensorRows(TableRows):
             return RejectCause(Reason.BAD_VALUE, f"row {rows.numbers[row]}: {why}")
 
         faults = [InvalidRows(_is_null(times), no_time), InvalidRows(_is_null(series), no_series)]
+        if self.time_zone is not None:
+            times, never = self._in_utc(times, is_local, series, text, rows)
+            faults += never
         if self.step_column is None:
             return [series, times], faults
         written = rows.columns[self.step_column]
@@ -248,6 +257,40 @@ class SensorRows(TableRows):
             return RejectCause(Reason.BAD_VALUE, got)
 
         return [series, times, steps], [*faults, InvalidRows(_is_null(steps), no_step)]
+
+    def _in_utc(
+        self, times: pa.Array, is_local: pa.Array, series: pa.Array, texts: pa.Array, rows: Rows
+    ) -> tuple[pa.Array, list[InvalidRows]]:
+        """Return the times of rows in UTC, and the rows whose time is not clear."""
+        assert self.time_zone is not None
+        at = np.flatnonzero(np.asarray(pc.and_(is_local, times.is_valid())))
+        codes, _ = batch.encode(series)
+        utc = np.asarray(times.fill_null(0)).copy()
+        converted = to_utc(utc[at], codes[at], zone_of(self.time_zone))
+        utc[at] = converted.times
+
+        def invalid(found: Mask, problem: str) -> InvalidRows:
+            is_invalid = np.zeros(len(utc), np.bool_)
+            is_invalid[at] = found
+
+            def why(row: int) -> RejectCause:
+                time = f"row {rows.numbers[row]}: {texts[row].as_py()!r} {problem}"
+                return RejectCause(Reason.BAD_VALUE, time)
+
+            return InvalidRows(is_invalid, why)
+
+        twice = (
+            f"occurs twice in {self.time_zone}, because clocks are set back then (daylight saving"
+            " time), and the order of the rows does not say which one it is: write the offset of"
+            " times, such as +02:00"
+        )
+        never = (
+            f"does not exist in {self.time_zone}, because clocks are set forward then (daylight"
+            " saving time): --input-time-zone names another zone, such as Etc/GMT-1 (UTC+1 all"
+            " year)"
+        )
+        faults = [invalid(converted.repeated, twice), invalid(converted.skipped, never)]
+        return pa.array(utc, mask=_is_null(times)), faults
 
     def _records(
         self, rows: Rows, layout: RowLayout, *, file: str, split: str | None
