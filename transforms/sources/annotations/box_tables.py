@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import csv
-import dataclasses
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 
@@ -15,8 +14,6 @@ from recordmill.transforms.model.annotations import (
     OBJECTS,
     SIDES,
     SIDES_FIELD,
-    Annotated,
-    Indices,
     ObjectCollector,
     objects_field,
     sides_array,
@@ -27,6 +24,7 @@ from recordmill.transforms.sources.annotations.annotation_files import (
     parse_numbers,
     parse_sides,
 )
+from recordmill.transforms.sources.annotations.annotation_table import AnnotationTable
 
 # Usual names of the columns, in lower case, the most usual first.
 _COLUMNS: Mapping[str, tuple[str, ...]] = {
@@ -43,31 +41,7 @@ _SHOWN = 100  # characters of a header in a message
 _CORNERS = ("xmin", "ymin", "xmax", "ymax")
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class BoxTableReader:
-    """Annotations of a CSV file. Classes are sorted by name."""
-
-    names: Sequence[str]
-    table: pa.RecordBatch
-    faults: Mapping[int, str]
-    classes: tuple[str, ...]
-    rejects: Sequence[Reject]
-    by_stem: bool
-    notes: Sequence[str] = ()
-
-    @property
-    def fields(self) -> pa.Schema:
-        return self.table.schema
-
-    def read(self, which: Indices) -> Annotated:
-        faults = {n: self.faults[i] for n, i in enumerate(which.tolist()) if i in self.faults}
-        return Annotated(columns=self.table.take(pa.array(which)), faults=faults)
-
-    def labels(self) -> tuple[str, ...]:
-        return self.classes
-
-
-def read_boxes(file: Location, *, fractions: bool = False) -> BoxTableReader:
+def read_boxes(file: Location, *, fractions: bool = False) -> AnnotationTable:
     """Read a CSV file of boxes.
 
     fractions: whether corners are fractions of width and height instead of pixels.
@@ -117,7 +91,7 @@ def read_boxes(file: Location, *, fractions: bool = False) -> BoxTableReader:
             " --box-units fractions"
         )
     columns = {SIDES: sides_array(sides), OBJECTS: objects.column(len(images))}
-    return BoxTableReader(
+    return AnnotationTable(
         names=list(images),
         table=pa.record_batch(
             list(columns.values()), schema=pa.schema([SIDES_FIELD, objects_field()])

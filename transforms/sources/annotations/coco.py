@@ -6,7 +6,6 @@ and top edge. Several files, such as instances and captions, are merged.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import sys
 from collections.abc import Mapping, Sequence
@@ -29,9 +28,7 @@ from recordmill.transforms.model.annotations import (
     SEGMENTATION,
     SIDES,
     SIDES_FIELD,
-    Annotated,
     Corners,
-    Indices,
     ObjectCollector,
     codes,
     grouped,
@@ -40,39 +37,16 @@ from recordmill.transforms.model.annotations import (
     strings,
 )
 from recordmill.transforms.sources.annotations.annotation_ids import AnnotationIds
+from recordmill.transforms.sources.annotations.annotation_table import AnnotationTable
 from recordmill.transforms.sources.annotations.image_ids import ImageIds
 from recordmill.transforms.sources.annotations.json_members import iter_members
 
 _LARGEST = 2**62  # square pixels: image sides are below 2**31
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class CocoReader:
-    """Annotations of COCO files. classes: in the order of their ids."""
-
-    names: Sequence[str]
-    table: pa.RecordBatch
-    faults: Mapping[int, str]
-    classes: tuple[str, ...]
-    rejects: Sequence[Reject]
-    notes: Sequence[str] = ()
-    by_stem: bool = False
-
-    @property
-    def fields(self) -> pa.Schema:
-        return self.table.schema
-
-    def read(self, which: Indices) -> Annotated:
-        faults = {n: self.faults[i] for n, i in enumerate(which.tolist()) if i in self.faults}
-        return Annotated(columns=self.table.take(pa.array(which)), faults=faults)
-
-    def labels(self) -> tuple[str, ...]:
-        return self.classes
-
-
 def read_coco(
     files: Sequence[Location], *, segmentation: bool = True, image_ids: bool = False
-) -> CocoReader:
+) -> AnnotationTable:
     """Read and merge all files.
 
     segmentation, image_ids: whether to keep segmentations and the ids of images.
@@ -207,7 +181,7 @@ class _CocoParser:
             segmentation=None if given is None else _as_text(given),
         )
 
-    def result(self) -> CocoReader:
+    def result(self) -> AnnotationTable:
         """Return the annotations of all files."""
         count = len(self._images)
         faults: dict[int, str] = {}
@@ -241,7 +215,7 @@ class _CocoParser:
         named: dict[str, list[Any]] = {}
         for key, name in categories:
             named.setdefault(name, []).append(key)
-        return CocoReader(
+        return AnnotationTable(
             names=list(self._images),
             table=pa.record_batch(list(columns.values()), schema=pa.schema(fields)),
             faults={**faults, **self._faults},

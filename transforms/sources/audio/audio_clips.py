@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from recordmill.errors import ConfigError, Reason, RecordError, Reject, RunError
+from recordmill.errors import Reason, RecordError, Reject, RunError
 from recordmill.format.content_hashes import ContentHashes, array_name, content_hash
 from recordmill.notes import Note
 from recordmill.storage.files import Location, shown
@@ -26,11 +26,14 @@ from recordmill.transforms.model.source import (
     ListingPart,
     Source,
     notes_of_source,
-    split_source_of,
 )
-from recordmill.transforms.model.user_columns import carried_fields
 from recordmill.transforms.sources.audio.audio_reading import Sound, audio_references, read_whole
-from recordmill.transforms.sources.rows.segments import NAME, SegmentColumns, SegmentedFiles
+from recordmill.transforms.sources.rows.segments import (
+    NAME,
+    SegmentColumns,
+    SegmentedFiles,
+    clips_layout,
+)
 
 AT = "__at__"  # int64: offset of the samples of a clip in the staged file
 REAL = "__real__"  # int64: samples without padding
@@ -92,20 +95,7 @@ class AudioClips:
           ConfigError: there is no usable file.
         """
         del keep
-        labelled = presplit = False
-        users: list[pa.Field] | None = None
-        for rows in parts:
-            labelled |= rows[batch.LABEL].null_count < len(rows)
-            presplit |= rows[batch.SPLIT].null_count < len(rows)
-            users = carried_fields(rows.schema)
-        if users is None:
-            raise ConfigError("the input has no usable audio file")
-        return Layout(
-            columns=_clip_schema(users),
-            labelled=labelled,
-            grouped=True,  # clips of a file stay in one split
-            split_source=split_source_of(self.files, presplit=presplit),
-        )
+        return clips_layout(parts, self.files, _clip_schema, kind="audio file")
 
     def read(self, sections: pa.RecordBatch, layout: Layout) -> Iterator[ListingPart]:
         """Yield the clips of a part of the listing.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,17 +13,49 @@ from recordmill.errors import ConfigError, Reason, Reject, did_you_mean
 from recordmill.notes import Note
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.source import (
+    Layout,
     ListingPart,
     Source,
     notes_of_source,
     split_source_of,
 )
+from recordmill.transforms.model.user_columns import carried_fields
 from recordmill.transforms.sources.rows.file_list import FileList
 
 Segment = tuple[float | None, float | None]  # start and end in seconds
 
 NAME = "__name__"  # string: name of the file, which is its path if keys name other things
 FROM, TO = "__from__", "__to__"  # float64, nullable: start and end of a segment in seconds
+
+
+def clips_layout(
+    parts: Iterable[pa.RecordBatch],
+    files: Source,
+    schema: Callable[[Sequence[pa.Field]], pa.Schema],
+    *,
+    kind: str,
+) -> Layout:
+    """Return the layout of the clips of files, given the parts of the listing.
+
+    schema: returns the columns of clips, given those of the user. kind: of the files, for messages.
+
+    Raises:
+      ConfigError: there is no usable file.
+    """
+    labelled = presplit = False
+    users: list[pa.Field] | None = None
+    for rows in parts:
+        labelled |= rows[batch.LABEL].null_count < len(rows)
+        presplit |= rows[batch.SPLIT].null_count < len(rows)
+        users = carried_fields(rows.schema)
+    if users is None:
+        raise ConfigError(f"the input has no usable {kind}")
+    return Layout(
+        columns=schema(users),
+        labelled=labelled,
+        grouped=True,  # clips of a file stay in one split
+        split_source=split_source_of(files, presplit=presplit),
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

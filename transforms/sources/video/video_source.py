@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -25,11 +26,15 @@ from recordmill.transforms.model.source import (
     ListingPart,
     Source,
     notes_of_source,
-    split_source_of,
 )
-from recordmill.transforms.model.user_columns import carried_fields
 from recordmill.transforms.sources.files.header_tasks import read_headers
-from recordmill.transforms.sources.rows.segments import FROM, TO, Segment, SegmentColumns
+from recordmill.transforms.sources.rows.segments import (
+    FROM,
+    TO,
+    Segment,
+    SegmentColumns,
+    clips_layout,
+)
 from recordmill.transforms.sources.video.clip_plan import (
     Clip,
     ClipSampling,
@@ -156,20 +161,8 @@ class VideoSource:
           ConfigError: there is no usable video.
         """
         del keep
-        labelled = presplit = False
-        users: list[pa.Field] | None = None
-        for rows in parts:
-            labelled |= rows[batch.LABEL].null_count < len(rows)
-            presplit |= rows[batch.SPLIT].null_count < len(rows)
-            users = carried_fields(rows.schema)
-        if users is None:
-            raise ConfigError("the input has no usable video")
-        return Layout(
-            columns=clip_schema(self.cut.frames, users),
-            labelled=labelled,
-            grouped=True,  # clips of a video stay in one split
-            split_source=split_source_of(self.files, presplit=presplit),
-        )
+        schema = functools.partial(clip_schema, self.cut.frames)
+        return clips_layout(parts, self.files, schema, kind="video")
 
     def read(self, sections: pa.RecordBatch, layout: Layout) -> Iterator[ListingPart]:
         """Yield the clips of a part of the listing.
