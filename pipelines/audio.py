@@ -205,7 +205,9 @@ def data_type(config: AudioConfig) -> DataType:
     config.refuse_near_duplicates("audio")
     options = config.audio_options()
     files = files_of(config, leave_out=NOT_AUDIO, columns=SEGMENT_COLUMNS)
-    segments = SegmentColumns.of(files, start=config.start_column, end=config.end_column)
+    segments = SegmentColumns.of(
+        files, start=config.start_column, end=config.end_column, unit=config.segment_unit
+    )
     encoder = audio_encoder(
         options,
         augment=config.augment,

@@ -186,7 +186,9 @@ def data_type(config: VideoConfig) -> DataType:
             files=files,
             images=frames,
             cut=config.clip_cut(),
-            segments=SegmentColumns.of(files, start=config.start_column, end=config.end_column),
+            segments=SegmentColumns.of(
+                files, start=config.start_column, end=config.end_column, unit=config.segment_unit
+            ),
             max_clip_bytes=config.max_clip_bytes,
             worker_memory=config.max_worker_memory,
         ),

@@ -211,6 +211,21 @@ def test_segments_of_a_listing(tmp_path, words):
     assert {len(names) for names in splits.values()} == {1}
 
 
+def test_segments_in_milliseconds(tmp_path, words, capsys):
+    """Their keys and samples are those of seconds; a name in ms asks for the option."""
+    name = f"go/{min(file.name for file in (words / 'go').iterdir())}"
+    digests = set()
+    for unit, ends in (("s", (0.05, 0.15)), ("ms", (50, 150))):
+        rows = [{"path": name, "label": "go", "fromMs": 0, "to_ms": end} for end in ends]
+        argv = ("--input", rows_of(tmp_path / f"{unit}.csv", rows), "--input-root", words, *MONO)
+        argv = (*argv, "--start-column", "fromMs", "--end-column", "to_ms", "--splits", "train=1")
+        assert run("audio", *argv, "--output", tmp_path / "none") == 2
+        assert "pass --segment-unit ms, or s if it holds seconds" in capsys.readouterr().err
+        made = make(tmp_path / unit, *argv, "--segment-unit", unit, command="audio")
+        digests.add(made.manifest.digest)
+    assert len(digests) == 1
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -1,9 +1,11 @@
-"""Segments of files, such as videos: their start and end in seconds, in columns of a listing."""
+"""Segments of files, such as videos: their start and end, in columns of a listing."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,6 +28,11 @@ Segment = tuple[float | None, float | None]  # start and end in seconds
 
 NAME = "__name__"  # string: name of the file, which is its path if keys name other things
 FROM, TO = "__from__", "__to__"  # float64, nullable: start and end of a segment in seconds
+
+Unit = Literal["s", "ms"]
+_PER_SECOND: Mapping[Unit, int] = {"s": 1, "ms": 1000}
+# startMs, start_ms, start (milliseconds); not items.
+_MILLISECONDS = re.compile(r"(?:[^a-zA-Z](?i:ms|msecs?|millis|milliseconds?)|[a-z]M[sS])\W*$")
 
 
 def clips_layout(
@@ -62,21 +69,34 @@ def clips_layout(
 class SegmentColumns:
     """The columns of a listing that make a row a segment of a file.
 
-    start, end: columns with seconds; None without. They do not become features.
+    start, end: columns of times in the file; None without. They do not become features.
+    unit: of these columns.
     root: prefix to remove from the paths of files, if keys of a listing do not name the files.
     """
 
     start: str | None = None
     end: str | None = None
+    unit: Unit = "s"
     root: str | None = None
 
     @classmethod
-    def of(cls, files: Source, *, start: str | None, end: str | None) -> SegmentColumns:
+    def of(
+        cls, files: Source, *, start: str | None, end: str | None, unit: Unit | None = None
+    ) -> SegmentColumns:
         """Return the columns of a source of files.
 
+        unit: of the columns; by default seconds.
+
         Raises:
-          ConfigError: both are the same column, or one is the column of weights.
+          ConfigError: both are the same column, one is the column of weights, or has another unit
+            according to its name.
         """
+        for option, name in (("start", start), ("end", end)):
+            if unit is None and name is not None and _MILLISECONDS.search(name):
+                raise ConfigError(
+                    f"--{option}-column {name}: by its name the column holds milliseconds, and the"
+                    " default are seconds: pass --segment-unit ms, or s if it holds seconds"
+                )
         if start is not None and start == end:
             raise ConfigError(
                 f"--start-column and --end-column: expected two columns, got {start!r} for both"
@@ -88,7 +108,7 @@ class SegmentColumns:
             )
         keyed = isinstance(files, FileList) and files.key_column is not None
         root = str(files.root) if isinstance(files, FileList) and keyed else None
-        return cls(start=start, end=end, root=root)
+        return cls(start=start, end=end, unit=unit or "s", root=root)
 
     @property
     def given(self) -> bool:
@@ -101,7 +121,7 @@ class SegmentColumns:
         Rows with invalid seconds are rejected. Segments of a file are in one group, and without
         keys of a listing they have keys such as `a.mp4@1.5-3`.
         """
-        given = [read_seconds(rows, *one) for one in (("start", self.start), ("end", self.end))]
+        given = [self._read(rows, *one) for one in (("start", self.start), ("end", self.end))]
         faults = given[0][1] | given[1][1]
         starts, ends = (values for values, _ in given)
         rows = rows.drop_columns([name for name in {self.start, self.end} if name is not None])
@@ -127,6 +147,13 @@ class SegmentColumns:
         for name, values in ((NAME, names), (FROM, starts), (TO, ends)):
             rows = rows.append_column(name, values)
         return rows, rejects
+
+    def _read(
+        self, rows: pa.RecordBatch, option: str, column: str | None
+    ) -> tuple[pa.Array, dict[int, str]]:
+        """Return a column in seconds and its invalid rows, as `read_seconds` does."""
+        values, faults = read_seconds(rows, option, column)
+        return pc.divide(values, float(_PER_SECOND[self.unit])), faults
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
