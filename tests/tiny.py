@@ -174,7 +174,7 @@ class TinyEncoder:
             elif value.startswith(b"crash"):
                 os.kill(os.getpid(), signal.SIGSEGV)
             elif value == b"grow":
-                grown = bytearray(os.urandom(1 << 20) * 700)
+                grown = bytearray(os.urandom(1 << 20) * 400)
                 signal.pause()
                 del grown
             else:

@@ -429,11 +429,11 @@ def test_sections_that_crash_their_process_end_the_job_by_name(tmp_path):
 
 def test_a_record_that_takes_too_much_memory_is_a_reject(tmp_path):
     rows = tuple((f"{i}", "a", b"grow" if i == 15 else b"good") for i in range(20))
-    options = {"max_worker_memory": 600 << 20, "max_reject_fraction": 0.1}
+    options = {"max_worker_memory": 300 << 20, "max_reject_fraction": 0.1}
     assert run(tiny_job(tmp_path / "out", TinySource(rows=rows), **options)).verdict is None
     (reject,) = map(json.loads, tree(tmp_path / "out")["rejects.jsonl"].splitlines())
     assert (reject["key"], reject["reason"]) == ("15", "too_large")
-    assert reject["detail"].endswith("more than --max-worker-memory 629145600 bytes for it")
+    assert reject["detail"].endswith("more than --max-worker-memory 314572800 bytes for it")
 
 
 def test_a_shard_that_gets_lost_is_noticed(tmp_path, monkeypatch):
