@@ -140,8 +140,8 @@ BY_HAND = Example(name="train_images_by_hand", lay=lay_photos, epochs=8, least=0
 EXAMPLES = [
     Example(name="train_images", lay=lay_photos, epochs=8, least=0.7, most=0.4),
     BY_HAND,
-    Example(name="train_text", lay=lay_texts, epochs=3, least=0.9, most=0.6),
-    Example(name="train_sensor", lay=lay_windows, epochs=4, least=0.75, most=0.6),
+    Example(name="train_text", lay=lay_texts, epochs=2, least=0.9, most=0.6),
+    Example(name="train_sensor", lay=lay_windows, epochs=2, least=0.75, most=0.6),
 ]
 
 
