@@ -391,10 +391,14 @@ def test_an_unreadable_root(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPa
 
 def test_parts_are_bounded(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "BATCH_ROWS", 3)
+    monkeypatch.setattr(references, "_BLOCK", 2)
     fill(tmp_path, *(f"roses/{i}" for i in range(5)), "loose1", "loose2")
     parts = list(FileTree(input=str(tmp_path)).scan())
     sizes = [(0 if p.rows is None else len(p.rows)) + len(p.rejects) for p in parts]
     assert (max(sizes), sum(sizes)) == (3, 7)
+    rows, rejects, _ = scan(tmp_path)
+    assert [*rows] == [f"roses/{i}" for i in range(5)]
+    assert {*rejects} == {"loose1", "loose2"}
 
 
 def test_the_source_can_be_pickled() -> None:
