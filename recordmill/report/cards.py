@@ -97,9 +97,10 @@ class CardMaker:
         """Return the thumbnails of a record's images, clips and arrays, by feature."""
         if not self._drawn:
             return {}
-        from recordmill.report import thumbnail_drawing  # Pillow takes 0.02 s
+        from recordmill.report import audio_drawing, thumbnail_drawing  # Pillow takes 0.02 s
 
         found: dict[str, list[Thumbnail]] = {}
+        audio = audio_drawing.audio_features(self._manifest)
         is_alone = len(self._drawn) == 1
         for name, feature in self._drawn.items():
             small: Iterable[Thumbnail | None] = ()
@@ -115,8 +116,15 @@ class CardMaker:
                     if frames[number]
                 )
             elif feature.kind == "raw" and isinstance(record[name], np.ndarray):
-                is_image = self._manifest.command in _OF_IMAGES
-                small = [thumbnail_drawing.of_array(record[name], is_image=is_image)]
+                array = record[name]
+                if audio.get(name) == audio_drawing.WAVEFORM and array.ndim == 2 and len(array):
+                    size = (thumbnail_drawing.LARGE_SIDE, thumbnail_drawing.SIDE // 2)
+                    small = [thumbnail_drawing.of_drawing(audio_drawing.draw_waveform(array, size))]
+                elif audio.get(name) == audio_drawing.SPECTROGRAM and array.size:
+                    small = [thumbnail_drawing.of_array(audio_drawing.upright(array))]
+                else:
+                    is_image = self._manifest.command in _OF_IMAGES
+                    small = [thumbnail_drawing.of_array(array, is_image=is_image)]
             if drawn := [one for one in small if one is not None]:
                 found[name] = drawn
         return found

@@ -1,12 +1,14 @@
 """Contact sheets: images of a dataset in one image, a row per class and a block per split.
 
-Copies are framed, and objects have their boxes. Clips are drawn as strips of some of their frames.
+Copies are framed, and objects have their boxes. Clips are drawn as strips of some of their frames,
+audio as its waveform or spectrogram.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from PIL import Image, ImageDraw, ImageFont, ImageOps
 
@@ -16,6 +18,7 @@ from recordmill.format.manifest import Manifest
 from recordmill.format.split_names import in_order
 from recordmill.reading.reader import Records
 from recordmill.report import sampling
+from recordmill.report.audio_drawing import Drawing, audio_features, drawing_of
 from recordmill.report.mask_drawing import masks_of, tinted
 from recordmill.report.thumbnail_drawing import as_rgb
 from recordmill.report.thumbnails import strip_of
@@ -42,13 +45,14 @@ Font = ImageFont.ImageFont | ImageFont.FreeTypeFont
 class Tile:
     """An image of the sheet, or frames of a clip; `copy` is 0 for the record itself.
 
+    images: encoded, or drawings.
     boxes: (left, top, right, bottom) as fractions of its sides, and the number of the class.
     masks: as for `mask_drawing.tinted`.
     """
 
     key: str
     copy: int
-    images: Sequence[bytes]
+    images: Sequence[bytes | Drawing]
     boxes: Sequence[tuple[float, float, float, float, int]] = ()
     masks: Sequence[tuple[bytes, int]] = ()
 
@@ -67,7 +71,7 @@ def contact_sheet(
 
     Raises:
       ManifestError: the folder is not a dataset.
-      ValueError: a split or a class does not exist, or there are no encoded images.
+      ValueError: a split or a class does not exist, or there is nothing to draw.
     """
     opened = Records(dataset)
     manifest = opened.manifest
@@ -82,7 +86,7 @@ def contact_sheet(
                 raise ValueError(
                     f"{flag}: expected one of {names}{more}, got {one!r}{did_you_mean(one, known)}"
                 )
-    feature = _image_feature(manifest)
+    feature = _drawn_feature(manifest)
     wanted: list[str | None] = [*manifest.labels, None] if labels is None else [*labels]
     rows = {
         split: _read_tiles(dataset, split, opened, feature, dict.fromkeys(wanted, per_class))
@@ -91,13 +95,15 @@ def contact_sheet(
     return draw(rows, manifest, labels=labels, size=size)
 
 
-def _image_feature(manifest: Manifest) -> str:
+def _drawn_feature(manifest: Manifest) -> str:
     """Return the name of the feature to draw. Raises ValueError if there is none."""
     usual = manifest.options.get("rename", {}).get("image/encoded", "image/encoded")
     images = [name for name, feature in manifest.features.items() if feature.kind == "image"]
+    images = images or [*audio_features(manifest)]
     if not images:
         raise ValueError(
-            "the dataset has no encoded images; recordmill report shows raw pixels and arrays"
+            "the dataset has no encoded images, waveforms or spectrograms; recordmill report shows"
+            " raw pixels and other arrays"
         )
     return usual if usual in images else images[0]
 
@@ -117,6 +123,7 @@ def _read_tiles(
     renamed = manifest.options.get("rename", {})
     of_boxes = [renamed.get(name, name) for name in BOX_FEATURES]
     has_boxes = all(name in manifest.features for name in of_boxes)
+    audio = audio_features(manifest).get(encoded, "")
     sample = sampling.choose(
         dataset, split, manifest, plotted=0, shown=shown, copies=max(shown.values())
     )
@@ -128,7 +135,7 @@ def _read_tiles(
             Tile(
                 key=place.key,
                 copy=place.copy,
-                images=_some_frames(records[place.number][encoded]),
+                images=_drawn(records[place.number][encoded], audio),
                 boxes=tuple(
                     zip(*(records[place.number][name].tolist() for name in of_boxes), strict=True)
                 )
@@ -142,10 +149,16 @@ def _read_tiles(
     }
 
 
-def _some_frames(encoded: bytes | Sequence[bytes]) -> Sequence[bytes]:
-    if isinstance(encoded, bytes):
-        return [encoded]
-    return [encoded[number] for number in strip_of(len(encoded))]
+def _drawn(value: Any, audio: str) -> Sequence[bytes | Drawing]:
+    """Return the images of a record, or the drawing of its audio.
+
+    audio: the feature of an array of audio.
+    """
+    if audio:
+        return [drawing_of(value, audio)] if value.size else [b""]
+    if isinstance(value, bytes):
+        return [value]
+    return [value[number] for number in strip_of(len(value))]
 
 
 def draw(
@@ -204,12 +217,16 @@ def _draw_tile(tile: Tile, size: int) -> Image.Image:
     return strip
 
 
-def _draw_image(tile: Tile, content: bytes, size: int) -> Image.Image:
+def _draw_image(tile: Tile, content: bytes | Drawing, size: int) -> Image.Image:
+    inner = (size - 2, size - 2)
     try:
-        image = tinted(as_rgb(open_image(content)), tile.masks)
+        image = (
+            tinted(as_rgb(open_image(content)), tile.masks)
+            if isinstance(content, bytes)
+            else content(inner)
+        )
     except UNREADABLE_IMAGE:
         return _draw_undecodable(size)
-    inner = (size - 2, size - 2)
     scale = min(inner[0] / image.width, inner[1] / image.height)
     width, height = round(image.width * scale), round(image.height * scale)
     image = ImageOps.pad(image, inner, method=Image.Resampling.LANCZOS, color=BACKGROUND)

@@ -71,18 +71,7 @@ def of_array(array: npt.NDArray[Any], *, is_image: bool = False) -> Thumbnail | 
         return None
     if has_channels:
         array = array[..., 0] if array.shape[-1] == 1 else array[..., :3]
-    colours = None
-    if array.dtype != np.uint8:
-        values = array.astype(np.float64) / 4  # differences of the largest numbers are finite
-        finite = values[np.isfinite(values)]
-        low, high = np.percentile(finite, _TAILS) if finite.size else (0.0, 1.0)
-        with np.errstate(over="ignore", invalid="ignore"):  # of numbers that nearly are equal
-            scaled = (values - low) * (np.float64(255) / ((high - low) or 1.0))
-        array = np.clip(np.nan_to_num(scaled), 0, 255).astype(np.uint8)
-        if finite.size and not is_image:
-            colours = (float(low) * 4 + 0.0, float(high) * 4 + 0.0)  # -0.0 becomes 0.0
-        if array.ndim == 2 and not is_image:
-            array = _COLOURS[array]
+    array, colours = coloured(array, is_image=is_image)
     image = Image.fromarray(np.ascontiguousarray(array))
     width = image.width
     factor = SIDE // max(image.size)
@@ -92,6 +81,35 @@ def of_array(array: npt.NDArray[Any], *, is_image: bool = False) -> Thumbnail | 
         )
     drawn = _reduced(image, mode=ARRAY, width=width, side=SIDE)
     return dataclasses.replace(drawn, colours=colours)
+
+
+def coloured(
+    array: npt.NDArray[Any], *, is_image: bool = False
+) -> tuple[npt.NDArray[np.uint8], tuple[float, float] | None]:
+    """Return an array as pixels, and the values that have the lowest and the highest colour.
+
+    array: [height, width], or [height, width, 3]; uint8 stays as it is. is_image: as for
+    `of_array`.
+    """
+    if array.dtype == np.uint8:
+        return array, None
+    values = array.astype(np.float64) / 4  # differences of the largest numbers are finite
+    finite = values[np.isfinite(values)]
+    low, high = np.percentile(finite, _TAILS) if finite.size else (0.0, 1.0)
+    with np.errstate(over="ignore", invalid="ignore"):  # of numbers that nearly are equal
+        scaled = (values - low) * (np.float64(255) / ((high - low) or 1.0))
+    levels = np.clip(np.nan_to_num(scaled), 0, 255).astype(np.uint8)
+    if is_image:
+        return levels, None
+    pixels = _COLOURS[levels] if levels.ndim == 2 else levels
+    if not finite.size:
+        return pixels, None
+    return pixels, (float(low) * 4 + 0.0, float(high) * 4 + 0.0)  # -0.0 becomes 0.0
+
+
+def of_drawing(image: Image.Image) -> Thumbnail:
+    """Return a drawing of an array as a thumbnail."""
+    return _reduced(image, mode=ARRAY, width=image.width, side=SIDE)
 
 
 def _reduced(
