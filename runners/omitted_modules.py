@@ -121,6 +121,17 @@ def defer_grpc() -> dict[str, Any]:
     return {"grpc": _DeferredModule("grpc", classes=(*bases, "Server"))}
 
 
+def omit_docstrings() -> dict[str, Any]:
+    """Do not parse the docstrings of Arrow's options to describe the parameters of its functions.
+
+    Saves 0.01 s, with any Beam: only help(pyarrow.compute) shows them. Checked with Arrow 25.0.
+    """
+    name = "pyarrow.vendored.docscrape"
+    module = _DeferredModule(name)
+    module.NumpyDocString = lambda text: {"Parameters": []}  # type: ignore[attr-defined]
+    return {name: module}
+
+
 class _DeferredModule(ModuleType):
     """A module that is imported when one of its attributes is used.
 
@@ -164,5 +175,6 @@ REPLACEMENTS: tuple[Callable[[], dict[str, Any]], ...] = (
     omit_parquet,
     defer_codecs,
     defer_grpc,
+    omit_docstrings,
 )
 """All functions of this module."""

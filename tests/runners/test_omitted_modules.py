@@ -65,3 +65,10 @@ def test_interceptors_of_beam_are_those_of_grpc_once_it_is_imported():
     program += "\nchannel = worker.grpc.intercept_channel(channel, worker.WorkerIdInterceptor('a'))"
     program += "\nimport grpc\nprint(isinstance(channel, grpc.Channel))"
     assert printed(program, RECORDMILL_BEAM_PATCHES="1") == ["True"]
+
+
+def test_functions_of_arrow_keep_their_signatures():
+    program = f"{PERMANENT} {BEAM}\nimport inspect, sys, pyarrow.compute as pc"
+    program += "\nprint(inspect.signature(pc.sum), 'pyarrow.vendored.docscrape' in sys.modules)"
+    expected = "(array, /, *, skip_nulls=True, min_count=1, options=None, memory_pool=None) False"
+    assert printed(program, RECORDMILL_BEAM_PATCHES="1") == [expected]
