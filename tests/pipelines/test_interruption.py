@@ -194,9 +194,9 @@ def test_a_shard_goes_on_where_it_was(long_job, tmp_path, monkeypatch):
         append(draft, chunk)
         appended.append(chunk)
 
-    def encode_from(rows, bounds, **options):
-        firsts.append(bounds[0][0])
-        return encode(rows, bounds, **options)
+    def encode_from(*args, first, **options):
+        firsts.append(first)
+        return encode(*args, first=first, **options)
 
     with monkeypatch.context() as patch:
         patch.setattr(ShardDraft, "append", append_one)

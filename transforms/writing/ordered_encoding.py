@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import collections
-import itertools
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from concurrent.futures import Future
 
 import pyarrow as pa
@@ -51,44 +50,34 @@ class _TaskBudget:
 _budget = _TaskBudget()
 
 
-def chunk_bounds(rows: int, step: int, *, tapered: bool) -> list[tuple[int, int]]:
-    """Return (first row, number of rows) of the chunks of a shard, each of which is one task.
-
-    tapered: whether the last chunks are smaller, so that all encoder processes are busy until the
-      end. Other processes may encode the rows, but a record must not depend on its chunk.
-    """
-    whole = max(rows // step - limits.TAPERED_TASKS, 0) * step if tapered else rows
-    small = max(step // limits.TAPER, 1)
-    starts = [*range(0, whole, step), *range(whole, rows, small)]
-    return [(start, end - start) for start, end in itertools.pairwise([*starts, rows])]
-
-
 def encode_in_order(
     rows: pa.RecordBatch,
-    bounds: Sequence[tuple[int, int]],
     *,
     packed: bytes,
     split: SplitPlan,
     compression: str,
     pool: ProcessPool,
     memory: int = MAX_MEMORY,
+    first: int = 0,
 ) -> Generator[tuple[int, EncodedChunk]]:
     """Yield (index of its first row, encoded chunk) in order, encoding ahead within the budget.
 
-    bounds: those of `chunk_bounds` that are to be encoded.
+    first: index of the first row to encode, a multiple of the rows of a task.
     """
-    waiting: collections.deque[tuple[int, int, Future[EncodedChunk]]] = collections.deque()
+    step = split.task_rows
+    size = step * split.estimate.record_bytes
+    waiting: collections.deque[tuple[int, Future[EncodedChunk]]] = collections.deque()
 
     def oldest() -> tuple[int, EncodedChunk]:
-        start, size, future = waiting.popleft()
+        start, future = waiting.popleft()
         try:
             return start, future.result()
         finally:
             _budget.give_back(size)
 
     try:
-        for start, count in bounds:
-            chunk, size = rows.slice(start, count), count * split.estimate.record_bytes
+        for start in range(first, len(rows), step):
+            chunk = rows.slice(start, step)
             task = row_task(encode_chunk, packed, compression, rows=chunk, memory=memory)
             while not _budget.take(size, tasks=pool.workers, must=not waiting):
                 yield oldest()
@@ -97,10 +86,10 @@ def encode_in_order(
             except BaseException:
                 _budget.give_back(size)
                 raise
-            waiting.append((start, size, future))
+            waiting.append((start, future))
         while waiting:
             yield oldest()
     finally:  # if the encoder or the consumer failed, the other results are not needed
-        for _, size, future in waiting:
+        for _, future in waiting:
             future.cancel()
             _budget.give_back(size)

@@ -38,7 +38,7 @@ from recordmill.transforms.reuse.row_recipes import row_recipes
 from recordmill.transforms.staged.encoder_tasks import EncodedChunk, pack_encoder
 from recordmill.transforms.staged.listing import with_staged_paths
 from recordmill.transforms.staged.spill import Piece
-from recordmill.transforms.writing.ordered_encoding import chunk_bounds, encode_in_order
+from recordmill.transforms.writing.ordered_encoding import encode_in_order
 from recordmill.transforms.writing.shard_draft import ShardDraft
 from recordmill.transforms.writing.shard_outcome import ShardOutcome
 from recordmill.transforms.writing.shard_recipes import (
@@ -188,7 +188,7 @@ class ShardWriter:
         context = dataclasses.replace(plan.context, artifacts=artifacts)
         shared = [context, plan.splits[split].task_rows, self.groups]
         if self._has_recipes:
-            shared += [self.fingerprint, limits.TAPERED_TASKS, limits.TAPER]
+            shared.append(self.fingerprint)
         digest = xxhash.xxh3_128(to_json(shared))
         if rows is not None:
             # In slices, because serializing all rows at once would double their memory.
@@ -235,23 +235,21 @@ class ShardWriter:
             pool=shared_pool(self.workers),
             memory=self.worker_memory,
         )
-        # If frames can be copied one by one, they do not depend on chunks either.
-        step, tapered = plan.splits[split].task_rows, self._has_recipes
-        bounds = chunk_bounds(len(rows), step, tapered=tapered)
-        done, expected = 0, draft.count_earlier()
+        step = plan.splits[split].task_rows
+        first, expected = 0, draft.count_earlier() * step
         # While the chunks of an earlier attempt are copied, the next ones are encoded.
-        with closing(encode(bounds[expected:])) as encoded, ThreadPoolExecutor(1) as thread:
+        with closing(encode(first=expected)) as encoded, ThreadPoolExecutor(1) as thread:
             following = thread.submit(next, encoded, None) if expected else None
-            for chunk, (start, _) in zip(draft.earlier_chunks(), bounds, strict=False):
-                yield start, chunk
-                done += 1
+            for chunk in draft.earlier_chunks():
+                yield first, chunk
+                first += step
             found = following.result() if following is not None else None
-            if done == expected:
+            if first == expected:
                 if found is not None:
                     yield found
                 yield from encoded
-        if done != expected:  # the draft is damaged
-            yield from encode(bounds[done:])
+        if first != expected:  # the draft is damaged
+            yield from encode(first=first)
 
     def _info(
         self, shard: ShardId, written: Shard, digest: str, outcome: ShardOutcome

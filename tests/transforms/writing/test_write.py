@@ -27,7 +27,7 @@ from recordmill.transforms.staged import spill
 from recordmill.transforms.writing import ordered_encoding, shard_writer
 from recordmill.transforms.writing.closed_ledger import close_ledger
 from recordmill.transforms.writing.dataset_manifest import expect_copies_as_records
-from recordmill.transforms.writing.ordered_encoding import chunk_bounds, encode_in_order
+from recordmill.transforms.writing.ordered_encoding import encode_in_order
 from recordmill.transforms.writing.shard_writer import ShardWriter
 from tests.tiny import TinyEncoder
 
@@ -212,26 +212,7 @@ def ahead(values, pool, *, record_bytes=limits.TASK_BYTES):
     )
     packed = shard_writer.pack_encoder(TinyEncoder(), Context(seed=0))
     rows = rows_of(values)
-    bounds = chunk_bounds(len(rows), 1, tapered=False)
-    options = {"packed": packed, "split": split, "compression": "none", "pool": pool}
-    return encode_in_order(rows, bounds, **options)
-
-
-@given(rows=st.integers(0, 500), step=st.integers(1, 50))
-def test_the_last_chunks_of_a_shard_are_smaller_if_records_do_not_depend_on_them(rows, step):
-    for tapered in (False, True):
-        bounds = chunk_bounds(rows, step, tapered=tapered)
-        assert [row for start, count in bounds for row in range(start, start + count)] == [
-            *range(rows)
-        ]
-        counts = [count for _, count in bounds]
-        assert max(counts, default=0) <= step
-        if tapered:
-            end = rows - limits.TAPERED_TASKS * step
-            last = [count for start, count in bounds if start >= end]
-            assert max(last, default=0) <= max(step // limits.TAPER, 1)
-        else:
-            assert counts[:-1] == [step] * (len(counts) - 1)
+    return encode_in_order(rows, packed=packed, split=split, compression="none", pool=pool)
 
 
 def in_flight():
@@ -390,7 +371,7 @@ def test_recipes_are_hashed_while_rows_are_encoded(writer, threads, monkeypatch)
     monkeypatch.setattr(shard_writer, "can_have_recipes", lambda *_: True)
     monkeypatch.setattr(shard_writer, "row_recipes", lambda *_, **__: events.append("recipes"))
     write_rows(writer, rows_of([b"good"] * 6))
-    assert events == [*["task"] * 5, "recipes"]  # one of two rows, and four of one
+    assert events == ["task", "task", "task", "recipes"]
 
 
 def test_a_shard_of_no_rows_is_an_empty_file(writer):
