@@ -407,3 +407,19 @@ def test_the_interpretation_names_the_index(dataset, tmp_path, capsys) -> None:
     assert ", 16 records" in text
     assert "the index of the dataset; 2 classes" in text
     assert "the splits of the dataset" in text
+
+
+def test_missing_values_make_a_feature_optional(tmp_path: pathlib.Path) -> None:
+    """NaN and --missing are no values, in records that have the feature."""
+    rows: list[dict[str, Values]] = [
+        {"a": [1], "b": [1.5], "s": [b"NA"], "label": [b"x"]},
+        {"a": [2], "b": [float("nan")], "s": [b"q"], "label": [b"y"]},
+    ]
+    path = write_records(tmp_path / "a.tfrecord", rows)
+    options = ("--missing", "NA", "--missing", "a=1", "--splits", "train=1", "--num-shards", 1)
+    made = make(tmp_path / "out", "--input", path, *options, command="table")
+    assert main(["verify", "--dataset", str(made.folder), "--deep", "--quiet"]) == 0
+    features = made.manifest.features
+    assert {name: features[name].shape for name in "abs"} == dict.fromkeys("abs", (None,))
+    found = [[*one["a"]] for one in made.examples("train").values() if "a" in one]
+    assert found == [[2]]

@@ -40,7 +40,7 @@ def open_rows(origin: Origin, file_format: FileFormat) -> RowFile:
         case "tfrecord":
             from recordmill.transforms.sources.tfrecords.tfrecord_file import TfrecordFile
 
-            return TfrecordFile(origin, file_format.max_row_bytes)
+            return TfrecordFile(origin, file_format.max_row_bytes, file_format.value_parser)
         case _:
             return DelimitedFile(origin, file_format)
 

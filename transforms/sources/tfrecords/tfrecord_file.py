@@ -30,6 +30,7 @@ from recordmill.transforms.sources.row_formats.row_file import (
     Rows,
 )
 from recordmill.transforms.sources.row_formats.text_columns import valid_text
+from recordmill.transforms.sources.row_formats.value_parsing import ValueParser
 from recordmill.transforms.sources.tfrecords.example_columns import ExampleColumns
 from recordmill.transforms.sources.tfrecords.known_folders import (
     DAMAGED,
@@ -57,11 +58,17 @@ _INDEX_FIELDS = pa.schema([pa.field(name, pa.string()) for name in INDEXED.value
 
 
 class TfrecordFile:
-    """A TFRecord file, plain or gzip, by its content."""
+    """A TFRecord file, plain or gzip, by its content.
 
-    def __init__(self, origin: Origin, max_row_bytes: int) -> None:
+    value_parser: of the values that stand for missing ones.
+    """
+
+    def __init__(
+        self, origin: Origin, max_row_bytes: int, value_parser: ValueParser | None = None
+    ) -> None:
         self._origin = origin
         self._max_row_bytes = max_row_bytes
+        self._value_parser = ValueParser() if value_parser is None else value_parser
         self.quote_anomalies = QuoteAnomalies()
 
     def header(self) -> ColumnTypes | None:
@@ -87,7 +94,12 @@ class TfrecordFile:
             wanted = pa.schema(
                 [pa.field(n, pa.string()) if n in text else found[n].field(n) for n in found]
             )
-            yield found, self._rows(block, columns, wanted, text)
+            rows = self._rows(block, columns, wanted, text)
+            for name, kind in found.items():
+                values = rows.columns[name]
+                if not kind.nullable and self._value_parser.mask_missing(name, values).null_count:
+                    found[name] = kind._replace(nullable=True)
+            yield found, rows
 
     def read(
         self, section: FileSection, wanted: pa.Schema, text: Collection[str]
