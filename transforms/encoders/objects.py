@@ -356,9 +356,9 @@ def object_features(rows: pa.Schema, options: ObjectOptions, mask: Feature) -> d
     Raises:
         ConfigError: masks are to be drawn, and the annotations have no segmentation.
     """
-    is_segmented = OBJECTS in rows.names and SEGMENTATION in [*rows.field(OBJECTS).type.value_type]
-    is_segmented |= OBJECT_MASK_COLUMNS.names[0] in rows.names
-    if options.masks and not is_segmented:
+    boxes = [*rows.field(OBJECTS).type.value_type] if OBJECTS in rows.names else []
+    is_segmented = SEGMENTATION in boxes or OBJECT_MASK_COLUMNS.names[0] in rows.names
+    if options.masks and not is_segmented and (boxes or SIDES in rows.names):  # some are left
         raise ConfigError(
             "--instance-masks: no annotation has a 'segmentation' of polygons or run lengths: leave"
             " the option out"

@@ -36,6 +36,7 @@ from recordmill.transforms.model.annotations import (
     sides_array,
     strings,
 )
+from recordmill.transforms.sources.annotations.annotation_files import is_out_of_range
 from recordmill.transforms.sources.annotations.annotation_ids import AnnotationIds
 from recordmill.transforms.sources.annotations.annotation_table import AnnotationTable
 from recordmill.transforms.sources.annotations.image_ids import ImageIds
@@ -66,6 +67,7 @@ class _CocoParser:
     def __init__(self, *, segmentation: bool, image_ids: bool) -> None:
         self._segmentation = segmentation
         self._segmented = False
+        self._files: list[str] = []
         self._images: dict[str, int] = {}
         self._image_ids = ImageIds() if image_ids else None
         self._sides: list[tuple[int, int] | None] = []
@@ -93,6 +95,7 @@ class _CocoParser:
                     self._add_category(entry, number, file)
         if not ids:
             raise ConfigError(f"{file}: expected COCO's 'images', a list of images, got none")
+        self._files.append(str(file))
         self._object_ids.begin(file.name)
         self._caption_ids.begin(file.name)
         with file.open_input() as data:
@@ -187,6 +190,12 @@ class _CocoParser:
         faults: dict[int, str] = {}
         columns: dict[str, pa.Array] = {SIDES: sides_array(self._sides)}
         fields = [SIDES_FIELD]
+        corners = self._objects.corners
+        if max(corners, default=0) > 0 and not is_out_of_range(corners):
+            raise ConfigError(
+                f"--annotations {', '.join(self._files)}: no 'bbox' has a corner above 1, so that"
+                " they are probably fractions of width and height: write pixels, as COCO does"
+            )
         if self._categories:
             more = (CROWD, AREA, *((SEGMENTATION,) if self._segmented else ()))
             fields.append(objects_field(more))
