@@ -352,6 +352,22 @@ def test_a_note_names_the_numbers_that_have_the_other_decimal_separator(tmp_path
     ]
 
 
+def test_missing_values_of_json_lines_do_not_make_a_column_text(tmp_path):
+    lines = [f'{{"id":{n},"v":{n}.5,"w":{n},"label":"a"}}' for n in range(20)]
+    lines[1] = '{"id":1,"v":"n/a","w":"?","label":"a"}'
+    lines[2] = '{"id":2,"v":2.5,"w":"n/a","label":"n/a"}'
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    (tmp_path / "b.jsonl").write_text('{"id":20,"v":"n/a","w":"?","label":"b"}\n')
+    given = ("--input", tmp_path / "*.jsonl", "--missing", "n/a", "--missing", "w=?")
+    given = (*given, "--max-reject-fraction", 1)
+    assert rows_of(tmp_path / "out", *given) == {"written": 20, "rejected": 1}
+    made = Made(tmp_path / "out")
+    assert made.rejects == {"a.jsonl#3": "unlabelled"}
+    assert not [note for note in made.manifest.notes if note.code == "text-column"]
+    features = json.loads((made.folder / "dataset.json").read_text())["features"]
+    assert {name: features[name]["dtype"] for name in "vw"} == {"v": "float32", "w": "int64"}
+
+
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "latin-1"])
 def test_rows_that_repeat_the_header_are_rejected(encoding, tmp_path):
     part = "höhe,label\r\n" + "".join(f"{n},{'ab'[n % 2]}\r\n" for n in range(50))

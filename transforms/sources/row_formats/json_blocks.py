@@ -20,6 +20,7 @@ from recordmill.transforms.sources.row_formats.nested import (
     object_names,
 )
 from recordmill.transforms.sources.row_formats.text_files import LineBlock
+from recordmill.transforms.sources.row_formats.value_parsing import ValueParser
 
 _KEY = re.compile(rb'"((?:[^"\\]|\\.)*)"\s*:')
 _DOTTED = re.compile(rb'"[^"\\]*\.[^"\\]*"\s*:')  # a key with a dot
@@ -54,8 +55,11 @@ def _one_chunk(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
-def infer(lines: LineBlock) -> tuple[dict[str, pa.DataType], set[str]] | None:
-    """Return the type of each column and the names of objects, None if rows are parsed singly."""
+def infer(lines: LineBlock, parser: ValueParser) -> tuple[dict[str, pa.DataType], set[str]] | None:
+    """Return the type of each column and the names of objects, None if rows are parsed singly.
+
+    The type of a column of which all values are missing is null.
+    """
     table = _parse(lines, None)
     if table is None:
         return None
@@ -71,6 +75,11 @@ def infer(lines: LineBlock) -> tuple[dict[str, pa.DataType], set[str]] | None:
     if any(map(_differs_from_json, table.columns)):
         return None
     types = {name: _without_times(table.schema.field(name).type) for name in table.schema.names}
+    for name, kind in types.items():
+        if kind == pa.string() and (spelled := parser.spellings(name)):
+            values = table[name].cast(pa.string()).unique().drop_null()
+            if pc.all(pc.is_in(values, value_set=pa.array(spelled, pa.string()))).as_py():
+                types[name] = pa.null()
     return types, objects
 
 

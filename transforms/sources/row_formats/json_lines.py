@@ -50,6 +50,7 @@ class JsonLines:
 
     def __init__(self, origin: Origin, file_format: FileFormat) -> None:
         self._origin = origin
+        self._value_parser = file_format.value_parser
         self._file = TextFile(origin, file_format)
 
     @property
@@ -85,7 +86,7 @@ class JsonLines:
         for lines in self._file.lines(section):
             if json_blocks.may_have_many_keys(lines):
                 self._check_cells(lines, json_blocks.count_keys(lines))
-            parsed = json_blocks.infer(lines)
+            parsed = json_blocks.infer(lines, self._value_parser)
             odd: dict[str, OddValue | None] = {}
             if parsed is not None:
                 found, outer = parsed
@@ -96,7 +97,7 @@ class JsonLines:
                 whole = [item for n, item in zip(raw[0], raw[1], strict=True) if n in kept]
                 outer = names_of_objects(whole)
                 columns = {
-                    name: [item.get(name) for item in objects]
+                    name: self._values(name, objects)
                     for name in dict.fromkeys(name for item in objects for name in item)
                 }
                 found = {name: type_of_values(values) for name, values in columns.items()}
@@ -128,12 +129,16 @@ class JsonLines:
             rows = _flattened(*_objects(lines), {*wanted.names, *text})
             numbers, objects, bad = _reject_nested(*rows, text)
             with self._origin.parsing():
-                arrays = [
-                    _array([item.get(field.name) for item in objects], field.type)
-                    for field in wanted
-                ]
+                arrays = [_array(self._values(field.name, objects), field.type) for field in wanted]
             columns = pa.record_batch(arrays, schema=wanted)
             yield Rows(columns=columns, numbers=np.array(numbers, np.int64), bad=sorted(bad))
+
+    def _values(self, name: str, objects: list[dict[str, Any]]) -> list[Any]:
+        """Return the values of a column, None for missing ones."""
+        values = [item.get(name) for item in objects]
+        if not (spelled := self._value_parser.spellings(name)):
+            return values
+        return [None if isinstance(one, str) and one in spelled else one for one in values]
 
     def _check_cells(self, lines: LineBlock, columns: int) -> None:
         """Raise ConfigError if rows have far fewer values than the columns of all of them."""

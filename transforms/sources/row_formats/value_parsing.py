@@ -44,7 +44,7 @@ class ValueParser:
         if self.trim:
             column = pc.utf8_trim_whitespace(column)
             column = pc.if_else(pc.equal(column, ""), None, column)
-        spellings = self._spellings(name)
+        spellings = self.spellings(name)
         if not spellings:
             return column
         missing = pc.is_in(column, value_set=pa.array(spellings, pa.string()))
@@ -77,7 +77,7 @@ class ValueParser:
 
     def missing_as(self, name: str, column: pa.Array) -> frozenset[pa.DataType]:
         """Return the types of numbers as which a text of a column is a missing value."""
-        spelled = bool(self._spellings(name))
+        spelled = bool(self.spellings(name))
         is_short = pc.less_equal(pc.binary_length(column), _LONG if spelled else len("-nan"))
         texts = column.filter(is_short).unique().cast(pa.string())
         found = set()
@@ -121,7 +121,7 @@ class ValueParser:
                 column = pc.if_else(is_nan, None, column)
         elif not pa.types.is_integer(column.type) and column.type != pa.string():
             return column
-        spellings = self._spellings(name)
+        spellings = self.spellings(name)
         if not spellings:
             return column
         spelled, unfit = self.cast_or_null(pa.array(spellings, pa.string()), column.type)
@@ -130,7 +130,8 @@ class ValueParser:
             return column
         return pc.if_else(pc.is_in(column, value_set=spelled), None, column)
 
-    def _spellings(self, name: str) -> list[str]:
+    def spellings(self, name: str) -> list[str]:
+        """Return the spellings of missing values of a column."""
         return [spelling for column, spelling in self.missing if column in (None, name)]
 
     def _normalize_decimal(self, column: pa.Array, kind: pa.DataType) -> pa.Array:
