@@ -325,6 +325,14 @@ def test_names_in_quotes_are_an_error_that_names_quoting(tmp_path, capsys):
          " '01/02/2020' in t.csv#10"),
         ([f"{n}.12.2025" for n in range(10, 20)], "because of dates in another form than"
          " 2026-01-31, such as '10.12.2025' in t.csv#1: correct the input, because every row has"),
+        ([f"{n}.5 °C" for n in range(20)], "because of the unit '°C' of its values, such as"
+         " '0.5 °C' in t.csv#1: correct the input, because every row has"),
+        ([*(f"{n}V" for n in range(19)), "off"], "because of the unit 'V' of its values"),
+        ([*range(12), "ERR", "ERR"], "because of values that are no numbers (14%), which --missing"
+         " ERR reads as missing, such as 'ERR' in t.csv#13: correct the input, or declare"),
+        (["hPa", *(f'"1,0{n}.5"' for n in range(10, 30))], "because of thousands separators, such"
+         " as '1,010.5' in t.csv#2: correct the input, because every row has"),
+        ([f"{n}{'ABCDE'[n % 5]}" for n in range(20)], None),
         ([f"10.0.10.{n}" for n in range(20)], None),
         (["007"] * 20, None),
         (["2020-01-01"] * 20, None),

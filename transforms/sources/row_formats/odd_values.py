@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +17,8 @@ _OTHER_DATES = r"^(\d\d?[./-]\d\d?[./-]\d{4}|\d{4}[./]\d\d?[./]\d\d?)($|[ T])"
 _CURRENCY = r"^[+-]?[$€£¥] ?[\d.,]+$|^[+-]?[\d.,]+ ?[$€£¥]$"
 _SPACES = ("[ \u00a0\u2009\u202f]", "['\u2019]")  # between thousands, beside the comma or the point
 _DIGIT = r"^[+-]?[$€£¥]? ?[.,]?\d"  # begins numbers and dates
+_WITH_UNIT = r"^[+-]?[\d.,]*\d ?(?P<unit>[^\d\s.,:/%$€£¥+-][^\d,]{0,9})$"
+_FEW = 3  # different texts among numbers that are taken for spellings of a missing value
 _NAMES = {",": "commas", ".": "points"}
 _SHOWN = 40  # characters of a value in a message
 
@@ -58,8 +61,11 @@ def odd_value(column: pa.Array, decimal: str) -> tuple[int, str, bool] | None:
         _matches(column, form) for form in (*forms, _PERCENT, _CURRENCY)
     )
     if (plain | thousands | swapped | percent | currency).sum() >= MOST * count:
-        odd = np.flatnonzero(present & ~plain)
         every = not plain.any()
+        # Without a plain number, a text such as a unit below the names is not what makes it text.
+        odd = np.flatnonzero(
+            thousands | swapped | percent | currency if every else present & ~plain
+        )
         if not len(odd):
             return None  # such as '007'
         # 1,234 alone may be either; beside 12,5 its comma is a decimal one.
@@ -74,6 +80,15 @@ def odd_value(column: pa.Array, decimal: str) -> tuple[int, str, bool] | None:
             if fits:
                 return at, words, every
         return at, "", every
+    if (unit := _common_unit(column, count)) is not None:
+        return *unit, not plain.any()
+    if plain.sum() >= count / 2:
+        others = column.filter(pa.array(present & ~plain)).unique().to_pylist()
+        if len(others) <= _FEW:
+            options = " ".join(f"--missing {shlex.quote(one)}" for one in others)
+            share = 1 - plain.sum() / count
+            words = f"values that are no numbers ({share:.0%}), which {options} reads as missing"
+            return int(np.flatnonzero(present & ~plain)[0]), words, False
     dates = np.array([_matches(column, form) for form in _DATES])  # bool[forms, n]
     if dates.any(axis=0).sum() >= MOST * count:
         first = dates[:, int(np.flatnonzero(dates.any(axis=0))[0])]
@@ -84,6 +99,20 @@ def odd_value(column: pa.Array, decimal: str) -> tuple[int, str, bool] | None:
     if len(foreign) >= MOST * count:
         every = not _matches(column, _DATES[0]).any()
         return int(foreign[0]), "dates in another form than 2026-01-31", every
+    return None
+
+
+def _common_unit(column: pa.Array, count: int) -> tuple[int, str] | None:
+    """Return (index, words) of the first number with the unit that most values have, or None.
+
+    count: of the values that are not null.
+    """
+    units = pc.struct_field(pc.extract_regex(column, _WITH_UNIT), "unit")
+    codes = units.dictionary_encode()
+    for most in pc.mode(codes.indices).to_pylist():
+        if most["count"] >= MOST * count:
+            words = f"the unit {codes.dictionary[most['mode']].as_py()!r} of its values"
+            return int(pc.index(codes.indices, most["mode"]).as_py()), words
     return None
 
 
