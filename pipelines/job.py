@@ -291,7 +291,9 @@ class Job:
         context = self._context(rows)
         # Report a column that no feature can hold before the work. Loading artifacts takes longer.
         unlearned = dataclasses.replace(context, artifacts={})
-        check_renames(context.rename, data_type.encoder.features(records.columns, unlearned))
+        features = data_type.encoder.features(records.columns, unlearned)
+        implied = {old: new for old, new in context.rename.items() if old not in config.rename}
+        check_renames(context.rename, features, implied=implied)
         roles = listed_roles(config, data_type.source, rows)
         check, analysis = self.schema_request.check(rows), data_type.analysis
         if self.learned is not None:

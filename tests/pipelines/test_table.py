@@ -359,6 +359,13 @@ def test_texts_that_are_missing_as_numbers(tmp_path, name, third, options, shape
         ("a,b\n1,2\n", ["--bucketize", "a=x"], "--bucketize a=x: expected a whole number, got 'x'"),
         ("a,b\n1,2\n", ["--clip", "a=5:1"], "--clip a=5:1: .* 5 is not less than 1"),
         ("label/x,label\n1,2\n", ["--rename", "label/x=label"], "would both be named"),
+        (
+            "age,label\n1,2\n",
+            ["--label-type", "float", "--label-column", "age"],
+            "the label of a record, in the column 'age', becomes the feature 'label', but another"
+            r" column has this name: leave it out \(--drop-columns label\), or rename it"
+            r" \(--rename label=NAME\)",
+        ),
         ("a,a/missing\n1,5\n,6\n", ["--indicator", "a"], "'a/missing' .* that the pipeline writes"),
         ("a/missing,a\n5,1\n6,\n", ["--indicator", "a"], "'a/missing' .* that the pipeline writes"),
         ("ab,b\n1,2\n", ["--missing", "a=-1"], "--missing a=-1: no column 'a' .*did you mean 'ab'"),

@@ -7,8 +7,15 @@ from collections.abc import Collection, Mapping
 from recordmill.errors import ConfigError, did_you_mean
 
 
-def check_renames(rename: Mapping[str, str], features: Collection[str]) -> None:
+def check_renames(
+    rename: Mapping[str, str],
+    features: Collection[str],
+    *,
+    implied: Mapping[str, str] | None = None,
+) -> None:
     """Check the option --rename.
+
+    implied: new names that other options give, by the old ones; a part of `rename`.
 
     Raises:
       ConfigError: it names an unknown feature, or gives two features the same name.
@@ -29,6 +36,13 @@ def check_renames(rename: Mapping[str, str], features: Collection[str]) -> None:
     for old in features:
         new = rename.get(old, old)
         if new in olds:
+            for one in (old, olds[new]):
+                if one in (implied or {}):
+                    raise ConfigError(
+                        f"the {new} of a record, in the column {one!r}, becomes the feature"
+                        f" {new!r}, but another column has this name: leave it out"
+                        f" (--drop-columns {new}), or rename it (--rename {new}=NAME)"
+                    )
             raise ConfigError(
                 f"--rename: {olds[new]!r} and {old!r} would both be named {new!r}: choose another "
                 "name, or rename the other one too"
