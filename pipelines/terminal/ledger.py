@@ -11,6 +11,9 @@ from recordmill.format.ledger import INPUT
 from recordmill.format.manifest import Manifest
 from recordmill.notes import count_of
 
+_WINDOW = "window"  # the unit of `recordmill sensor`
+_ROWS_LEFT = " (in no window, equal to another row, blank, or left out by an option)"
+
 
 def ledger(manifest: Manifest) -> Text:
     """Return a line each for inputs, records and copies, such as `9 inputs: 8 read, 1 rejected`.
@@ -27,7 +30,7 @@ def ledger(manifest: Manifest) -> Text:
             {
                 "read": inputs.read,
                 "rejected": inputs.rejected,
-                "filtered": inputs.filtered,
+                f"filtered{_ROWS_LEFT if unit == _WINDOW else ''}": inputs.filtered,
             },
         ),
         _sum(
