@@ -360,6 +360,17 @@ def test_a_note_names_the_numbers_that_have_the_other_decimal_separator(tmp_path
     ]
 
 
+def test_a_note_names_the_texts_among_numbers_of_json_lines(tmp_path):
+    values = [*range(12), '"ERR"', '"ERR"', '"no data"']
+    (tmp_path / "t.jsonl").write_text("".join(f'{{"v":{value}}}\n' for value in values))
+    assert rows_of(tmp_path / "out", "--input", tmp_path / "t.jsonl")["written"] == 15
+    (note,) = (n for n in Made(tmp_path / "out").manifest.notes if n.code == "text-column")
+    assert (
+        "column 'v' is text because of values that are no numbers (20%), which --missing ERR"
+        " --missing 'no data' reads as missing, such as 'ERR' in t.jsonl#13"
+    ) in note
+
+
 def test_missing_values_of_json_lines_do_not_make_a_column_text(tmp_path):
     lines = [f'{{"id":{n},"v":{n}.5,"w":{n},"label":"a"}}' for n in range(20)]
     lines[1] = '{"id":1,"v":"n/a","w":"?","label":"a"}'

@@ -24,7 +24,7 @@ from recordmill.transforms.sources.row_formats.nested import (
     names_of_objects,
     outer_objects,
 )
-from recordmill.transforms.sources.row_formats.odd_values import MOST, OddValue
+from recordmill.transforms.sources.row_formats.odd_values import MOST, OddValue, few_texts
 from recordmill.transforms.sources.row_formats.row_file import (
     BadRow,
     FileSection,
@@ -192,6 +192,11 @@ def _odd_value(values: list[Any], rows: list[int]) -> OddValue | None:
         if others and len(others) <= (1 - MOST) * len(present):
             value, row = others[0]
             return OddValue(json_text(value) or "", why, row)
+    others = [(value, row) for value, row in present if type(value) not in (int, float)]
+    texts = list(dict.fromkeys(value for value, _ in others if isinstance(value, str)))
+    if texts and len(others) <= len(present) / 2 and all(type(one) is str for one, _ in others):
+        words = few_texts(texts, len(others), len(present))
+        return None if words is None else OddValue(texts[0], words, others[0][1])
     return None
 
 

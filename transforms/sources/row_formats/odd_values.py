@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ _SPACES = ("[ \u00a0\u2009\u202f]", "['\u2019]")  # between thousands, beside th
 _DIGIT = r"^[+-]?[$€£¥]? ?[.,]?\d"  # begins numbers and dates
 _WITH_UNIT = r"^[+-]?[\d.,]*\d ?(?P<unit>[^\d\s.,:/%$€£¥+-][^\d,]{0,9})$"
 _FEW = 3  # different texts among numbers that are taken for spellings of a missing value
+_LEAST = 6  # values of a column that such a conclusion needs
 _NAMES = {",": "commas", ".": "points"}
 _SHOWN = 40  # characters of a value in a message
 
@@ -84,10 +86,7 @@ def odd_value(column: pa.Array, decimal: str) -> tuple[int, str, bool] | None:
         return *unit, not plain.any()
     if plain.sum() >= count / 2:
         others = column.filter(pa.array(present & ~plain)).unique().to_pylist()
-        if len(others) <= _FEW:
-            options = " ".join(f"--missing {shlex.quote(one)}" for one in others)
-            share = 1 - plain.sum() / count
-            words = f"values that are no numbers ({share:.0%}), which {options} reads as missing"
+        if (words := few_texts(others, count - int(plain.sum()), count)) is not None:
             return int(np.flatnonzero(present & ~plain)[0]), words, False
     dates = np.array([_matches(column, form) for form in _DATES])  # bool[forms, n]
     if dates.any(axis=0).sum() >= MOST * count:
@@ -100,6 +99,17 @@ def odd_value(column: pa.Array, decimal: str) -> tuple[int, str, bool] | None:
         every = not _matches(column, _DATES[0]).any()
         return int(foreign[0]), "dates in another form than 2026-01-31", every
     return None
+
+
+def few_texts(texts: Sequence[str], odd: int, count: int) -> str | None:
+    """Return words for a few different texts among numbers; None if there are many, or few values.
+
+    odd: number of the values that are texts. count: number of all values.
+    """
+    if len(texts) > _FEW or count < _LEAST:
+        return None
+    options = " ".join(f"--missing {shlex.quote(one)}" for one in texts)
+    return f"values that are no numbers ({odd / count:.0%}), which {options} reads as missing"
 
 
 def _common_unit(column: pa.Array, count: int) -> tuple[int, str] | None:
