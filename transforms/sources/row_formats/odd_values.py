@@ -86,8 +86,8 @@ def odd_value(column: pa.Array, decimal: str) -> tuple[int, str, bool] | None:
         return *unit, not plain.any()
     if plain.sum() >= count / 2:
         others = column.filter(pa.array(present & ~plain)).unique().to_pylist()
-        if (words := few_texts(others, count - int(plain.sum()), count)) is not None:
-            return int(np.flatnonzero(present & ~plain)[0]), words, False
+        if (few := few_texts(others, count - int(plain.sum()), count)) is not None:
+            return int(np.flatnonzero(present & ~plain)[0]), few, False
     dates = np.array([_matches(column, form) for form in _DATES])  # bool[forms, n]
     if dates.any(axis=0).sum() >= MOST * count:
         first = dates[:, int(np.flatnonzero(dates.any(axis=0))[0])]
