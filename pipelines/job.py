@@ -44,7 +44,6 @@ from recordmill.pipelines.published import Published, finish_publishing
 from recordmill.pipelines.reused_datasets import stage_reused
 from recordmill.pipelines.schemas import SchemaRequest
 from recordmill.pipelines.windowing import window_numbers, windowing_of
-from recordmill.processes import environment
 from recordmill.runners.beam_patches import permanent_imports
 from recordmill.storage.files import Location, shown
 from recordmill.storage.redaction import redact_uris
@@ -155,7 +154,6 @@ class Job:
         rules = LabelRules() if isinstance(source, RowSource) else self.rules
         new = published is None
         listing = list_input(source, self.staging, rules=rules, on_rows=on_listed, imports=new)
-        environment.return_free_memory()  # of the objects of many files
         fingerprint = f"{self.id}-{listing.fingerprint}"
         damage = None
         if published is not None and published.job.get("fingerprint") in (fingerprint, None):

@@ -6,6 +6,7 @@ import importlib
 from collections.abc import Callable
 
 from recordmill.job.staging import Listing, Staging
+from recordmill.processes import environment
 from recordmill.processes.pool import running_pool
 from recordmill.runners.beam_patches import permanent_imports
 from recordmill.transforms.model.label_rules import LabelRules
@@ -39,4 +40,6 @@ def list_input(
             on_rows(listed.result().rows)
             return listed.result()
     # After an error, too: it is raised here, as in any other listing.
-    return stage_listing(source, staging, rules=rules, on_rows=on_rows)
+    listing = stage_listing(source, staging, rules=rules, on_rows=on_rows)
+    environment.return_free_memory()  # of the objects of many files
+    return listing
