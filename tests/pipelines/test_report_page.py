@@ -260,7 +260,7 @@ COMMANDS = {
         " --max-gap 1m --gap-policy fill --fill missing --fill-rows 3 --stride 12",
         "--window 9 --time-column a --split-by time --split-times test=2026-01-31T18:00"
         " --window-label majority --sequence-example --time-unit ms --join-files",
-        "--window 9 --time-column a --time-format %Y --label-map a=b",
+        "--window 9 --time-column a --time-format %Y --input-time-zone UTC --label-map a=b",
         "--window 9 --time-column a --horizon 3 --target load,heat --static-columns place"
         " --zscore load --zscore-by window --last-window all",
         "--window 9 --time-column a --intervals events.csv --outside-label normal",
