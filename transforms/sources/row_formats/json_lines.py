@@ -194,7 +194,7 @@ def _odd_value(values: list[Any], rows: list[int]) -> OddValue | None:
             return OddValue(json_text(value) or "", why, row)
     others = [(value, row) for value, row in present if type(value) not in (int, float)]
     texts = list(dict.fromkeys(value for value, _ in others if isinstance(value, str)))
-    if texts and len(others) <= len(present) / 2 and all(type(one) is str for one, _ in others):
+    if texts and len(others) < len(present) / 2 and all(type(one) is str for one, _ in others):
         words = few_texts(texts, len(others), len(present))
         return None if words is None else OddValue(texts[0], words, others[0][1])
     return None

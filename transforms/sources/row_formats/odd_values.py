@@ -84,7 +84,7 @@ def odd_value(column: pa.Array, decimal: str) -> tuple[int, str, bool] | None:
         return at, "", every
     if (unit := _common_unit(column, count)) is not None:
         return *unit, not plain.any()
-    if plain.sum() >= count / 2:
+    if plain.sum() > count / 2:
         others = column.filter(pa.array(present & ~plain)).unique().to_pylist()
         if (few := few_texts(others, count - int(plain.sum()), count)) is not None:
             return int(np.flatnonzero(present & ~plain)[0]), few, False
