@@ -266,13 +266,20 @@ DEEP = '{"a": ' + "[" * 600 + "]" * 600 + "}"
 @example([DEEP, '{"b": "[[[[{{{{"}'])
 @example(['{"c": 1, "b": []}', '{"c": 1, "a": 1, "b": {}}'])
 @example(['{"c": 1, "b": 1}', '{"c": 1, "a": 1, "b": {}}'])
+@example(['{"c": 1, "a": null}', '{"b": 1, "a": {"a": 1}, "c": 1}', '{"c": 1}'])
 def test_blocks_of_json_equal_their_lines(folder: pathlib.Path, lines: list[str]) -> None:
     path = folder / "b.jsonl"
     path.write_text("\n".join(lines))
     whole = read_by(opened(path), 1000)
     with mock.patch.object(json_blocks, "_parse", return_value=None):
         by_line = read_by(opened(path), 1000)
-    assert repr(whole) == repr(by_line)  # NaN is not NaN
+    assert repr(by_name(whole)) == repr(by_name(by_line))  # NaN is not NaN
+
+
+def by_name(read: tuple[list[tuple[int, dict[str, object]]], object]) -> object:
+    """Rows with sorted columns: a column of nulls has its place in a block, and none in a line."""
+    rows, bad = read
+    return [(number, sorted(row.items())) for number, row in rows], bad
 
 
 @settings(max_examples=100)
