@@ -24,8 +24,8 @@ def list_input(
 ) -> Listing:
     """List the input into staging, as `stage_listing` does, and return the listing.
 
-    imports: whether a pipeline will probably follow, which needs Beam. Then an encoder process
-      lists the files, if it can, and this process imports Beam at the same time.
+    imports: whether a pipeline, which needs Beam, will probably follow. If so, an encoder process
+      lists the files if it can, while this process imports Beam.
 
     Raises:
       ConfigError: the input is unusable.

@@ -66,7 +66,7 @@ class SensorConfig(ColumnsConfig):
         metavar="FORMAT",
         help="Format of the times, as for Python's strptime, such as '%d/%m/%Y %H:%M'; %Z takes"
         " only names of UTC. Default: ISO 8601, or numbers since 1970. Times without a time zone"
-        " are UTC.",
+        " are in --input-time-zone.",
     )
     time_unit: Literal["s", "ms", "us", "ns", "excel"] | None = option(
         None,
@@ -74,7 +74,7 @@ class SensorConfig(ColumnsConfig):
         shapes_bytes=True,
         show=_show_unit,
         help="Unit of times that are numbers since 1970; excel: days as Excel counts them. Default:"
-        " s, but numbers such as 20260131 are refused, because they look like dates.",
+        " s, but numbers such as 20260131 are an error, because they look like dates.",
     )
     input_time_zone: str | None = option(
         None,

@@ -23,13 +23,13 @@ CODES: Mapping[str, str] = {
     " their target",
     "intervals": "series of --intervals are not in the input, or no window has one of their"
     " classes",
-    "label-lists": "names of classes look like lists of labels, or labels in lists like vectors of"
-    " 0 and 1",
+    "label-lists": "names of classes look like lists of labels, or lists of labels look like"
+    " vectors of 0 and 1",
     "labels-alike": "classes differ only by case, surrounding spaces or Unicode form",
     "leak": "records of equal content are in several splits",
     "many-copies": "balancing repeats the records of a class very often",
     "near-duplicates": "there are groups of records with similar content",
-    "no-classes": "names of folders may be meant as classes, but are not used as classes",
+    "no-classes": "folder names that may be classes are not used as classes",
     "no-window": "series are too short for a window, or have gaps",
     "quotes": "quotes in CSV or TSV may be data",
     "resampled": "some steps of time series hold several rows, but most hold one",
@@ -42,8 +42,8 @@ CODES: Mapping[str, str] = {
     "stratify": "classes are not at the fractions of the splits, because groups stay whole",
     "text-column": "a column of numbers or dates was read as text because of some values",
     "tfds": "TFDS cannot show the dataset, or a part of it",
-    "times": "numbers give times before 1970 or after 2100, or in 1970 but in another unit recent"
-    " ones, or look like years or days of Excel; or only some times have a time zone",
+    "times": "numeric times are before 1970 or after 2100, are in 1970 but would be recent in"
+    " another unit, or look like years or days of Excel; or only some times have a time zone",
     "unknown-class": "an option names a class that no record has",
     "unknown-keys": "keys of --exclude-keys belong to no record",
     "unlisted": "files in the folders of the listed files are not in the listing",

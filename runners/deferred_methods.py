@@ -18,7 +18,7 @@ _PYTHONS = ((3, 11), (3, 12))  # from 3.13 on, all methods of a class are compil
 
 
 class _DeferredMethod:
-    """A method that is compiled when it is first looked up, and replaced by what was compiled."""
+    """A method that is compiled when it is first looked up, and replaced by the compiled one."""
 
     __slots__ = ("__name__", "_compile", "_compiled")
 

@@ -97,7 +97,7 @@ def omit_parquet() -> dict[str, Any]:
 def defer_codecs() -> dict[str, Any]:
     """Import fastavro, cryptography and proto only when an element is encoded with them.
 
-    Saves 0.03 s: no element here is. Checked with Beam 2.77.0.
+    Saves 0.03 s: no element of Recordmill uses them. Checked with Beam 2.77.0.
     """
     modules = (
         _DeferredModule("fastavro", ("parse_schema", "schemaless_reader", "schemaless_writer")),
@@ -114,8 +114,8 @@ def defer_codecs() -> dict[str, Any]:
 def defer_grpc() -> dict[str, Any]:
     """Import gRPC only when it is used: the workers of the in-process runner are threads.
 
-    Saves 0.03 s: it imports asyncio. A process that uses it imports it before Beam, and then it is
-    not deferred. Checked with Beam 2.77.0.
+    Saves 0.03 s, because gRPC imports asyncio. A process that uses gRPC imports it before Beam, so
+    it is not deferred there. Checked with Beam 2.77.0.
     """
     bases = ("ClientCallDetails", "UnaryUnaryClientInterceptor", "StreamStreamClientInterceptor")
     return {"grpc": _DeferredModule("grpc", classes=(*bases, "Server"))}
@@ -135,8 +135,8 @@ def omit_docstrings() -> dict[str, Any]:
 class _DeferredModule(ModuleType):
     """A module that is imported when one of its attributes is used.
 
-    functions: names of what Beam imports from the module, to call it. classes: names of classes of
-    which Beam asks for subclasses, or derives its own, before the module is imported.
+    functions: names of functions that Beam imports from the module. classes: names of classes that
+    Beam tests for, or derives classes from, before the module is imported.
     """
 
     def __init__(self, name: str, functions: Sequence[str] = (), classes: Sequence[str] = ()):
@@ -161,7 +161,7 @@ class _DeferredModule(ModuleType):
         original = importlib.import_module(self.__name__)
         for name, ours in self._classes.items():
             if isinstance(theirs := getattr(original, name), ABCMeta):
-                theirs.register(ours)  # what is derived from ours is an instance of theirs
+                theirs.register(ours)  # instances of subclasses of ours are instances of theirs
         return original
 
 

@@ -169,8 +169,8 @@ class AssignSplits(beam.PTransform):
         """Minimum number of records of a stratum of label sets."""
         if self.run.multi_label and not self.run.grouped:
             return 1
-        # Whole groups are divided by their most frequent stratum, which needs large strata, and so
-        # do sets of the classes of boxes.
+        # Groups are divided by their most frequent stratum, which needs large strata. Sets of the
+        # classes of boxes need large strata, too.
         splits = self.run.splits
         return max(len(splits), math.ceil(1 / min(splits.values())))
 

@@ -41,7 +41,7 @@ def set_up() -> None:
 
 
 def return_free_memory() -> None:
-    """Return freed memory to the system, after a step that needs much more than those after it."""
+    """Return freed memory to the system, after a step that needs more than later ones."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc only
     if trim is not None:
         trim(0)

@@ -48,7 +48,7 @@ class FeatureFigure:
 
     missing: per split, the fraction of sampled records without a value.
     top: the most frequent texts, classes or tokens, with the fraction of values that they are;
-      padding is left out. Of masks the fraction of masks with the class.
+      padding is left out. For masks, the fraction of masks with the class.
     masks: number of masks that `top` is of; 0 for other features.
     unknown: per split, the fraction of tokens that the vocabulary lacks; empty without one.
     specific: per class, the tokens that set it apart from the others.

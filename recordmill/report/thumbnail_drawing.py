@@ -57,10 +57,10 @@ def of_encoded(
 def of_array(array: npt.NDArray[Any], *, is_image: bool = False) -> Thumbnail | None:
     """Return an array of 2 dimensions, or of 3 with 1, 3 or 4 channels last, as a thumbnail.
 
-    Of an array of more dimensions the middle slice of each leading one is drawn. Numbers but uint8
-    are scaled so that the percentiles 0.5 and 99.5 have the lowest and the highest colour. Pixels
-    of gray images have levels of gray instead. None if it has no pixels, or numbers that cannot be
-    drawn.
+    Of an array of more dimensions the middle slice of each leading one is drawn. Numbers other
+    than uint8 are scaled so that the percentiles 0.5 and 99.5 have the lowest and the highest
+    colour. Pixels of gray images have levels of gray instead. None if it has no pixels, or numbers
+    that cannot be drawn.
     """
     if array.dtype.kind not in "buif" or not array.size:
         return None

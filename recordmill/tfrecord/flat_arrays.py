@@ -30,7 +30,7 @@ def stable_order(numbers: npt.NDArray[np.integer[Any]]) -> Ints:
     bits = len(numbers).bit_length()
     if highest >= 1 << 63 or (highest - lowest) >> (63 - bits):
         return np.argsort(numbers, kind="stable")
-    # Values are sorted by vector instructions, but not their indices: each value has its index.
+    # NumPy sorts values by vector instructions, but not indices, so each value carries its index.
     pairs: Ints = np.subtract(numbers, lowest, dtype=np.int64)
     pairs <<= bits
     pairs |= np.arange(len(pairs))

@@ -129,7 +129,7 @@ def test_renamed_features_and_parts_of_objects(photos, tmp_path, capsys) -> None
     assert again.manifest.digest == first.manifest.digest
     alone = ("--drop-columns", "image/object/segmentation/transform")
     assert images("--input", first.folder, "--output", tmp_path / "x", *PNGS, *alone) == 2
-    assert "in other places of the image: add image/object/segm" in capsys.readouterr().err
+    assert "leave out image/object/segmentation, too" in capsys.readouterr().err
 
 
 def test_masks_that_are_no_list_are_invalid() -> None:
@@ -247,7 +247,7 @@ def without(*names: str) -> dict[str, Values]:
         (
             {"image": [b"x"], "image/segmentation/class/encoded": [png(Image.new("L", SIZE, 255))]},
             (),
-            "have no level but 0 and 255",
+            "have only the levels 0 and 255",
         ),
         ({"image": [b"x"]}, ("--min-box", "3"), "--min-box: has no effect without --annotations"),
         ({"image": [b"x"]}, ("--instance-masks",), "--instance-masks: has no effect without"),

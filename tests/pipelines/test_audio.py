@@ -220,7 +220,7 @@ def test_segments_in_milliseconds(tmp_path, words, capsys):
         argv = ("--input", rows_of(tmp_path / f"{unit}.csv", rows), "--input-root", words, *MONO)
         argv = (*argv, "--start-column", "fromMs", "--end-column", "to_ms", "--splits", "train=1")
         assert run("audio", *argv, "--output", tmp_path / "none") == 2
-        assert "pass --segment-unit ms, or s if it holds seconds" in capsys.readouterr().err
+        assert "pass --segment-unit ms, or s if the column holds seconds" in capsys.readouterr().err
         made = make(tmp_path / unit, *argv, "--segment-unit", unit, command="audio")
         digests.add(made.manifest.digest)
     assert len(digests) == 1

@@ -328,7 +328,7 @@ def test_names_in_quotes_are_an_error_that_names_quoting(tmp_path, capsys):
         ([f"{n}.5 °C" for n in range(20)], "because of the unit '°C' of its values, such as"
          " '0.5 °C' in t.csv#1: correct the input, because every row has"),
         ([*(f"{n}V" for n in range(19)), "off"], "because of the unit 'V' of its values"),
-        ([*range(12), "ERR", "ERR"], "because of values that are no numbers (14%), which --missing"
+        ([*range(12), "ERR", "ERR"], "because of values that are not numbers (14%), which --missing"
          " ERR reads as missing, such as 'ERR' in t.csv#13: correct the input, or declare"),
         (["hPa", *(f'"1,0{n}.5"' for n in range(10, 30))], "because of thousands separators, such"
          " as '1,010.5' in t.csv#2: correct the input, because every row has"),
@@ -366,7 +366,7 @@ def test_a_note_names_the_texts_among_numbers_of_json_lines(tmp_path):
     assert rows_of(tmp_path / "out", "--input", tmp_path / "t.jsonl")["written"] == 15
     (note,) = (n for n in Made(tmp_path / "out").manifest.notes if n.code == "text-column")
     assert (
-        "column 'v' is text because of values that are no numbers (20%), which --missing ERR"
+        "column 'v' is text because of values that are not numbers (20%), which --missing ERR"
         " --missing 'no data' reads as missing, such as 'ERR' in t.jsonl#13"
     ) in note
 
@@ -417,7 +417,7 @@ def test_a_note_names_the_json_values_that_make_a_column_text(tmp_path):
     notes = [str(one) for one in Made(tmp_path / "out").manifest.notes if one.code == "text-column"]
     assert [note.partition(":")[0] for note in notes] == [
         "column 'i' is text because of 'n/a' in t.jsonl#7",
-        "column 'v' is text because of values that are no lists, such as 'none' in t.jsonl#10",
+        "column 'v' is text because of values that are not lists, such as 'none' in t.jsonl#10",
     ]
 
 

@@ -321,7 +321,7 @@ def test_splits_in_a_single_folder_are_not_mixed(command, tmp_path, capsys):
     fill(tmp_path / "in", write, "data/train/a/1", "data/test/b/1")
     argv = ("--output", tmp_path / "out", *options)
     assert run(command, *argv, "--input", tmp_path / "in") == 2
-    message = "holds a single folder, 'data', in which folders are named as splits (test, train)"
+    message = "holds a single folder, 'data', whose folders have names of splits (test, train)"
     told = capsys.readouterr().err
     assert message in told
     assert f"pass --input {tmp_path / 'in'}/data" in told

@@ -230,8 +230,8 @@ def test_a_note_names_classes_that_no_window_has(plant, tmp_path):
     made = make(plant, path, "--outside-label", "ok")
     assert made.manifest.labels == ("ok",)
     assert notes_of(made)["intervals"] == (
-        "no window has the class 'jam' of --intervals, as from 1970-01-02 09:20:00 to"
-        " 1970-01-03 18:40:00 of series 'a': check the unit and the time zone of these times, and"
+        "no window has the class 'jam' of --intervals (such as 1970-01-02 09:20:00 to"
+        " 1970-01-03 18:40:00 of series 'a'): check the unit and the time zone of these times, and"
         " the rows that --window-label takes"
     )
     path = as_csv(tmp_path / "j.csv")

@@ -117,7 +117,7 @@ def open_audio(path: str, *, size: int, mtime: int) -> AudioFile:
 def read_header(path: str, *, size: int, mtime: int) -> AudioHeader:
     """Return the header of an audio file.
 
-    That of a FLAC file is not taken from libsndfile, which decodes the first samples, too.
+    The header of a FLAC file is not read by libsndfile, because it also decodes the first samples.
     Arguments and errors are those of `open_audio`; some damage remains unnoticed.
     """
     with contextlib.closing(_open_stream(path, size=size, mtime=mtime)) as stream:

@@ -1,6 +1,6 @@
 """Mel filters as librosa makes them, with Slaney's scale and norm, and their sums over frequencies.
 
-There are no matrix products of BLAS, which round differently on different processors: a frequency
+The sums avoid matrix products of BLAS, which round differently on different processors. A frequency
 adds to two filters only.
 
 Source: https://librosa.org/doc/latest/generated/librosa.filters.mel.html
@@ -99,8 +99,8 @@ def mel_filters(options: MelOptions, rate: int) -> MelFilters:
     width = centres[low_edge + 1] - centres[low_edge]
     up = np.where(inside, (hertz - centres[low_edge]) / width, 0)
     down = np.where(inside, (centres[low_edge + 1] - hertz) / width, 0)
-    # The area of each filter is 1: 2 divided by its width. None rises at the end, or falls at the
-    # beginning.
+    # The height of a filter is 2 divided by its width, so its area is 1. No filter rises in the
+    # last interval or falls in the first.
     area = np.zeros(options.bins + 2)
     area[1:-1] = 2 / (centres[2:] - centres[:-2])
     weights = np.stack([up * area[low_edge + 1], down * area[low_edge]])

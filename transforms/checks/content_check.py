@@ -43,7 +43,7 @@ def hash_halves(
 
     written: the shard, and the number of records that are planned for the dataset.
     Each bucket with repeated halves reads indexes again, so there are no more buckets than memory
-    requires. Large indexes of a dataset that fits into memory are not read here but only there.
+    requires. Large indexes of a dataset that fits into memory are read only there.
     """
     info, planned = written
     name = index_of(info.shard.file)

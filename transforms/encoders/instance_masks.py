@@ -108,7 +108,7 @@ def references_of(
 
 
 def mask_size_error(what: str, size: Size, expected: Size) -> RecordError:
-    """Return the error for a mask that has not the size of its image, as (width, height)."""
+    """Return the error for a mask whose size, (width, height), differs from that of its image."""
     return RecordError(
         Reason.BAD_VALUE,
         f"{what} has {size[0]}x{size[1]} pixels, the image {expected[0]}x{expected[1]}",

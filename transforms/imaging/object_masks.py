@@ -33,7 +33,7 @@ def draw_object(
 
     segmentation: JSON of polygons or run lengths, in pixels of the annotated image. transform: from
         points of the annotated image to points of the result. frame, size: (width, height) of both;
-        the frame is None if only run lengths may state it.
+        the frame is None if it is stated by run lengths alone.
 
     Raises:
         RecordError: the segmentation is missing or invalid.

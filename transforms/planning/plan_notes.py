@@ -68,7 +68,7 @@ def _unused_intervals(labels: Sequence[str], run: RunSpec) -> Iterator[Note]:
         if not names.keys() <= {*labels}:
             yield Note(
                 "intervals",
-                f"no window has the class {label!r} of --intervals, as from {interval}: check the"
+                f"no window has the class {label!r} of --intervals (such as {interval}): check the"
                 " unit and the time zone of these times, and the rows that --window-label takes",
             )
 

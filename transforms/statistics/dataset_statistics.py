@@ -29,7 +29,7 @@ from recordmill.transforms.statistics.sketches import TopValues
 LABEL = "label"  # name of the class column in statistics
 CLASSES = 64  # with more classes there are no statistics per class
 
-_TOGETHER = 1 << 22  # bytes of columns that are counted together; few calls matter more than caches
+_TOGETHER = 1 << 22  # bytes of columns that are counted together: few calls save more than caches
 _OF_SPLIT, _OF_CLASS = 4096, 256  # distinct texts that are counted exactly
 
 

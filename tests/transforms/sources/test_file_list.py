@@ -361,7 +361,7 @@ def test_normal_path_is_idempotent_and_keeps_the_target(path: str) -> None:
 def test_missing_files_with_oddly_written_paths_get_a_hint(folder: pathlib.Path) -> None:
     _, rejects, _ = scan(write(folder, "l.csv", "path\na.jpg\nin\\b.jpg\n b.jpg\ngone.jpg\n"))
     assert {r.key: r.detail for r in rejects} == {
-        "in\\b.jpg": "no such file: its path has backslashes, which separate no folders: write /",
+        "in\\b.jpg": "no such file: its path has backslashes, which do not separate folders: use /",
         " b.jpg": "no such file: its path begins or ends with a space (--trim strips spaces)",
         "gone.jpg": "no such file",
     }

@@ -651,9 +651,9 @@ def test_a_truncated_compressed_file_fails_the_job(tmp_path: pathlib.Path) -> No
         ({"in/x": ""}, {}, "found no rows in {}/in (1 left out as extension): expected a file of"),
         ({"in/a.csv": "", "in/.b.csv": ""}, {}, "(1 left out as hidden, 1 rejected as empty)"),
         ({"in/a.csv": "text\n"}, {}, "found no rows in {}/in: expected a file of rows"),
-        ({"in/a.jsonl": "\n\n"}, {}, "no line of {}/in is a JSON object with a value"),
-        ({"in/a.jsonl": "1\n[2]"}, {}, "no line of {}/in is a JSON object with a value"),
-        ({"in/a.jsonl": '{"a.b": 1, "a": {"b": 2}}'}, {}, "with names that differ"),
+        ({"in/a.jsonl": "\n\n"}, {}, "no usable record in {}/in: expected JSON objects"),
+        ({"in/a.jsonl": "1\n[2]"}, {}, "no usable record in {}/in: expected JSON objects"),
+        ({"in/a.jsonl": '{"a.b": 1, "a": {"b": 2}}'}, {}, "and distinct names (b in "),
         ({"in/a.csv": "a,b\n1,2\n"}, {}, "found no column of texts in {}/in: expected one of"),
         ({"in/a.csv": "a,b\n1,2\n"}, {}, "it has 'a', 'b'; name the column with --text-column"),
         (

@@ -193,8 +193,8 @@ class _CocoParser:
         corners = self._objects.corners
         if max(corners, default=0) > 0 and not is_out_of_range(corners):
             raise ConfigError(
-                f"--annotations {', '.join(self._files)}: no 'bbox' has a corner above 1, so that"
-                " they are probably fractions of width and height: write pixels, as COCO does"
+                f"--annotations {', '.join(self._files)}: no 'bbox' has a corner above 1: they"
+                " are probably fractions of width and height; expected pixels, as in COCO"
             )
         if self._categories:
             more = (CROWD, AREA, *((SEGMENTATION,) if self._segmented else ()))

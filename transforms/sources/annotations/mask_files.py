@@ -181,9 +181,9 @@ def check_mask_sample(
         found.update(np.unique(levels).tolist())
     if max(found, default=0) and found <= _BINARY and options.ignore is None:
         raise ConfigError(
-            f"--masks: the masks in {where} have no level but 0 and 255, and 255"
-            " usually stands for pixels without a class: --mask-values 0,255 makes 255 the"
-            " class 1, --mask-ignore 255 ignores it"
+            f"--masks: the masks in {where} have only the levels 0 and 255, and 255"
+            " usually marks pixels without a class: pass --mask-values 0,255 to make 255 the"
+            " class 1, or --mask-ignore 255 to ignore it"
         )
 
 

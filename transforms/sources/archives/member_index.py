@@ -33,7 +33,7 @@ _SHOWN = 3  # names of members in a note
 class MemberIndex:
     """The members of an archive, by name.
 
-    If all are in one folder that holds folders, this folder may be left out of names.
+    If all members are in one folder that holds folders, names may omit this folder.
     """
 
     def __init__(self, archive: File) -> None:

@@ -243,7 +243,7 @@ def _lay_out_one(
         found = [*_folders_in(root.root / folders[0], rules)]
         if inputs.split_from == "auto" and any(map(canonical_split, found)):
             raise ConfigError(
-                f"{root.given} holds a single folder, {folders[0]!r}, in which folders are named as"
+                f"{root.given} holds a single folder, {folders[0]!r}, whose folders have names of"
                 f" splits ({_some(found)}): pass --input {root.given}/{folders[0]}; {_NONE}"
             )
         inner = tuple(f"{folders[0]}/{name}" for name in found)

@@ -71,8 +71,8 @@ SECTIONS = pa.schema([*COLUMNS, *(pa.field(name, pa.int64()) for name in (START,
 class ReferenceCollector:
     """Collects references, rejects and filter counts into parts of `limits.BATCH_ROWS` rows.
 
-    rows: those after the last of the blocks, which are columns, because objects take several times
-      as much memory. totals: counts of all parts taken so far, by description. first_reject: of all
+    rows: the rows after the last block. Blocks are columns, because objects take several times as
+      much memory. totals: counts of all parts taken so far, by description. first_reject: of all
       parts.
     """
 

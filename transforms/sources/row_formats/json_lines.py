@@ -187,7 +187,7 @@ def _odd_value(values: list[Any], rows: list[int]) -> OddValue | None:
     rows: the row numbers of the values.
     """
     present = [(value, row) for value, row in zip(values, rows, strict=True) if value is not None]
-    for kinds, why in (((int, float), ""), ((list,), "values that are no lists")):
+    for kinds, why in (((int, float), ""), ((list,), "values that are not lists")):
         others = [(value, row) for value, row in present if type(value) not in kinds]
         if others and len(others) <= (1 - MOST) * len(present):
             value, row = others[0]

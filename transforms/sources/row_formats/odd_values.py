@@ -19,8 +19,8 @@ _CURRENCY = r"^[+-]?[$€£¥] ?[\d.,]+$|^[+-]?[\d.,]+ ?[$€£¥]$"
 _SPACES = ("[ \u00a0\u2009\u202f]", "['\u2019]")  # between thousands, beside the comma or the point
 _DIGIT = r"^[+-]?[$€£¥]? ?[.,]?\d"  # begins numbers and dates
 _WITH_UNIT = r"^[+-]?[\d.,]*\d ?(?P<unit>[^\d\s.,:/%$€£¥+-][^\d,]{0,9})$"
-_FEW = 3  # different texts among numbers that are taken for spellings of a missing value
-_LEAST = 6  # values of a column that such a conclusion needs
+_FEW = 3  # up to so many different texts among numbers count as spellings of a missing value
+_LEAST = 6  # values that a column needs for this
 _NAMES = {",": "commas", ".": "points"}
 _SHOWN = 40  # characters of a value in a message
 
@@ -64,7 +64,7 @@ def odd_value(column: pa.Array, decimal: str) -> tuple[int, str, bool] | None:
     )
     if (plain | thousands | swapped | percent | currency).sum() >= MOST * count:
         every = not plain.any()
-        # Without a plain number, a text such as a unit below the names is not what makes it text.
+        # Without plain numbers, other texts, such as a unit below the names, are not the cause.
         odd = np.flatnonzero(
             thousands | swapped | percent | currency if every else present & ~plain
         )
@@ -102,14 +102,14 @@ def odd_value(column: pa.Array, decimal: str) -> tuple[int, str, bool] | None:
 
 
 def few_texts(texts: Sequence[str], odd: int, count: int) -> str | None:
-    """Return words for a few different texts among numbers; None if there are many, or few values.
+    """Describe the few texts among numbers; None for many different texts or too few values.
 
     odd: number of the values that are texts. count: number of all values.
     """
     if len(texts) > _FEW or count < _LEAST:
         return None
     options = " ".join(f"--missing {shlex.quote(one)}" for one in texts)
-    return f"values that are no numbers ({odd / count:.0%}), which {options} reads as missing"
+    return f"values that are not numbers ({odd / count:.0%}), which {options} reads as missing"
 
 
 def _common_unit(column: pa.Array, count: int) -> tuple[int, str] | None:

@@ -74,7 +74,7 @@ def transcoded(column: pa.Array, encoding: str) -> pa.Array:
 def _utf8(value: bytes | None, encoding: str) -> bytes | None:
     try:
         return None if value is None else value.decode(encoding).encode()
-    except UnicodeError:  # also of a surrogate, which UTF-8 has not
+    except UnicodeError:  # also of surrogates, which UTF-8 cannot encode
         return b"\xff"
 
 

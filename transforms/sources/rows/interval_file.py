@@ -181,7 +181,7 @@ def _checked(
 def _times(
     texts: Sequence[str], time_format: str | None, unit: TimeUnit, zone: str | None, *, fold: int
 ) -> list[int | None]:
-    """Parse times. fold: which one is meant of the times that the clock shows twice, 0 or 1."""
+    """Parse times. fold: the pass that is meant by times that a clock shows twice, 0 or 1."""
     column = string_array(texts)
     times, is_local = parse_times(column, time_format=None, unit=unit)
     if time_format is not None:

@@ -1,4 +1,4 @@
-"""Recognition of numeric times that are no seconds since 1970: dates, years and days."""
+"""Recognition of numeric times that are not seconds since 1970: dates, years and days."""
 
 from __future__ import annotations
 

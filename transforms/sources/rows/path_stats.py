@@ -60,7 +60,7 @@ class StatCache:
                 yield place, index
 
     def _member(self, place: Location) -> FileStat | RejectCause | None:
-        """Return the status of a member of an archive; None for a path through none."""
+        """Return the status of a member of an archive; None if no archive is on the path."""
         parts = place.path.split("/")
         for number, part in enumerate(parts[:-1], start=1):
             if not is_archive(part) and compressed_tar(part) is None:
@@ -85,7 +85,7 @@ def _with_hint(path: str, found: FileStat | RejectCause) -> FileStat | RejectCau
         )
     if "\\" in path:
         return found._replace(
-            detail=f"{found.detail}: its path has backslashes, which separate no folders: write /"
+            detail=f"{found.detail}: its path has backslashes, which do not separate folders: use /"
         )
     return found
 

@@ -174,9 +174,10 @@ class RecordRows:
         column_types = infer_columns(parts, self._rows, None) if header is None else header
         if not column_types:
             raise ConfigError(
-                f"no line of {self.input} is a JSON object with a value, and with names that differ"
-                ' (`a.b` also names b in {"a": {"b": 1}}), and no record a tf.train.Example'
-                " with a feature (recordmill adopt names the damage of TFRecords)"
+                f"no usable record in {self.input}: expected JSON objects with at least one value"
+                ' and distinct names (b in {"a": {"b": 1}} has the name `a.b`), or TFRecords of'
+                " tf.train.Example with at least one feature (recordmill adopt reports damage of"
+                " TFRecords)"
             )
         refuse_delimiter(list(column_types), self.format, str(self.input))
         refuse_unknown_missing(self.format.value_parser, column_types, where=str(self.input))

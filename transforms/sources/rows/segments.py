@@ -94,8 +94,8 @@ class SegmentColumns:
         for option, name in (("start", start), ("end", end)):
             if unit is None and name is not None and _MILLISECONDS.search(name):
                 raise ConfigError(
-                    f"--{option}-column {name}: by its name the column holds milliseconds, and the"
-                    " default are seconds: pass --segment-unit ms, or s if it holds seconds"
+                    f"--{option}-column {name}: the name suggests milliseconds, but the default"
+                    " unit is seconds: pass --segment-unit ms, or s if the column holds seconds"
                 )
         if start is not None and start == end:
             raise ConfigError(

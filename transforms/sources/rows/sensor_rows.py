@@ -164,7 +164,7 @@ class SensorRows(TableRows):
                 " --time-unit s if they are seconds"
             )
         if self.time_unit is None and (reading := unlikely_seconds(times)) is not None:
-            text = f"{read}; {reading} (--time-unit s: they are seconds, without this note)"
+            text = f"{read}; {reading} (--time-unit s confirms that they are seconds)"
             self._notes["times"] = Note("times", text)
         for name in PER_SECOND:
             factor = PER_SECOND[self._unit] / PER_SECOND[name]
@@ -286,8 +286,8 @@ class SensorRows(TableRows):
         )
         never = (
             f"does not exist in {self.time_zone}, because clocks are set forward then (daylight"
-            " saving time): --input-time-zone names another zone, such as Etc/GMT-1 (UTC+1 all"
-            " year)"
+            " saving time): if the clock was not changed, pass the zone that it shows to"
+            " --input-time-zone, such as Etc/GMT-1 (UTC+1 all year)"
         )
         faults = [invalid(converted.repeated, twice), invalid(converted.skipped, never)]
         return pa.array(utc, mask=_is_null(times)), faults

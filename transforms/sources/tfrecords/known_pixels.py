@@ -34,10 +34,10 @@ def pixels_of(
 ) -> PixelFeatures | None:
     """Return the features that belong to the pixels of the images of an input; None without any.
 
-    names: returns those of the features of files of other programs. dropped: features to ignore.
+    names: returns the names of features, in files of other programs. dropped: features to ignore.
 
     Raises:
-      ConfigError: the features cannot be read, or datasets have other ids of masks than others.
+      ConfigError: the features cannot be read, or datasets differ in the ids of masks.
     """
     roots = [root.root for root in find_roots(inputs)]
     datasets = [root for root in roots if is_dataset(root)]
@@ -69,16 +69,16 @@ def _of_datasets(folders: Sequence[Location], dropped: Sequence[str]) -> PixelFe
     mask_names = [_mask_names(folder) for folder in folders]
     if len({*mask_names}) > 1:
         raise ConfigError(
-            f"the ids of masks stand for other classes in {shown(folders[0])} than in another"
-            " --input: make two datasets"
+            f"the ids of masks mean other classes in {shown(folders[0])} than in another"
+            " --input: make a dataset of each"
         )
     found = find_pixel_features([*names], standard)
     if found is None:
         return None
     if found.frame is None and SEGMENTATION.name in found.more:
         raise ConfigError(
-            "--drop-columns: leaves out the transform of the segmentations, which would be in other"
-            f" places of the image: add {found.more[SEGMENTATION.name]}"
+            "--drop-columns: leaves out the transform of the segmentations, without which they are"
+            f" in wrong places: leave out {found.more[SEGMENTATION.name]}, too"
         )
     known = tuple(labels) if found.has_objects else None
     return dataclasses.replace(found, names=known, mask_depth=max(depths), mask_names=mask_names[0])

@@ -98,7 +98,7 @@ class PixelFeatures:
 
     @property
     def used(self) -> set[str]:
-        """Names of the features that are no values of the record."""
+        """Names of the features that do not become columns of the record."""
         single = (self.text, self.number, self.object_masks, self.frame, self.captions)
         named = {name for name in (*single, self.class_mask) if name is not None}
         return named.union(self.corners, self.more.values(), self.left_out)
