@@ -240,7 +240,10 @@ def _lay_out_one(
     layout = _layout_of(root, folders, inputs, rules, split, archives)
     inner: tuple[str, ...] = ()
     if len(folders) == 1 and archives is None and root.pattern is None and layout.splits is None:
-        found = [*_folders_in(root.root / folders[0], rules)]
+        try:
+            found = _folders_in(root.root / folders[0], rules)
+        except PathError:
+            found = []  # the walk rejects the folder
         if inputs.split_from == "auto" and any(map(canonical_split, found)):
             raise ConfigError(
                 f"{root.given} holds a single folder, {folders[0]!r}, whose folders have names of"
