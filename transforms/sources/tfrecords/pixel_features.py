@@ -241,8 +241,8 @@ class PixelFeatures:
         if self.names is None or 0 <= number < len(self.names):
             return None
         return (
-            f"an object of class {number} in feature {self.number!r}, of which there are"
-            f" {len(self.names)} names"
+            f"feature {self.number!r}: expected the number of one of {len(self.names)} classes for"
+            f" each object, got {number}"
         )
 
     def _name(self, number: int) -> str:
