@@ -273,7 +273,8 @@ COMMANDS = {
         " --fingerprint content",
     ),
     "video": (
-        "--start-column a --end-column b --segment-unit s --clip-frames 8 --clip-stride 4 --frame-step 2 --fps 12.5",
+        "--start-column a --end-column b --segment-unit s"
+        " --clip-frames 8 --clip-stride 4 --frame-step 2 --fps 12.5",
         "--clip-rest pad --max-clip-bytes 1MiB --size 32 --input-root / --background #ff0000",
     ),
     "audio": (
