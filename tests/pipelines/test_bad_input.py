@@ -476,7 +476,11 @@ def test_unlabelled_rows_are_kept_when_asked(photos, tmp_path):
         ("video", "a.zip", "a.zip cannot be read: it has no directory"),
         ("arrays", "a.zip", "a.zip cannot be read: it has no directory"),
         ("table", "a.zip", "a.zip is an archive"),
-        ("table", "train.tfrecord-00000-of-00001", "and no record a tf.train.Example"),
+        (
+            "table",
+            "train.tfrecord-00000-of-00001",
+            "or TFRecords of tf.train.Example with at least one",
+        ),
         ("text", "a.tar", "a.tar cannot be read: the archive ends inside a header"),
     ],
 )

@@ -331,8 +331,8 @@ def test_a_file_that_has_the_name_of_a_manifest_only(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        (frame(b"\x0a\x00\x12\x00"), "no record a tf.train.Example with a feature"),
-        (b"no record at all", "recordmill adopt names the damage of TFRecords"),
+        (frame(b"\x0a\x00\x12\x00"), "TFRecords of tf.train.Example with at least one feature"),
+        (b"no record at all", "recordmill adopt reports damage of TFRecords"),
         (zlib.compress(frame(example({"x": [1]}))), "a.tfrecord is compressed with zlib, which is"),
     ],
 )
