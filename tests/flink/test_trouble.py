@@ -224,11 +224,11 @@ def test_a_changed_file_is_told_as_everywhere(flink, tmp_path):
     for number in range(3):
         (photos / "a" / f"{number}.jpg").write_bytes(source.read_bytes())
     program = (
-        "import sys; from recordmill.pipelines import job, cli; real = job.stage_listing\n"
+        "import sys; from recordmill.pipelines import job, cli; real = job.list_input\n"
         "def listed(*args, **kw):\n"
         f"    found = real(*args, **kw); open({str(photos / 'a' / '1.jpg')!r}, 'ab').write(b'x')\n"
         "    return found\n"
-        "job.stage_listing = listed; sys.exit(cli.main(sys.argv[1:]))"
+        "job.list_input = listed; sys.exit(cli.main(sys.argv[1:]))"
     )
     job = Job(out, "--splits", "train=1", "--num-shards", "2", source=photos)
     result = run_program(program, *job.on(flink, "loopback").arguments)
