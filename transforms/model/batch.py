@@ -201,6 +201,11 @@ def encode(column: pa.Array) -> tuple[npt.NDArray[np.int64], pa.Array]:
     return codes, values
 
 
+def decode(codes: npt.NDArray[np.int64], values: Sequence[str | None]) -> pa.Array:
+    """Return the values of codes as `encode` returns them, of which -1 is null: string[n]."""
+    return pa.array([*values, None], pa.string()).take(pa.array(codes % (len(values) + 1)))
+
+
 def complete(rows: pa.RecordBatch) -> pa.RecordBatch:
     """Add the columns of label, group, split (null) and copy (0) that are missing."""
     for name in (LABEL, GROUP, SPLIT):

@@ -73,6 +73,15 @@ class LabelRules:
         dropped = not all(new for _, new in self.mapping)
         return bool(dropped or self.included or self.excluded or self.excluded_keys)
 
+    def folded(self, names: pa.Array) -> list[str]:
+        """Return labels as they are compared with those of `mapping`."""
+        return fold_labels(names) if self.fold else names.to_pylist()
+
+    @property
+    def olds(self) -> list[str]:
+        """The old names of `mapping`, as they are compared."""
+        return self.folded(pa.array([old for old, _ in self.mapping], pa.string()))
+
     @property
     def of_rows(self) -> LabelRules:
         """The rules for rows that windows are cut from: all but those that leave rows out."""
@@ -103,8 +112,7 @@ class LabelRules:
         codes, names = batch.encode(rows[batch.LABEL])
         new, why = self.outcomes(names)
         if new != names.to_pylist():
-            labels = pa.array([*new, None], pa.string()).take(pa.array(codes % (len(new) + 1)))
-            rows = batch.set_column(rows, batch.LABEL, labels)
+            rows = batch.set_column(rows, batch.LABEL, batch.decode(codes, new))
         reasons = [*why, self._without_label]
         for code in np.flatnonzero([reason is not None for reason in reasons]).tolist():
             count = int((codes % len(reasons) == code).sum())
@@ -176,14 +184,10 @@ class LabelRules:
 
     def outcomes(self, names: pa.Array) -> tuple[list[str | None], list[str | None]]:
         """Return the new label of each label, and why its rows are left out, if they are."""
-        folded = fold_labels(names) if self.fold else names.to_pylist()
-        mapping = dict(self.mapping)
-        if self.fold:
-            olds = fold_labels(pa.array([*mapping], pa.string()))
-            mapping = dict(zip(olds, mapping.values(), strict=True))
+        mapping = dict(zip(self.olds, (new for _, new in self.mapping), strict=True))
         new: list[str | None] = []
         why: list[str | None] = []
-        for label in folded:
+        for label in self.folded(names):
             mapped = mapping.get(label, label)
             new.append(mapped or None)
             if not mapped:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-import pyarrow as pa
-
 from recordmill.format.split_names import TRAIN, in_order
 from recordmill.notes import MANY_COPIES, Note, count_of, repeats_many_times
 from recordmill.transforms.balancing.quotas import Quota
 from recordmill.transforms.model.label_rules import (
     alike_classes,
     class_order,
-    fold_labels,
     read_keys,
 )
 from recordmill.transforms.model.run_spec import RunSpec
@@ -80,11 +77,9 @@ def _unused_renamings(
     rules = run.rules
     if "limit" in left_out:
         return  # it may have left out a class
-    olds, news = map(list, zip(*rules.mapping, strict=True)) if rules.mapping else ([], [])
-    names = fold_labels(pa.array(olds, pa.string())) if rules.fold else olds
     unused = [
         f"{old}={new}"
-        for old, name, new in zip(olds, names, news, strict=True)
+        for (old, new), name in zip(rules.mapping, rules.olds, strict=True)
         if (new not in labels if new else f"label-map {name}" not in left_out)
         and f"exclude-labels {new}" not in left_out
         and not (new and rules.included)

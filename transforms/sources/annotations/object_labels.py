@@ -15,7 +15,7 @@ from recordmill.notes import Note, count_of
 from recordmill.tfrecord.flat_arrays import offsets_of
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.annotations import BOX_FIELDS, CLASS, OBJECTS, grouped
-from recordmill.transforms.model.label_rules import LabelRules, alike_classes, fold_labels
+from recordmill.transforms.model.label_rules import LabelRules, alike_classes
 from recordmill.transforms.model.label_sets import (
     ImageClass,
     LabelCounts,
@@ -25,6 +25,7 @@ from recordmill.transforms.model.label_sets import (
     sets_of,
     strata,
 )
+from recordmill.transforms.model.ragged import list_array
 from recordmill.transforms.model.source import ListingPart
 
 WithoutBoxes = Literal["keep", "drop"]
@@ -166,16 +167,13 @@ class ObjectLabels:
             repeats += f" {'repeats' if self._repeated == 1 else 'repeat'} a box of the same class"
             repeats += f" and image, such as in {self._of_repeated!r}, and are kept"
             yield Note("annotations", repeats)
-        rules = self._rules.labels
-        new, why = rules.outcomes(pa.array(sorted(self._olds), pa.string()))
+        rules, found = self._rules.labels, pa.array(sorted(self._olds), pa.string())
+        new, why = rules.outcomes(found)
         kept = {name for name, reason in zip(new, why, strict=True) if reason is None}
         yield from alike_classes(sorted(name for name in kept if name is not None))
-        known = (
-            {*fold_labels(pa.array(sorted(self._olds), pa.string()))} if rules.fold else self._olds
-        )
-        olds = [old for old, _ in rules.mapping]
-        folded = fold_labels(pa.array(olds, pa.string())) if rules.fold else olds
-        unused = [old for old, name in zip(olds, folded, strict=True) if name not in known]
+        known = {*rules.folded(found)}
+        pairs = zip(rules.mapping, rules.olds, strict=True)
+        unused = [old for (old, _), name in pairs if name not in known]
         if unused:
             some = ", ".join(map(repr, unused))
             yield Note("unknown-class", f"no box has an old class of --label-map: {some}")
@@ -192,10 +190,10 @@ class ObjectLabels:
             return columns
         fields = [*boxes.type]
         arrays = [boxes.field(number) for number in range(len(fields))]
-        labels = pa.array([*kept, None], pa.string()).take(pa.array(codes % (len(kept) + 1)))
-        arrays[boxes.type.get_field_index(CLASS)] = labels
+        arrays[boxes.type.get_field_index(CLASS)] = batch.decode(codes, kept)
         renamed = pa.StructArray.from_arrays(arrays, fields=fields)
-        return batch.set_column(columns, OBJECTS, _relisted(objects, renamed))
+        lengths = np.asarray(pc.list_value_length(objects)).astype(np.int64)
+        return batch.set_column(columns, OBJECTS, list_array(renamed, offsets_of(lengths)))
 
     def _count_repeated(self, keys: pa.Array, objects: pa.ListArray) -> None:
         """Count the boxes that repeat a box of the same class in their image."""
@@ -242,9 +240,3 @@ def _without_left_out(columns: pa.RecordBatch) -> pa.RecordBatch:
     rows = np.asarray(pc.list_parent_indices(objects)).astype(np.int64)[np.asarray(kept)]
     lists = grouped(boxes.filter(kept), rows, len(objects))
     return batch.set_column(columns, OBJECTS, lists)
-
-
-def _relisted(lists: pa.ListArray, values: pa.Array) -> pa.ListArray:
-    """Return lists of the same lengths with other values."""
-    lengths = np.asarray(pc.list_value_length(lists)).astype(np.int64)
-    return pa.ListArray.from_arrays(pa.array(offsets_of(lengths).astype(np.int32)), values)
