@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -52,7 +53,7 @@ class ColumnarFile:
     encoding: str = UTF8
     quote_anomalies: QuoteAnomalies = dataclasses.field(default_factory=QuoteAnomalies)
 
-    @property
+    @functools.cached_property
     def arrow_schema(self) -> pa.Schema:
         """The declared columns, with the metadata of the file."""
         return self._schema()
@@ -144,7 +145,7 @@ class ColumnarFile:
     def _flat_schema(self) -> pa.Schema:
         """Return the columns, with values inside of structs as columns. Raises ConfigError."""
         try:
-            return flat_schema(self._schema())
+            return flat_schema(self.arrow_schema)
         except ValueError as error:
             raise ConfigError(f"{self.origin.place}: {error}") from error
 
@@ -156,7 +157,7 @@ class ColumnarFile:
         wanted = {*names}
         tops = [
             field.name
-            for field in self._schema()
+            for field in self.arrow_schema
             if not wanted.isdisjoint(flat_schema([field]).names)
         ]
         for part in self._parts(section, tops):

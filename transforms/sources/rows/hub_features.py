@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill.errors import ConfigError, Reject
+from recordmill.errors import ConfigError
 from recordmill.format.typed_json import parse_json
 from recordmill.notes import Note
 from recordmill.tfrecord.flat_arrays import offsets_of
@@ -22,54 +22,66 @@ from recordmill.transforms.model import batch
 from recordmill.transforms.model.label_rules import class_order
 from recordmill.transforms.model.ragged import list_array
 from recordmill.transforms.model.user_columns import is_list
-from recordmill.transforms.sources.files.walks import SkippedPath
+from recordmill.transforms.sources.files.walks import File
 from recordmill.transforms.sources.row_formats.columnar import ColumnarFile
-from recordmill.transforms.sources.row_formats.row_file import Rows
+from recordmill.transforms.sources.row_formats.row_file import RowFile, Rows
 from recordmill.transforms.sources.row_formats.text_columns import as_text
 from recordmill.transforms.sources.rows.column_roles import ColumnRoles
-from recordmill.transforms.sources.rows.row_inputs import RowInput
 
 _KEY = b"huggingface"
 _LISTS = ("List", "LargeList", "Sequence")
 
+Names = tuple[str, ...]
 
-def class_names(
-    rows: RowInput, roles: ColumnRoles, notes: dict[str, Note]
-) -> Mapping[str, str] | None:
-    """Return the names of the classes by their numbers, as text; None if labels are the classes.
 
-    notes: gets a note if classes are numbered in another order than in the files.
+class HubClassNames:
+    """Names of classes in the metadata of the files of a table."""
 
-    Raises:
-      ConfigError: the files name different classes, or two classes have the same name.
-    """
-    label = roles.label or roles.labels
-    first: tuple[str, tuple[str, ...] | None] | None = None
-    for one in rows.find() if label is not None else ():
-        if isinstance(one, SkippedPath | Reject):
-            continue
-        file, _ = one
-        opened = rows.open(file)
-        if not isinstance(opened, ColumnarFile):
+    def __init__(self) -> None:
+        self._first: tuple[str, Mapping[str, Names]] | None = None
+        self._others: dict[str, tuple[str, Names | None]] = {}
+
+    def add(self, file: File, opened: RowFile) -> None:
+        """Take the names from the metadata of a file whose header has been read."""
+        found = _names_by_column(opened.arrow_schema) if isinstance(opened, ColumnarFile) else {}
+        if self._first is None:
+            self._first = file.key, found
+        _, names = self._first
+        for column in names.keys() | found.keys():
+            if names.get(column) != found.get(column):
+                self._others.setdefault(column, (file.key, found.get(column)))
+
+    def of(self, roles: ColumnRoles, notes: dict[str, Note]) -> Mapping[str, str] | None:
+        """Return the names of classes by their numbers, as text; None if labels are the classes.
+
+        notes: gets a note if classes are numbered in another order than in the files.
+
+        Raises:
+          ConfigError: the files name different classes, or two classes have the same name.
+        """
+        label = roles.label or roles.labels
+        if label is None or self._first is None:
             return None
-        names = _names_in(opened.arrow_schema, str(label))
-        first = first or (file.key, names)
-        if names != first[1]:
+        file, columns = self._first
+        names = columns.get(label)
+        _check_distinct(names, label)
+        if label in self._others:
+            other, found = self._others[label]
+            _check_distinct(found, label)
             raise ConfigError(
-                f"the metadata of {first[0]} and {file.key} name different classes for the"
-                f" column {label!r}: make a dataset of each, or pass --label-type int or none"
+                f"the metadata of {file} and {other} name different classes for the column"
+                f" {label!r}: make a dataset of each, or pass --label-type int or none"
             )
-    if first is None or first[1] is None:
-        return None
-    names = first[1]
-    if list(names) != class_order(names):
-        notes["classes"] = Note(
-            "class-numbers",
-            "integer labels follow the sorted names of the classes, and differ from the numbers"
-            f" in the column {label!r}; --labels-file with the names in the order of the column"
-            " keeps its numbers",
-        )
-    return {str(number): name for number, name in enumerate(names)}
+        if names is None:
+            return None
+        if list(names) != class_order(names):
+            notes["classes"] = Note(
+                "class-numbers",
+                "integer labels follow the sorted names of the classes, and differ from the numbers"
+                f" in the column {label!r}; --labels-file with the names in the order of the column"
+                " keeps its numbers",
+            )
+        return {str(number): name for number, name in enumerate(names)}
 
 
 def with_class_names(rows: Rows, names: Mapping[str, str] | None, roles: ColumnRoles) -> Rows:
@@ -81,31 +93,30 @@ def with_class_names(rows: Rows, names: Mapping[str, str] | None, roles: ColumnR
     return rows.replace(batch.set_column(rows.columns, label, labels), problems)
 
 
-def _names_in(schema: pa.Schema, column: str) -> tuple[str, ...] | None:
-    """Return the names of the classes of a column of numbers, in their order; None without names.
+def _names_by_column(schema: pa.Schema) -> dict[str, Names]:
+    """Return the names of the classes of columns of numbers, or of lists of numbers, in order."""
+    found = {}
+    for column, feature in _features(schema).items():
+        if isinstance(feature, list) and len(feature) == 1:
+            feature = feature[0]
+        elif isinstance(feature, Mapping) and feature.get("_type") in _LISTS:
+            feature = feature.get("feature")
+        if not isinstance(feature, Mapping) or feature.get("_type") != "ClassLabel":
+            continue
+        names = feature.get("names")
+        if isinstance(names, list) and names and all(isinstance(one, str) for one in names):
+            found[column] = tuple(names)
+    return found
 
-    The column may hold lists of numbers.
 
-    Raises:
-      ConfigError: two classes have the same name.
-    """
-    feature = _features(schema).get(column)
-    if isinstance(feature, list) and len(feature) == 1:
-        feature = feature[0]
-    elif isinstance(feature, Mapping) and feature.get("_type") in _LISTS:
-        feature = feature.get("feature")
-    if not isinstance(feature, Mapping) or feature.get("_type") != "ClassLabel":
-        return None
-    names = feature.get("names")
-    if not isinstance(names, list) or not names or not all(isinstance(one, str) for one in names):
-        return None
-    if len({*names}) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
+def _check_distinct(names: Names | None, column: str) -> None:
+    """Raise ConfigError if two classes have the same name."""
+    twice = next((name for name in names or () if (names or ()).count(name) > 1), None)
+    if twice is not None:
         raise ConfigError(
             f"the metadata of the file names two classes of column {column!r} {twice!r}: write the"
             " file with distinct names, or pass --label-type int or none"
         )
-    return tuple(names)
 
 
 def _names_of_numbers(

@@ -40,7 +40,7 @@ from recordmill.transforms.sources.rows.column_checks import (
     unnamed_notes,
 )
 from recordmill.transforms.sources.rows.column_roles import SPLITS, ColumnRoles, find_roles
-from recordmill.transforms.sources.rows.hub_features import class_names, with_class_names
+from recordmill.transforms.sources.rows.hub_features import HubClassNames, with_class_names
 from recordmill.transforms.sources.rows.label_types import (
     number_field,
     rows_without_number,
@@ -170,7 +170,8 @@ class RecordRows:
           ConfigError: a column is missing, unsupported, or differs between files.
         """
         conditional = () if self.where is None else parse_condition(self.where).columns
-        header = read_header(self._rows, {*self.drop_columns}.difference(conditional))
+        hub = HubClassNames()
+        header = read_header(self._rows, {*self.drop_columns}.difference(conditional), hub.add)
         column_types = infer_columns(parts, self._rows, None) if header is None else header
         if not column_types:
             raise ConfigError(
@@ -222,7 +223,7 @@ class RecordRows:
             else column_types[roles.labels].field(roles.labels),
             row_filter=self._row_filter(column_types, fields),
             kept=kept,
-            class_names=class_names(self._rows, roles, self._notes),
+            class_names=hub.of(roles, self._notes),
         )
 
     def read(self, sections: pa.RecordBatch, layout: Layout) -> Iterator[ListingPart]:

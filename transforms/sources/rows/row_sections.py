@@ -31,6 +31,7 @@ from recordmill.transforms.sources.row_formats.nested import columns_of
 from recordmill.transforms.sources.row_formats.row_file import (
     FileSection,
     QuoteAnomalies,
+    RowFile,
     Rows,
     TypeInferringFile,
 )
@@ -77,10 +78,15 @@ def list_sections(rows: RowInput, notes: dict[str, Note]) -> Iterator[ListingPar
     notes.update(_quote_notes(anomalies))
 
 
-def read_header(rows: RowInput, dropped: Collection[str] = ()) -> ColumnTypes | None:
+def read_header(
+    rows: RowInput,
+    dropped: Collection[str] = (),
+    look: Callable[[File, RowFile], None] = lambda file, opened: None,
+) -> ColumnTypes | None:
     """Return the columns that all files declare before their rows, None if a format has none.
 
-    dropped: columns that are not read; some files may lack them.
+    dropped: columns that are not read; some files may lack them. look: called with each file that
+      declares columns.
 
     Raises:
       ConfigError: files have different columns.
@@ -92,9 +98,11 @@ def read_header(rows: RowInput, dropped: Collection[str] = ()) -> ColumnTypes | 
             continue
         file, _ = one
         with _as_config_error(file):
-            column_types = rows.open(file).header()
+            opened = rows.open(file)
+            column_types = opened.header()
         if column_types is None:
             return None
+        look(file, opened)
         if first is None:
             first = file, column_types
         unlike = column_types.keys() ^ first[1].keys()
