@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal
 
 import pyarrow as pa
@@ -23,6 +23,7 @@ from recordmill.transforms.model.source import (
 )
 from recordmill.transforms.model.user_columns import carried_fields
 from recordmill.transforms.sources.rows.file_list import FileList
+from recordmill.transforms.sources.rows.sample_times import PER_SECOND
 
 Segment = tuple[float | None, float | None]  # start and end in seconds
 
@@ -30,7 +31,6 @@ NAME = "__name__"  # string: name of the file, which is its path if keys name ot
 FROM, TO = "__from__", "__to__"  # float64, nullable: start and end of a segment in seconds
 
 Unit = Literal["s", "ms"]
-_PER_SECOND: Mapping[Unit, int] = {"s": 1, "ms": 1000}
 # startMs, start_ms, start (milliseconds); not items.
 _MILLISECONDS = re.compile(r"(?:[^a-zA-Z](?i:ms|msecs?|millis|milliseconds?)|[a-z]M[sS])\W*$")
 
@@ -153,7 +153,7 @@ class SegmentColumns:
     ) -> tuple[pa.Array, dict[int, str]]:
         """Return a column in seconds and its invalid rows, as `read_seconds` does."""
         values, faults = read_seconds(rows, option, column)
-        return pc.divide(values, float(_PER_SECOND[self.unit])), faults
+        return pc.divide(values, float(PER_SECOND[self.unit])), faults
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -120,5 +120,4 @@ class AnnotatedRecords:
         if OBJECTS not in names:
             yield ListingPart(rows=sound)
             return
-        columns = [name for name in names if name == OBJECTS]
-        yield from labels.finish(sound.drop_columns(columns), sound.select(columns))
+        yield from labels.finish(sound.drop_columns([OBJECTS]), sound.select([OBJECTS]))

@@ -105,8 +105,18 @@ def _shards(folder: Location, size: int, mtime: int) -> Mapping[str, KnownShard]
 def class_names(place: Location, feature: str) -> tuple[str, ...] | None:
     """Return the class names of a feature in a folder of TFDS, None without names."""
     folder = place.parent
-    names = folder / (feature.replace("/", ".") + CLASS_NAMES)
-    if not (folder / TFDS).exists() or not names.exists():
+    if not (folder / TFDS).exists():
+        return None
+    return read_class_names(folder, feature.replace("/", "."))
+
+
+def read_class_names(folder: Location, stem: str) -> tuple[str, ...] | None:
+    """Return the class names in a file of a folder of TFDS, None without it.
+
+    stem: the name of the file before `CLASS_NAMES`. Raises ConfigError.
+    """
+    names = folder / f"{stem}{CLASS_NAMES}"
+    if not names.exists():
         return None
     try:
         text = names.read_range(0, _MOST_NAMES).decode()

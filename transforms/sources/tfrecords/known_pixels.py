@@ -14,10 +14,10 @@ from recordmill.transforms.model.annotations import SEGMENTATION
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.inputs import find_roots
 from recordmill.transforms.sources.tfrecords.known_folders import (
-    CLASS_NAMES,
     TFDS,
     is_dataset,
     manifest_of,
+    read_class_names,
 )
 from recordmill.transforms.sources.tfrecords.media_features import CLASS_MASK
 from recordmill.transforms.sources.tfrecords.pixel_features import (
@@ -112,7 +112,7 @@ def _of_tfds(folder: Location, names: Sequence[str]) -> PixelFeatures | None:
         return PixelFeatures(
             corners=(f"{name}/{boxes}",),
             number=None if label is None else f"{name}/{label}",
-            names=None if label is None else _class_names(folder, f"{name}-{label}"),
+            names=None if label is None else read_class_names(folder, f"{name}-{label}"),
             more={one: f"{name}/{one}" for one in others if f"{name}/{one}" in names},
             class_mask=mask,
         )
@@ -141,13 +141,3 @@ def _parsed(place: Location) -> dict[str, Any]:
             error
         )
     return found if isinstance(found, dict) else {}
-
-
-def _class_names(folder: Location, feature: str) -> tuple[str, ...] | None:
-    place = folder / f"{feature}{CLASS_NAMES}"
-    if not place.exists():
-        return None
-    try:
-        return tuple(place.read_bytes().decode().splitlines())
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{shown(place)}: expected class names in UTF-8, one per line") from error
