@@ -36,11 +36,11 @@ from recordmill.transforms.encoders.image_headers import (
 from recordmill.transforms.encoders.images import ImageEncoder
 from recordmill.transforms.imaging.augment import AUGMENTATIONS
 from recordmill.transforms.imaging.image_options import ImageOptions
+from recordmill.transforms.imaging.mask_options import MaskOptions
 from recordmill.transforms.model.data_type import DataType
 from recordmill.transforms.model.source import Source
 from recordmill.transforms.sources.files.folders import NOT_IMAGES
 from recordmill.transforms.sources.files.references import Unlabelled
-from recordmill.transforms.sources.tfrecords.annotated_records import AnnotatedRecords
 from recordmill.transforms.sources.tfrecords.tfrecord_media import TfrecordMedia
 
 IMAGES = Group(30, "Images")
@@ -182,19 +182,7 @@ def data_type(config: ImagesConfig) -> DataType:
     config.check_masks(in_records=held_masks is not None)
     options = config.image_options()
     masks = config.mask_options(held_masks)
-    joined: Source
-    if isinstance(source, TfrecordMedia) and pixels is not None:
-        rules = config.object_rules(read_labels(config.labels_file))
-        joined = AnnotatedRecords(
-            files=source,
-            pixels=pixels,
-            rules=rules,
-            unmasked=config.unmasked,
-            masks=masks if held_masks is not None and held_masks.mask_depth is None else None,
-            limits=options.of_masks,
-        )
-    else:
-        joined = annotated(config, source, image_ids=config.feature_set != "standard")
+    joined = _with_annotations(config, source, masks)
     inputs = [one.path for one in config.inputs.paths]
     names = config.mask_names(held_masks)
     probe = config.probe == "header" or (config.probe == "auto" and config.changes_counts)
@@ -221,6 +209,25 @@ def data_type(config: ImagesConfig) -> DataType:
         artifacts={MASK_LABELS: "".join(f"{name}\n" for name in names).encode()} if names else {},
         shaping=config.mask_shaping(held_masks),
         of_objects=has_boxes,
+    )
+
+
+def _with_annotations(config: ImagesConfig, source: Source, masks: MaskOptions | None) -> Source:
+    """Return a source of the same images with their annotations. masks: those of records."""
+    if not isinstance(source, TfrecordMedia) or source.pixels is None:
+        return annotated(config, source, image_ids=config.feature_set != "standard")
+    # Imported here: only TFRecords with annotations need it.
+    from recordmill.transforms.sources.tfrecords.annotated_records import AnnotatedRecords
+
+    pixels = source.pixels
+    is_foreign = pixels.class_mask is not None and pixels.mask_depth is None
+    return AnnotatedRecords(
+        files=source,
+        pixels=pixels,
+        rules=config.object_rules(read_labels(config.labels_file)),
+        unmasked=config.unmasked,
+        masks=masks if is_foreign else None,
+        limits=config.image_options().of_masks,
     )
 
 
