@@ -172,6 +172,17 @@ def stage_batch(rows: pa.RecordBatch, staging: Staging) -> StagedPart:
     return write_part(rows, staging, f"batches/{digest}.arrow")
 
 
+def write_scratch(
+    staging: Staging, name: str, data: bytes | bytearray | memoryview | pa.Buffer
+) -> dict[str, str]:
+    """Write a file of a part, and return {name: checksum}, which a later run compares.
+
+    It is not synced to disk, which takes longer than to write it.
+    """
+    staging.place(name).write_bytes(data, scratch=True)
+    return {name: xxhash.xxh3_128_hexdigest(data)}
+
+
 def write_part(
     rows: pa.RecordBatch, staging: Staging, name: str, *, scratch: bool = True
 ) -> StagedPart:
@@ -179,18 +190,21 @@ def write_part(
 
     The file is replaced as a whole: a concurrent attempt that reads the old file is not disturbed.
 
-    scratch: whether a later run compares the checksum before it uses the file; then the file is not
-      synced to disk, which takes longer than to write it.
+    scratch: whether a later run compares the checksum before it uses the file (`write_scratch`).
     """
     data = batch.to_buffer(rows, pa.ipc.new_file)
-    staging.place(name).write_bytes(data, scratch=scratch)
+    checksums: dict[str, str] = {}
+    if scratch:
+        checksums = write_scratch(staging, name, data)
+    else:
+        staging.place(name).write_bytes(data)
     reads = pc.sum(rows[batch.SIZE]).as_py() if batch.SIZE in rows.schema.names else None
     return StagedPart(
         name=name,
         rows=len(rows),
         bytes=rows.nbytes,
         reads=reads or 0,
-        checksums={name: xxhash.xxh3_128_hexdigest(data)} if scratch else {},
+        checksums=checksums,
     )
 
 
@@ -217,9 +231,8 @@ def write_checked_part(
     checksums: of other files of the part, which are written already.
     """
     excluded = to_json({"rejects": rejects, "filtered": filtered, "left_out": left_out})
-    staging.place(f"{name}.json").write_bytes(excluded, scratch=True)
+    own = write_scratch(staging, f"{name}.json", excluded)
     part = write_part(rows, staging, name)
-    own = {f"{name}.json": xxhash.xxh3_128_hexdigest(excluded)}
     return dataclasses.replace(
         part,
         rejected=len(rejects) - unread,

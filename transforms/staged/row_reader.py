@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import xxhash
 
 from recordmill.errors import RunError
 from recordmill.job.staging import StagedPart, Staging
@@ -42,6 +41,7 @@ from recordmill.transforms.staged.listing import (
     read_part,
     with_staged_paths,
     write_checked_part,
+    write_scratch,
 )
 
 SAME = "__same__"  # string: equal for duplicates, of which one row stays
@@ -125,8 +125,7 @@ class RowReader:
         checksums: dict[str, str] = {}
         if listed.data is not None:
             data = f"{stem}.data"
-            self.staging.place(data).write_bytes(listed.data, scratch=True)
-            checksums[data] = xxhash.xxh3_128_hexdigest(listed.data)
+            checksums = write_scratch(self.staging, data, listed.data)
             rows = batch.set_column(rows, batch.DATA, pa.repeat(data, len(rows)))
         # Rejects name FILE#ROW, and --exclude-keys names keys, which are then those by content.
         selected = dataclasses.replace(self.rules, excluded_keys=None).apply(rows)
