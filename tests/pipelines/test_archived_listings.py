@@ -74,7 +74,7 @@ def test_members_equal_files(command: str, tmp_path: pathlib.Path) -> None:
 
 
 def test_paths_through_archives(photos: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    """Of several archives, beside files; and of an archive in an object store."""
+    """Files of several archives and files beside them, or of an archive in an object store."""
     members = files_in(photos)
     names = [*members]
     digest = make(

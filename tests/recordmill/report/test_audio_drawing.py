@@ -19,7 +19,7 @@ SIZE = (40, 20)
 
 
 def is_line(image: Image.Image) -> np.ndarray:
-    """Whether each pixel belongs to the line, bool[height, width]."""
+    """Return which pixels belong to the line, bool[height, width]."""
     pixels = np.asarray(image)
     line = (pixels == LINE).all(axis=2)
     assert (line | (pixels == BACKGROUND).all(axis=2)).all()
