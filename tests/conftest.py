@@ -8,6 +8,8 @@ import pytest
 
 from tests.beam_reuse import reused_inspections
 from tests.encoder_reuse import reused_encoders
+from tests.image_runs import encoders_kept
+from tests.s3_server import CREDENTIALS
 
 # Hundreds of processes that tests start, such as encoder processes, would compile all that they
 # import, which is two thirds of their CPU.
@@ -51,4 +53,18 @@ def pytest_collection_finish() -> None:
 @pytest.fixture(autouse=True, scope="session")
 def _reused() -> Iterator[None]:
     with reused_encoders(), reused_inspections():
+        yield
+
+
+@pytest.fixture(scope="module")
+def encoders() -> Iterator[None]:
+    """All runs of a module share two encoder processes."""
+    with encoders_kept():
+        yield
+
+
+@pytest.fixture(scope="module")
+def encoders_with_credentials() -> Iterator[None]:
+    """All runs of a module share two encoder processes, which have credentials of an S3 server."""
+    with encoders_kept(CREDENTIALS):
         yield

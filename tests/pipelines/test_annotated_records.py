@@ -2,7 +2,6 @@
 
 import json
 import pathlib
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -11,21 +10,17 @@ from PIL import Image
 from recordmill.errors import RecordError
 from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.imaging.object_masks import decode_object_masks
-from tests.image_runs import Made, encoders_kept, images, make
+from tests.image_runs import Made, images, make
 from tests.painted_masks import opened, painted, png, shapes, write
 from tests.painted_objects import coco, objects
 from tests.tfrecord_inputs import Values, write_records
+
+pytestmark = pytest.mark.usefixtures("encoders")
 
 SIZE = (60, 40)
 PNGS = ("--image-format", "png", "--num-shards", "1")
 ONE = ("--splits", "train=1")
 EXACT = ("image/encoded", "image/object/class/text", "image/object/class/label")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _processes() -> Iterator[None]:
-    with encoders_kept():
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 import json
 import pathlib
 import zipfile
-from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -12,23 +11,13 @@ import pytest
 
 from recordmill.storage.files import Location
 from tests.archive_files import files_in, tar_of, zip_of
-from tests.folders import make_folder
-from tests.image_runs import encoders_kept, images, make
+from tests.image_runs import images, make
 from tests.pipelines.test_input_splits import OF_FILES, fill
-from tests.s3_server import CREDENTIALS, s3_server
+from tests.s3_server import s3_server
+
+pytestmark = pytest.mark.usefixtures("encoders_with_credentials")
 
 SMALL = ("--size", "16", "--num-shards", "1")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _processes() -> Iterator[None]:
-    with encoders_kept(CREDENTIALS):
-        yield
-
-
-@pytest.fixture(scope="module")
-def photos(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    return make_folder(tmp_path_factory.mktemp("in") / "photos", {"ant": 4, "bee": 4})
 
 
 def listed(path: pathlib.Path, names: list[str]) -> pathlib.Path:
@@ -77,11 +66,10 @@ def test_paths_through_archives(photos: pathlib.Path, tmp_path: pathlib.Path) ->
     """Files of several archives and files beside them, or of an archive in an object store."""
     members = files_in(photos)
     names = [*members]
+    listing = listed(tmp_path / "files.csv", names)
     digest = make(
-        tmp_path / "files",
-        *("--input", listed(photos / "photos.csv", names), *SMALL),
+        tmp_path / "files", *("--input", listing, "--input-root", photos, *SMALL)
     ).manifest.digest
-    (photos / "photos.csv").unlink()
     with s3_server() as uri:
         place = Location.parse(uri("photos.tar"))
         place.write_bytes(tar_of(tmp_path / "x.tar", members).read_bytes())

@@ -5,7 +5,6 @@ import json
 import pathlib
 import shutil
 import zipfile
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,24 +12,14 @@ import pytest
 from recordmill.storage import input_files, storage_errors
 from recordmill.storage.files import Location
 from tests.archive_files import files_in, tar_of, zip_of
-from tests.folders import make_folder
-from tests.image_runs import encoders_kept, images, make, run
+from tests.image_runs import images, make, run
 from tests.paths import BOXES
 from tests.pipelines.test_input_splits import OF_FILES, fill
-from tests.s3_server import CREDENTIALS, s3_server
+from tests.s3_server import s3_server
+
+pytestmark = pytest.mark.usefixtures("encoders_with_credentials")
 
 _SMALL = ("--size", "16", "--num-shards", "1")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _processes() -> Iterator[None]:
-    with encoders_kept(CREDENTIALS):
-        yield
-
-
-@pytest.fixture(scope="module")
-def photos(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    return make_folder(tmp_path_factory.mktemp("in") / "photos", {"ant": 4, "bee": 4})
 
 
 @pytest.fixture(scope="module")

@@ -9,16 +9,12 @@ import tensorflow as tf
 
 import recordmill
 from recordmill.transforms.model.casts import DTYPES
-from tests.image_runs import Made, encoders_kept, make, run
-from tests.s3_server import CREDENTIALS, s3_server
+from tests.image_runs import Made, make, run
+from tests.s3_server import s3_server
+
+pytestmark = pytest.mark.usefixtures("encoders_with_credentials")
 
 ALL = ("--splits", "train=1")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def encoders():
-    with encoders_kept(CREDENTIALS):
-        yield
 
 
 def save(folder: pathlib.Path, **files: np.ndarray) -> pathlib.Path:

@@ -16,17 +16,13 @@ import soxr
 import recordmill
 from recordmill.transforms.audio.audio_options import MelOptions
 from recordmill.transforms.audio.spectrogram import log_mel
-from tests.image_runs import Made, encoders_kept, make, run
+from tests.image_runs import Made, make, run
 from tests.sounds import WORDS, chirp, say, speech, write
+
+pytestmark = pytest.mark.usefixtures("encoders")
 
 ALL = ("--splits", "train=1", "--num-shards", 1)
 MONO = ("--sample-rate", 16000, "--mono")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def encoders():
-    with encoders_kept():
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -15,18 +15,14 @@ from recordmill.job import publishing
 from recordmill.pipelines.cli import main
 from recordmill.pipelines.report_file import write_report
 from recordmill.storage.files import Location
-from tests.image_runs import Made, encoders_kept, images
+from tests.image_runs import Made, images
 from tests.make_dataset import rewrite
 from tests.paths import DEMO, ROOT
 
+pytestmark = pytest.mark.usefixtures("encoders")
+
 CARD = ROOT / "examples" / "card.yaml"
 OPTIONS = ("--input", DEMO / "hat", "--size", 8, "--splits", "train=1")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _encoders():
-    with encoders_kept():
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ import json
 import pathlib
 import random
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import fastavro
@@ -13,17 +13,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.image_runs import Made, encoders_kept, make
+from tests.image_runs import Made, make
+
+pytestmark = pytest.mark.usefixtures("encoders")
 
 COUNT = 2_000
 DAY = datetime.date(2026, 1, 31)
 Row = dict[str, Any]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def encoders() -> Iterator[None]:
-    with encoders_kept():
-        yield
 
 
 def rows_of(count: int, *, start: int = 0) -> list[Row]:

@@ -4,7 +4,6 @@ import json
 import pathlib
 import shutil
 import wave
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -17,16 +16,12 @@ from recordmill.checking.dataset_diff import Changed
 from recordmill.format.shard_index import index_bytes
 from recordmill.pipelines.cli import main
 from recordmill.pipelines.terminal.differences import _differing_parts
-from tests.image_runs import encoders_kept, make
+from tests.image_runs import make
 from tests.painted_masks import painted, png, write
 
+pytestmark = pytest.mark.usefixtures("encoders")
+
 LINES = [f"k{n},{n},{'ab'[n % 2]}" for n in range(40)]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def encoders() -> Iterator[None]:
-    with encoders_kept():
-        yield
 
 
 def table(folder: pathlib.Path, lines: list[str], *argv: str) -> str:

@@ -16,9 +16,11 @@ from recordmill.format.shard_index import index_bytes, read_index
 from recordmill.storage.files import Location
 from recordmill.transforms.near_duplicates.image_hash import hash_pixels
 from tests.folders import make_picture
-from tests.image_runs import Made, encoders_kept, make, run
+from tests.image_runs import Made, make, run
 from tests.paths import DEMO, VIDEO
 from tests.video_files import copy_film, make_film
+
+pytestmark = pytest.mark.usefixtures("encoders")
 
 # (split, class, name, content). Content 1 is in train and test, 2 has two classes, 3 is twice in
 # train, and 4 is in test and validation.
@@ -45,12 +47,6 @@ KINDS = {
     ),
     "table": (".csv", None, ("--key-column", "id")),
 }
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _processes():
-    with encoders_kept():
-        yield
 
 
 def write(kind: str, root: pathlib.Path, *, splits: bool = True) -> pathlib.Path:

@@ -2,7 +2,6 @@
 
 import csv
 import pathlib
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -10,7 +9,7 @@ import tensorflow as tf
 
 from recordmill.pipelines.cli import main
 from recordmill.transforms.serving.models import argument_names
-from tests.image_runs import Made, encoders_kept
+from tests.image_runs import Made
 from tests.image_runs import make as make_any
 from tests.paths import SMS
 from tests.pipelines.test_sensor import OPTIONS as AIR_OPTIONS
@@ -18,13 +17,9 @@ from tests.pipelines.test_sensor import air_rows, windows
 from tests.pipelines.test_text import make
 from tests.row_keys import places_of_keys
 
+pytestmark = pytest.mark.usefixtures("encoders")
+
 INPUT = ("--format", "tsv", "--seed", 7)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def encoders() -> Iterator[None]:
-    with encoders_kept():
-        yield
 
 
 @pytest.fixture(scope="module")

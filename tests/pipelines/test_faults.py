@@ -14,7 +14,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -23,17 +22,13 @@ import pytest
 from recordmill.pipelines.cli import main
 from recordmill.storage import storage_errors
 from recordmill.storage.local_files import LocalFiles
-from tests.image_runs import encoders_kept, images
+from tests.image_runs import images
 from tests.paths import ROOT, SMALL_CLOTHING
 from tests.soak import faults
 
+pytestmark = pytest.mark.usefixtures("encoders")
+
 _ONE_SHARD = ("--num-shards", "1", "--size", "16", "--splits", "train=1")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _encoders() -> Iterator[None]:
-    with encoders_kept():
-        yield
 
 
 @pytest.fixture(autouse=True)

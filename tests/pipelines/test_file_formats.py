@@ -4,7 +4,6 @@ import itertools
 import json
 import pathlib
 import random
-from collections.abc import Iterator
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,17 +11,13 @@ import pytest
 
 from recordmill.pipelines.cli import main
 from tests.folders import make_folder
-from tests.image_runs import Made, encoders_kept, run
+from tests.image_runs import Made, run
+
+pytestmark = pytest.mark.usefixtures("encoders")
 
 RANDOM = random.Random(5)
 DECIMALS = [[f"{RANDOM.random():.2f}" for _ in range(3)] for _ in range(40)]
 CLASSES = ("cp", "im", "pp")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def encoders() -> Iterator[None]:
-    with encoders_kept():
-        yield
 
 
 def table(path: pathlib.Path, rows) -> pathlib.Path:

@@ -14,21 +14,17 @@ import tensorflow as tf
 
 import recordmill
 from recordmill.pipelines.cli import main
-from tests.image_runs import Made, encoders_kept, run
+from tests.image_runs import Made, run
 from tests.image_runs import make as make_any
 from tests.pipelines.test_sensor import OPTIONS as AIR_OPTIONS
 from tests.pipelines.test_sensor import air_rows, windows
 from tests.tensorflow_reads import parse
 
+pytestmark = pytest.mark.usefixtures("encoders")
+
 MINUTE = 60
 TRAIN_ENDS = 60  # minutes after the start
 BEGIN = 1767225600  # 2026-01-01
-
-
-@pytest.fixture(scope="module", autouse=True)
-def encoders() -> Iterator[None]:
-    with encoders_kept():
-        yield
 
 
 def plant() -> list[dict[str, Any]]:

@@ -2,7 +2,6 @@
 
 import json
 import pathlib
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -13,16 +12,12 @@ import recordmill
 from recordmill.format.ledger import Reduced
 from recordmill.pipelines.cli import main
 from recordmill.transforms.writing.depth_notes import depth_notes
-from tests.image_runs import encoders_kept, images, make
+from tests.image_runs import images, make
 from tests.images16 import png16, tiff, waves
 
+pytestmark = pytest.mark.usefixtures("encoders")
+
 NOTE = "bit-depth"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def encoders() -> Iterator[None]:
-    with encoders_kept():
-        yield
 
 
 @pytest.fixture(scope="module")

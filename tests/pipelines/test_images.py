@@ -9,7 +9,6 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -21,15 +20,11 @@ from PIL import Image
 
 from recordmill.pipelines.cli import main
 from tests.folders import make_folder, make_picture
-from tests.image_runs import Made, encoders_kept, images, make
+from tests.image_runs import Made, images, make
 from tests.paths import CLOTHING, ODD
 from tests.tensorflow_reads import parse
 
-
-@pytest.fixture(scope="module", autouse=True)
-def encoders() -> Iterator[None]:
-    with encoders_kept():
-        yield
+pytestmark = pytest.mark.usefixtures("encoders")
 
 
 # --- The command of the README, on real photos -------------------------------------------------

@@ -9,7 +9,7 @@ import os
 import pathlib
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,9 @@ from recordmill.pipelines.options.rows import ROWS
 from recordmill.pipelines.options.selection import SELECTION
 from recordmill.processes import pool
 from tests.folders import make_folder, make_picture
-from tests.image_runs import Made, encoders_kept, images, make
+from tests.image_runs import Made, images, make
+
+pytestmark = pytest.mark.usefixtures("encoders")
 
 SHOWN: set[str] = set()
 
@@ -38,12 +40,6 @@ def shows(*options: str) -> Callable[[Any], Any]:
     """Names the options that a test is about, by their flags without dashes."""
     SHOWN.update(options)
     return lambda test: test
-
-
-@pytest.fixture(scope="module", autouse=True)
-def encoders() -> Iterator[None]:
-    with encoders_kept():
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -11,16 +11,12 @@ import numpy as np
 import pytest
 
 from tests.folders import make_picture
-from tests.image_runs import Made, encoders_kept, run
+from tests.image_runs import Made, run
 from tests.video_files import make_film
 
+pytestmark = pytest.mark.usefixtures("encoders")
+
 SPLITS = ("train", "validation", "test")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _processes():
-    with encoders_kept():
-        yield
 
 
 def picture(path: pathlib.Path, number: int) -> None:

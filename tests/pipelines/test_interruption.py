@@ -12,7 +12,7 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pyarrow.parquet as pq
 import pytest
@@ -30,17 +30,13 @@ from recordmill.transforms.writing import ordered_encoding, shard_writer
 from recordmill.transforms.writing.shard_draft import ShardDraft
 from tests.archive_files import files_in, tar_of, zip_of
 from tests.folders import make_folder
-from tests.image_runs import Made, encoders_kept, images, make
+from tests.image_runs import Made, images, make
 from tests.media_tables import bytes_table
 from tests.paths import CLOTHING
 
+pytestmark = pytest.mark.usefixtures("encoders")
+
 _PATIENCE = 60  # seconds, far more than anything here takes
-
-
-@pytest.fixture(scope="module", autouse=True)
-def encoders() -> Iterator[None]:
-    with encoders_kept():
-        yield
 
 
 # --- Signals -----------------------------------------------------------------------------------

@@ -5,27 +5,22 @@ import csv
 import json
 import pathlib
 import re
-from collections.abc import Iterator
 
 import pytest
 
 from recordmill.pipelines.cli import main
-from tests.image_runs import Made, encoders_kept, run
+from tests.image_runs import Made, run
 from tests.image_runs import make as make_any
 from tests.pipelines.test_forecasts import notes_of
 from tests.pipelines.test_sensor import rejects, windows
+
+pytestmark = pytest.mark.usefixtures("encoders")
 
 ROWS = 40  # minutes of each series
 INTERVALS = [
     ("a", 5, 11, "jam"), ("a", 9, 14, "jam"), ("a", 14, 20, "stop"), ("b", 30, 99, "stop"),
     ("absent", 0, 9, "jam"),
 ]  # fmt: skip
-
-
-@pytest.fixture(scope="module", autouse=True)
-def encoders() -> Iterator[None]:
-    with encoders_kept():
-        yield
 
 
 def stamp(minute: int) -> str:

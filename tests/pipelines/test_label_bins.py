@@ -9,14 +9,10 @@ import pytest
 from recordmill.pipelines.cli import main
 from recordmill.transforms.balancing.label_bins import bin_names, with_bins
 from recordmill.transforms.model import batch
-from tests.image_runs import Made, encoders_kept, run
+from tests.image_runs import Made, run
 from tests.labelled import write_labelled
 
-
-@pytest.fixture(autouse=True, scope="module")
-def _processes():
-    with encoders_kept():
-        yield
+pytestmark = pytest.mark.usefixtures("encoders")
 
 
 def of_bins(dataset: Made, split: str, feature: str = "label") -> dict[str, list[float]]:

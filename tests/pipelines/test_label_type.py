@@ -9,14 +9,10 @@ import pytest
 
 from recordmill.errors import ConfigError
 from recordmill.transforms.sources.rows.file_list import FileList
-from tests.image_runs import Made, encoders_kept, run
+from tests.image_runs import Made, run
 from tests.labelled import OPTIONS, write_labelled
 
-
-@pytest.fixture(autouse=True, scope="module")
-def _processes():
-    with encoders_kept():
-        yield
+pytestmark = pytest.mark.usefixtures("encoders")
 
 
 def write(tmp_path: pathlib.Path, values: list[str], name: str = "target") -> pathlib.Path:

@@ -3,26 +3,22 @@
 import hashlib
 import json
 import pathlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 
 from recordmill.pipelines.cli import main
-from tests.image_runs import Made, encoders_kept, make, run
+from tests.image_runs import Made, make, run
 from tests.labelled import OPTIONS, write_labelled
+
+pytestmark = pytest.mark.usefixtures("encoders")
 
 FEATURES = (
     *("--label-column", "class", "--zscore", "income", "--impute", "income=mean"),
     *("--bucketize", "age=4", "--vocabulary", "city", "--one-hot", "code", "--minmax", "size"),
 )
 CITIES = ("oslo", "rome", "lima")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def encoders() -> Iterator[None]:
-    with encoders_kept():
-        yield
 
 
 def rows(

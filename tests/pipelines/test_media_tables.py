@@ -3,7 +3,6 @@
 import base64
 import json
 import pathlib
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -15,24 +14,14 @@ from recordmill.format.content_hashes import content_hash
 from recordmill.format.manifest import load
 from recordmill.storage.files import Location
 from tests.archive_files import files_in
-from tests.folders import make_folder
-from tests.image_runs import encoders_kept, images, make
+from tests.image_runs import images, make
 from tests.media_tables import FORMS, STRUCT, bytes_table, hub_table
-from tests.s3_server import CREDENTIALS, s3_server
+from tests.s3_server import s3_server
 from tests.video_files import make_film
 
+pytestmark = pytest.mark.usefixtures("encoders_with_credentials")
+
 _SMALL = ("--size", "16", "--num-shards", "1")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _processes() -> Iterator[None]:
-    with encoders_kept(CREDENTIALS):
-        yield
-
-
-@pytest.fixture(scope="module")
-def photos(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    return make_folder(tmp_path_factory.mktemp("in") / "photos", {"ant": 4, "bee": 4})
 
 
 @pytest.fixture(scope="module")

@@ -16,20 +16,16 @@ from recordmill.format.manifest import class_weights
 from recordmill.pipelines.cli import main
 from recordmill.transforms.balancing.stratum_division import ALL, divide_strata
 from tests.folders import make_picture
-from tests.image_runs import Made, encoders_kept, make, run
+from tests.image_runs import Made, make, run
 from tests.paths import BOXES, VIDEO
+
+pytestmark = pytest.mark.usefixtures("encoders")
 
 NAMES = ("bird", "cat", "dog")
 # By record: of 24, two hold `rare`, and every sixth has no label.
 LABELS = [[name for bit, name in enumerate(NAMES) if n >> bit & 1] for n in range(1, 7)] * 4
 LABELS[0], LABELS[12] = ["rare", "bird", "dog", "rare"], ["cat", "rare"]
 LABELS[5::6] = [[]] * 4
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _processes():
-    with encoders_kept():
-        yield
 
 
 def texts(folder: pathlib.Path, labels: list[list[str]] = LABELS) -> pathlib.Path:

@@ -7,16 +7,12 @@ import shutil
 import numpy as np
 import pytest
 
-from tests.image_runs import Made, encoders_kept, run
+from tests.image_runs import Made, run
 from tests.labelled import OPTIONS, write_labelled
 
+pytestmark = pytest.mark.usefixtures("encoders")
+
 NAN = float("nan")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _processes():
-    with encoders_kept():
-        yield
 
 
 def made(command: str, source: pathlib.Path, *argv: object) -> Made:

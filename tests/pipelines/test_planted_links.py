@@ -13,15 +13,11 @@ import pytest
 from recordmill.pipelines.cli import main
 from recordmill.storage.files import Location
 from tests.http_server import server
-from tests.image_runs import encoders_kept, make, run
+from tests.image_runs import make, run
+
+pytestmark = pytest.mark.usefixtures("encoders")
 
 OPTIONS = ("--splits", "train=1", "--unlabelled", "keep")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def encoders():
-    with encoders_kept():
-        yield
 
 
 @pytest.fixture

@@ -8,9 +8,11 @@ import pytest
 
 from recordmill.transforms.sources.rows import repeated_rows
 from tests.folders import make_picture
-from tests.image_runs import Made, encoders_kept, run
+from tests.image_runs import Made, run
 from tests.image_runs import make as make_any
 from tests.video_files import make_film
+
+pytestmark = pytest.mark.usefixtures("encoders")
 
 LINES = [
     "path,label,note",
@@ -21,12 +23,6 @@ LINES = [
     "3.png,b,",
     "3.png,a,",
 ]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _processes():
-    with encoders_kept():
-        yield
 
 
 @pytest.fixture

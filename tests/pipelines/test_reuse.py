@@ -5,7 +5,7 @@ import json
 import os
 import pathlib
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -17,15 +17,10 @@ from recordmill.format.shard_index import index_bytes
 from recordmill.pipelines.cli import main
 from recordmill.transforms.checks import prepare_parts
 from tests.folders import make_folder, make_picture
-from tests.image_runs import encoders_kept
 from tests.paths import BOXES
 from tests.reuse_changes import check_sequence, files_of, reused, run
 
-
-@pytest.fixture(scope="module", autouse=True)
-def encoders() -> Iterator[None]:
-    with encoders_kept():
-        yield
+pytestmark = pytest.mark.usefixtures("encoders")
 
 
 @pytest.fixture(scope="module")

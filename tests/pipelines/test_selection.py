@@ -9,17 +9,13 @@ import numpy as np
 import pytest
 
 from tests.folders import make_picture
-from tests.image_runs import Made, encoders_kept, make, run
+from tests.image_runs import Made, make, run
 from tests.video_files import make_film
+
+pytestmark = pytest.mark.usefixtures("encoders")
 
 # Spellings of three classes, and the number of files of each.
 LABELS = {"anger": 4, "ANGER": 2, " Anger": 2, "joy": 5, "30": 3}
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _processes():
-    with encoders_kept():
-        yield
 
 
 def folder_of(write: Callable[[pathlib.Path, int], None]) -> Callable[[pathlib.Path], object]:

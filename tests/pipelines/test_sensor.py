@@ -7,29 +7,24 @@ import json
 import math
 import pathlib
 import re
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
 
 from recordmill.pipelines.cli import main
 from recordmill.profile.schema_rules import load as load_rules
-from tests.image_runs import Made, encoders_kept, run
+from tests.image_runs import Made, run
 from tests.image_runs import make as make_any
 from tests.paths import AIR
 from tests.tensorflow_reads import parse
+
+pytestmark = pytest.mark.usefixtures("encoders")
 
 OPTIONS = (
     *("--input", AIR, "--delimiter", ";", "--decimal", ",", "--missing", "-200"),
     *("--time-column", "Date,Time", "--time-format", "%d/%m/%Y %H.%M.%S"),
 )
 HOUR = datetime.timedelta(hours=1)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def encoders() -> Iterator[None]:
-    with encoders_kept():
-        yield
 
 
 def make(folder: pathlib.Path, *argv: object) -> Made:

@@ -5,21 +5,16 @@ import pathlib
 import re
 import zoneinfo
 from collections import Counter
-from collections.abc import Iterator
 
 import pytest
 
 from recordmill.pipelines.cli import main
-from tests.image_runs import Made, encoders_kept, run
+from tests.image_runs import Made, run
 from tests.image_runs import make as make_any
 
+pytestmark = pytest.mark.usefixtures("encoders")
+
 START = 1767225600  # 2026-01-01
-
-
-@pytest.fixture(scope="module", autouse=True)
-def encoders() -> Iterator[None]:
-    with encoders_kept():
-        yield
 
 
 def make(folder: pathlib.Path, *argv: object) -> Made:

@@ -1,18 +1,13 @@
 """`recordmill sensor` on times in unlike spellings, units and time zones."""
 
 import pathlib
-from collections.abc import Iterator
 
 import pytest
 
 from recordmill.pipelines.cli import main
-from tests.image_runs import Made, encoders_kept, make, run
+from tests.image_runs import Made, make, run
 
-
-@pytest.fixture(scope="module", autouse=True)
-def encoders() -> Iterator[None]:
-    with encoders_kept():
-        yield
+pytestmark = pytest.mark.usefixtures("encoders")
 
 
 def rows(folder: pathlib.Path, times: list[str]) -> tuple[object, ...]:

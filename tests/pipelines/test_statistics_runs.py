@@ -18,20 +18,16 @@ from recordmill.checking.verify import verify
 from recordmill.pipelines.cli import main
 from recordmill.profile.schema_rules import load as load_rules
 from recordmill.storage.files import Location
-from tests.image_runs import Made, encoders_kept, make, run
+from tests.image_runs import Made, make, run
 from tests.paths import AIR, CLOTHING
 from tests.row_keys import places_of_keys
+
+pytestmark = pytest.mark.usefixtures("encoders")
 
 SENSORS = ("CO(GT)", "PT08.S1(CO)", "NMHC(GT)", "C6H6(GT)", "PT08.S2(NMHC)", "NOx(GT)",
            "PT08.S3(NOx)", "NO2(GT)", "PT08.S4(NO2)", "PT08.S5(O3)", "T", "RH", "AH")  # fmt: skip
 INTEGERS = ("PT08.S1(CO)", "NMHC(GT)", "PT08.S2(NMHC)", "NOx(GT)", "PT08.S3(NOx)", "NO2(GT)",
             "PT08.S4(NO2)", "PT08.S5(O3)")  # fmt: skip
-
-
-@pytest.fixture(scope="module", autouse=True)
-def encoders() -> Iterator[None]:
-    with encoders_kept():
-        yield
 
 
 def table(folder: pathlib.Path, *argv: object) -> Made:

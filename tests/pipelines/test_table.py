@@ -6,7 +6,6 @@ import json
 import math
 import pathlib
 from collections import Counter
-from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -14,20 +13,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from recordmill.pipelines.cli import main
-from tests.image_runs import Made, encoders_kept, run
+from tests.image_runs import Made, run
 from tests.image_runs import make as make_any
 from tests.paths import AIR, IMBALANCED
 from tests.row_keys import by_row, places_of_keys
 from tests.tensorflow_reads import parse
 
+pytestmark = pytest.mark.usefixtures("encoders")
+
 PLAIN = ("CO(GT)", "PT08.S1(CO)", "NMHC(GT)", "C6H6(GT)", "PT08.S2(NMHC)", "NOx(GT)",
          "PT08.S3(NOx)", "NO2(GT)", "PT08.S4(NO2)", "PT08.S5(O3)")  # fmt: skip
-
-
-@pytest.fixture(scope="module", autouse=True)
-def encoders() -> Iterator[None]:
-    with encoders_kept():
-        yield
 
 
 def make(folder: pathlib.Path, *argv: object) -> Made:

@@ -2,7 +2,6 @@
 
 import json
 import pathlib
-from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -10,7 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 from tensorflow_metadata.proto.v0 import statistics_pb2
 
-from tests.image_runs import Made, encoders_kept, make, run
+from tests.image_runs import Made, make, run
+
+pytestmark = pytest.mark.usefixtures("encoders")
 
 ROWS = 12_000
 BUCKETS = 7
@@ -33,12 +34,6 @@ OPTIONS = (
     *("--bucketize", ",".join(f"{name}={BUCKETS}" for name in COLUMNS)),
     *("--clip", "infinite=-2:2", "--impute", "missing=median", "--num-shards", 1),
 )
-
-
-@pytest.fixture(scope="module", autouse=True)
-def encoders() -> Iterator[None]:
-    with encoders_kept():
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,6 @@ import json
 import pathlib
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -19,20 +18,16 @@ from recordmill.transforms.encoders.tokenization.word_pattern import (
     SPLIT_WORDS,
     SPLIT_WORDS_REWRITE,
 )
-from tests.image_runs import Made, encoders_kept, run
+from tests.image_runs import Made, run
 from tests.image_runs import make as make_any
 from tests.paths import SMS
 from tests.row_keys import places_of_keys
 from tests.tensorflow_reads import parse
 from tests.texts import sms
 
+pytestmark = pytest.mark.usefixtures("encoders")
+
 MESSAGES = ("--input", SMS, "--format", "tsv", "--seed", 7)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def encoders() -> Iterator[None]:
-    with encoders_kept():
-        yield
 
 
 def make(folder: pathlib.Path, *argv: object) -> Made:

@@ -6,7 +6,7 @@ import math
 import pathlib
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,18 +17,14 @@ import tokenizers
 
 import recordmill
 from recordmill.pipelines.cli import main
-from tests.image_runs import Made, encoders_kept, run
+from tests.image_runs import Made, run
 from tests.image_runs import make as make_any
 from tests.tensorflow_reads import parse
 from tests.text_models import MESSAGES, save_bpe, save_byte_bpe, save_sentencepiece
 
+pytestmark = pytest.mark.usefixtures("encoders")
+
 Pair = tuple[str, str]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def encoders() -> Iterator[None]:
-    with encoders_kept():
-        yield
 
 
 def pairs() -> dict[str, Pair]:

@@ -3,7 +3,6 @@
 import pathlib
 import shutil
 import zlib
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -13,18 +12,14 @@ from recordmill.pipelines.cli import main
 from recordmill.storage.files import Location
 from recordmill.tfrecord.framing import frame
 from tests.folders import make_folder
-from tests.image_runs import Made, encoders_kept, images, make, run
+from tests.image_runs import Made, images, make, run
 from tests.paths import DATA
-from tests.s3_server import CREDENTIALS, s3_server
+from tests.s3_server import s3_server
 from tests.tfrecord_inputs import Values, example, write_records
 
+pytestmark = pytest.mark.usefixtures("encoders_with_credentials")
+
 SMALL = ("--size", "16", "--num-shards", "1")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _processes() -> Iterator[None]:
-    with encoders_kept(CREDENTIALS):
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -14,9 +14,9 @@ from PIL import Image
 
 import recordmill
 from recordmill.storage.files import Location
-from tests.image_runs import Made, encoders_kept, make, run
+from tests.image_runs import Made, make, run
 from tests.paths import VIDEO
-from tests.s3_server import CREDENTIALS, s3_server
+from tests.s3_server import s3_server
 from tests.video_files import (
     CLOSED_GOP,
     difference,
@@ -30,16 +30,12 @@ from tests.video_files import (
     turn,
 )
 
+pytestmark = pytest.mark.usefixtures("encoders_with_credentials")
+
 ALL = ("--splits", "train=1")
 # Of a frame by our scaling and JPEG of quality 90, against Pillow's of FFmpeg's default conversion:
 # levels of 255, on average over a picture.
 JPEG_ERROR = 4.0
-
-
-@pytest.fixture(scope="module", autouse=True)
-def encoders():
-    with encoders_kept(CREDENTIALS):
-        yield
 
 
 def made_of(tmp_path: pathlib.Path, source: object, *options: object) -> Made:

@@ -8,7 +8,9 @@ import tensorflow as tf
 import recordmill
 from recordmill.pipelines.cli import main
 from tests.folders import make_picture
-from tests.image_runs import encoders_kept, make, run
+from tests.image_runs import make, run
+
+pytestmark = pytest.mark.usefixtures("encoders")
 
 ROWS = [
     "id,w,x,label,text,path",
@@ -28,12 +30,6 @@ REASONS = [
     "row 7: column 'w': expected a number, got 'many'",
     "row 8: column 'w': expected a weight of 0 or more, got 1e+39",
 ]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _processes():
-    with encoders_kept():
-        yield
 
 
 @pytest.fixture

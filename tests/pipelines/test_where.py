@@ -7,8 +7,10 @@ import pytest
 
 from recordmill.pipelines.cli import main
 from tests.folders import make_picture
-from tests.image_runs import Made, encoders_kept, make, run
+from tests.image_runs import Made, make, run
 from tests.tiny_jobs import tree
+
+pytestmark = pytest.mark.usefixtures("encoders")
 
 HEADER = "id,age,country,text,label,path"
 ROWS = [
@@ -20,12 +22,6 @@ ROWS = [
     "6,60,DE,six,b,6.png",
 ]
 CONDITION = 'age >= 18 and country in ("DE", "FR") and label is not None'
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _processes():
-    with encoders_kept():
-        yield
 
 
 @pytest.fixture

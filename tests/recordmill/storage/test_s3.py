@@ -13,20 +13,16 @@ from recordmill.job.claims import PREFIX
 from recordmill.job.staging import FOLDER
 from recordmill.storage import storage_errors
 from recordmill.storage.files import Location, StorageError
-from tests.image_runs import encoders_kept, images
+from tests.image_runs import images
 from tests.paths import DEMO
-from tests.s3_server import CREDENTIALS, read_log, s3_server
+from tests.s3_server import read_log, s3_server
+
+pytestmark = pytest.mark.usefixtures("encoders_with_credentials")
 
 HOW = ("--size", "32", "--balance", "oversample", "--num-shards", "train=4", "--seed", "7")
 PHOTOS = sorted(DEMO.rglob("*.jpg"))[::6]  # each request takes moto some milliseconds
 REUSED = sorted(DEMO.rglob("*.jpg"))[::3]
 Uri = Callable[[str], str]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def encoders() -> Iterator[None]:
-    with encoders_kept(CREDENTIALS):
-        yield
 
 
 @pytest.fixture(scope="module")

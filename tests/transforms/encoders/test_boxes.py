@@ -21,16 +21,12 @@ from recordmill.transforms.imaging.affine import IDENTITY, exif_transform
 from recordmill.transforms.imaging.augment import rotate
 from recordmill.transforms.imaging.pixels import EncodedImage
 from tests.box_masks import boxes_of, iou, mask, white
-from tests.image_runs import encoders_kept, images, make
+from tests.image_runs import images, make
 from tests.paths import BOXES
 
+pytestmark = pytest.mark.usefixtures("encoders")
+
 SPLIT = ("--splits", "train=1")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def encoders():
-    with encoders_kept():
-        yield
 
 
 def told(path):

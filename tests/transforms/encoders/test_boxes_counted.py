@@ -9,15 +9,11 @@ from PIL import Image
 import recordmill
 from recordmill.errors import ConfigError
 from recordmill.pipelines.cli import main
-from tests.image_runs import Made, encoders_kept, make
+from tests.image_runs import Made, make
+
+pytestmark = pytest.mark.usefixtures("encoders")
 
 LARGE, SMALL = [2, 2, 20, 20], [30, 30, 3, 3]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def encoders():
-    with encoders_kept():
-        yield
 
 
 @pytest.fixture(scope="module")

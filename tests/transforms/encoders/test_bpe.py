@@ -1,7 +1,6 @@
 """Byte pair encoding that is learned from train."""
 
 import io
-from collections.abc import Iterator
 
 import pytest
 import sentencepiece
@@ -9,18 +8,14 @@ import sentencepiece
 from recordmill.transforms.encoders.tokenization.bpe import BpeAnalysis
 from recordmill.transforms.encoders.tokenization.subwords import MODEL_FILE
 from recordmill.transforms.encoders.tokenization.text_options import TextOptions
-from tests.image_runs import Made, encoders_kept, run
+from tests.image_runs import Made, run
 from tests.paths import SMS
 from tests.pipelines.test_text import make
 from tests.texts import rows_of
 
+pytestmark = pytest.mark.usefixtures("encoders")
+
 INPUT = ("--input", SMS, "--format", "tsv", "--seed", 7, "--tokenizer", "bpe")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def encoders() -> Iterator[None]:
-    with encoders_kept():
-        yield
 
 
 @pytest.fixture(scope="module")

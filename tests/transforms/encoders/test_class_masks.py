@@ -16,7 +16,7 @@ from recordmill.pipelines.cli import main
 from recordmill.transforms.imaging.class_masks import decode_mask
 from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.imaging.mask_options import MaskOptions
-from tests.image_runs import Made, encoders_kept, images, make
+from tests.image_runs import Made, images, make
 from tests.painted_masks import (
     IGNORE,
     iou,
@@ -31,15 +31,11 @@ from tests.painted_masks import (
 )
 from tests.pictures import chunk
 
+pytestmark = pytest.mark.usefixtures("encoders")
+
 MASK = "image/segmentation/class/encoded"
 SPLIT = ("--splits", "train=1")
 LARGE, SMALL = (400, 270), (40, 30)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def encoders():
-    with encoders_kept():
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,7 @@
 
 import gzip
 import pathlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -16,20 +16,15 @@ from recordmill.transforms.encoders.text.text import TextEncoder
 from recordmill.transforms.encoders.tokenization.text_options import TextOptions
 from recordmill.transforms.encoders.tokenization.tokenizers import tokenize
 from recordmill.transforms.model.data_type import Artifact, Context
-from tests.image_runs import encoders_kept
 from tests.paths import SMS
 from tests.pipelines.test_text import make
 from tests.tensorflow_reads import parse
 from tests.texts import listed, rows_of, sms, strings
 
+pytestmark = pytest.mark.usefixtures("encoders")
+
 INPUT = ("--input", SMS, "--format", "tsv", "--seed", 7)
 WIDTH = 5
-
-
-@pytest.fixture(scope="module", autouse=True)
-def encoders() -> Iterator[None]:
-    with encoders_kept():
-        yield
 
 
 def vocabulary() -> list[str]:

@@ -12,19 +12,15 @@ from recordmill.errors import RecordError
 from recordmill.pipelines.cli import main
 from recordmill.transforms.imaging.affine import IDENTITY, Affine
 from recordmill.transforms.imaging.object_masks import draw_object
-from tests.image_runs import encoders_kept, images, make
+from tests.image_runs import images, make
 from tests.painted_masks import opened, painted, resized, shown_ids, turned_png, write
 from tests.painted_objects import coco, compressed, drawn, enlarged, objects, run_lengths, star
+
+pytestmark = pytest.mark.usefixtures("encoders")
 
 MASKS = "image/object/mask"
 SPLIT = ("--splits", "train=1")
 SIZE = (300, 210)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def encoders():
-    with encoders_kept():
-        yield
 
 
 @pytest.fixture(scope="module")

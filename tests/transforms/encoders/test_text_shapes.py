@@ -3,7 +3,6 @@
 import itertools
 import json
 import pathlib
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -17,22 +16,18 @@ from recordmill.transforms.encoders.text.packing import end_each, pack
 from recordmill.transforms.encoders.tokenization.subwords import load_subwords, read_tokenizer_file
 from recordmill.transforms.encoders.tokenization.text_options import FROM_FILE, TextOptions
 from recordmill.transforms.encoders.tokenization.tokenizers import tokenize
-from tests.image_runs import Made, encoders_kept, run
+from tests.image_runs import Made, run
 from tests.paths import SMS
 from tests.pipelines.test_text import make
 from tests.tensorflow_reads import parse
 from tests.text_models import MESSAGES, save_bpe, save_byte_bpe, save_sentencepiece
 from tests.texts import SAMPLES, context_of, rows_of, sms
 
+pytestmark = pytest.mark.usefixtures("encoders")
+
 INPUT = ("--input", SMS, "--format", "tsv", "--seed", 7)
 LONG = [" ".join(MESSAGES[at : at + 9]) for at in range(0, 900, 9)]
 TEXTS = [*SAMPLES, *LONG, "日本語" * 300, "a" * 999, " " * 99, "x  \n y " * 99]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def encoders() -> Iterator[None]:
-    with encoders_kept():
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -14,14 +14,10 @@ from recordmill.transforms.sources.annotations.annotation_files import open_voc,
 from recordmill.transforms.sources.annotations.annotation_reader import Annotations
 from recordmill.transforms.sources.annotations.box_tables import read_boxes
 from tests.box_masks import boxes_of
-from tests.image_runs import encoders_kept, images, make
+from tests.image_runs import images, make
 from tests.paths import BOXES
 
-
-@pytest.fixture(scope="module", autouse=True)
-def encoders():
-    with encoders_kept():
-        yield
+pytestmark = pytest.mark.usefixtures("encoders")
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,9 @@ from recordmill.transforms.sources.row_formats.nested import (
     flatten,
     nested_schema,
 )
-from tests.image_runs import Made, encoders_kept, make, run
+from tests.image_runs import Made, make, run
+
+pytestmark = pytest.mark.usefixtures("encoders")
 
 USERS = [
     {"id": 1, "user": {"age": 20, "name": {"first": "ann"}, "tags": ["a"]}, "label": "x"},
@@ -22,12 +24,6 @@ USERS = [
     {"id": 3, "user": None, "label": "x"},
     {"id": 4, "user": {"age": None, "name": None, "tags": ["b", "c"]}, "label": "y"},
 ]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _processes():
-    with encoders_kept():
-        yield
 
 
 def write(folder, rows, name="a.jsonl"):
