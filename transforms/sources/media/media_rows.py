@@ -8,7 +8,7 @@ file, and all later steps read it like a file.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -31,7 +31,7 @@ from recordmill.transforms.sources.media.media_layout import MediaLayout
 from recordmill.transforms.sources.media.media_values import PATH, read_values
 from recordmill.transforms.sources.row_formats.column_types import ColumnTypes
 from recordmill.transforms.sources.row_formats.conditions import RowFilter
-from recordmill.transforms.sources.row_formats.row_file import BadRow, RowFile, Rows
+from recordmill.transforms.sources.row_formats.row_file import RowFile, Rows
 from recordmill.transforms.sources.rows.column_roles import ColumnRoles, quoted
 from recordmill.transforms.sources.rows.label_types import rows_out_of_range, with_target
 from recordmill.transforms.sources.rows.path_stats import StatCache
@@ -222,7 +222,7 @@ class MediaRows(RecordRows):
         table = pa.RecordBatch.from_pydict(
             {**dict(zip(others.schema.names, others.columns, strict=True)), **columns}
         )
-        return _without(dataclasses.replace(rows, columns=table), problems)
+        return dataclasses.replace(rows, columns=table).without(problems)
 
     def _source_columns(
         self, rows: Rows, roles: ColumnRoles, file: str
@@ -230,21 +230,6 @@ class MediaRows(RecordRows):
         del file
         faults = [] if roles.target is None else [rows_out_of_range(rows, roles.target)]
         return [rows.columns[field.name] for field in _READ], faults
-
-
-def _without(rows: Rows, problems: Mapping[int, RejectCause]) -> Rows:
-    """Return rows without those that have a problem, which become bad rows."""
-    if not problems:
-        return rows
-    keep = np.ones(len(rows.columns), np.bool_)
-    keep[list(problems)] = False
-    bad = [BadRow(int(rows.numbers[row]), *problem) for row, problem in problems.items()]
-    return dataclasses.replace(
-        rows,
-        columns=rows.columns.filter(pa.array(keep)),
-        numbers=rows.numbers[keep],
-        bad=sorted([*rows.bad, *bad]),
-    )
 
 
 class _Collector:

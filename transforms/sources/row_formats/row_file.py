@@ -74,17 +74,21 @@ class Rows:
 
     def replace(self, columns: pa.RecordBatch, wrong: Mapping[int, str]) -> Rows:
         """Return the rows with other columns, without the invalid ones ({index: message})."""
+        replaced = dataclasses.replace(self, columns=columns)
+        return replaced.without({row: (Reason.BAD_VALUE, why) for row, why in wrong.items()})
+
+    def without(self, wrong: Mapping[int, tuple[Reason, str]]) -> Rows:
+        """Return the rows without those of `wrong` ({index: reason, message}), which become bad."""
         if not wrong:
-            return dataclasses.replace(self, columns=columns)
-        keep = np.ones(len(columns), np.bool_)
+            return self
+        keep = np.ones(len(self.columns), np.bool_)
         keep[list(wrong)] = False
-        bad = [BadRow(int(self.numbers[row]), Reason.BAD_VALUE, why) for row, why in wrong.items()]
-        return Rows(
-            columns=columns.filter(pa.array(keep)),
+        bad = [BadRow(int(self.numbers[row]), *cause) for row, cause in wrong.items()]
+        return dataclasses.replace(
+            self,
+            columns=self.columns.filter(pa.array(keep)),
             numbers=self.numbers[keep],
             bad=sorted([*self.bad, *bad]),
-            blank=self.blank,
-            copies=self.copies,
         )
 
 
