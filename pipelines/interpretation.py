@@ -17,8 +17,10 @@ from recordmill.transforms.model.annotations import OBJECTS
 from recordmill.transforms.model.data_type import DataType
 from recordmill.transforms.model.label_rules import LabelRules
 from recordmill.transforms.model.label_sets import RepeatFactors
+from recordmill.transforms.model.run_spec import GroupNoun
 from recordmill.transforms.model.source import Layout, RowSource, Source
 from recordmill.transforms.model.user_columns import user_fields
+from recordmill.transforms.model.window_options import WindowOptions
 from recordmill.transforms.sources.files.number_labels import TARGET
 from recordmill.transforms.sources.files.path_layout import FOLDERS, splits_in
 from recordmill.transforms.sources.media.media_rows import MediaRows
@@ -163,6 +165,15 @@ def _array_labels(config: CommonConfig) -> str | None:
         if given := getattr(config, option, None):
             return f"the {noun} {given!r}"
     return None
+
+
+def group_noun(
+    config: CommonConfig, windows: WindowOptions | None, roles: ColumnRoles | None
+) -> GroupNoun | None:
+    """Return the name of groups in messages; None if the input does not name any."""
+    if config.group_column is not None or (roles is not None and roles.group is not None):
+        return "group"
+    return None if windows is None else "series"
 
 
 def conflicts_of(config: CommonConfig, data_type: DataType) -> Conflicts | None:

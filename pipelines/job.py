@@ -18,6 +18,7 @@ from recordmill.pipelines.input_changes import describe_changes
 from recordmill.pipelines.interpretation import (
     bins_of,
     conflicts_of,
+    group_noun,
     interpret,
     listed_roles,
     name_notes,
@@ -100,7 +101,6 @@ class Job:
         self._interpretation: Mapping[str, str] = {}
         self._name_notes: tuple[Note, ...] = ()
         self._listed_classes: Mapping[str, int] = {}
-        self._rejected_labels: Mapping[str, int] = {}
         self._reuse: FramePlaces | None = None
 
     def check_output(self) -> None:
@@ -179,9 +179,9 @@ class Job:
         if self.learned is not None:
             context = self._context(layout)
             layout, required = self.learned.match(layout, self.data_type, context, self._records)
-        self._listed_classes = class_counts(listing, self.staging)
-        self._rejected_labels = listing.rejected_labels
-        counts = {} if isinstance(source, RowSource) else self._listed_classes
+        counts = class_counts(listing, self.staging)
+        self._listed_classes = Counter(counts) + Counter(listing.rejected_labels)
+        counts = {} if isinstance(source, RowSource) else counts
         replaced = None if published is None else self.output
         reused = stage_reused(
             self.config, self.data_type, self.staging, options=self.shaping, replaced=replaced
@@ -381,9 +381,8 @@ class Job:
             unit=data_type.unit,
             notes=self._notes(),
             fail_on=config.fail_on,
-            listed_classes=self.rules.renamed(
-                Counter(self._listed_classes) + Counter(self._rejected_labels)
-            ),
+            listed_classes=self.rules.renamed(self._listed_classes),
+            group_noun=group_noun(config, data_type.windows, roles),
             rules=self.rules,
             card=self.card,
             job_id=self.id,

@@ -19,6 +19,8 @@ CODES: Mapping[str, str] = {
     "empty-class": "a split lacks some classes",
     "empty-split": "a split has no records",
     "few-buckets": "a column has fewer buckets than requested, because many values are equal",
+    "groups-alike": "names of groups or series differ only by case, surrounding spaces or Unicode"
+    " form",
     "horizon": "windows were not made, because a gap or the end of the series is in the rows of"
     " their target",
     "intervals": "series of --intervals are not in the input, or no window has one of their"
@@ -30,6 +32,7 @@ CODES: Mapping[str, str] = {
     "many-copies": "balancing repeats the records of a class very often",
     "near-duplicates": "there are groups of records with similar content",
     "no-classes": "folder names that may be classes are not used as classes",
+    "no-group": "records have no group, or one of white space alone",
     "no-window": "series are too short for a window, or have gaps",
     "quotes": "quotes in CSV or TSV may be data",
     "resampled": "some steps of time series hold several rows, but most hold one",

@@ -97,6 +97,7 @@ class Analyze(beam.PTransform):
             workers=run.workers,
             worker_memory=run.worker_memory,
             keys=not self.unique_keys,
+            groups=run.group_noun is not None,
             analysis=counted,
             records=None if profiling is None else profiling.of_records,
             source=None if profiling is None else profiling.profiler,

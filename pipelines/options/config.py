@@ -96,7 +96,8 @@ class CommonConfig(
         group=MEANING,
         shapes_bytes=True,
         metavar="COLUMN",
-        help="Column that identifies a group, such as a patient; a group never spans two splits.",
+        help="Column that identifies a group, such as a patient; a group never spans two splits."
+        " Records without a value are a group each.",
     )
     drop_columns: tuple[str, ...] = option(
         (),

@@ -238,18 +238,24 @@ def fold_labels(labels: pa.Array) -> list[str]:
 
 def alike_classes(labels: Sequence[str]) -> Iterator[Note]:
     """Yield a note on classes whose names differ only by case, spaces or Unicode form."""
-    alike: dict[str, list[str]] = {}
-    for label, folded in zip(labels, fold_labels(pa.array(labels, pa.string())), strict=True):
-        alike.setdefault(folded, []).append(label)
-    repeated = [names for names in alike.values() if len(names) > 1]
+    repeated = alike_names(labels)
     if repeated:
         some = "; ".join(" and ".join(map(repr, names)) for names in repeated[:_SHOWN])
         more = "; ..." if len(repeated) > _SHOWN else ""
+        few = len(labels) - sum(len(names) - 1 for names in repeated)
         text = (
-            f"{len(labels)} classes become {len(alike)} if case, surrounding spaces and Unicode"
+            f"{len(labels)} classes become {few} if case, surrounding spaces and Unicode"
             f" form are ignored: {some}{more}; --fold-labels or --label-map joins them"
         )
         yield Note("labels-alike", text)
+
+
+def alike_names(names: Sequence[str]) -> list[list[str]]:
+    """Return the names that differ only by case, spaces or Unicode form, those alike together."""
+    alike: dict[str, list[str]] = {}
+    for name, folded in zip(names, fold_labels(pa.array(names, pa.string())), strict=True):
+        alike.setdefault(folded, []).append(name)
+    return [some for some in alike.values() if len(some) > 1]
 
 
 def _fold(label: str) -> str:

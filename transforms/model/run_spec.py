@@ -29,6 +29,7 @@ from recordmill.transforms.model.window_options import WindowOptions
 from recordmill.transforms.reuse.frame_places import FramePlaces
 
 Compression = Literal["none", "gzip"]
+GroupNoun = Literal["group", "series"]
 
 
 @runtime_checkable
@@ -78,6 +79,8 @@ class RunSpec:
       cuts series into windows. unit: name of a record in the ledger. notes: remarks on the input
       for the manifest. fail_on: codes of the notes that refuse the run.
     listed_classes: {class: number of files} of the listing, if it has classes.
+    group_noun: name of groups in messages, `group` or `series`, if the input names them; None if
+      they follow from files or from content.
     rules: rules for labels and keys. The plan checks that the classes that they name exist.
     card: licence, citation, description and the like of the dataset.
     job_id: name of the staging folder. options, versions: content of the manifest. job: content of
@@ -115,6 +118,7 @@ class RunSpec:
     notes: tuple[Note, ...] = ()
     fail_on: tuple[str, ...] = ()
     listed_classes: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    group_noun: GroupNoun | None = None
     rules: LabelRules = LabelRules()  # noqa: RUF009, it is frozen
     card: DatasetCard | None = None
     job_id: str | None = None

@@ -40,6 +40,9 @@ def plan_notes(
     yield from _unused_intervals(labels, run)
     yield from _unused_renamings(labels, left_out, run)
     yield from alike_classes(labels)
+    if run.group_noun is not None and survey.groups is not None:
+        records = sum(sum(counts.values()) for counts in survey.counts.values())
+        yield from survey.groups.notes(records, run.group_noun)
     yield from _misread_lists(labels, run)
     yield from _unknown_keys(left_out, run)
     yield from _empty_splits(survey, run)

@@ -58,7 +58,8 @@ class PlanningPass:
     """Options of the planning pass.
 
     worker_memory: bytes that an encoder process may have; 0 is no limit.
-    keys: whether keys may repeat, so that their hashes are needed. analysis: counts items of train.
+    keys: whether keys may repeat, so that their hashes are needed. groups: whether to compare the
+      names of groups. analysis: counts items of train.
     records, source: profile the records, and the rows that windows were cut from.
     """
 
@@ -67,6 +68,7 @@ class PlanningPass:
     workers: int
     worker_memory: int = MAX_MEMORY
     keys: bool = False
+    groups: bool = False
     analysis: Analysis | None = None
     records: DataProfiler | None = None
     source: DataProfiler | None = None
@@ -95,7 +97,7 @@ class PlanningPass:
             )
         _COUNTERS.add(read=len(rows), out=len(rows))
         task = self._task(part.name, rows, analysis=self.analysis, profiler=self.records)
-        survey = Survey.of(rows, part, seed=self.seed)
+        survey = Survey.of(rows, part, seed=self.seed, groups=self.groups)
         if part.name.startswith("batches/"):
             columns = frozenset({described_columns(part, self.staging)})
             survey = dataclasses.replace(survey, columns=columns)

@@ -13,6 +13,7 @@ from recordmill.job.staging import StagedPart
 from recordmill.notes import Note
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.label_lists import held
+from recordmill.transforms.planning.group_names import GroupNames
 
 SAMPLE = 256  # maximum number of records of the sample of a split
 
@@ -30,6 +31,7 @@ class Survey:
       string, row int64), sorted by (rank, key); at most `SAMPLE` of them.
     columns: descriptions of the columns of batches that a custom pipeline passed.
     notes: the `Remark`s among the batches, sorted.
+    groups: names of groups, if they are compared.
     """
 
     parts: tuple[StagedPart, ...] = ()
@@ -38,10 +40,13 @@ class Survey:
     samples: Mapping[str, pa.RecordBatch] = dataclasses.field(default_factory=dict)
     columns: frozenset[str] = frozenset()
     notes: tuple[Note, ...] = ()
+    groups: GroupNames | None = None
 
     @classmethod
-    def of(cls, rows: pa.RecordBatch, part: StagedPart, *, seed: int) -> Survey:
-        """Survey the rows of one part, which have their splits."""
+    def of(
+        cls, rows: pa.RecordBatch, part: StagedPart, *, seed: int, groups: bool = False
+    ) -> Survey:
+        """Survey the rows of one part, which have their splits. groups: whether to compare them."""
         ranks = batch.order_ranks(rows, seed=seed)
         split_codes, splits = batch.encode(rows[batch.SPLIT])
         label_codes, labels = batch.encode(rows[batch.LABEL])
@@ -67,7 +72,8 @@ class Survey:
                     "row": pa.array(at),
                 }
             )
-        return cls(parts=(part,), counts=counts, held=held_by, samples=samples)
+        named = GroupNames.of(rows) if groups else None
+        return cls(parts=(part,), counts=counts, held=held_by, samples=samples, groups=named)
 
     @property
     def classes(self) -> Mapping[str, Collection[str | None]]:
@@ -82,6 +88,7 @@ class Survey:
         held_by: dict[str, Counter[str]] = {}
         samples: dict[str, list[pa.RecordBatch]] = {}
         everything = list(surveys)
+        groups = [survey.groups for survey in everything if survey.groups is not None]
         for survey in everything:
             parts += survey.parts
             for split, found in survey.counts.items():
@@ -95,6 +102,7 @@ class Survey:
             counts=counts,
             held=held_by,
             samples={split: _smallest(found) for split, found in samples.items()},
+            groups=GroupNames.sum(groups) if groups else None,
             columns=frozenset().union(*(survey.columns for survey in everything)),
             notes=tuple(sorted(note for survey in everything for note in survey.notes)),
         )
