@@ -32,6 +32,7 @@ from PIL.WebPImagePlugin import WebPImageFile
 from recordmill.errors import Filtered, Reason, RecordError
 from recordmill.format.image_files import gif_size
 from recordmill.transforms.imaging.image_options import ImageOptions
+from recordmill.transforms.imaging.tiff_directories import preview_problem
 from recordmill.transforms.imaging.tiff_pixels import is_unknown_type, tiff_pixels
 
 # Pillow warns of bad metadata and of many pixels; both are handled here. The filter is set once and
@@ -149,6 +150,8 @@ def open_image(file: BinaryIO, options: ImageOptions) -> ImageFile:
             _check_size(_icon_size(file), options)
         if name == "GIF":
             _check_size(gif_size(file), options)
+        if name == "TIFF" and (problem := preview_problem(file)):
+            raise RecordError(Reason.UNSUPPORTED, problem)
         file.seek(0)
         image = _OPENERS[name](file)
     except RecordError:

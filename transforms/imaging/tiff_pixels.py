@@ -5,13 +5,11 @@ Source: TIFF 6.0, with its SampleFormat.
 
 from __future__ import annotations
 
-import struct
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
-from PIL.TiffImagePlugin import ImageFileDirectory_v2
+from recordmill.transforms.imaging.tiff_directories import TAG_ERRORS, first_directory, numbers_of
 
 _BITS_PER_SAMPLE, _SAMPLES_PER_PIXEL, _SAMPLE_FORMAT = 258, 277, 339
-_BIG = 43  # of BigTIFF, in the bytes where others have 42
 _FORMATS = {
     1: "integers",
     2: "signed integers",
@@ -20,8 +18,6 @@ _FORMATS = {
     6: "complex floating point",
 }
 _FLOATS = 3
-# Exceptions of Pillow's for broken tags, and those of values that are not numbers.
-_ERRORS = (KeyError, OSError, OverflowError, SyntaxError, TypeError, ValueError, struct.error)
 
 
 def is_unknown_type(error: BaseException) -> bool:
@@ -33,15 +29,11 @@ def is_unknown_type(error: BaseException) -> bool:
 def tiff_pixels(file: BinaryIO) -> str | None:
     """Return the type of a TIFF's pixels and how to convert it; None if its tags are broken."""
     try:
-        file.seek(0)
-        head = file.read(8)
-        tags = ImageFileDirectory_v2(head + file.read(8) if _BIG in head[2:4] else head)
-        file.seek(tags.next)
-        tags.load(file)
-        bits = _numbers(tags.get(_BITS_PER_SAMPLE, 1))
-        formats = _numbers(tags.get(_SAMPLE_FORMAT, 1))
-        channels = _numbers(tags.get(_SAMPLES_PER_PIXEL, 1))[0]
-    except _ERRORS:
+        tags = first_directory(file)
+        bits = numbers_of(tags.get(_BITS_PER_SAMPLE, 1))
+        formats = numbers_of(tags.get(_SAMPLE_FORMAT, 1))
+        channels = numbers_of(tags.get(_SAMPLES_PER_PIXEL, 1))[0]
+    except TAG_ERRORS:
         return None
     if len(set(bits)) != 1 or len(set(formats)) != 1 or formats[0] not in _FORMATS:
         return None
@@ -55,7 +47,3 @@ def tiff_pixels(file: BinaryIO) -> str | None:
             " that, and use --intensity-window LOW:HIGH"
         )
     return f"{text}, which Pillow cannot read"
-
-
-def _numbers(value: Any) -> tuple[int, ...]:
-    return tuple(int(one) for one in value) if isinstance(value, tuple) else (int(value),)

@@ -1,0 +1,84 @@
+"""The directories of a TIFF, one for each image in it: its first image may not be the one meant.
+
+Sources: TIFF 6.0, with its Supplements; DNG 1.7 (tags and values); Exif 2.32 for `SubIFDs`.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, BinaryIO
+
+from PIL.TiffImagePlugin import ImageFileDirectory_v2
+
+_SUBFILE_TYPE, _PHOTOMETRIC, _SUB_IFDS, _DNG_VERSION = 254, 262, 330, 50706
+_REDUCED, _MASK = 1, 4  # bits of NewSubfileType
+_SENSOR = {32803, 34892}  # values of PhotometricInterpretation: colour filter array, linear raw
+_CR2 = b"CR\x02"  # at offset 8
+_BIG = 43  # of BigTIFF, in the bytes where others have 42
+_MOST = 64  # directories; a loop ends there
+# Exceptions of Pillow's for broken tags, and those of values that are not numbers.
+TAG_ERRORS = (KeyError, OSError, OverflowError, SyntaxError, TypeError, ValueError, struct.error)
+
+
+def first_directory(file: BinaryIO) -> ImageFileDirectory_v2:
+    """Return the tags of the first image of a TIFF.
+
+    Raises:
+        one of `TAG_ERRORS`: they are broken.
+    """
+    file.seek(0)
+    head = file.read(8)
+    tags = ImageFileDirectory_v2(head + file.read(8) if _BIG in head[2:4] else head)
+    file.seek(tags.next)
+    tags.load(file)
+    return tags
+
+
+def preview_problem(file: BinaryIO) -> str | None:
+    """Return why the first image of a TIFF is not the one that its owner means.
+
+    None if it is, or if its tags are broken.
+    """
+    try:
+        file.seek(8)
+        is_cr2 = file.read(len(_CR2)) == _CR2
+        first = first_directory(file)
+        is_preview = bool(_number(first, _SUBFILE_TYPE) & _REDUCED)
+        is_raw = is_cr2 or _DNG_VERSION in first or _is_of_sensor(first)
+        if not is_raw and _SUB_IFDS in first:
+            inner = [_directory(file, at) for at in numbers_of(first[_SUB_IFDS])[:_MOST]]
+            is_raw = is_preview or any(map(_is_of_sensor, inner))
+        if is_raw:
+            return (
+                "a raw file of a camera, such as DNG, NEF, CR2 or ARW, of which only a preview"
+                " could be read: develop it to TIFF, PNG or JPEG first"
+            )
+        if is_preview and first.next:
+            return (
+                "a TIFF whose first image is a preview of another: keep only the image that is"
+                " meant, as the first"
+            )
+    except TAG_ERRORS:
+        pass  # opening it gives the reason
+    return None
+
+
+def _directory(file: BinaryIO, at: int) -> ImageFileDirectory_v2:
+    """Return the tags of a further image. at: the place of its directory."""
+    tags = first_directory(file)
+    file.seek(at)
+    tags.load(file)
+    return tags
+
+
+def _is_of_sensor(tags: ImageFileDirectory_v2) -> bool:
+    return _number(tags, _PHOTOMETRIC) in _SENSOR
+
+
+def _number(tags: ImageFileDirectory_v2, tag: int) -> int:
+    return numbers_of(tags.get(tag, 0))[0]
+
+
+def numbers_of(value: Any) -> tuple[int, ...]:
+    """Return the numbers of a tag, which Pillow returns alone if there is one."""
+    return tuple(int(one) for one in value) if isinstance(value, tuple) else (int(value),)
