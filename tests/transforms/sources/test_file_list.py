@@ -550,7 +550,7 @@ def test_nested_json_that_an_example_cannot_hold(
         ("l.csv", "path,path\na,1\n", {}, "{} has duplicate column names: path; rename"),
         ("l.csv", "path,__x\na.jpg,1\n", {}, "column '__x' in {} starts with two underscores"),
         ("l.csv", b"path,\xff\na,1\n", {}, "cannot parse the listing {}: 'utf-8' codec"),
-        ("l.csv", 'path,x\na,"1\nb,2\n', {}, "unclosed quote in {}: row 1 extends to the end"),
+        ("l.csv", 'path,x\na,"1\nb,2\n', {}, "unclosed quote in {}: row 1 begins in line 2 "),
         ("l.csv", "path\ngone.jpg\n", {}, "no row of {} can be used (1 missing); the first: gone"),
         ("l.csv", "path\ngone.jpg\n", {}, "name it with --input-root"),
         ("l.csv", "path,label\na.jpg,\n", {}, "(1 unlabelled); the first: a.jpg: no label"),

@@ -603,7 +603,7 @@ def test_large_files_have_many_parts(
     assert (keys[0], keys[-1]) == ("a.csv@7", "b.csv@7")
     assert whole.notes == read.notes
     assert read.notes[0].startswith(
-        "rows with a value that spans lines: 500, the first is a.csv#1;"
+        "rows with a value that spans lines: 500, the first is a.csv#1, the longest, of 2 lines, is"
     )
 
 
@@ -695,7 +695,7 @@ def test_a_truncated_compressed_file_fails_the_job(tmp_path: pathlib.Path) -> No
         (
             {"in/a.csv": 'text\nx\n"y\nz\n'},
             {},
-            "unclosed quote in {}/in/a.csv: row 2 extends to the end of th",
+            "unclosed quote in {}/in/a.csv: row 2 begins in line 3 and extends to the end of th",
         ),
         ({"in/a.csv": 'text\nx\n"y\nz\n'}, {}, "if quotes are data there, pass --quoting off"),
         (
@@ -811,10 +811,12 @@ def test_all_messages() -> None:
 def test_quotes_that_may_be_data_are_noted() -> None:
     read = read_rows(SMS, format="tsv", quoting="on")
     assert len(read.rows) == MESSAGES - 2
-    spanning, trailing = read.notes
-    assert spanning.startswith("rows with a value that spans lines: 1, the first is SMSSpamColl")
-    assert trailing.startswith("rows with text after a closing quote: 10, the first is SMSSpamC")
-    assert all(note.endswith("pass --quoting off") for note in read.notes)
+    trailing, unclosed = read.notes
+    assert trailing.startswith("rows with text after a closing quote: 9, the first is SMSSpamC")
+    assert trailing.endswith("pass --quoting off")
+    assert unclosed.startswith(
+        "rows that may hold several rows, because of an unclosed quote: 1, the first is SMSSpamC"
+    )
 
 
 def read_tree(root: pathlib.Path, **options: Any) -> Read:

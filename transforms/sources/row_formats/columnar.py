@@ -20,11 +20,11 @@ from recordmill.transforms.model import limits
 from recordmill.transforms.sources.row_formats.arrow_checks import Expansion, validate
 from recordmill.transforms.sources.row_formats.column_types import ColumnType, ColumnTypes
 from recordmill.transforms.sources.row_formats.nested import flat_schema, flatten
+from recordmill.transforms.sources.row_formats.quote_anomalies import QuoteAnomalies
 from recordmill.transforms.sources.row_formats.row_file import (
     BadRow,
     FileSection,
     Origin,
-    QuoteAnomalies,
     Rows,
 )
 from recordmill.transforms.sources.row_formats.row_format import UTF8

@@ -18,10 +18,10 @@ import pyarrow.csv
 
 from recordmill.errors import Reason
 from recordmill.notes import count_of
+from recordmill.transforms.sources.row_formats.line_blocks import LineBlock
 from recordmill.transforms.sources.row_formats.row_boundaries import IntArray
 from recordmill.transforms.sources.row_formats.row_file import BadRow, Rows
 from recordmill.transforms.sources.row_formats.row_format import FileFormat
-from recordmill.transforms.sources.row_formats.text_files import LineBlock
 from recordmill.transforms.sources.row_formats.value_parsing import Mask, ValueParser
 
 # A CR that is neither before LF nor at the end of the block. pyarrow would end a row there.

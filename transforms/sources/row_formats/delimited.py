@@ -25,11 +25,11 @@ from recordmill.transforms.sources.row_formats.header_check import (
     repeated,
 )
 from recordmill.transforms.sources.row_formats.odd_values import OddValue, odd_value
+from recordmill.transforms.sources.row_formats.quote_anomalies import QuoteAnomalies
 from recordmill.transforms.sources.row_formats.row_boundaries import Block, LargeRow
 from recordmill.transforms.sources.row_formats.row_file import (
     FileSection,
     Origin,
-    QuoteAnomalies,
     Rows,
 )
 from recordmill.transforms.sources.row_formats.row_format import UTF8, FileFormat

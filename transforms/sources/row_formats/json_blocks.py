@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
+from recordmill.transforms.sources.row_formats.line_blocks import LineBlock
 from recordmill.transforms.sources.row_formats.nested import (
     flat_schema,
     flatten,
@@ -19,7 +20,6 @@ from recordmill.transforms.sources.row_formats.nested import (
     nested_schema,
     object_names,
 )
-from recordmill.transforms.sources.row_formats.text_files import LineBlock
 from recordmill.transforms.sources.row_formats.value_parsing import ValueParser
 
 _KEY = re.compile(rb'"((?:[^"\\]|\\.)*)"\s*:')

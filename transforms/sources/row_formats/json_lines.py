@@ -19,22 +19,23 @@ from recordmill.transforms.sources.row_formats.column_types import (
     type_of_values,
     unify,
 )
+from recordmill.transforms.sources.row_formats.line_blocks import LineBlock
 from recordmill.transforms.sources.row_formats.nested import (
     flat_object,
     names_of_objects,
     outer_objects,
 )
 from recordmill.transforms.sources.row_formats.odd_values import MOST, OddValue, few_texts
+from recordmill.transforms.sources.row_formats.quote_anomalies import QuoteAnomalies
 from recordmill.transforms.sources.row_formats.row_file import (
     BadRow,
     FileSection,
     Origin,
-    QuoteAnomalies,
     Rows,
 )
 from recordmill.transforms.sources.row_formats.row_format import FileFormat
 from recordmill.transforms.sources.row_formats.text_columns import json_text
-from recordmill.transforms.sources.row_formats.text_files import LineBlock, TextFile
+from recordmill.transforms.sources.row_formats.text_files import TextFile
 
 LINE = "text"  # name of the column of plain lines
 _DECODER = json.JSONDecoder()

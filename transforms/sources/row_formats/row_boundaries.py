@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import numpy.typing as npt
 
-_NEWLINE, _RETURN, _QUOTE = b'\n\r"'
+_NEWLINE, _QUOTE, _SPACE = b'\n" '
 
 IntArray = npt.NDArray[np.int64]
 
@@ -27,6 +27,8 @@ class Block:
     ends: end offset of each row in data, with its line break, int64[n]. The last row may have none.
     spanning: indices of the rows with a value that spans lines, int64[m].
     trailing: indices of the rows with text after a closing quote, int64[m].
+    unclosed: offsets of the quotes that open a value over several lines whose closing quote is at
+    the beginning of a value and has text after it, so that it may be an opening one, int64[m].
     unclosed_quote: whether a quote in the last row is never closed.
     """
 
@@ -34,7 +36,12 @@ class Block:
     ends: IntArray
     spanning: IntArray
     trailing: IntArray
+    unclosed: IntArray
     unclosed_quote: bool = False
+
+    def rows_at(self, offsets: IntArray) -> IntArray:
+        """Return the indices of the rows that contain the offsets, without repetition."""
+        return np.unique(np.searchsorted(self.ends, offsets, side="right"))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -94,19 +101,32 @@ def _whole_rows(data: bytes, delimiter: bytes | None) -> Block:
     none = np.zeros(0, np.int64)
     if delimiter is None or not len(ends) or b'"' not in data:
         end = int(ends[-1]) if len(ends) else 0
-        return Block(data=data[:end], ends=ends, spanning=none, trailing=none)
+        return Block(data=data[:end], ends=ends, spanning=none, trailing=none, unclosed=none)
     opening, closing = _find_quotes(data, raw, delimiter)
     inside = np.searchsorted(opening, ends - 1) > np.searchsorted(closing, ends - 1)
     held, ends = ends[inside], ends[~inside]
     end = int(ends[-1]) if len(ends) else 0
-    after = raw[closing[closing < end - 1] + 1]
-    fine = np.isin(after, np.frombuffer(delimiter + b'"\r\n', np.uint8))
+    closed = closing[closing < end - 1]
+    odd = closed[~np.isin(raw[closed + 1], np.frombuffer(delimiter + b'"\r\n', np.uint8))]
+    before = np.isin(raw[odd - 1], np.frombuffer(delimiter + b"\n", np.uint8))
+    begins = odd[before & (raw[odd + 1] != _SPACE)]
+    starts = [_opening_of(int(close), opening, closing) for close in begins.tolist()]
+    spans = [data.find(b"\n", at, close) >= 0 for at, close in zip(starts, begins, strict=True)]
     return Block(
         data=data[:end],
         ends=ends,
         spanning=_rows_of(held[held < end] - 1, ends),
-        trailing=_rows_of(closing[closing < end - 1][~fine], ends),
+        trailing=_rows_of(odd, ends),
+        unclosed=np.array(starts, np.int64)[np.array(spans, np.bool_)],
     )
+
+
+def _opening_of(close: int, opening: IntArray, closing: IntArray) -> int:
+    """Return the offset of the opening quote of a value, given that of its closing quote."""
+    at = int(np.searchsorted(closing, close))
+    while at and opening[at] == closing[at - 1] + 1:  # a doubled quote
+        at -= 1
+    return int(opening[at])
 
 
 def _last_row(data: bytes, delimiter: bytes | None) -> Block:

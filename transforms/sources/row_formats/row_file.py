@@ -17,6 +17,7 @@ from recordmill.storage.files import Location
 from recordmill.storage.input_files import open_file
 from recordmill.transforms.model import limits
 from recordmill.transforms.sources.row_formats.column_types import ColumnTypes
+from recordmill.transforms.sources.row_formats.quote_anomalies import QuoteAnomalies
 
 # Errors of pyarrow, of decompressors, and of numbers too large for their column.
 _UNREADABLE = (
@@ -90,19 +91,6 @@ class Rows:
             numbers=self.numbers[keep],
             bad=sorted([*self.bad, *bad]),
         )
-
-
-@dataclasses.dataclass(kw_only=True)
-class QuoteAnomalies:
-    """Counts of rows with quotes that may be data, and the number of the first such row.
-
-    spanning: rows with a value that spans lines. trailing: rows with text after a closing quote.
-    """
-
-    spanning: int = 0
-    first_spanning: int = 0
-    trailing: int = 0
-    first_trailing: int = 0
 
 
 class RowFile(Protocol):

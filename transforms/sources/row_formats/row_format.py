@@ -46,8 +46,9 @@ _MAX_ROW_BYTES = 1 << 30  # pyarrow has 32-bit block sizes
 class FileFormat:
     """Resolved format of one file.
 
-    delimiter: one byte. quotes: whether values may be quoted; otherwise quotes are data. columns:
-    names for CSV and TSV without header. comment: first byte of lines that are comments; empty for
+    delimiter: one byte. quotes: whether values may be quoted; otherwise quotes are data.
+    checks_quotes: whether to raise an error for a quote that seems to be unclosed. columns: names
+    for CSV and TSV without header. comment: first byte of lines that are comments; empty for
     no comments. checks_header: whether to raise an error for a first row that looks like data.
     encoding: name of Python's codec.
     """
@@ -56,6 +57,7 @@ class FileFormat:
     compression: Compression | None
     delimiter: bytes
     quotes: bool
+    checks_quotes: bool
     columns: tuple[str, ...]
     comment: bytes
     checks_header: bool
@@ -72,7 +74,8 @@ class RowFormat:
     delimiter: one ASCII character, or 'tab'. Default: a comma in CSV, a tab in TSV.
     columns: names for CSV and TSV without header.
     header: auto raises an error for a first row that looks like data; yes takes it as the header.
-    quoting: whether values may be quoted; otherwise quotes are data. auto: on in CSV, off in TSV.
+    quoting: whether values may be quoted; otherwise quotes are data. auto: on in CSV, off in TSV,
+      and an error for a quote that seems to be unclosed.
     comment: first character of comment lines in CSV and TSV.
     decimal: decimal separator in CSV and TSV.
     missing: spellings of missing values: `?` for all columns, or `COLUMN=-200` for one column.
@@ -177,6 +180,7 @@ class RowFormat:
             if self.delimiter is None
             else _delimiter(self.delimiter),
             quotes=self.quoting == "on" or (self.quoting == "auto" and found == "csv"),
+            checks_quotes=self.quoting == "auto",
             columns=self.columns,
             comment=self.comment.encode(),
             checks_header=self.header == "auto",

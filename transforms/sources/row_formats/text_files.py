@@ -5,7 +5,6 @@ from __future__ import annotations
 import bz2
 import codecs
 import contextlib
-import dataclasses
 import functools
 import gzip
 import itertools
@@ -18,6 +17,13 @@ import pyarrow as pa
 
 from recordmill.errors import ConfigError, Reason
 from recordmill.transforms.model import limits
+from recordmill.transforms.sources.row_formats.line_blocks import (
+    LineBlock,
+    rejected_rows,
+    select_rows,
+    split_block,
+)
+from recordmill.transforms.sources.row_formats.quote_anomalies import QuoteAnomalies
 from recordmill.transforms.sources.row_formats.row_boundaries import (
     Block,
     IntArray,
@@ -29,7 +35,6 @@ from recordmill.transforms.sources.row_formats.row_file import (
     BadRow,
     FileSection,
     Origin,
-    QuoteAnomalies,
 )
 from recordmill.transforms.sources.row_formats.row_format import (
     DELIMITED,
@@ -48,34 +53,6 @@ codecs.register_error(_INVALID, lambda error: ("\udcff", error.end))  # type: ig
 
 class Utf16Error(ConfigError):
     """A file that is read as UTF-8 begins with the byte order mark of UTF-16."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class LineBlock:
-    """Up to `limits.BATCH_ROWS` consecutive rows of UTF-8 without blank rows.
-
-    ends: end offset of each row in data, int64[n]. numbers: row numbers, int64[n]. bad: rejected
-    rows.
-    """
-
-    data: bytes
-    ends: IntArray
-    numbers: IntArray
-    bad: tuple[BadRow, ...] = ()
-
-    def rows(self) -> list[bytes]:
-        """Return the rows without line breaks."""
-        starts = [0, *self.ends.tolist()]
-        return [self.data[start:end].rstrip(b"\r\n") for start, end in itertools.pairwise(starts)]
-
-    def reject(self, line: bytes, why: str) -> LineBlock:
-        """Return the block without the rows that are equal to a line, which are bad rows."""
-        if line not in self.data:
-            return self
-        keep = np.array([row != line for row in self.rows()], np.bool_)
-        data, ends = _select(self.data, self.ends, keep)
-        bad = [BadRow(int(row), Reason.BAD_VALUE, why) for row in self.numbers[~keep]]
-        return LineBlock(data=data, ends=ends, numbers=self.numbers[keep], bad=(*self.bad, *bad))
 
 
 def to_utf8(data: bytes, encoding: str) -> bytes:
@@ -157,11 +134,11 @@ class TextFile:
         for block in self.cut(section.start, section.end):
             self._refuse_open_quote(block, number)
             if isinstance(block, LargeRow):
-                yield _empty_block([self._too_large(number, block.size)])
+                yield rejected_rows([self._too_large(number, block.size)])
                 number += 1
                 continue
             lines, number = self._valid_lines(block, number, section.row)
-            yield from _parts(lines)
+            yield from split_block(lines)
 
     def after_header(self, block: Block) -> LineBlock:
         """Return the rows of a block after its first one, the header."""
@@ -173,17 +150,22 @@ class TextFile:
         The last number is that of the row after the block. A row that does not count, such as a
         blank one, has the number of the next row.
         """
-        number = 1
+        # The first row of a streamed file may be its header.
+        number = 0 if self.streamed and self._table and not self.file_format.columns else 1
+        offset = begin
         for block in self.cut(begin):
-            self._refuse_open_quote(block, number)
+            self._refuse_open_quote(block, number, offset)
             if isinstance(block, LargeRow):
                 yield np.array([block.size]), np.array([number, number + 1])
                 number += 1
+                offset += block.size
                 continue
             numbers = self._numbers(block, number)
-            self._count_anomalies(block, numbers)
+            self._refuse_joined_rows(block, numbers, offset)
+            self.quote_anomalies.count(block, numbers)
             yield block.ends, numbers
             number = int(numbers[-1])
+            offset += len(block.data)
 
     def _valid_lines(self, block: Block, number: int, least: int) -> tuple[LineBlock, int]:
         """Return the valid rows of a block from number `least` on, and the next row number."""
@@ -203,7 +185,7 @@ class TextFile:
                 bad.setdefault(row, BadRow(int(numbers[row]), Reason.BAD_VALUE, why))
         keep[list(bad)] = False
         if not keep.all():
-            data, ends = _select(data, ends, keep)
+            data, ends = select_rows(data, ends, keep)
             numbers = numbers[keep]
         rejected = tuple(bad[row] for row in sorted(bad))
         return LineBlock(data=data, ends=ends, numbers=numbers, bad=rejected), following
@@ -254,24 +236,48 @@ class TextFile:
             mask |= first == ord(self.file_format.comment)
         return mask
 
-    def _refuse_open_quote(self, block: Block | LargeRow, number: int) -> None:
+    def _refuse_open_quote(
+        self, block: Block | LargeRow, number: int, offset: int | None = None
+    ) -> None:
         if not block.unclosed_quote:
             return
         if isinstance(block, Block):
             number = int(self._numbers(block, number)[-2])
         row = f"row {number}" if number else "the header"
+        if offset is not None:
+            start = block.ends[-2] if isinstance(block, Block) and len(block.ends) > 1 else 0
+            row += f" begins in line {self._line_of(offset + int(start))} and"
         advice = "close it, or double the quotes inside a value; if quotes are data there, pass"
         advice += " --quoting off"
         raise ConfigError(
             f"unclosed quote in {self.origin.place}: {row} extends to the end of the file; {advice}"
         )
 
-    def _count_anomalies(self, block: Block, numbers: IntArray) -> None:
-        for what in ("spanning", "trailing"):
-            rows = getattr(block, what)
-            if len(rows) and not getattr(self.quote_anomalies, what):
-                setattr(self.quote_anomalies, f"first_{what}", int(numbers[rows[0]]))
-            setattr(self.quote_anomalies, what, getattr(self.quote_anomalies, what) + len(rows))
+    def _refuse_joined_rows(self, block: Block, numbers: IntArray, offset: int) -> None:
+        """Raise ConfigError if a row seems to hold several rows because of an unclosed quote."""
+        if not len(block.unclosed) or not self.file_format.checks_quotes:
+            return
+        row = int(block.rows_at(block.unclosed)[0])
+        line = self._line_of(offset + int(block.unclosed[0]))
+        start = int(block.ends[row - 1]) if row else 0
+        last = self._line_of(offset + start) + block.data.count(b"\n", start, block.ends[row]) - 1
+        raise ConfigError(
+            f"unclosed quote in {self.origin.place}: row {numbers[row]} extends to line {last},"
+            f" because the quote in line {line} is closed only there, by a quote that seems to open"
+            " a value: close it, or double the quotes inside a value; if quotes are data there,"
+            " pass --quoting off; if the row is right, --quoting on"
+        )
+
+    def _line_of(self, offset: int) -> int:
+        """Return the number of the line at an offset of the rows. Reads the file up to there."""
+        lines = 1
+        left = offset if self.streamed else offset - self.begin
+        for chunk in self._chunks(0, None):
+            lines += chunk.count(b"\n", 0, max(left, 0))
+            left -= len(chunk)
+            if left <= 0:
+                break
+        return lines
 
     @functools.cached_property
     def _head(self) -> bytes:
@@ -349,29 +355,3 @@ def _decoded(chunks: Iterable[bytes], encoding: str) -> Iterator[bytes]:
             yield text.encode(UTF8, "surrogatepass")
     if text := decoder.decode(b"", final=True):
         yield text.encode(UTF8, "surrogatepass")
-
-
-def _select(data: bytes, ends: IntArray, keep: npt.NDArray[np.bool_]) -> tuple[bytes, IntArray]:
-    """Return the data and the end offsets of some rows of a block."""
-    lengths = np.diff(ends, prepend=0)
-    return np.frombuffer(data, np.uint8)[np.repeat(keep, lengths)].tobytes(), np.cumsum(
-        lengths[keep]
-    )
-
-
-def _empty_block(bad: list[BadRow]) -> LineBlock:
-    none = np.zeros(0, np.int64)
-    return LineBlock(data=b"", ends=none, numbers=none, bad=tuple(bad))
-
-
-def _parts(lines: LineBlock) -> Iterator[LineBlock]:
-    """Split a block into blocks of up to `BATCH_ROWS` rows. The first one has the bad rows."""
-    for row in range(0, max(len(lines.ends), 1), limits.BATCH_ROWS):
-        start = int(lines.ends[row - 1]) if row else 0
-        ends = lines.ends[row : row + limits.BATCH_ROWS]
-        yield LineBlock(
-            data=lines.data[start : int(ends[-1])] if len(ends) else b"",
-            ends=ends - start,
-            numbers=lines.numbers[row : row + limits.BATCH_ROWS],
-            bad=() if row else lines.bad,
-        )

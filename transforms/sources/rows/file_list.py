@@ -39,6 +39,7 @@ from recordmill.transforms.sources.row_formats.open_rows import (
     infer_types,
     wanted_columns,
 )
+from recordmill.transforms.sources.row_formats.quote_anomalies import quote_notes
 from recordmill.transforms.sources.row_formats.row_file import FileSection, RowFile
 from recordmill.transforms.sources.row_formats.row_format import RowFormat, format_of
 from recordmill.transforms.sources.row_formats.value_parsing import ValueParser
@@ -294,7 +295,8 @@ class FileList:
             yield _with_rows(decided, decided.rows)
         if not kept:
             raise ConfigError(no_rows_message(place, root, rejected, first, filtered=filtered))
-        self._notes[:] = named.notes(place.name, stats.archives)
+        quotes = quote_notes([(place.name, file.quote_anomalies)])
+        self._notes[:] = [*quotes.values(), *named.notes(place.name, stats.archives)]
 
     def _check_root(self, root: Location) -> None:
         """Raise ConfigError for an `input_root` that is neither a folder nor a usable archive."""

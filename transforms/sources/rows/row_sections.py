@@ -28,9 +28,9 @@ from recordmill.transforms.sources.row_formats.column_types import ColumnTypes, 
 from recordmill.transforms.sources.row_formats.columnar import ColumnarFile, split_rows
 from recordmill.transforms.sources.row_formats.header_check import refuse_delimiter
 from recordmill.transforms.sources.row_formats.nested import columns_of
+from recordmill.transforms.sources.row_formats.quote_anomalies import QuoteAnomalies, quote_notes
 from recordmill.transforms.sources.row_formats.row_file import (
     FileSection,
-    QuoteAnomalies,
     RowFile,
     Rows,
     TypeInferringFile,
@@ -75,7 +75,7 @@ def list_sections(rows: RowInput, notes: dict[str, Note]) -> Iterator[ListingPar
             + ": expected a file of rows, a pattern such as *.csv, or a folder of such files"
             + (f"; {RECORDS}" if found.totals[f"left out as {TFRECORDS}"] else "")
         )
-    notes.update(_quote_notes(anomalies))
+    notes.update(quote_notes(anomalies))
 
 
 def read_header(
@@ -290,21 +290,3 @@ def _as_config_error(file: File) -> Iterator[None]:
             f"cannot read {shown(file.path)}: {error.detail}; repair it, or select other files "
             "with a pattern"
         ) from error
-
-
-def _quote_notes(anomalies: list[tuple[str, QuoteAnomalies]]) -> dict[str, Note]:
-    """Return notes on quotes that may be data, by topic."""
-    notes = {}
-    for what, is_odd, then in (
-        ("spanning", "a value that spans lines", "if quotes are data there"),
-        ("trailing", "text after a closing quote", "quotes were dropped; if they are data"),
-    ):
-        files = [(file, one) for file, one in anomalies if getattr(one, what)]
-        if files:
-            count = sum(getattr(one, what) for _, one in files)
-            first = f"{files[0][0]}#{getattr(files[0][1], f'first_{what}')}"
-            notes[what] = Note(
-                "quotes",
-                f"rows with {is_odd}: {count}, the first is {first}; {then}, pass --quoting off",
-            )
-    return notes

@@ -1,0 +1,84 @@
+"""Quotes of CSV files that are unclosed, escaped or after a space, through the command line."""
+
+import gzip
+import json
+import pathlib
+from collections.abc import Iterator
+
+import pytest
+
+from recordmill.transforms.sources.row_formats import text_files
+from tests.folders import make_folder
+from tests.image_runs import encoders_kept, run
+
+
+@pytest.fixture(scope="module", autouse=True)
+def encoders() -> Iterator[None]:
+    with encoders_kept():
+        yield
+
+
+def dry(command: str, source: pathlib.Path, *argv: object) -> int:
+    output = ("--output", source.parent / "out")
+    return run(command, "--input", source, *output, "--dry-run", "--json", *argv)
+
+
+def printed_notes(capsys: pytest.CaptureFixture[str]) -> str:
+    return "; ".join(note["text"] for note in json.loads(capsys.readouterr().out)["notes"])
+
+
+# The quote of line 5 is closed by the one that opens the text of line 8.
+UNCLOSED = (
+    'text,label\n"a film, good",pos\n"two\nlines",neg\n"Great product,pos\nbad one,neg\n'
+    'so so,neg\n"fine I think",pos\nlast,neg\n'
+)
+
+
+@pytest.mark.parametrize("first", [64 << 10, 3])
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz"])
+def test_an_unclosed_quote_that_swallows_rows_is_an_error(
+    name, mark, first, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setattr(text_files, "_FIRST_READ", first)
+    content = mark + UNCLOSED.encode()
+    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith("gz") else content)
+    assert dry("text", tmp_path / name) == 2
+    error = capsys.readouterr().err
+    assert (
+        f"unclosed quote in {tmp_path / name}: row 3 extends to line 8, because the quote in line 5"
+        " is closed only there, by a quote that seems to open a value: close it, or double the"
+        " quotes inside a value; if quotes are data there, pass --quoting off; if the row is right,"
+        " --quoting on"
+    ) in error
+
+
+def test_quoting_on_reads_such_a_row_and_says_so(tmp_path, capsys):
+    (tmp_path / "a.csv").write_text(UNCLOSED)
+    assert dry("text", tmp_path / "a.csv", "--quoting", "on") == 0
+    printed = printed_notes(capsys)
+    assert (
+        "rows that may hold several rows, because of an unclosed quote: 1, the first is a.csv#3;"
+        " they were read as one row each" in printed
+    )
+
+
+@pytest.mark.parametrize("row", ['"two\nlines ""so"" here",x', '"a "b" c",x', '"a\n" b,x'])
+def test_quotes_that_open_no_value_are_no_unclosed_ones(row, tmp_path):
+    (tmp_path / "a.csv").write_text(f'text,label\n{row}\n"b, c",y\n"d\ne",x\n')
+    assert dry("text", tmp_path / "a.csv") == 0
+
+
+def test_a_quote_that_is_open_to_the_end_has_a_line(tmp_path, capsys):
+    (tmp_path / "a.csv").write_text('text,label\n"x\ny",a\n"z,b\nw,b\n')
+    assert dry("text", tmp_path / "a.csv") == 2
+    assert "row 2 begins in line 4 and extends to the end of the file" in capsys.readouterr().err
+
+
+def test_listings_have_the_same_checks(tmp_path, capsys):
+    make_folder(tmp_path / "photos", {"ant": 2, "bee": 2})
+    names = sorted(str(one.relative_to(tmp_path)) for one in tmp_path.glob("photos/*/*"))
+    rows = [f'"{names[0]},ant', f"{names[1]},ant", f'"{names[2]}",bee', f"{names[3]},bee"]
+    (tmp_path / "a.csv").write_text("path,label\n" + "".join(f"{row}\n" for row in rows))
+    assert dry("images", tmp_path / "a.csv") == 2
+    assert "row 1 extends to line 4, because the quote in line 2" in capsys.readouterr().err

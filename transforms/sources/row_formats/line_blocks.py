@@ -1,0 +1,70 @@
+"""Blocks of rows of text, as they are handed to parsers."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from recordmill.errors import Reason
+from recordmill.transforms.model import limits
+from recordmill.transforms.sources.row_formats.row_boundaries import IntArray
+from recordmill.transforms.sources.row_formats.row_file import BadRow
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LineBlock:
+    """Up to `limits.BATCH_ROWS` consecutive rows of UTF-8 without blank rows.
+
+    ends: end offset of each row in data, int64[n]. numbers: row numbers, int64[n]. bad: rejected
+    rows.
+    """
+
+    data: bytes
+    ends: IntArray
+    numbers: IntArray
+    bad: tuple[BadRow, ...] = ()
+
+    def rows(self) -> list[bytes]:
+        """Return the rows without line breaks."""
+        starts = [0, *self.ends.tolist()]
+        return [self.data[start:end].rstrip(b"\r\n") for start, end in itertools.pairwise(starts)]
+
+    def reject(self, line: bytes, why: str) -> LineBlock:
+        """Return the block without the rows that are equal to a line, which are bad rows."""
+        if line not in self.data:
+            return self
+        keep = np.array([row != line for row in self.rows()], np.bool_)
+        data, ends = select_rows(self.data, self.ends, keep)
+        bad = [BadRow(int(row), Reason.BAD_VALUE, why) for row in self.numbers[~keep]]
+        return LineBlock(data=data, ends=ends, numbers=self.numbers[keep], bad=(*self.bad, *bad))
+
+
+def select_rows(data: bytes, ends: IntArray, keep: npt.NDArray[np.bool_]) -> tuple[bytes, IntArray]:
+    """Return the data and the end offsets of some rows of a block."""
+    lengths = np.diff(ends, prepend=0)
+    return np.frombuffer(data, np.uint8)[np.repeat(keep, lengths)].tobytes(), np.cumsum(
+        lengths[keep]
+    )
+
+
+def rejected_rows(bad: Sequence[BadRow]) -> LineBlock:
+    """Return a block of no rows but rejected ones."""
+    none = np.zeros(0, np.int64)
+    return LineBlock(data=b"", ends=none, numbers=none, bad=tuple(bad))
+
+
+def split_block(lines: LineBlock) -> Iterator[LineBlock]:
+    """Split a block into blocks of up to `BATCH_ROWS` rows. The first one has the bad rows."""
+    for row in range(0, max(len(lines.ends), 1), limits.BATCH_ROWS):
+        start = int(lines.ends[row - 1]) if row else 0
+        ends = lines.ends[row : row + limits.BATCH_ROWS]
+        yield LineBlock(
+            data=lines.data[start : int(ends[-1])] if len(ends) else b"",
+            ends=ends - start,
+            numbers=lines.numbers[row : row + limits.BATCH_ROWS],
+            bad=() if row else lines.bad,
+        )

@@ -1,0 +1,78 @@
+"""Quotes in CSV and TSV that may be data, or may be unclosed: their counts, and notes on them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from recordmill.notes import Note
+from recordmill.transforms.sources.row_formats.row_boundaries import Block, IntArray
+
+
+@dataclasses.dataclass(kw_only=True)
+class QuoteAnomalies:
+    """Counts of rows with quotes that may be data, and the number of the first such row.
+
+    unclosed: rows that may hold several rows, because of an unclosed quote. Of the other ones,
+    spanning: rows with a value that spans lines. trailing: rows with text after a closing quote.
+    longest: number of the largest row that spans lines. lines: number of its lines.
+    """
+
+    spanning: int = 0
+    first_spanning: int = 0
+    trailing: int = 0
+    first_trailing: int = 0
+    unclosed: int = 0
+    first_unclosed: int = 0
+    longest: int = 0
+    lines: int = 0
+
+    def count(self, block: Block, numbers: IntArray) -> None:
+        """Count the anomalies of a block. numbers: of its rows, int64[n]."""
+        unclosed = block.rows_at(block.unclosed)
+        spanning = np.setdiff1d(block.spanning, unclosed)
+        self._add("spanning", numbers[spanning])
+        self._add("trailing", numbers[np.setdiff1d(block.trailing, unclosed)])
+        self._add("unclosed", numbers[unclosed])
+        if len(spanning):
+            starts, ends = np.append(0, block.ends[:-1])[spanning], block.ends[spanning]
+            largest = int(np.argmax(ends - starts))
+            lines = block.data[starts[largest] : ends[largest]].count(b"\n")
+            if lines > self.lines:
+                self.lines, self.longest = lines, int(numbers[spanning[largest]])
+
+    def _add(self, what: str, rows: IntArray) -> None:
+        if len(rows):
+            if not getattr(self, what):
+                setattr(self, f"first_{what}", int(rows[0]))
+            setattr(self, what, getattr(self, what) + len(rows))
+
+
+def quote_notes(anomalies: Sequence[tuple[str, QuoteAnomalies]]) -> Mapping[str, Note]:
+    """Return notes on the quotes of files, by topic. anomalies: (name of the file, its counts)."""
+    notes = {}
+    for what, is_odd, then in (
+        ("spanning", "a value that spans lines", "if quotes are data there"),
+        ("trailing", "text after a closing quote", "quotes were dropped; if they are data"),
+    ):
+        files = [(file, one) for file, one in anomalies if getattr(one, what)]
+        if files:
+            count = sum(getattr(one, what) for _, one in files)
+            first = f"{files[0][0]}#{getattr(files[0][1], f'first_{what}')}"
+            text = f"rows with {is_odd}: {count}, the first is {first}"
+            if what == "spanning" and count > 1:
+                file, most = max(files, key=lambda one: one[1].lines)
+                text += f", the longest, of {most.lines:,} lines, is {file}#{most.longest}"
+            notes[what] = Note("quotes", f"{text}; {then}, pass --quoting off")
+    files = [(file, one) for file, one in anomalies if one.unclosed]
+    if files:
+        notes["unclosed"] = Note(
+            "quotes",
+            f"rows that may hold several rows, because of an unclosed quote:"
+            f" {sum(one.unclosed for _, one in files)}, the first is"
+            f" {files[0][0]}#{files[0][1].first_unclosed}; they were read as one row each, as"
+            " --quoting on says; if quotes are data there, pass --quoting off",
+        )
+    return notes
