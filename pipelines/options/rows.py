@@ -53,6 +53,14 @@ class DelimitedConfig(CommonConfig):
         help="on: double quotes enclose values in CSV and TSV. off: they are part of the value."
         " auto: on for CSV, off for TSV.",
     )
+    escape: str = option(
+        _DEFAULT.escape,
+        group=ROWS,
+        shapes_bytes=True,
+        metavar="CHARACTER",
+        help="Character in CSV and TSV that makes the next one part of the value, such as '\\' for"
+        ' quotes that are written as \\".',
+    )
     comment: str = option(
         _DEFAULT.comment,
         group=ROWS,

@@ -9,7 +9,7 @@ import pytest
 
 from recordmill.transforms.sources.row_formats import text_files
 from tests.folders import make_folder
-from tests.image_runs import encoders_kept, run
+from tests.image_runs import encoders_kept, make, run
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -82,3 +82,74 @@ def test_listings_have_the_same_checks(tmp_path, capsys):
     (tmp_path / "a.csv").write_text("path,label\n" + "".join(f"{row}\n" for row in rows))
     assert dry("images", tmp_path / "a.csv") == 2
     assert "row 1 extends to line 4, because the quote in line 2" in capsys.readouterr().err
+
+
+ESCAPED = "id,text,label\n" + "".join(
+    f'{n},"the \\"best\\"{"," * (n % 2)} film {n}",{"ab"[n % 3 > 0]}\n' for n in range(60)
+)
+
+
+def table_of(folder: pathlib.Path, *argv: object) -> dict[int, dict[str, list[bytes]]]:
+    """Make a dataset of a table; return its records by their id."""
+    made = make(folder, *argv, "--no-statistics", command="table")
+    found = [example for split in made.manifest.splits for example in made.examples(split).values()]
+    return {int(example["id"][0]): example for example in found}
+
+
+def test_rejects_of_escaped_quotes_name_the_option_that_reads_them(tmp_path, capsys):
+    (tmp_path / "a.csv").write_text(ESCAPED)
+    assert run("table", "--input", tmp_path / "a.csv", "--output", tmp_path / "out") == 1
+    error = capsys.readouterr().err
+    assert (
+        "50% of the rows of a.csv have another number of columns; with --escape '\\' all 60 rows"
+        " can be read" in error
+    )
+    found = table_of(tmp_path / "out", "--input", tmp_path / "a.csv", "--escape", "\\")
+    assert [found[n]["text"] for n in (0, 1)] == [[b'the "best" film 0'], [b'the "best", film 1']]
+    assert len(found) == 60
+
+
+def test_escaped_quotes_without_rejects_are_noted(tmp_path, capsys):
+    rows = "".join(f'"the \\"best\\" film {n}",{"ab"[n % 2]}\n' for n in range(9))
+    (tmp_path / "a.csv").write_text("text,label\n" + rows)
+    assert dry("text", tmp_path / "a.csv") == 0
+    assert (
+        "rows with text after a closing quote: 9, the first is a.csv#1; quotes were dropped, but"
+        " backslashes precede them: pass --escape '\\'" in printed_notes(capsys)
+    )
+    assert dry("text", tmp_path / "a.csv", "--escape", "\\") == 0
+    assert "closing quote" not in printed_notes(capsys)
+
+
+def test_escapes_apply_to_delimiters_and_line_ends(tmp_path):
+    text = 'id;text;label\n0;a\\;b\\\\;x\n1;"c\\"\nd";y\n2;e\\\nf;x\n3;"g""h";y\n'
+    (tmp_path / "a.csv").write_text(text)
+    given = ("--input", tmp_path / "a.csv", "--delimiter", ";", "--escape", "\\")
+    found = table_of(tmp_path / "out", *given)
+    texts = [found[n]["text"][0] for n in range(4)]
+    assert texts == [b"a;b\\", b'c"\nd', b"e\nf", b'g"h']
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["--escape", "ab"], "--escape: expected one ASCII character that is not the delimiter"),
+        (["--escape", '"'], "--escape: expected one ASCII character that is not the delimiter"),
+        (["--escape", ","], "--escape: expected one ASCII character that is not the delimiter"),
+        (["--escape", "\\", "--quoting", "off"], "add --quoting on, or leave it out"),
+        (["--escape", "\\", "--format", "jsonl"], "--escape applies to csv, tsv, but the input is"),
+    ],
+)
+def test_impossible_escapes_are_errors(argv, words, tmp_path, capsys):
+    (tmp_path / "a.csv").write_text("text,label\nx,y\n")
+    assert dry("text", tmp_path / "a.csv", *argv) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_listings_may_have_escapes(tmp_path):
+    make_folder(tmp_path / "photos", {"ant": 2, "bee": 2})
+    names = sorted(str(one.relative_to(tmp_path)) for one in tmp_path.glob("photos/*/*"))
+    rows = "".join(f'"{name}","the \\"{name[7:10]}\\""\n' for name in names)
+    (tmp_path / "a.csv").write_text("path,label\n" + rows)
+    made = make(tmp_path / "out", "--input", tmp_path / "a.csv", "--escape", "\\", "--size", 16)
+    assert made.manifest.labels == ('the "ant"', 'the "bee"')

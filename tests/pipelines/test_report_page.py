@@ -243,7 +243,7 @@ COMMANDS = {
     ),
     "table": (
         "--label-column 'the class' --zscore a,b --no-statistics",
-        "--delimiter ';' --columns b,a --quoting off --comment '#' --trim"
+        "--delimiter ';' --columns b,a --quoting on --escape '\\' --comment '#' --trim"
         " --encoding latin-1 --format csv --decimal , --missing '?,a=-200' --max-row-bytes 1MB",
         "--types a=int --indicator a --impute 'a=mean,b=0' --clip a=0: --log c --minmax d"
         " --bucketize e=4 --one-hot f --vocabulary g --hash h=9 --date-parts i=year+month"

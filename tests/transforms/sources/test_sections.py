@@ -24,14 +24,21 @@ from recordmill.transforms.sources.row_formats.open_rows import (
     open_rows,
     wanted_columns,
 )
-from recordmill.transforms.sources.row_formats.row_boundaries import Block, LargeRow, cut_rows
+from recordmill.transforms.sources.row_formats.row_boundaries import (
+    Block,
+    LargeRow,
+    QuoteRules,
+    cut_rows,
+)
 from recordmill.transforms.sources.row_formats.row_file import Origin, RowFile
 from recordmill.transforms.sources.row_formats.row_format import RowFormat
 
 NO_LIMIT = 1 << 30
 
 
-def fields_of(data: bytes, delimiter: bytes | None) -> tuple[list[tuple[bytes, list[bytes]]], bool]:
+def fields_of(
+    data: bytes, delimiter: bytes | None, escape: bytes | None = None
+) -> tuple[list[tuple[bytes, list[bytes]]], bool]:
     """[(row as it stands, its fields)], and whether a quote is left open: a byte at a time."""
     rows: list[tuple[bytes, list[bytes]]] = []
     row, fields, field = b"", [], b""
@@ -41,7 +48,12 @@ def fields_of(data: bytes, delimiter: bytes | None) -> tuple[list[tuple[bytes, l
         char = data[at : at + 1]
         row += char
         at += 1
-        if state == "quoted":
+        if char == escape:
+            row, field, at = row + data[at : at + 1], field + data[at : at + 1], at + 1
+            state = "field" if state == "start" else state
+            if at > len(data):
+                return [*rows, (row, [*fields, field])], True
+        elif state == "quoted":
             if char != b'"':
                 field += char
             elif data[at : at + 1] == b'"':
@@ -69,6 +81,7 @@ def chunks_of(data: bytes, size: int) -> Iterator[bytes]:
 
 STRAY = b",;\t| "
 TABLE = st.text(alphabet='a,",""\n\r;', max_size=60).map(str.encode)
+ESCAPED = st.text(alphabet='a,""\\\n\\', max_size=60).map(str.encode)
 
 
 @settings(max_examples=500)
@@ -80,10 +93,21 @@ TABLE = st.text(alphabet='a,",""\n\r;', max_size=60).map(str.encode)
 def test_rows_are_split_at_their_ends(
     data: bytes, size: int, delimiter: bytes | None, limit: int
 ) -> None:
-    expected, left_open = fields_of(data, delimiter)
+    check_split(data, size, limit, rules=delimiter and QuoteRules(delimiter=delimiter))
+
+
+@settings(max_examples=500)
+@given(ESCAPED, st.integers(1, 30), st.sampled_from([NO_LIMIT, 3, 8]))
+def test_rows_with_escapes_are_split_at_their_ends(data: bytes, size: int, limit: int) -> None:
+    check_split(data, size, limit, rules=QuoteRules(delimiter=b",", escape=b"\\"))
+
+
+def check_split(data: bytes, size: int, limit: int, rules: QuoteRules | None) -> None:
+    escape = rules.escape if rules else None
+    expected, left_open = fields_of(data, rules and rules.delimiter, escape)
     found: list[bytes | int] = []
     last = None
-    for last in cut_rows(chunks_of(data, size), limit=limit, delimiter=delimiter):
+    for last in cut_rows(chunks_of(data, size), limit=limit, rules=rules):
         if isinstance(last, LargeRow):
             assert last.size > limit
             found.append(last.size)
@@ -91,7 +115,8 @@ def test_rows_are_split_at_their_ends(
         starts = [0, *last.ends.tolist()]
         assert starts[-1] == len(last.data)
         rows = [last.data[a:b] for a, b in itertools.pairwise(starts)]
-        spans = [n for n, row in enumerate(rows) if b"\n" in row[:-1]]
+        masked = [rules.mask(row) if rules else row for row in rows]  # escaped ends do not count
+        spans = [n for n, row in enumerate(masked) if b"\n" in row[:-1]]
         assert last.spanning.tolist() == spans or last.unclosed_quote
         assert limit == NO_LIMIT or len(rows[-1]) <= limit + size
         found += rows
@@ -102,7 +127,7 @@ def test_rows_are_split_at_their_ends(
 
 def test_text_after_a_closing_quote_is_counted() -> None:
     data = b'"a",b\n"a"b,c\n"a""b","c"\r\nd"e","f" \na,"b"x'
-    blocks = list(cut_rows([data], limit=NO_LIMIT, delimiter=b","))
+    blocks = list(cut_rows([data], limit=NO_LIMIT, rules=QuoteRules(delimiter=b",")))
     assert all(isinstance(block, Block) for block in blocks)
     assert [block.trailing.tolist() for block in blocks] == [[1, 3], [0]]
 
@@ -148,6 +173,36 @@ def unended(last: bytes, row: bytes) -> bytes:
     for _ in range(row[len(ends_row(row)) :].count(b"\r")):
         last = last.removesuffix(b"\r")
     return last
+
+
+@settings(max_examples=200)
+@given(ESCAPED, st.integers(1, 40), st.integers(1, 50))
+def test_sections_of_escaped_values(
+    folder: pathlib.Path, body: bytes, size: int, chunk: int
+) -> None:
+    path = folder / "e.csv"
+    path.write_bytes(b"one,two\n" + body)
+    expected, left_open = fields_of(body, b",", b"\\")
+    file = opened(path, quoting="on", escape="\\")
+    with (
+        mock.patch.object(limits, "BATCH_BYTES", chunk),
+        mock.patch.object(text_files, "_FIRST_READ", 8 + chunk),
+    ):
+        if left_open:
+            with pytest.raises(
+                ConfigError, match=r"unclosed quote \(or \\ before the last line end"
+            ):
+                read_by(file, size)
+            return
+        rows, bad = read_by(file, size)
+    found = []
+    for row, fields in expected:
+        while len(fields) > 2 and not fields[-1].strip(STRAY):  # trailing separators
+            fields = fields[:-1]
+        if row.strip(b"\n" if len(fields) != 2 else STRAY + b"\n"):  # not blank
+            found.append([one.decode() or None for one in fields])
+    assert [[*row.values()] for _, row in rows] == [one for one in found if len(one) == 2]
+    assert len(bad) == sum(len(one) != 2 for one in found)
 
 
 @settings(max_examples=200)

@@ -40,6 +40,7 @@ def parse_options(file_format: FileFormat, on_invalid: object = None) -> pyarrow
     return pyarrow.csv.ParseOptions(
         delimiter=file_format.delimiter.decode(),
         quote_char='"' if file_format.quotes else False,
+        escape_char=file_format.escape.decode() or False,
         newlines_in_values=file_format.quotes,
         invalid_row_handler=on_invalid,
     )

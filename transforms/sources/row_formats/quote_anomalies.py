@@ -10,6 +10,8 @@ import numpy as np
 from recordmill.notes import Note
 from recordmill.transforms.sources.row_formats.row_boundaries import Block, IntArray
 
+ESCAPE = "--escape '\\'"  # the option for quotes that are escaped by backslashes
+
 
 @dataclasses.dataclass(kw_only=True)
 class QuoteAnomalies:
@@ -17,6 +19,7 @@ class QuoteAnomalies:
 
     unclosed: rows that may hold several rows, because of an unclosed quote. Of the other ones,
     spanning: rows with a value that spans lines. trailing: rows with text after a closing quote.
+    escaped: of these, rows with a backslash before the closing quote.
     longest: number of the largest row that spans lines. lines: number of its lines.
     """
 
@@ -24,6 +27,7 @@ class QuoteAnomalies:
     first_spanning: int = 0
     trailing: int = 0
     first_trailing: int = 0
+    escaped: int = 0
     unclosed: int = 0
     first_unclosed: int = 0
     longest: int = 0
@@ -36,6 +40,7 @@ class QuoteAnomalies:
         self._add("spanning", numbers[spanning])
         self._add("trailing", numbers[np.setdiff1d(block.trailing, unclosed)])
         self._add("unclosed", numbers[unclosed])
+        self.escaped += len(block.escaped)
         if len(spanning):
             starts, ends = np.append(0, block.ends[:-1])[spanning], block.ends[spanning]
             largest = int(np.argmax(ends - starts))
@@ -65,6 +70,10 @@ def quote_notes(anomalies: Sequence[tuple[str, QuoteAnomalies]]) -> Mapping[str,
             if what == "spanning" and count > 1:
                 file, most = max(files, key=lambda one: one[1].lines)
                 text += f", the longest, of {most.lines:,} lines, is {file}#{most.longest}"
+            if what == "trailing" and 2 * sum(one.escaped for _, one in files) > count:
+                then = "quotes were dropped, but backslashes precede them"
+                notes[what] = Note("quotes", f"{text}; {then}: pass {ESCAPE}")
+                continue
             notes[what] = Note("quotes", f"{text}; {then}, pass --quoting off")
     files = [(file, one) for file, one in anomalies if one.unclosed]
     if files:

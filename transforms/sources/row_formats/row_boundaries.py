@@ -2,7 +2,8 @@
 
 Quotes follow the rules of pyarrow's parser (cpp/src/arrow/csv/parser.cc): a quote opens a value
 only at the beginning of the value; inside a quoted value, a doubled quote is a literal quote; text
-after the closing quote, and any other quote, is data.
+after the closing quote, and any other quote, is data. An escape character makes the next byte data,
+inside and outside of quotes.
 """
 
 from __future__ import annotations
@@ -14,9 +15,29 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import numpy.typing as npt
 
-_NEWLINE, _QUOTE, _SPACE = b'\n" '
+_NEWLINE, _QUOTE, _SPACE, _BACKSLASH = b'\n" \\'
 
 IntArray = npt.NDArray[np.int64]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class QuoteRules:
+    """Rules of quoted values.
+
+    delimiter: byte between values. escape: byte that makes the next byte data; empty for none.
+    """
+
+    delimiter: bytes
+    escape: bytes = b""
+
+    def mask(self, data: bytes) -> bytes:
+        """Return data of the same length in which escaped bytes are letters.
+
+        An escape byte at the end, whose next byte is not known yet, stays.
+        """
+        if not self.escape or self.escape not in data:
+            return data
+        return re.sub(re.escape(self.escape) + b"(?s:.)", b"xx", data)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -27,6 +48,7 @@ class Block:
     ends: end offset of each row in data, with its line break, int64[n]. The last row may have none.
     spanning: indices of the rows with a value that spans lines, int64[m].
     trailing: indices of the rows with text after a closing quote, int64[m].
+    escaped: of these, the rows with a backslash before the closing quote, int64[m].
     unclosed: offsets of the quotes that open a value over several lines whose closing quote is at
     the beginning of a value and has text after it, so that it may be an opening one, int64[m].
     unclosed_quote: whether a quote in the last row is never closed.
@@ -36,6 +58,7 @@ class Block:
     ends: IntArray
     spanning: IntArray
     trailing: IntArray
+    escaped: IntArray
     unclosed: IntArray
     unclosed_quote: bool = False
 
@@ -53,7 +76,7 @@ class LargeRow:
 
 
 def cut_rows(
-    chunks: Iterable[bytes], *, limit: int, delimiter: bytes | None
+    chunks: Iterable[bytes], *, limit: int, rules: QuoteRules | None
 ) -> Iterator[Block | LargeRow]:
     """Split a stream of chunks of any size into blocks of whole rows.
 
@@ -61,48 +84,52 @@ def cut_rows(
       chunks: of the stream.
       limit: maximum size of a row that is held in memory. A Block may still contain rows slightly
         above it.
-      delimiter: between values that may be quoted; None if every line is a row.
+      rules: of quotes; None if every line is a row.
     """
     kept = b""  # the incomplete row; if it is too large, its `_quote_state`
     dropped = 0  # bytes of it that are no longer in memory
     for chunk in chunks:
         data = kept + chunk if kept else chunk
-        block = _whole_rows(data, delimiter)
+        block = _whole_rows(data, rules)
         if dropped and len(block.ends):
             end = int(block.ends[0])
             yield LargeRow(size=dropped + end - len(kept))
             data, kept, dropped = data[end:], b"", 0
-            block = _whole_rows(data, delimiter)
+            block = _whole_rows(data, rules)
         if len(block.ends):
             yield block
             data, kept = data[len(block.data) :], b""
         if dropped or len(data) > limit:
             dropped += len(data) - (len(kept) if dropped else 0)
-            data = _quote_state(data, delimiter)
+            data = _quote_state(data, rules)
         kept = data
     if kept or dropped:
-        block = _last_row(kept, delimiter)
+        block = _last_row(kept, rules)
         if dropped:
             yield LargeRow(size=dropped, unclosed_quote=block.unclosed_quote)
         else:
             yield block
 
 
-def row_ends(data: bytes, delimiter: bytes | None) -> IntArray:
+def row_ends(data: bytes, rules: QuoteRules | None) -> IntArray:
     """Return the end offset of each row of whole rows, int64[n]."""
-    ends = _whole_rows(data, delimiter).ends
+    ends = _whole_rows(data, rules).ends
     return ends if not data or (len(ends) and ends[-1] == len(data)) else np.append(ends, len(data))
 
 
-def _whole_rows(data: bytes, delimiter: bytes | None) -> Block:
+def _whole_rows(data: bytes, rules: QuoteRules | None) -> Block:
     """Return the rows that end in data."""
-    raw = np.frombuffer(data, np.uint8)
+    masked = data if rules is None else rules.mask(data)
+    raw = np.frombuffer(masked, np.uint8)
     ends = np.flatnonzero(raw == _NEWLINE) + 1
     none = np.zeros(0, np.int64)
-    if delimiter is None or not len(ends) or b'"' not in data:
+    if rules is None or not len(ends) or b'"' not in masked:
         end = int(ends[-1]) if len(ends) else 0
-        return Block(data=data[:end], ends=ends, spanning=none, trailing=none, unclosed=none)
-    opening, closing = _find_quotes(data, raw, delimiter)
+        return Block(
+            data=data[:end], ends=ends, spanning=none, trailing=none, escaped=none, unclosed=none
+        )
+    delimiter = rules.delimiter
+    opening, closing = _find_quotes(masked, raw, delimiter)
     inside = np.searchsorted(opening, ends - 1) > np.searchsorted(closing, ends - 1)
     held, ends = ends[inside], ends[~inside]
     end = int(ends[-1]) if len(ends) else 0
@@ -111,12 +138,13 @@ def _whole_rows(data: bytes, delimiter: bytes | None) -> Block:
     before = np.isin(raw[odd - 1], np.frombuffer(delimiter + b"\n", np.uint8))
     begins = odd[before & (raw[odd + 1] != _SPACE)]
     starts = [_opening_of(int(close), opening, closing) for close in begins.tolist()]
-    spans = [data.find(b"\n", at, close) >= 0 for at, close in zip(starts, begins, strict=True)]
+    spans = [masked.find(b"\n", at, close) >= 0 for at, close in zip(starts, begins, strict=True)]
     return Block(
         data=data[:end],
         ends=ends,
         spanning=_rows_of(held[held < end] - 1, ends),
         trailing=_rows_of(odd, ends),
+        escaped=_rows_of(odd[raw[odd - 1] == _BACKSLASH], ends),
         unclosed=np.array(starts, np.int64)[np.array(spans, np.bool_)],
     )
 
@@ -129,9 +157,9 @@ def _opening_of(close: int, opening: IntArray, closing: IntArray) -> int:
     return int(opening[at])
 
 
-def _last_row(data: bytes, delimiter: bytes | None) -> Block:
+def _last_row(data: bytes, rules: QuoteRules | None) -> Block:
     """Return the last row, which has no line break."""
-    block = _whole_rows(data + b"\n", delimiter)
+    block = _whole_rows(data + b"\n", rules)
     return dataclasses.replace(
         block, data=data, ends=np.array([len(data)], np.int64), unclosed_quote=not len(block.ends)
     )
@@ -175,13 +203,15 @@ def _find_quotes_sequentially(data: bytes, delimiter: bytes) -> tuple[IntArray, 
     return np.array(opening, np.int64), np.array(closing, np.int64)
 
 
-def _quote_state(row: bytes, delimiter: bytes | None) -> bytes:
+def _quote_state(row: bytes, rules: QuoteRules | None) -> bytes:
     """Return a short text that leaves quotes in the same state as the beginning of a row."""
-    if delimiter is None:
+    if rules is None:
         return b""
-    opening, closing = _find_quotes(row, np.frombuffer(row, np.uint8), delimiter)
+    row = rules.mask(row)
+    escape = rules.escape if rules.escape and row.endswith(rules.escape) else b""
+    opening, closing = _find_quotes(row, np.frombuffer(row, np.uint8), rules.delimiter)
     if len(opening) > len(closing):
-        return b'"'
+        return b'"' + escape
     if len(closing) and closing[-1] == len(row) - 1:
         return b'""'  # it may be the first half of a doubled quote
-    return delimiter if row.endswith(delimiter) else b"x"
+    return rules.delimiter if row.endswith(rules.delimiter) else b"x" + escape

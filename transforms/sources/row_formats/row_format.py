@@ -47,10 +47,10 @@ class FileFormat:
     """Resolved format of one file.
 
     delimiter: one byte. quotes: whether values may be quoted; otherwise quotes are data.
-    checks_quotes: whether to raise an error for a quote that seems to be unclosed. columns: names
-    for CSV and TSV without header. comment: first byte of lines that are comments; empty for
-    no comments. checks_header: whether to raise an error for a first row that looks like data.
-    encoding: name of Python's codec.
+    checks_quotes: whether a quote that seems to be unclosed is an error. escape: byte that
+    makes the next byte data; empty for none. columns: names for CSV and TSV without header.
+    comment: first byte of lines that are comments; empty for no comments. checks_header: whether to
+    raise an error for a first row that looks like data. encoding: name of Python's codec.
     """
 
     format: Format
@@ -58,6 +58,7 @@ class FileFormat:
     delimiter: bytes
     quotes: bool
     checks_quotes: bool
+    escape: bytes
     columns: tuple[str, ...]
     comment: bytes
     checks_header: bool
@@ -76,6 +77,7 @@ class RowFormat:
     header: auto raises an error for a first row that looks like data; yes takes it as the header.
     quoting: whether values may be quoted; otherwise quotes are data. auto: on in CSV, off in TSV,
       and an error for a quote that seems to be unclosed.
+    escape: character in CSV and TSV that makes the next one data, also a quote or a delimiter.
     comment: first character of comment lines in CSV and TSV.
     decimal: decimal separator in CSV and TSV.
     missing: spellings of missing values: `?` for all columns, or `COLUMN=-200` for one column.
@@ -89,6 +91,7 @@ class RowFormat:
     columns: tuple[str, ...] = ()
     header: Header = "auto"
     quoting: Quoting = "auto"
+    escape: str = ""
     comment: str = ""
     decimal: Decimal = "."
     missing: tuple[str, ...] = ()
@@ -118,6 +121,16 @@ class RowFormat:
                 f"--max-row-bytes: expected 1 to {_MAX_ROW_BYTES}, got {self.max_row_bytes}"
             )
         _codec(self.encoding)
+        if self.escape and (
+            len(self.escape) > 1
+            or not self.escape.isascii()
+            or self.escape in ('"', "\n", "\r", self.comment)
+            or self.escape.encode() == _delimiter(self.delimiter or ",")
+        ):
+            raise ConfigError(
+                "--escape: expected one ASCII character that is not the delimiter, a quote or"
+                f" --comment, such as '\\', got {self.escape!r}"
+            )
         if len(self.comment) > 1 or not self.comment.isascii() or self.comment in ('"', "\n", "\r"):
             raise ConfigError(
                 f"--comment: expected one ASCII character, such as '#', got {self.comment!r}"
@@ -173,14 +186,21 @@ class RowFormat:
             )
         if self.format == "auto":
             self._check_applicable(path, found, way_out)
+        quotes = self.quoting == "on" or (self.quoting == "auto" and found == "csv")
+        if self.escape and not quotes:
+            raise ConfigError(
+                f"--escape {self.escape}: needs quotes around values, and those of {path} are data:"
+                " add --quoting on, or leave it out"
+            )
         return FileFormat(
             format=found,
             compression=compression,
             delimiter=_delimiter("\t" if found == "tsv" else ",")
             if self.delimiter is None
             else _delimiter(self.delimiter),
-            quotes=self.quoting == "on" or (self.quoting == "auto" and found == "csv"),
+            quotes=quotes,
             checks_quotes=self.quoting == "auto",
+            escape=self.escape.encode(),
             columns=self.columns,
             comment=self.comment.encode(),
             checks_header=self.header == "auto",
@@ -197,6 +217,7 @@ class RowFormat:
             ("--columns", bool(self.columns), DELIMITED),
             ("--header", self.header != "auto", DELIMITED),
             ("--quoting", self.quoting != "auto", DELIMITED),
+            ("--escape", bool(self.escape), DELIMITED),
             ("--comment", bool(self.comment), DELIMITED),
             ("--decimal", self.decimal != ".", DELIMITED),
             ("--trim", self.trim, DELIMITED),

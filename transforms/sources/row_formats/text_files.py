@@ -28,6 +28,7 @@ from recordmill.transforms.sources.row_formats.row_boundaries import (
     Block,
     IntArray,
     LargeRow,
+    QuoteRules,
     cut_rows,
     row_ends,
 )
@@ -53,6 +54,11 @@ codecs.register_error(_INVALID, lambda error: ("\udcff", error.end))  # type: ig
 
 class Utf16Error(ConfigError):
     """A file that is read as UTF-8 begins with the byte order mark of UTF-16."""
+
+
+def quote_rules(file_format: FileFormat) -> QuoteRules:
+    """Return the rules of quoted values in CSV and TSV."""
+    return QuoteRules(delimiter=file_format.delimiter, escape=file_format.escape)
 
 
 def to_utf8(data: bytes, encoding: str) -> bytes:
@@ -84,12 +90,12 @@ class TextFile:
         self.quote_anomalies = QuoteAnomalies()
         # In CSV and TSV rows are numbered; in other formats the row number is the line number.
         self._table = file_format.format in DELIMITED
-        self._delimiter = file_format.delimiter if self._table and file_format.quotes else None
+        self._rules = quote_rules(file_format) if self._table and file_format.quotes else None
 
     def cut(self, start: int = 0, end: int | None = None) -> Iterator[Block | LargeRow]:
         """Yield the rows from offset `start` to `end`; all rows, in UTF-8, of a streamed file."""
         chunks = self._chunks(start, None if self.streamed else end)
-        return cut_rows(chunks, limit=self.file_format.max_row_bytes, delimiter=self._delimiter)
+        return cut_rows(chunks, limit=self.file_format.max_row_bytes, rules=self._rules)
 
     @property
     def begin(self) -> int:
@@ -102,7 +108,7 @@ class TextFile:
         Does not read a compressed file without quotes.
         """
         if self.streamed:
-            if self._delimiter is not None:
+            if self._rules is not None:
                 for _ in self._numbered(0):
                     pass
             bytes_ = (self.origin.size or 0) * (1 if self.file_format.compression is None else 4)
@@ -175,7 +181,7 @@ class TextFile:
         data, ends = block.data, block.ends
         if not self.streamed and self.file_format.encoding != UTF8:
             data = to_utf8(data, self.file_format.encoding)
-            ends = row_ends(data, self._delimiter)
+            ends = row_ends(data, self._rules)
         keep = ~self._blank(data, ends) & (numbers >= least)
         bad = {}
         for row in np.flatnonzero(keep & (sizes > self.file_format.max_row_bytes)).tolist():
@@ -212,7 +218,7 @@ class TextFile:
         if self.origin.noun == "file":
             limit = f"--max-row-bytes {limit}"
         why = f"a row of {size} bytes, more than {limit}"
-        if self._delimiter is not None:
+        if self._rules is not None:
             why += "; a quote may be unclosed"
             why += ", or data (--quoting off)"
         return BadRow(number, Reason.TOO_LARGE, why)
@@ -249,8 +255,10 @@ class TextFile:
             row += f" begins in line {self._line_of(offset + int(start))} and"
         advice = "close it, or double the quotes inside a value; if quotes are data there, pass"
         advice += " --quoting off"
+        escape = self.file_format.escape.decode()
+        what = "unclosed quote" + (f" (or {escape} before the last line end)" if escape else "")
         raise ConfigError(
-            f"unclosed quote in {self.origin.place}: {row} extends to the end of the file; {advice}"
+            f"{what} in {self.origin.place}: {row} extends to the end of the file; {advice}"
         )
 
     def _refuse_joined_rows(self, block: Block, numbers: IntArray, offset: int) -> None:

@@ -18,6 +18,7 @@ from recordmill.transforms.model import limits
 from recordmill.transforms.sources.files.walks import File
 from recordmill.transforms.sources.row_formats.delimited import DelimitedFile
 from recordmill.transforms.sources.row_formats.header_check import DELIMITERS
+from recordmill.transforms.sources.row_formats.quote_anomalies import ESCAPE
 from recordmill.transforms.sources.row_formats.row_file import FileSection, Origin
 from recordmill.transforms.sources.row_formats.row_format import (
     DELIMITED,
@@ -122,8 +123,11 @@ def _alternatives(
         return
     if found.format not in DELIMITED:
         return
+    if found.quotes and not found.escape:
+        yield ESCAPE, dataclasses.replace(row_format, escape="\\")
     quoting: Quoting = "off" if found.quotes else "on"
-    yield f"--quoting {quoting}", dataclasses.replace(row_format, quoting=quoting)
+    other = dataclasses.replace(row_format, quoting=quoting, escape="")
+    yield f"--quoting {quoting}", other
     for delimiter in DELIMITERS:
         if delimiter.encode() != found.delimiter and delimiter != row_format.decimal:
             shown = "tab" if delimiter == "\t" else f"'{delimiter}'"
