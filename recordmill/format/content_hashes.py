@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,8 @@ import xxhash
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
+
+_PIECE = 4 << 20  # bytes read at once
 
 
 def content_hash(*data: ReadableBuffer, name: str = "") -> bytes:
@@ -23,6 +25,14 @@ def content_hash(*data: ReadableBuffer, name: str = "") -> bytes:
         return xxhash.xxh3_128_digest(data[0])
     hasher = xxhash.xxh3_128(name.encode())
     for piece in data:
+        hasher.update(piece)
+    return hasher.digest()
+
+
+def file_hash(file: BinaryIO | pa.NativeFile) -> bytes:
+    """Return the content hash of the rest of a file, read in pieces."""
+    hasher = xxhash.xxh3_128()
+    while piece := file.read(_PIECE):
         hasher.update(piece)
     return hasher.digest()
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.folders import make_picture
-from tests.image_runs import encoders_kept, images, make
+from tests.image_runs import encoders_kept, make
 from tests.tiff_files import tiff
 
 

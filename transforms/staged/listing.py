@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import xxhash
 
 from recordmill.errors import ConfigError, Reject
+from recordmill.format.content_hashes import file_hash
 from recordmill.format.manifest import MANIFEST
 from recordmill.format.typed_json import take, take_counts
 from recordmill.job.publishing import check_output_folder
@@ -38,7 +39,6 @@ _DERIVED = (
     *("decided", "binned", "strata", "spill", "profiles"),
 )
 
-_PIECE = 4 << 20  # bytes read at once for a checksum
 
 # The listing of a custom pipeline that passes its own batches.
 NO_LISTING = Listing(
@@ -309,11 +309,8 @@ def _is_whole(part: StagedPart, staging: Staging) -> bool:
 
 
 def _checksum(place: Location) -> str:
-    found = xxhash.xxh3_128()
     with place.open_input() as file:
-        while piece := file.read(_PIECE):
-            found.update(piece)
-    return found.hexdigest()
+        return file_hash(file).hex()
 
 
 def read_excluded(part: StagedPart, *, staging: Staging) -> tuple[list[Reject], dict[str, int]]:

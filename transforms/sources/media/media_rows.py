@@ -15,10 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import xxhash
 
 from recordmill.errors import ConfigError, Reason, Reject
-from recordmill.format.content_hashes import check_of, content_hash
+from recordmill.format.content_hashes import check_of, content_hash, file_hash
 from recordmill.storage.files import Location, shown
 from recordmill.storage.input_files import open_file
 from recordmill.transforms.model import batch, limits
@@ -42,7 +41,6 @@ from recordmill.transforms.sources.rows.row_sections import as_run_error, iter_s
 from recordmill.transforms.sources.tfrecords.tfrecord_file import TfrecordFile
 
 _BYTES = "__bytes__"  # large_binary: content of a file, null for a row that names a file
-_PIECE = 4 << 20  # bytes read at once of a file that a row names
 
 _STAGED = (
     pa.field(batch.PATH, pa.string()),
@@ -318,9 +316,5 @@ def _joined(values: pa.Array) -> tuple[memoryview, npt.NDArray[np.int64]]:
 
 
 def _hash_of_file(path: str, size: int, mtime: int) -> bytes:
-    """Return the content hash of a file, read in pieces."""
-    found = xxhash.xxh3_128()
     with open_file(path, size=size, mtime=mtime) as file:
-        while piece := file.read(_PIECE):
-            found.update(piece)
-    return found.digest()
+        return file_hash(file)
