@@ -34,6 +34,7 @@ CODES: Mapping[str, str] = {
     "no-classes": "folder names that may be classes are not used as classes",
     "no-group": "records have no group, or one of white space alone",
     "no-window": "series are too short for a window, or have gaps",
+    "pages": "images have further pages or frames, of which only the first was read",
     "quotes": "quotes in CSV or TSV may be data",
     "resampled": "some steps of time series hold several rows, but most hold one",
     "same-file": "a listing names a file by several paths",

@@ -22,6 +22,7 @@ from recordmill.transforms.staged.batches import Element, scan
 from recordmill.transforms.staged.listing import read_part
 from recordmill.transforms.writing.dataset_manifest import all_rejects, tfds_notes
 from recordmill.transforms.writing.depth_notes import depth_notes
+from recordmill.transforms.writing.image_notes import image_notes
 
 
 class PlannedBatches(NamedTuple):
@@ -69,11 +70,14 @@ def _plan(
     if plan.verdict is not None:
         run.staging.write_verdict(plan.verdict)
     elif plan_only:
-        reduced = [split.estimate.reduced for split in plan.splits.values()]
-        depth = depth_notes(reduced, sampled=True)
-        if message := first_failing(depth, run.fail_on):
+        samples = [split.estimate for split in plan.splits.values()]
+        found = (
+            *depth_notes((sample.reduced for sample in samples), sampled=True),
+            *image_notes((sample.noted for sample in samples), sampled=True),
+        )
+        if message := first_failing(found, run.fail_on):
             run.staging.write_verdict(Verdict(message))
-        plan = dataclasses.replace(plan, notes=(*plan.notes, *depth, *tfds_notes(plan, run)))
+        plan = dataclasses.replace(plan, notes=(*plan.notes, *found, *tfds_notes(plan, run)))
     elif run.layout is None:  # report a column that no feature can hold before anything is encoded
         columns = read_part(plan.parts[0].name, staging=run.staging).schema
         run.encoder.features(columns, plan.context)

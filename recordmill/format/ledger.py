@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 from recordmill.format.typed_json import take, take_count, take_counts
 
@@ -192,11 +192,15 @@ class Reduced:
         )
 
 
-DroppedObjects = Mapping[str, tuple[int, str]]
+# A remarkable property of an image: further pages or frames were not read.
+Noted = Literal["pages"]
+
+# {reason: (number of records or objects, smallest key of a record with one)}
+Counted = Mapping[str, tuple[int, str]]
 
 
-def add_dropped(one: DroppedObjects, other: DroppedObjects) -> dict[str, tuple[int, str]]:
-    """Return the sum of two {reason: (number of objects, smallest key)}."""
+def add_counted(one: Counted, other: Counted) -> dict[str, tuple[int, str]]:
+    """Return the sum of two counts, with the smaller of their keys."""
     found = dict(one)
     for reason, (count, key) in other.items():
         known = found.get(reason, (0, key))

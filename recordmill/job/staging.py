@@ -34,7 +34,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from recordmill.errors import ConfigError, DamageError, Reject
-from recordmill.format.ledger import Reduced
+from recordmill.format.ledger import Counted, Reduced
 from recordmill.format.manifest import Shard
 from recordmill.format.typed_json import damage_of, parse_json
 from recordmill.storage.files import Location, shown
@@ -132,6 +132,7 @@ class ShardInfo:
     objects: (objects of its records, written objects).
     dropped_objects: {reason: (number of dropped objects, smallest key of a record with one)}.
     reduced: records with images of which not all bits were read.
+    noted: {what notes are made of: (number without copies, smallest key of a record with one)}.
     reused: number of records, copies included, that were taken from an earlier dataset.
     has_recipes: whether recipes are beside it.
     """
@@ -152,6 +153,7 @@ class ShardInfo:
     objects: tuple[int, int] | None = None
     dropped_objects: Mapping[str, tuple[int, str]] = dataclasses.field(default_factory=dict)
     reduced: Reduced = dataclasses.field(default_factory=Reduced)
+    noted: Counted = dataclasses.field(default_factory=dict)
     reused: int = 0
     has_recipes: bool = False
     lost: Mapping[str, int] = dataclasses.field(default_factory=dict)

@@ -1,6 +1,7 @@
 """Image files that hold several images: raw files of cameras, pages, animations."""
 
 import pytest
+from PIL import Image
 
 from tests.folders import make_picture
 from tests.image_runs import encoders_kept, make
@@ -39,3 +40,23 @@ def test_previews_of_raw_files_are_rejected(tmp_path):
     details = (tmp_path / "none" / "rejects.jsonl").read_text()
     assert details.count("a raw file of a camera") == len(RAW)
     assert "whose first image is a preview of another" in details
+
+
+def test_further_pages_and_frames_are_noted(tmp_path, capsys):
+    folder = tmp_path / "in"
+    frames = [Image.new("RGB", (40, 30), colour) for colour in ("red", "blue")]
+    for name in ("a.gif", "b.webp", "c.png", "d.tif", "e.avif"):
+        make_picture(folder / f"single-{name}", 1)
+        frames[0].save(folder / name, save_all=True, append_images=frames[1:])
+    (folder / "pyramid.tif").write_bytes(tiff({}, {254: 1}, {254: 4}))
+    argv = ("--input", folder, "--output", tmp_path / "out", "--splits", "train=1")
+    note = (
+        "5 files have further pages or frames, of which only the first was read, such as a.gif:"
+        " write each that is meant to a file of its own"
+    )
+    assert images(*argv, "--dry-run", "--fail-on", "pages") == 1
+    assert f"error: in the sample that was encoded, {note}" in capsys.readouterr().err
+    made = make(tmp_path / "out", *argv[:2], *argv[4:], "--num-shards", "2")
+    assert [note for note in made.manifest.notes if note.code == "pages"] == [note]
+    again = make(tmp_path / "again", *argv[:2], *argv[4:], "--reuse", tmp_path / "out")
+    assert [note for note in again.manifest.notes if note.code == "pages"] == [note]

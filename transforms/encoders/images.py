@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
@@ -15,7 +16,7 @@ from PIL import features as pillow_features
 from recordmill.errors import ConfigError, Filtered, RecordError
 from recordmill.format.content_hashes import ContentHashes
 from recordmill.format.label_map import label_map
-from recordmill.format.ledger import Reduced
+from recordmill.format.ledger import Counted, Reduced, add_counted
 from recordmill.format.manifest import LABEL_MAP
 from recordmill.storage.input_files import read_file
 from recordmill.tfrecord.features import Feature, Features
@@ -244,6 +245,7 @@ class ImageEncoder:
         # Rows have the hash if duplicates were looked for before.
         hashes = ContentHashes() if batch.CONTENT not in rows.schema.names else None
         reduced = Reduced()
+        noted: Counted = {}
         objects = None if self.objects is None else PlacedObjects(rows, self.objects, self.options)
         masks = None if self.masks is None else PlacedMasks(rows, self.masks, self.options)
         copies, augmentations = rows[batch.COPY].to_pylist(), self._augmentations(rows)
@@ -268,8 +270,9 @@ class ImageEncoder:
                 outcomes.keep(row)
                 fact = _facts(image, objects, options.bits)
                 facts.append(fact)
-                if fact.reduced is not None and not copies[row]:
+                if not copies[row] and fact is not _NO_FACTS:
                     reduced = reduced.plus(fact.reduced_of(key))
+                    noted = add_counted(noted, fact.noted_of(key))
         outcome = outcomes.result()
         kept = rows.take(pa.array(outcome.kept))
         columns = _image_columns(kept, images)
@@ -290,6 +293,7 @@ class ImageEncoder:
             objects=None if objects is None else objects.counts,
             dropped_objects={} if objects is None else objects.dropped,
             reduced=reduced,
+            noted=noted,
             facts=facts,
         )
 
@@ -334,9 +338,8 @@ def _sides(images: Sequence[EncodedImage], name: str) -> npt.NDArray[np.int64]:
 
 def _facts(image: EncodedImage, objects: PlacedObjects | None, bits: int) -> ExampleFacts:
     """Return the facts about an image, after its objects were placed. bits: per channel."""
-    if objects is None and image.reduced is None:
+    if objects is None and image.reduced is None and not image.noted:
         return _NO_FACTS
     reduced = None if image.reduced is None else (image.reduced, bits)
-    if objects is None:
-        return ExampleFacts(reduced=reduced)
-    return dataclasses.replace(objects.facts_of_last(), reduced=reduced)
+    facts = ExampleFacts() if objects is None else objects.facts_of_last()
+    return dataclasses.replace(facts, reduced=reduced, noted=Counter(image.noted))

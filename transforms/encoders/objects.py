@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError, Filtered, Reason, RecordError
-from recordmill.format.ledger import add_dropped
+from recordmill.format.ledger import add_counted
 from recordmill.tfrecord.features import Feature
 from recordmill.transforms.encoders.frames import frame_of, frame_transform
 from recordmill.transforms.encoders.instance_masks import InstanceMasks, segmentation_frames
@@ -282,7 +282,7 @@ class PlacedObjects:
             for row, one in zip(self._rows, self._placed, strict=True):
                 key = self._keys[row].as_py()
                 for reason in one.boxes.reasons.values():
-                    found = add_dropped(found, {reason: (1, key)})
+                    found = add_counted(found, {reason: (1, key)})
         return found
 
     def facts_of_last(self) -> ExampleFacts:

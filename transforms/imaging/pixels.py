@@ -23,6 +23,7 @@ from PIL.PngImagePlugin import PngImageFile
 
 from recordmill.errors import Reason, RecordError
 from recordmill.format.image_files import check_scans
+from recordmill.format.ledger import Noted
 from recordmill.image_constants import IMAGENET_MEAN, IMAGENET_STD
 from recordmill.transforms.imaging.affine import IDENTITY, Affine, exif_transform
 from recordmill.transforms.imaging.augment import AnyImage, augment
@@ -41,6 +42,7 @@ from recordmill.transforms.imaging.colour import (
     to_mode,
     to_resampling_mode,
 )
+from recordmill.transforms.imaging.further_images import has_further_images
 from recordmill.transforms.imaging.geometry import ResizePlan, Size, plan_resize
 from recordmill.transforms.imaging.headers import (
     DECODE_ERRORS,
@@ -94,6 +96,7 @@ class EncodedImage:
     source: (width, height) of the upright image before resizing.
     reduced: if the file has more bits per channel than were read, the highest level in it, scaled
         to 0 to 65535; else None. None with depth 8, which asks for it.
+    noted: what notes are made of.
     to_upright: transform from the image as stored to the upright one.
     to_resized: transform from the upright image to the resized one.
     to_augmented: transform of the augmentations, from the resized image to this one.
@@ -106,6 +109,7 @@ class EncodedImage:
     channels: int
     source: Size
     reduced: int | None = None
+    noted: Sequence[Noted] = ()
     to_upright: Affine = IDENTITY
     to_resized: Affine = IDENTITY
     to_augmented: Affine = IDENTITY
@@ -211,6 +215,7 @@ class _Finished(NamedTuple):
     image: AnyImage
     source: Size
     reduced: int | None = None
+    noted: Sequence[Noted] = ()
     to_upright: Affine = IDENTITY
     to_resized: Affine = IDENTITY
     to_augmented: Affine = IDENTITY
@@ -225,6 +230,7 @@ def _encoded_image(data: bytes, made: _Finished, options: ImageOptions) -> Encod
         channels=options.channels,
         source=made.source,
         reduced=made.reduced,
+        noted=made.noted,
         to_upright=made.to_upright,
         to_resized=made.to_resized,
         to_augmented=made.to_augmented,
@@ -326,6 +332,7 @@ def _finish(image: ImageFile, data: bytes, options: ImageOptions) -> _Finished:
         result,
         source,
         reduced,
+        ["pages"] if has_further_images(image, data) else (),
         exif_transform(turn, stored),
         upright_plan.transform(source),
     )

@@ -63,6 +63,21 @@ def preview_problem(file: BinaryIO) -> str | None:
     return None
 
 
+def has_further_pages(file: BinaryIO) -> bool:
+    """Return whether a TIFF has pages after the first, beside previews and masks of it."""
+    try:
+        tags = first_directory(file)
+        for _ in range(_MOST):
+            if not tags.next:
+                return False
+            tags = _directory(file, tags.next)
+            if not _number(tags, _SUBFILE_TYPE) & (_REDUCED | _MASK):
+                return True
+    except TAG_ERRORS:
+        pass  # what follows cannot be read
+    return False
+
+
 def _directory(file: BinaryIO, at: int) -> ImageFileDirectory_v2:
     """Return the tags of a further image. at: the place of its directory."""
     tags = first_directory(file)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recordmill.errors import ConfigError, Filtered, RecordError, Reject, Stage
-from recordmill.format.ledger import INPUT, Reduced
+from recordmill.format.ledger import INPUT, Counted, Reduced
 from recordmill.storage.files import Location
 from recordmill.tfrecord.features import Features
 from recordmill.transforms.model.example_facts import ExampleFacts
@@ -148,6 +148,7 @@ class Encoded:
     dropped_objects: {reason: (number of dropped objects, smallest key of a record with one)}; the
       reasons are fields of `ObjectCounts`.
     reduced: records with images of which not all bits were read.
+    noted: what notes are made of, counted without copies; the reasons are `Noted`.
     steps: {column: number of steps} of feature lists; then rows become SequenceExamples.
     content: binary(16)[k], the hash of the bytes or numbers that were read for each kept record, if
       the source did not hash them.
@@ -164,6 +165,7 @@ class Encoded:
     objects: tuple[int, int] | None = None
     dropped_objects: Mapping[str, tuple[int, str]] = dataclasses.field(default_factory=dict)
     reduced: Reduced = dataclasses.field(default_factory=Reduced)
+    noted: Counted = dataclasses.field(default_factory=dict)
     steps: Mapping[str, int] = dataclasses.field(default_factory=dict)
     facts: Sequence[ExampleFacts] | None = None
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Self
 
-from recordmill.format.ledger import Reduced
+from recordmill.format.ledger import Counted, Noted, Reduced
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -18,11 +18,13 @@ class ExampleFacts:
     dropped_objects: {reason: number of dropped objects}.
     reduced: (highest level, bits) of an image of which not all bits were read, as for
       `Reduced.one`; None if all were read.
+    noted: {what notes are made of: how often it is in the Example}.
     """
 
     objects: tuple[int, int] | None = None
     dropped_objects: Mapping[str, int] = dataclasses.field(default_factory=dict)
     reduced: tuple[int, int] | None = None
+    noted: Mapping[Noted, int] = dataclasses.field(default_factory=dict)
 
     def to_text(self) -> str | None:
         """Return the facts as JSON; None if there are none."""
@@ -41,3 +43,7 @@ class ExampleFacts:
     def reduced_of(self, key: str) -> Reduced:
         """Return the counts of reduced images for a record of this key."""
         return Reduced() if self.reduced is None else Reduced.one(key, *self.reduced)
+
+    def noted_of(self, key: str) -> Counted:
+        """Return the counts of what notes are made of for a record of this key."""
+        return {reason: (count, key) for reason, count in self.noted.items()}

@@ -7,12 +7,12 @@ import dataclasses
 import time
 from collections.abc import Mapping
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from recordmill.format.ledger import Reduced
+from recordmill.format.ledger import Counted, Reduced, add_counted
 from recordmill.job.staging import Staging, to_json
 from recordmill.processes.pool import shared_pool
 from recordmill.transforms.model import batch, limits
@@ -34,13 +34,14 @@ class Estimate:
 
     record_bytes: size of a framed record, compressed if the dataset is. input_bytes: size of its
     input. seconds: time to encode it. reduced: records of the sample with images of which not all
-    bits were read.
+    bits were read. noted: as in `Encoded`, of the sample.
     """
 
     record_bytes: int
     input_bytes: int
     seconds: float
     reduced: Reduced = Reduced()  # noqa: RUF009, it is frozen
+    noted: Counted = dataclasses.field(default_factory=dict)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Estimate:
@@ -103,33 +104,44 @@ def measure(
             )
             for at in range(0, len(rows), step)
         )
-    results = {name: _sizes(futures) for name, futures in chunks.items()}
+    results = {name: _sum(futures) for name, futures in chunks.items()}
     taken = sum(int(sample_size(records[name])) for name in samples)
     seconds = (time.perf_counter() - started) / max(taken, 1)
     estimates = {}
-    for name, (kept, total, reduced) in results.items():
+    for name, made in results.items():
         # If no record of the sample could be encoded, estimate by the size of the inputs.
-        each = total // kept if kept else sizes[name] + 64
         estimates[name] = Estimate(
-            record_bytes=each, input_bytes=sizes[name], seconds=seconds, reduced=reduced
+            record_bytes=made.bytes // made.kept if made.kept else sizes[name] + 64,
+            input_bytes=sizes[name],
+            seconds=seconds,
+            reduced=made.reduced,
+            noted=made.noted,
         )
     staging.place("estimate.json").write_bytes(to_json(estimates))
     return estimates
 
 
-def _sizes(futures: collections.deque[Future[EncodedChunk]]) -> tuple[int, int, Reduced]:
-    """Return the numbers of kept records and bytes, and the reduced records.
+class _Encoded(NamedTuple):
+    """Sums over the encoded sample of a split."""
 
-    Futures are dropped early to free memory.
-    """
+    kept: int
+    bytes: int
+    reduced: Reduced
+    noted: Counted
+
+
+def _sum(futures: collections.deque[Future[EncodedChunk]]) -> _Encoded:
+    """Add up the results of tasks. Futures are dropped early to free memory."""
     kept = total = 0
     reduced = Reduced()
+    noted: Counted = {}
     while futures:
         chunk = futures.popleft().result()
         kept += len(chunk.kept)
         total += len(chunk.data)
         reduced = reduced.plus(chunk.reduced)
-    return kept, total, reduced
+        noted = add_counted(noted, chunk.noted)
+    return _Encoded(kept, total, reduced, noted)
 
 
 def _with_names(rows: pa.RecordBatch) -> pa.RecordBatch:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recordmill.errors import Reject, Stage
-from recordmill.format.ledger import Reduced, add_dropped
+from recordmill.format.ledger import Counted, Reduced, add_counted
 from recordmill.processes.row_tasks import MAX_MEMORY, NO_FAULTS, Faults, RowTask
 from recordmill.tfrecord.example import encode_frames
 from recordmill.tfrecord.framing import gzip_member
@@ -47,7 +47,7 @@ class EncodedChunk:
       excludes.
     names: names of the Examples, if an Example is not made of exactly one row. Then `lengths` has
       an entry per name, and `kept` lists all rows that went into them.
-    content, sizes, filled, objects, dropped_objects, reduced: as in `Encoded`.
+    content, sizes, filled, objects, dropped_objects, reduced, noted: as in `Encoded`.
     facts: facts about each Example as text, if Examples can be reused.
     reused: number of Examples that were taken from an earlier dataset.
     """
@@ -64,6 +64,7 @@ class EncodedChunk:
     objects: tuple[int, int] | None = None
     dropped_objects: Mapping[str, tuple[int, str]] = dataclasses.field(default_factory=dict)
     reduced: Reduced = dataclasses.field(default_factory=Reduced)
+    noted: Counted = dataclasses.field(default_factory=dict)
     facts: Sequence[str | None] | None = None
     reused: int = 0
 
@@ -167,6 +168,7 @@ def _encode(encoder: Encoder, context: Context, rows: pa.RecordBatch) -> Encoded
         objects=encoded.objects,
         dropped_objects=encoded.dropped_objects,
         reduced=encoded.reduced,
+        noted=encoded.noted,
         facts=None if facts is None else [one.to_text() for one in facts],
     )
 
@@ -204,16 +206,18 @@ def _with_stored(
     order = np.argsort(np.concatenate([others[made.kept], np.array([*stored], np.int64)]))
     sizes = [one.size for one in stored.values() if one.size is not None]
     facts = [ExampleFacts.from_text(one.facts) for one in stored.values()]
-    objects, dropped, reduced = made.objects, made.dropped_objects, made.reduced
+    objects, dropped = made.objects, made.dropped_objects
+    reduced, noted = made.reduced, made.noted
     keys, copies = rows[batch.KEY], batch.copies(rows)
     for row, fact in zip(stored, facts, strict=True):
         objects = add_pairs(objects, fact.objects)
-        if fact.dropped_objects or fact.reduced:
+        if fact.dropped_objects or fact.reduced or fact.noted:
             key = keys[row].as_py()
             counts = {reason: (n, key) for reason, n in fact.dropped_objects.items()}
-            dropped = add_dropped(dropped, counts)
+            dropped = add_counted(dropped, counts)
             if not copies[row]:
                 reduced = reduced.plus(fact.reduced_of(key))
+                noted = add_counted(noted, fact.noted_of(key))
     content = None
     if batch.CONTENT not in rows.schema.names:
         hashes = pa.array([one.content for one in stored.values()], pa.binary(16))
@@ -229,6 +233,7 @@ def _with_stored(
         objects=objects,
         dropped_objects=dropped,
         reduced=reduced,
+        noted=noted,
         facts=[[*made.facts, *(one.facts for one in stored.values())][at] for at in order],
         reused=len(stored),
     )

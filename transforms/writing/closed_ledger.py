@@ -9,7 +9,7 @@ from recordmill.format.ledger import (
     Ledger,
     ObjectCounts,
     RecordCounts,
-    add_dropped,
+    add_counted,
 )
 from recordmill.job.staging import ShardInfo, StagedPart
 from recordmill.transforms.planning.plan import Plan
@@ -89,5 +89,5 @@ def dropped_objects(infos: Iterable[ShardInfo]) -> dict[str, tuple[int, str]]:
     """Return {reason: (number of dropped objects, smallest key of a record with one)}."""
     found: dict[str, tuple[int, str]] = {}
     for info in infos:
-        found = add_dropped(found, info.dropped_objects)
+        found = add_counted(found, info.dropped_objects)
     return found

@@ -20,7 +20,7 @@ import pyarrow as pa
 import xxhash
 
 from recordmill.errors import Reject
-from recordmill.format.ledger import Reduced
+from recordmill.format.ledger import Counted, Reduced
 from recordmill.job.staging import DRAFTS, Staging, to_json
 from recordmill.storage.files import Location, MissingError
 from recordmill.transforms.model import batch
@@ -164,7 +164,16 @@ def _entry(chunk: EncodedChunk) -> bytes:
     return entry + xxhash.xxh3_64_digest(entry)
 
 
-_OTHERS = ("rejects", "filtered", "filled", "objects", "dropped_objects", "reduced", "reused")
+_OTHERS = (
+    "rejects",
+    "filtered",
+    "filled",
+    "objects",
+    "dropped_objects",
+    "reduced",
+    "noted",
+    "reused",
+)
 
 
 def _one(values: Any, kind: pa.DataType) -> pa.Array:
@@ -219,13 +228,16 @@ def _chunk(data: bytes, fields: pa.RecordBatch) -> EncodedChunk:
         sizes=None if width is None else (width, numbers("height")),
         filled=_pair(others["filled"]),
         objects=_pair(others["objects"]),
-        dropped_objects={
-            reason: (count, key) for reason, (count, key) in others["dropped_objects"].items()
-        },
+        dropped_objects=_counted(others["dropped_objects"]),
         reduced=Reduced(**others["reduced"]),
+        noted=_counted(others["noted"]),
         facts=fields["facts"][0].as_py(),
         reused=others["reused"],
     )
+
+
+def _counted(found: dict[str, list[Any]]) -> Counted:
+    return {reason: (count, key) for reason, (count, key) in found.items()}
 
 
 def _pair(found: list[int] | None) -> tuple[int, int] | None:

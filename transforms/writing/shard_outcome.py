@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from recordmill.errors import Reject
 from recordmill.format import shard_index
-from recordmill.format.ledger import Reduced, add_dropped
+from recordmill.format.ledger import Counted, Reduced, add_counted
 from recordmill.format.recipes import SCHEMA as RECIPES_SCHEMA
 from recordmill.tfrecord.framing import payload_crcs
 from recordmill.transforms.model import batch
@@ -42,6 +42,7 @@ class ShardOutcome:
         self.objects: tuple[int, int] | None = None
         self.dropped_objects: dict[str, tuple[int, str]] = {}
         self.reduced = Reduced()
+        self.noted: Counted = {}
         self.reused = 0
         self._facts: list[str | None] = []
         self._crcs: list[np.ndarray] = []
@@ -57,8 +58,9 @@ class ShardOutcome:
             self.names += chunk.names
         self.filled = add_pairs(self.filled, chunk.filled)
         self.objects = add_pairs(self.objects, chunk.objects)
-        self.dropped_objects = add_dropped(self.dropped_objects, chunk.dropped_objects)
+        self.dropped_objects = add_counted(self.dropped_objects, chunk.dropped_objects)
         self.reduced = self.reduced.plus(chunk.reduced)
+        self.noted = add_counted(self.noted, chunk.noted)
         self.reused += chunk.reused
         self._kept.append(chunk.kept + start)
         self._lengths.append(chunk.lengths)

@@ -277,6 +277,7 @@ class ShardWriter:
             objects=outcome.objects,
             dropped_objects=outcome.dropped_objects,
             reduced=outcome.reduced,
+            noted=outcome.noted,
             reused=outcome.reused,
             has_recipes=outcome.has_recipes,
         )

@@ -8,6 +8,7 @@ from recordmill.notes import Note
 from recordmill.transforms.planning.plan import Plan
 from recordmill.transforms.writing.closed_ledger import dropped_objects
 from recordmill.transforms.writing.depth_notes import depth_notes
+from recordmill.transforms.writing.image_notes import image_notes
 
 _SHOWN = 3  # classes of a split in a note
 _DROPPED = {
@@ -25,6 +26,7 @@ def written_notes(
     return (
         *_lost_classes(plan, infos),
         *depth_notes(info.reduced for info in infos),
+        *image_notes(info.noted for info in infos),
         *_box_notes(infos),
         *(() if report is None else report.notes),
     )
