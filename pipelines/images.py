@@ -39,6 +39,7 @@ from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.imaging.mask_options import MaskOptions
 from recordmill.transforms.model.data_type import DataType
 from recordmill.transforms.model.source import Source
+from recordmill.transforms.sources.files.companions import Companion
 from recordmill.transforms.sources.files.folders import NOT_IMAGES
 from recordmill.transforms.sources.files.references import Unlabelled
 from recordmill.transforms.sources.tfrecords.tfrecord_media import TfrecordMedia
@@ -174,7 +175,15 @@ def data_type(config: ImagesConfig) -> DataType:
     """Return the source, check and encoder of images."""
     # Annotations give the classes.
     unlabelled: Unlabelled = "keep" if config.annotations else config.unlabelled
-    source = files_of(config, leave_out=NOT_IMAGES, unlabelled=unlabelled, raw="images")
+    companions: list[Companion] = [] if config.annotations else ["annotations", "tables"]
+    companions += [] if config.masks else ["masks"]
+    source = files_of(
+        config,
+        leave_out=NOT_IMAGES,
+        unlabelled=unlabelled,
+        raw="images",
+        companions=companions,
+    )
     pixels = source.pixels if isinstance(source, TfrecordMedia) else None
     has_boxes = bool(config.annotations) or (pixels is not None and pixels.has_objects)
     held_masks = pixels if pixels is not None and pixels.class_mask is not None else None

@@ -30,6 +30,7 @@ CODES: Mapping[str, str] = {
     "labels-alike": "classes differ only by case, surrounding spaces or Unicode form",
     "leak": "records of equal content are in several splits",
     "many-copies": "balancing repeats the records of a class very often",
+    "masks": "images look like masks of other images",
     "near-duplicates": "there are groups of records with similar content",
     "no-classes": "folder names that may be classes are not used as classes",
     "no-group": "records have no group, or one of white space alone",
@@ -52,6 +53,7 @@ CODES: Mapping[str, str] = {
     "unknown-keys": "keys of --exclude-keys belong to no record",
     "unlisted": "files in the folders of the listed files are not in the listing",
     "unnamed-column": "a column without a name was ignored",
+    "unread": "tables or annotations are among the files of the input, but were not read",
 }
 # Codes of notes that exist only once the dataset is written.
 _AFTER_PLANNING = frozenset(("adopted", "tfds"))

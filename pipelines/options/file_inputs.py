@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import TypedDict
 
 from recordmill.errors import ConfigError
@@ -15,6 +15,7 @@ from recordmill.pipelines.options.media_inputs import media_rows
 from recordmill.pipelines.options.rows import ROWS, DelimitedConfig
 from recordmill.pipelines.options.tfrecord_inputs import records_of
 from recordmill.storage.files import Location, shown
+from recordmill.transforms.sources.files.companions import Companion
 from recordmill.transforms.sources.files.file_stat import refuse_special
 from recordmill.transforms.sources.files.folders import FileTree, has_extension, may_be
 from recordmill.transforms.sources.files.number_labels import NumberLabels
@@ -91,6 +92,7 @@ def files_of(
     columns: Collection[str] = (),
     labelled: bool = True,
     raw: Files | None = None,
+    companions: Sequence[Companion] = ("tables",),
 ) -> FileList | JoinedListings | FileTree | TfrecordMedia | MediaRows:
     """Return the source for --input: listings, by their extension; else folders, patterns or files.
 
@@ -98,7 +100,8 @@ def files_of(
 
     leave_out: extensions of files to skip. unlabelled: overrides --unlabelled. columns: fields of
     the config that apply to listings only. labelled: whether folders or listings give labels. raw:
-    the files that are made of raw arrays in TFRecords; None if the command reads none.
+    the files that are made of raw arrays in TFRecords; None if the command reads none. companions:
+    kinds of files among those of a folder for which notes are made.
 
     Raises:
       ConfigError: an option for listings is given without a listing, or the input is not a file
@@ -154,6 +157,7 @@ def files_of(
             input=inputs,
             unlabelled=unlabelled,
             leave_out=tuple(leave_out),
+            companions=tuple(companions),
             **path_labels(config, labelled=labelled),
         )
     if not all(listings):

@@ -37,6 +37,7 @@ from recordmill.errors import ConfigError, DamageError, Reject
 from recordmill.format.ledger import Counted, Reduced
 from recordmill.format.manifest import Shard
 from recordmill.format.typed_json import damage_of, parse_json
+from recordmill.notes import Note
 from recordmill.storage.files import Location, shown
 
 FOLDER = ".recordmill"
@@ -98,6 +99,7 @@ class Listing:
     presplit: number of rows to which the input assigns a split.
     filtered: {option: number of rows that it excluded}.
     rejected_labels: {label: number of rejected inputs}, as far as labels are known.
+    notes: remarks on the input that were made while it was listed.
     """
 
     parts: tuple[StagedPart, ...]
@@ -108,10 +110,15 @@ class Listing:
     rejects: tuple[Reject, ...]
     filtered: Mapping[str, int]
     rejected_labels: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    notes: tuple[Note, ...] = ()
 
     @property
     def rows(self) -> int:
         return sum(part.rows for part in self.parts)
+
+    def to_json(self) -> bytes:
+        """Return the content of listing.json."""
+        return to_json({**vars(self), "notes": [note.to_json() for note in self.notes]})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -162,6 +169,7 @@ class ShardInfo:
 def _listing(data: dict[str, Any]) -> Listing:
     data["parts"] = tuple(StagedPart(**part) for part in data["parts"])
     data["rejects"] = tuple(Reject(**reject) for reject in data["rejects"])
+    data["notes"] = tuple(map(Note.from_json, data.get("notes", ())))
     return Listing(**data)
 
 

@@ -31,6 +31,7 @@ class ListingPart:
       file, and encoders get its path as `__path__` of the rows.
     filtered: {option: number of inputs that it excluded}.
     rejected_labels: {label: number of rejected inputs}, as far as labels are known.
+    notes: remarks on the input, if the source itself does not keep them.
     """
 
     rows: pa.RecordBatch | None = None
@@ -40,6 +41,7 @@ class ListingPart:
     data: bytes | bytearray | memoryview | None = None
     filtered: Mapping[str, int] = dataclasses.field(default_factory=dict)
     rejected_labels: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    notes: Sequence[Note] = ()
 
 
 @runtime_checkable

@@ -19,6 +19,7 @@ from recordmill.format.manifest import MANIFEST
 from recordmill.format.typed_json import take, take_counts
 from recordmill.job.publishing import check_output_folder
 from recordmill.job.staging import Listing, StagedPart, Staging, to_json
+from recordmill.notes import Note
 from recordmill.storage.files import Location, MissingError, shown
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.file_ranges import with_ranges
@@ -73,10 +74,12 @@ def stage_listing(
     sums = np.zeros(2, np.uint64)
     labelled = grouped = presplit = 0
     rejected_labels: Counter[str] = Counter()
+    notes: list[Note] = []
     for listed in source.scan():
         rejects += listed.rejects
         filtered.update(listed.filtered)
         rejected_labels.update(listed.rejected_labels)
+        notes += listed.notes
         rows = listed.rows
         if rows is not None:
             selected = rules.apply(rows)
@@ -105,13 +108,14 @@ def stage_listing(
         rejects=tuple(sorted(rejects)),
         filtered=dict(sorted(filtered.items())),
         rejected_labels=dict(sorted(rejected_labels.items())),
+        notes=tuple(notes),
     )
     before = staging.listing()
     if before is not None and before.fingerprint == listing.fingerprint:
         listing = dataclasses.replace(listing, parts=before.parts)
     else:
         _delete_derived_files(staging)
-    staging.place("listing.json").write_bytes(to_json(listing))
+    staging.place("listing.json").write_bytes(listing.to_json())
     kept = {part.name.rpartition("/")[0] for part in listing.parts}
     for entry in staging.place("listing").list_dir():
         if f"listing/{entry.name}" not in kept:

@@ -17,12 +17,11 @@ from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.imaging.mask_options import MaskOptions
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.annotations import MASK_COLUMNS, Annotated, Indices
+from recordmill.transforms.sources.files.companions import MASK_SUFFIXES
 from recordmill.transforms.sources.files.folders import NOT_IMAGES, FileTree
 from recordmill.transforms.sources.files.input_paths import InputPath, Inputs
 from recordmill.transforms.sources.files.other_kinds import is_archive
 
-# Suffixes of the names of masks, as in several public datasets.
-_SUFFIXES = ("_mask", "_masks", "-mask", "_segmentation", "_seg", "_label", "_labels", "_gt", "_L")
 SAMPLED = 32  # masks that are read to check their kind
 _BINARY = {0, 255}
 _REFERENCE = (batch.PATH, batch.SIZE, batch.MTIME)
@@ -126,7 +125,7 @@ class MaskFolder:
         if self.suffix is not None:
             own, _, end = self.suffix.rpartition("=")
             return ((own, end),), ()
-        common = [one for one in _SUFFIXES if all(name.endswith(one) for name in names)]
+        common = [one for one in MASK_SUFFIXES if all(name.endswith(one) for name in names)]
         if not common:
             return (("", ""),), ()
         note = (

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from recordmill.errors import ConfigError, Reason, Reject
@@ -17,6 +17,7 @@ from recordmill.storage.files import Location, shown
 from recordmill.storage.members import Member
 from recordmill.transforms.model.source import ListingPart
 from recordmill.transforms.sources.archives.archive_tree import LabelledMember, MisplacedMember
+from recordmill.transforms.sources.files.companions import Companion, CompanionFinder
 from recordmill.transforms.sources.files.file_stat import EMPTY, RejectCause
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.inputs import (
@@ -128,12 +129,17 @@ def list_files(
 
 
 def walk_files(
-    laid_out: Sequence[LaidOutInput], *, unlabelled: Unlabelled, leave_out: Collection[str]
+    laid_out: Sequence[LaidOutInput],
+    *,
+    unlabelled: Unlabelled,
+    leave_out: Collection[str],
+    on_skipped: Callable[[InputRoot, File], None] = lambda root, file: None,
 ) -> Iterator[LabelledFile | SkippedPath | RejectedFile]:
     """Yield the files of inputs, skipped paths and rejects.
 
     leave_out: extensions to skip (without dot, in lower case). They do not apply to a file, nor to
-      a pattern that ends in one of them.
+      a pattern that ends in one of them. on_skipped: called with each file of a folder that is
+      skipped by its extension.
     """
     leave_out = frozenset(leave_out)  # every file is looked up
     for number, one in enumerate(laid_out):
@@ -151,6 +157,8 @@ def walk_files(
                 found = _classify(item, one, unlabelled, skipped, label)
                 if isinstance(found, LabelledFile) and one.archives is not None:
                     found = found._replace(source=_lineage(item, root))
+                elif isinstance(found, SkippedPath) and root.is_folder and one.archives is None:
+                    on_skipped(root, item)
                 yield found
             elif isinstance(item, MisplacedMember):
                 yield RejectedFile(_below(root, item.reject), None)
@@ -248,6 +256,7 @@ class FileTree:
       a pattern that ends in one of them.
     labelled: whether folders give labels.
     numbers: converts labels to numbers to predict; None if labels are classes.
+    companions: kinds of files of other options, such as masks, for which notes are made.
     """
 
     input: str | Inputs
@@ -255,6 +264,7 @@ class FileTree:
     leave_out: tuple[str, ...] = NOT_IMAGES
     labelled: bool = True
     numbers: NumberLabels | None = None
+    companions: tuple[Companion, ...] = ()
 
     def __post_init__(self) -> None:
         check_unlabelled(self.unlabelled)
@@ -311,7 +321,14 @@ class FileTree:
         """Yield the files with the labels of their paths."""
         archived = any(one.archives is not None for one in self._laid_out)
         found = ReferenceCollector(schema=ARCHIVED if archived else COLUMNS)
-        for one in walk_files(self._laid_out, unlabelled=self.unlabelled, leave_out=self.leave_out):
+        finder = CompanionFinder(Inputs.of(self.input), self.companions)
+        files = walk_files(
+            self._laid_out,
+            unlabelled=self.unlabelled,
+            leave_out=self.leave_out,
+            on_skipped=finder.skip,
+        )
+        for one in files:
             if isinstance(one, LabelledFile):
                 more = (one.source,) if archived else ()
                 found.add(*one.file, *more, label=one.label, split=one.split)
@@ -320,10 +337,11 @@ class FileTree:
             else:
                 found.add_reject(one.reject, one.label if self.numbers is None else None)
             if found.full:
-                yield found.take()
-        yield found.take()
+                yield finder.seen(found.take())
+        yield finder.seen(found.take())
         if not found.totals["rows"]:
             raise ConfigError(no_files_message(Inputs.of(self.input), found))
+        yield ListingPart(notes=tuple(finder.notes()))
 
 
 def layout_notes(laid_out: Sequence[LaidOutInput]) -> tuple[Note, ...]:

@@ -1,0 +1,127 @@
+"""Notes on files among the images that another option would read: masks, annotations, tables."""
+
+import json
+import pathlib
+
+import pytest
+
+from recordmill.notes import Note
+from recordmill.pipelines import listing
+from recordmill.processes import pool
+from tests.folders import make_picture
+from tests.image_runs import encoders_kept, make
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _processes():
+    with encoders_kept():
+        yield
+
+
+def notes(folder: pathlib.Path, *argv: object, command: str = "images") -> dict[str, list[str]]:
+    """{code: notes} of a dataset of a folder."""
+    out = folder.with_name("out")
+    made = make(out, "--input", folder, "--splits", "train=1", "--overwrite", *argv,
+                command=command)  # fmt: skip
+    found: dict[str, list[str]] = {}
+    for note in made.manifest.notes:
+        assert isinstance(note, Note)
+        found.setdefault(note.code, []).append(str(note))
+    return {code: found[code] for code in ("masks", "unread") if code in found}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for number in range(3):
+        make_picture(tmp_path / "in" / f"{number}.png", number)
+    return tmp_path / "in"
+
+
+def test_masks_beside_their_images(folder):
+    for number in range(2):
+        make_picture(folder / f"{number}_mask.png", number)
+    make_picture(folder / "alone_mask.png", 7)
+    assert notes(folder) == {
+        "masks": [
+            "2 files of the dataset look like masks of others, such as 0_mask.png of 0.png: --masks"
+            f" {folder} --mask-suffix _mask reads them as masks"
+        ]
+    }
+    (folder / "alone_mask.png").unlink()
+    assert notes(folder, "--masks", folder, "--mask-suffix", "_mask", "--unmasked", "keep",
+                 "--mask-colours", colours(folder), "--max-reject-fraction", "1") == {}  # fmt: skip
+
+
+def colours(folder: pathlib.Path) -> pathlib.Path:
+    path = folder.with_name("colours.txt")
+    path.write_text("0 0 0 a\n")
+    return path
+
+
+def test_a_folder_of_masks(folder):
+    for number in range(3):
+        make_picture(folder / "images" / f"{number}.png", number)
+        make_picture(folder / "masks" / f"{number}.png", number)
+        (folder / f"{number}.png").unlink()
+    assert notes(folder) == {
+        "masks": [
+            "3 files of the dataset look like masks of others, such as masks/0.png of"
+            f" images/0.png: --masks {folder}/masks, with the other folders as --input, reads them"
+            " as masks"
+        ]
+    }
+    make_picture(folder / "images" / "3.png", 3)
+    assert notes(folder) == {}, "mask may be the name of a class"
+
+
+def test_files_that_lie_beside_images_and_are_no_masks(folder):
+    make_picture(folder / "road_mask.png", 1)
+    make_picture(folder / "4_mask_2.png", 1)
+    (folder / "readme.txt").write_text("4 photos\n")
+    (folder / "settings.json").write_text('{"size": 3}')
+    (folder / "page.xml").write_text("<page/>")
+    assert notes(folder) == {}
+
+
+def test_tables_and_annotations(folder):
+    (folder / "labels.csv").write_text("image,label\n0.png,a\n")
+    (folder / "metadata.jsonl").write_text('{"file_name": "0.png"}\n')
+    (folder / "a.json").write_text(json.dumps({"info": {}, "images": [], "annotations": []}))
+    for number in range(2):
+        (folder / f"{number}.xml").write_text("<annotation></annotation>")
+        (folder / f"{number}.txt").write_text("0 0.5 0.5 0.25 0.25\n")
+    assert notes(folder) == {
+        "unread": [
+            f"2 tables among the files of {folder} were not read, such as {folder}/labels.csv: if"
+            " it lists the files, pass it as --input",
+            f"1 .json file among the files of {folder} was not read, such as {folder}/a.json, which"
+            f" holds annotations (COCO): --annotations {folder}/a.json reads them",
+            f"2 .txt files among the files of {folder} were not read, such as {folder}/0.txt, which"
+            f" holds annotations (YOLO): --annotations {folder} reads them",
+            f"2 .xml files among the files of {folder} were not read, such as {folder}/0.xml, which"
+            f" holds annotations (Pascal VOC): --annotations {folder} reads them",
+        ]
+    }
+    for number in range(3):
+        (folder / f"{number}.xml").write_text(
+            "<annotation><object><name>a</name><bndbox><xmin>1</xmin><ymin>1</ymin><xmax>9</xmax>"
+            "<ymax>9</ymax></bndbox></object></annotation>"
+        )
+    options = ("--annotations", folder, "--annotation-format", "voc")
+    assert notes(folder, *options) == {}
+
+
+def test_a_listing_made_in_an_encoder_process_has_notes(folder, monkeypatch):
+    (folder / "labels.tsv").write_text("image\tlabel\n")
+    monkeypatch.setattr(listing, "running_pool", pool.running_pool)
+    assert "1 table among the files" in notes(folder)["unread"][0]
+
+
+def test_tables_among_arrays(folder):
+    import numpy as np
+
+    for path in folder.iterdir():
+        path.unlink()
+    np.save(folder / "0.npy", np.arange(3))
+    (folder / "labels.csv").write_text("path,label\n")
+    assert "such as" in notes(folder, command="arrays")["unread"][0]

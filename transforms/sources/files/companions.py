@@ -1,0 +1,162 @@
+"""Files among the inputs that another option would read: masks, annotations and tables."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recordmill.notes import Note, count_of
+from recordmill.storage.files import Location
+from recordmill.transforms.model import batch
+from recordmill.transforms.model.source import ListingPart
+from recordmill.transforms.sources.files.input_paths import Inputs
+from recordmill.transforms.sources.files.inputs import InputRoot
+from recordmill.transforms.sources.files.walks import File
+
+Companion = Literal["annotations", "masks", "tables"]
+
+# Suffixes of the names of masks, as in several public datasets.
+MASK_SUFFIXES = (
+    "_mask",
+    "_masks",
+    "-mask",
+    "_segmentation",
+    "_seg",
+    "_label",
+    "_labels",
+    "_gt",
+    "_L",
+)
+_MASK_FOLDERS = ("mask", "masks", "segmentation", "segmentations", "segmentationclass", "gt")
+_LOSSLESS = (".png", ".gif", ".bmp", ".tif", ".tiff")
+_MASKS = rf"({'|'.join(MASK_SUFFIXES)})\.[^./]*$|(^|/)(?i:{'|'.join(_MASK_FOLDERS)})/[^/]*$"
+_MOST_OF = 0.9  # of the images have a file of their name in a folder of masks
+_TABLES = ("csv", "jsonl", "parquet", "tsv")
+_YOLO = re.compile(rb"\s*\d+( +[\d.eE+-]+){4,}[ \t]*(\r?\n|$)")
+# {extension: (pattern that a file of annotations begins with or contains, what it is)}
+_ANNOTATIONS: dict[str, tuple[Callable[[bytes], object], str]] = {
+    "json": (re.compile(rb'"(images|annotations|categories)"\s*:\s*\[').search, "COCO"),
+    "txt": (_YOLO.match, "YOLO"),
+    "xml": (re.compile(rb"<annotation\b").search, "Pascal VOC"),
+}
+_READ = 1 << 16  # bytes at the begin of a file
+_PROBED = 3  # files of an extension that are opened
+
+
+class CompanionFinder:
+    """Collects the files of an input that were not read, or became records, but could be others.
+
+    inputs: of the records. kinds: the kinds of files to look for.
+    """
+
+    def __init__(self, inputs: Inputs, kinds: Iterable[Companion]) -> None:
+        self._inputs = inputs
+        self._kinds = frozenset(kinds)
+        self._counts: Counter[str] = Counter()
+        self._probed: Counter[str] = Counter()
+        self._first: dict[str, str] = {}  # a table, or file of annotations, by its extension
+        self._images = 0
+        self._masks: dict[str, list[tuple[str, str]]] = {}  # with their images
+
+    def skip(self, root: InputRoot, file: File) -> None:
+        """Take a file of a folder that is skipped by its extension."""
+        extension = file.key.rpartition(".")[2].lower()
+        self._counts[extension] += 1
+        if extension in self._first:
+            return
+        path = f"{root.given.path.rstrip('/')}/{file.key}"
+        if extension in _TABLES and "tables" in self._kinds:
+            self._first[extension] = path
+        elif extension in _ANNOTATIONS and "annotations" in self._kinds:
+            matches, _ = _ANNOTATIONS[extension]
+            self._probed[extension] += 1
+            if self._probed[extension] <= _PROBED and matches(_begin(file.path)):
+                self._first[extension] = path
+
+    def seen(self, part: ListingPart) -> ListingPart:
+        """Take the names of records. A mask is found if its image is in the same part."""
+        if part.rows is not None and "masks" in self._kinds:
+            self._find_masks(part.rows)
+        return part
+
+    def _find_masks(self, rows: pa.RecordBatch) -> None:
+        self._images += len(rows)
+        may_be_mask = pc.match_substring_regex(rows[batch.KEY], _MASKS)
+        if not pc.any(may_be_mask).as_py():
+            return
+        others = rows[batch.KEY].filter(pc.invert(may_be_mask)).to_pylist()
+        beside = {os.path.splitext(key)[0]: key for key in others}
+        by_name = {os.path.basename(stem): key for stem, key in beside.items()}
+        for key in rows[batch.KEY].filter(may_be_mask).to_pylist():
+            stem = os.path.splitext(key)[0]
+            suffix = _suffix(stem)
+            folder, name = os.path.split(stem.removesuffix(suffix))
+            if suffix and (image := beside.get(os.path.join(folder, name))):
+                self._masks.setdefault(suffix, []).append((key, image))
+            elif key.lower().endswith(_LOSSLESS) and (image := by_name.get(name)):
+                self._masks.setdefault(folder, []).append((key, image))
+
+    def notes(self) -> Iterator[Note]:
+        """Yield a note on the masks, and one on each kind of files that were not read."""
+        yield from self._mask_notes()
+        where = str(self._inputs)
+        tables = [path for name, path in sorted(self._first.items()) if name in _TABLES]
+        if tables:
+            count = sum(self._counts[name] for name in _TABLES)
+            files, were = ("table", "was") if count == 1 else ("tables", "were")
+            yield Note(
+                "unread",
+                f"{count:,} {files} among the files of {where} {were} not read, such as"
+                f" {tables[0]}: if it lists the files, pass it as --input",
+            )
+        for extension, path in sorted(self._first.items()):
+            if extension not in _ANNOTATIONS:
+                continue
+            files, were = ("file", "was") if self._counts[extension] == 1 else ("files", "were")
+            place = path if extension == "json" else os.path.dirname(path)
+            yield Note(
+                "unread",
+                f"{self._counts[extension]:,} .{extension} {files} among the files of {where}"
+                f" {were} not read, such as {path}, which holds annotations"
+                f" ({_ANNOTATIONS[extension][1]}): --annotations {place} reads them",
+            )
+
+    def _mask_notes(self) -> Iterator[Note]:
+        masks = sum(map(len, self._masks.values()))
+        for kind, found in sorted(self._masks.items()):
+            only = self._inputs.single
+            root = "FOLDER" if only is None else only.path.rstrip("/")
+            if kind in MASK_SUFFIXES:
+                option = f"--masks {root} --mask-suffix {kind}"
+            elif masks >= _MOST_OF * (self._images - masks):
+                option = f"--masks {root}/{kind}, with the other folders as --input,"
+            else:
+                continue  # a class may have the name of such a folder
+            mask, image = found[0]
+            yield Note(
+                "masks",
+                f"{count_of(len(found), 'file')} of the dataset look like masks of others, such as"
+                f" {mask} of {image}: {option} reads them as masks",
+            )
+
+
+def _suffix(stem: str) -> str:
+    return next((one for one in MASK_SUFFIXES if stem.endswith(one)), "")
+
+
+def _begin(path: str) -> bytes:
+    """Return the first bytes of a local file; none if it cannot be read, or is remote."""
+    place = Location.parse(path)
+    if not place.is_local:
+        return b""
+    try:
+        with open(place.local_path, "rb") as file:
+            return file.read(_READ)
+    except OSError:
+        return b""  # no record depends on it
