@@ -72,7 +72,7 @@ class DelimitedConfig(CommonConfig):
         _DEFAULT.trim,
         group=ROWS,
         shapes_bytes=True,
-        help="Strip spaces around the values of CSV and TSV.",
+        help="Strip spaces around the values of CSV and TSV, and around the quotes of values.",
     )
     encoding: str = option(
         _DEFAULT.encoding,

@@ -58,7 +58,7 @@ def test_quoting_on_reads_such_a_row_and_says_so(tmp_path, capsys):
     assert dry("text", tmp_path / "a.csv", "--quoting", "on") == 0
     printed = printed_notes(capsys)
     assert (
-        "rows that may hold several rows, because of an unclosed quote: 1, the first is a.csv#3;"
+        "rows with lines that may be rows, joined by an unclosed quote: 1, the first is a.csv#3;"
         " they were read as one row each" in printed
     )
 
@@ -153,3 +153,50 @@ def test_listings_may_have_escapes(tmp_path):
     (tmp_path / "a.csv").write_text("path,label\n" + rows)
     made = make(tmp_path / "out", "--input", tmp_path / "a.csv", "--escape", "\\", "--size", 16)
     assert made.manifest.labels == ('the "ant"', 'the "bee"')
+
+
+SPACED = 'id, text, label\n0, "a, b" , x\n1, c "d" ,"x"\n2,"e ""f"" ", y\n3, "g\nh",y\n'
+
+
+def test_trim_reads_quotes_after_spaces(tmp_path):
+    (tmp_path / "a.csv").write_text(SPACED)
+    found = table_of(tmp_path / "out", "--input", tmp_path / "a.csv", "--trim")
+    texts = [found[n]["text"][0] for n in range(4)]
+    assert texts == [b"a, b", b'c "d"', b'e "f"', b"g\nh"]
+
+
+def test_quotes_after_spaces_without_rejects_are_noted(tmp_path, capsys):
+    make_folder(tmp_path / "photos", {"ant": 2, "bee": 2})
+    names = sorted(str(one.relative_to(tmp_path)) for one in tmp_path.glob("photos/*/*"))
+    rows = "".join(f'{name}, "{name[7:10]}"\n' for name in names)
+    (tmp_path / "a.csv").write_text("path, label\n" + rows)
+    assert dry("images", tmp_path / "a.csv", "--size", 16) == 0
+    assert (
+        "rows with a quote after a space at the beginning of a value: 4, the first is a.csv#1; the"
+        " quotes are part of the value; if they enclose it, pass --trim" in printed_notes(capsys)
+    )
+    argv = ("--input", tmp_path / "a.csv", "--trim", "--size", 16)
+    assert make(tmp_path / "out", *argv).manifest.labels == ("ant", "bee")
+
+
+def test_rejects_of_quotes_after_spaces_name_trim(tmp_path, capsys):
+    rows = "".join(f'{n}, "a, b {n}", x\n' for n in range(9))
+    (tmp_path / "a.csv").write_text("id, text, label\n" + rows)
+    assert run("table", "--input", tmp_path / "a.csv", "--output", tmp_path / "out") == 1
+    assert "with --trim all 9 rows can be read" in capsys.readouterr().err
+
+
+def test_names_of_columns_in_quotes_after_spaces_are_an_error(tmp_path, capsys):
+    (tmp_path / "a.csv").write_text('"text", "label"\nx,y\nz,y\n')
+    assert dry("text", tmp_path / "a.csv") == 2
+    assert 'the name "label" is in quotes, as spaces stand before them: pass' in (
+        capsys.readouterr().err
+    )
+    assert dry("text", tmp_path / "a.csv", "--trim") == 0
+
+
+def test_quotes_inside_of_quoted_values_are_not_noted(tmp_path, capsys):
+    rows = "".join(f'"said ""x"", ""{n}"", ""z""",{"ab"[n % 2]}\n' for n in range(9))
+    (tmp_path / "a.csv").write_text("text,label\n" + rows)
+    assert dry("text", tmp_path / "a.csv") == 0
+    assert "quote" not in printed_notes(capsys)

@@ -37,7 +37,7 @@ NO_LIMIT = 1 << 30
 
 
 def fields_of(
-    data: bytes, delimiter: bytes | None, escape: bytes | None = None
+    data: bytes, delimiter: bytes | None, escape: bytes | None = None, *, spaces: bool = False
 ) -> tuple[list[tuple[bytes, list[bytes]]], bool]:
     """[(row as it stands, its fields)], and whether a quote is left open: a byte at a time."""
     rows: list[tuple[bytes, list[bytes]]] = []
@@ -61,14 +61,16 @@ def fields_of(
             else:
                 state = "field"
         elif char == b'"' and state == "start" and delimiter is not None:
-            state = "quoted"
+            state, field = "quoted", b""
         elif char == b"\n":
             rows.append((row, [*fields, field]))
             row, fields, field, state = b"", [], b"", "start"
         elif char == delimiter:
             fields, field, state = [*fields, field], b"", "start"
         else:
-            field, state = field + char, "field"
+            field += char
+            if not (spaces and state == "start" and char == b" "):
+                state = "field"
     if row:
         rows.append((row, [*fields, field]))
     return rows, state == "quoted"
@@ -81,6 +83,7 @@ def chunks_of(data: bytes, size: int) -> Iterator[bytes]:
 
 STRAY = b",;\t| "
 TABLE = st.text(alphabet='a,",""\n\r;', max_size=60).map(str.encode)
+SPACED = st.text(alphabet='a,""\n  ', max_size=60).map(str.encode)
 ESCAPED = st.text(alphabet='a,""\\\n\\', max_size=60).map(str.encode)
 
 
@@ -102,9 +105,16 @@ def test_rows_with_escapes_are_split_at_their_ends(data: bytes, size: int, limit
     check_split(data, size, limit, rules=QuoteRules(delimiter=b",", escape=b"\\"))
 
 
+@settings(max_examples=500)
+@given(SPACED, st.integers(1, 30), st.sampled_from([NO_LIMIT, 3, 8]))
+def test_rows_with_spaces_are_split_at_their_ends(data: bytes, size: int, limit: int) -> None:
+    check_split(data, size, limit, rules=QuoteRules(delimiter=b",", spaces=True))
+
+
 def check_split(data: bytes, size: int, limit: int, rules: QuoteRules | None) -> None:
     escape = rules.escape if rules else None
-    expected, left_open = fields_of(data, rules and rules.delimiter, escape)
+    spaces = rules is not None and rules.spaces
+    expected, left_open = fields_of(data, rules and rules.delimiter, escape, spaces=spaces)
     found: list[bytes | int] = []
     last = None
     for last in cut_rows(chunks_of(data, size), limit=limit, rules=rules):
@@ -175,15 +185,15 @@ def unended(last: bytes, row: bytes) -> bytes:
     return last
 
 
-@settings(max_examples=200)
-@given(ESCAPED, st.integers(1, 40), st.integers(1, 50))
-def test_sections_of_escaped_values(
-    folder: pathlib.Path, body: bytes, size: int, chunk: int
+@settings(max_examples=400)
+@given(ESCAPED | SPACED, st.integers(1, 40), st.integers(1, 50), st.booleans())
+def test_sections_of_escaped_and_of_trimmed_values(
+    folder: pathlib.Path, body: bytes, size: int, chunk: int, trim: bool
 ) -> None:
     path = folder / "e.csv"
     path.write_bytes(b"one,two\n" + body)
-    expected, left_open = fields_of(body, b",", b"\\")
-    file = opened(path, quoting="on", escape="\\")
+    expected, left_open = fields_of(body, b",", b"\\", spaces=trim)
+    file = opened(path, quoting="on", escape="\\", trim=trim)
     with (
         mock.patch.object(limits, "BATCH_BYTES", chunk),
         mock.patch.object(text_files, "_FIRST_READ", 8 + chunk),
@@ -199,8 +209,11 @@ def test_sections_of_escaped_values(
     for row, fields in expected:
         while len(fields) > 2 and not fields[-1].strip(STRAY):  # trailing separators
             fields = fields[:-1]
-        if row.strip(b"\n" if len(fields) != 2 else STRAY + b"\n"):  # not blank
-            found.append([one.decode() or None for one in fields])
+        fields = [one.strip() if trim else one for one in fields]
+        rest = row.strip(b"\n").removeprefix(b",")
+        if not rest or (not any(fields) and rest[:1] == b"," and not rest.strip(STRAY)):
+            continue  # blank
+        found.append([one.decode() or None for one in fields])
     assert [[*row.values()] for _, row in rows] == [one for one in found if len(one) == 2]
     assert len(bad) == sum(len(one) != 2 for one in found)
 

@@ -815,7 +815,7 @@ def test_quotes_that_may_be_data_are_noted() -> None:
     assert trailing.startswith("rows with text after a closing quote: 9, the first is SMSSpamC")
     assert trailing.endswith("pass --quoting off")
     assert unclosed.startswith(
-        "rows that may hold several rows, because of an unclosed quote: 1, the first is SMSSpamC"
+        "rows with lines that may be rows, joined by an unclosed quote: 1, the first is SMSSpamC"
     )
 
 

@@ -19,9 +19,10 @@ import pyarrow.csv
 from recordmill.errors import Reason
 from recordmill.notes import count_of
 from recordmill.transforms.sources.row_formats.line_blocks import LineBlock
-from recordmill.transforms.sources.row_formats.row_boundaries import IntArray
+from recordmill.transforms.sources.row_formats.row_boundaries import IntArray, drop_spaces
 from recordmill.transforms.sources.row_formats.row_file import BadRow, Rows
 from recordmill.transforms.sources.row_formats.row_format import FileFormat
+from recordmill.transforms.sources.row_formats.text_files import quote_rules
 from recordmill.transforms.sources.row_formats.value_parsing import Mask, ValueParser
 
 # A CR that is neither before LF nor at the end of the block. pyarrow would end a row there.
@@ -54,6 +55,7 @@ class CsvBlockParser:
         self._shape = file_format
         self._cells: ValueParser = file_format.value_parser
         self._delimiter = file_format.delimiter
+        self._rules = quote_rules(file_format)
         self._surplus = 0  # number of empty columns after the named ones
 
     def parse(self, lines: LineBlock, names: list[str]) -> Rows:
@@ -61,7 +63,8 @@ class CsvBlockParser:
 
         Raises AssertionError if the number of parsed rows differs from that of the block.
         """
-        data, placeholder = _hide_lone_returns(lines.data)
+        data = drop_spaces(lines.data, self._rules) if self._shape.quotes else lines.data
+        data, placeholder = _hide_lone_returns(data)
         if data.startswith("\ufeff".encode()):
             data = b"\n" + data  # or pyarrow would drop it as a byte order mark
         parts = list(self._parts(data, names, len(lines.ends)))

@@ -26,14 +26,14 @@ from recordmill.transforms.sources.row_formats.header_check import (
 )
 from recordmill.transforms.sources.row_formats.odd_values import OddValue, odd_value
 from recordmill.transforms.sources.row_formats.quote_anomalies import QuoteAnomalies
-from recordmill.transforms.sources.row_formats.row_boundaries import Block, LargeRow
+from recordmill.transforms.sources.row_formats.row_boundaries import Block, LargeRow, drop_spaces
 from recordmill.transforms.sources.row_formats.row_file import (
     FileSection,
     Origin,
     Rows,
 )
 from recordmill.transforms.sources.row_formats.row_format import UTF8, FileFormat
-from recordmill.transforms.sources.row_formats.text_files import TextFile, to_utf8
+from recordmill.transforms.sources.row_formats.text_files import TextFile, quote_rules, to_utf8
 
 _END = 1 << 62  # after the end of any file
 _REPEATED_HEADER = "equal to the header, as where files were joined: remove the row"
@@ -150,6 +150,8 @@ class DelimitedFile:
         if not self._file.streamed and self._shape.encoding != UTF8:
             row = to_utf8(row, self._shape.encoding)
         row = row.rstrip(TRAILING + b"\r\n") or row
+        if self._shape.quotes:
+            row = drop_spaces(row, quote_rules(self._shape))
         with self._origin.parsing():
             names: list[str] = pyarrow.csv.read_csv(
                 io.BytesIO(row and row.rstrip(b"\r\n") + b"\n"),

@@ -59,7 +59,13 @@ def other_layout(names: Sequence[str], rows: Rows, *, quotes: bool) -> str | Non
 
     rows: the rows below, as parsed with these names. quotes: whether quotes enclose values.
     """
-    if not quotes and all(len(name) > 1 and name[0] == name[-1] == '"' for name in names):
+    quoted = [name for name in names if len(name) > 1 and name[0] == name[-1] == '"']
+    if quotes and quoted:
+        return (
+            f"the name {quoted[0]} is in quotes, as spaces stand before them: pass --trim, which"
+            " drops the spaces"
+        )
+    if not quotes and len(quoted) == len(names):
         return (
             f"all names are in quotes, such as {names[0]}: if quotes enclose values, pass"
             " --quoting on"

@@ -20,6 +20,7 @@ class QuoteAnomalies:
     unclosed: rows that may hold several rows, because of an unclosed quote. Of the other ones,
     spanning: rows with a value that spans lines. trailing: rows with text after a closing quote.
     escaped: of these, rows with a backslash before the closing quote.
+    spaced: rows with a quote that would open a value without the spaces before it.
     longest: number of the largest row that spans lines. lines: number of its lines.
     """
 
@@ -28,6 +29,8 @@ class QuoteAnomalies:
     trailing: int = 0
     first_trailing: int = 0
     escaped: int = 0
+    spaced: int = 0
+    first_spaced: int = 0
     unclosed: int = 0
     first_unclosed: int = 0
     longest: int = 0
@@ -40,6 +43,7 @@ class QuoteAnomalies:
         self._add("spanning", numbers[spanning])
         self._add("trailing", numbers[np.setdiff1d(block.trailing, unclosed)])
         self._add("unclosed", numbers[unclosed])
+        self._add("spaced", numbers[block.spaced])
         self.escaped += len(block.escaped)
         if len(spanning):
             starts, ends = np.append(0, block.ends[:-1])[spanning], block.ends[spanning]
@@ -58,30 +62,37 @@ class QuoteAnomalies:
 def quote_notes(anomalies: Sequence[tuple[str, QuoteAnomalies]]) -> Mapping[str, Note]:
     """Return notes on the quotes of files, by topic. anomalies: (name of the file, its counts)."""
     notes = {}
-    for what, is_odd, then in (
-        ("spanning", "a value that spans lines", "if quotes are data there"),
-        ("trailing", "text after a closing quote", "quotes were dropped; if they are data"),
+    for what, is_odd, advice in (
+        ("spanning", "a value that spans lines", "if quotes are data there, pass --quoting off"),
+        (
+            "trailing",
+            "text after a closing quote",
+            "quotes were dropped; if they are data, pass --quoting off",
+        ),
+        (
+            "spaced",
+            "a quote after a space at the beginning of a value",
+            "the quotes are part of the value; if they enclose it, pass --trim",
+        ),
+        (
+            "unclosed",
+            "lines that may be rows, joined by an unclosed quote",
+            "they were read as one row each, as --quoting on says; if quotes are data there, pass"
+            " --quoting off",
+        ),
     ):
         files = [(file, one) for file, one in anomalies if getattr(one, what)]
-        if files:
-            count = sum(getattr(one, what) for _, one in files)
-            first = f"{files[0][0]}#{getattr(files[0][1], f'first_{what}')}"
-            text = f"rows with {is_odd}: {count}, the first is {first}"
-            if what == "spanning" and count > 1:
-                file, most = max(files, key=lambda one: one[1].lines)
-                text += f", the longest, of {most.lines:,} lines, is {file}#{most.longest}"
-            if what == "trailing" and 2 * sum(one.escaped for _, one in files) > count:
-                then = "quotes were dropped, but backslashes precede them"
-                notes[what] = Note("quotes", f"{text}; {then}: pass {ESCAPE}")
-                continue
-            notes[what] = Note("quotes", f"{text}; {then}, pass --quoting off")
-    files = [(file, one) for file, one in anomalies if one.unclosed]
-    if files:
-        notes["unclosed"] = Note(
-            "quotes",
-            f"rows that may hold several rows, because of an unclosed quote:"
-            f" {sum(one.unclosed for _, one in files)}, the first is"
-            f" {files[0][0]}#{files[0][1].first_unclosed}; they were read as one row each, as"
-            " --quoting on says; if quotes are data there, pass --quoting off",
+        if not files:
+            continue
+        count = sum(getattr(one, what) for _, one in files)
+        text = (
+            f"rows with {is_odd}: {count}, the first is"
+            f" {files[0][0]}#{getattr(files[0][1], f'first_{what}')}"
         )
+        if what == "spanning" and count > 1:
+            file, most = max(files, key=lambda one: one[1].lines)
+            text += f", the longest, of {most.lines:,} lines, is {file}#{most.longest}"
+        if what == "trailing" and 2 * sum(one.escaped for _, one in files) > count:
+            advice = f"quotes were dropped, but backslashes precede them: pass {ESCAPE}"
+        notes[what] = Note("quotes", f"{text}; {advice}")
     return notes

@@ -3,7 +3,7 @@
 Quotes follow the rules of pyarrow's parser (cpp/src/arrow/csv/parser.cc): a quote opens a value
 only at the beginning of the value; inside a quoted value, a doubled quote is a literal quote; text
 after the closing quote, and any other quote, is data. An escape character makes the next byte data,
-inside and outside of quotes.
+inside and outside of quotes. Where values are trimmed, spaces around their quotes do not count.
 """
 
 from __future__ import annotations
@@ -25,10 +25,12 @@ class QuoteRules:
     """Rules of quoted values.
 
     delimiter: byte between values. escape: byte that makes the next byte data; empty for none.
+    spaces: whether spaces may stand before an opening quote and after a closing one.
     """
 
     delimiter: bytes
     escape: bytes = b""
+    spaces: bool = False
 
     def mask(self, data: bytes) -> bytes:
         """Return data of the same length in which escaped bytes are letters.
@@ -49,6 +51,8 @@ class Block:
     spanning: indices of the rows with a value that spans lines, int64[m].
     trailing: indices of the rows with text after a closing quote, int64[m].
     escaped: of these, the rows with a backslash before the closing quote, int64[m].
+    spaced: indices of the rows with a quote that would open a value without the spaces before it,
+    int64[m].
     unclosed: offsets of the quotes that open a value over several lines whose closing quote is at
     the beginning of a value and has text after it, so that it may be an opening one, int64[m].
     unclosed_quote: whether a quote in the last row is never closed.
@@ -59,6 +63,7 @@ class Block:
     spanning: IntArray
     trailing: IntArray
     escaped: IntArray
+    spaced: IntArray
     unclosed: IntArray
     unclosed_quote: bool = False
 
@@ -126,25 +131,33 @@ def _whole_rows(data: bytes, rules: QuoteRules | None) -> Block:
     if rules is None or not len(ends) or b'"' not in masked:
         end = int(ends[-1]) if len(ends) else 0
         return Block(
-            data=data[:end], ends=ends, spanning=none, trailing=none, escaped=none, unclosed=none
+            data=data[:end],
+            ends=ends,
+            spanning=none,
+            trailing=none,
+            escaped=none,
+            spaced=none,
+            unclosed=none,
         )
-    delimiter = rules.delimiter
-    opening, closing = _find_quotes(masked, raw, delimiter)
+    opening, closing = _find_quotes(masked, raw, rules)
     inside = np.searchsorted(opening, ends - 1) > np.searchsorted(closing, ends - 1)
     held, ends = ends[inside], ends[~inside]
     end = int(ends[-1]) if len(ends) else 0
     closed = closing[closing < end - 1]
-    odd = closed[~np.isin(raw[closed + 1], np.frombuffer(delimiter + b'"\r\n', np.uint8))]
-    before = np.isin(raw[odd - 1], np.frombuffer(delimiter + b"\n", np.uint8))
+    after = raw[_next_solid(raw, closed)] if rules.spaces else raw[closed + 1]
+    odd = closed[~np.isin(after, np.frombuffer(rules.delimiter + b'"\r\n', np.uint8))]
+    before = np.isin(raw[odd - 1], np.frombuffer(rules.delimiter + b"\n", np.uint8))
     begins = odd[before & (raw[odd + 1] != _SPACE)]
     starts = [_opening_of(int(close), opening, closing) for close in begins.tolist()]
     spans = [masked.find(b"\n", at, close) >= 0 for at, close in zip(starts, begins, strict=True)]
+    spaced = none if rules.spaces else _spaced_quotes(masked[:end], raw, opening, closing, rules)
     return Block(
         data=data[:end],
         ends=ends,
         spanning=_rows_of(held[held < end] - 1, ends),
         trailing=_rows_of(odd, ends),
         escaped=_rows_of(odd[raw[odd - 1] == _BACKSLASH], ends),
+        spaced=_rows_of(spaced, ends),
         unclosed=np.array(starts, np.int64)[np.array(spans, np.bool_)],
     )
 
@@ -170,8 +183,58 @@ def _rows_of(positions: IntArray, ends: IntArray) -> IntArray:
     return np.unique(np.searchsorted(ends, positions, side="right"))
 
 
+def drop_spaces(data: bytes, rules: QuoteRules) -> bytes:
+    """Return whole rows without the spaces before opening and after closing quotes."""
+    if not rules.spaces or (b' "' not in data and b'" ' not in data):
+        return data
+    masked = rules.mask(data)
+    raw = np.frombuffer(masked, np.uint8)
+    opening, closing = _find_quotes(masked, raw, rules)
+    after = _next_solid(raw, closing)
+    ended = np.append(raw, _NEWLINE)[after]
+    ends_value = np.isin(ended, np.frombuffer(rules.delimiter + b"\r\n", np.uint8))
+    edges = np.zeros(len(data) + 1, np.int8)  # 1 where spaces to drop begin, -1 where they end
+    edges[_last_solid(raw, opening) + 1] += 1
+    edges[opening] -= 1
+    edges[closing[ends_value] + 1] += 1
+    edges[after[ends_value]] -= 1
+    kept: bytes = np.frombuffer(data, np.uint8)[np.cumsum(edges[:-1]) == 0].tobytes()
+    return kept
+
+
+def _last_solid(raw: npt.NDArray[np.uint8], offsets: IntArray) -> IntArray:
+    """Return the offset of the last byte before each offset that is no space, else -1."""
+    solid = np.append(-1, np.flatnonzero(raw != _SPACE))
+    return solid[np.searchsorted(solid, offsets) - 1]
+
+
+def _next_solid(raw: npt.NDArray[np.uint8], offsets: IntArray) -> IntArray:
+    """Return the offset of the first byte after each offset that is no space, else the end."""
+    solid = np.append(np.flatnonzero(raw != _SPACE), len(raw))
+    return solid[np.searchsorted(solid, offsets, side="right")]
+
+
+def _spaced_quotes(
+    data: bytes,
+    raw: npt.NDArray[np.uint8],
+    opening: IntArray,
+    closing: IntArray,
+    rules: QuoteRules,
+) -> IntArray:
+    """Return the offsets of quotes outside of quoted values that spaces and a delimiter precede."""
+    if b' "' not in data or rules.delimiter == b" ":
+        return np.zeros(0, np.int64)
+    raw = raw[: len(data)]
+    marks = np.flatnonzero(raw[1:] == _QUOTE) + 1
+    marks = marks[raw[marks - 1] == _SPACE]
+    marks = marks[np.searchsorted(opening, marks) == np.searchsorted(closing, marks)]
+    before = np.append(raw, _NEWLINE)[_last_solid(raw, marks)]
+    found: IntArray = marks[np.isin(before, np.frombuffer(rules.delimiter + b"\n", np.uint8))]
+    return found
+
+
 def _find_quotes(
-    data: bytes, raw: npt.NDArray[np.uint8], delimiter: bytes
+    data: bytes, raw: npt.NDArray[np.uint8], rules: QuoteRules
 ) -> tuple[IntArray, IntArray]:
     """Return the offsets of opening and closing quotes. data begins with a row.
 
@@ -181,18 +244,20 @@ def _find_quotes(
     """
     marks = np.flatnonzero(raw == _QUOTE)
     opening, closing = marks[::2], marks[1::2]
-    before = raw[opening - 1]
-    right = (before == delimiter[0]) | (before == _NEWLINE) | (opening == 0)
+    at = _last_solid(raw, opening) if rules.spaces else opening - 1
+    right = (raw[at] == rules.delimiter[0]) | (raw[at] == _NEWLINE) | (at < 0)
     right[1:] |= opening[1:] == closing[: len(opening) - 1] + 1
-    return (opening, closing) if right.all() else _find_quotes_sequentially(data, delimiter)
+    return (opening, closing) if right.all() else _find_quotes_sequentially(data, rules)
 
 
-def _find_quotes_sequentially(data: bytes, delimiter: bytes) -> tuple[IntArray, IntArray]:
-    find_opening = re.compile(b'"(?<![^%b\n]")' % re.escape(delimiter)).search
+def _find_quotes_sequentially(data: bytes, rules: QuoteRules) -> tuple[IntArray, IntArray]:
+    delimiter = re.escape(rules.delimiter)
+    pattern = b'(?:\\A|(?<=[%b\n])) *"' if rules.spaces else b'"(?<![^%b\n]")'
+    find_opening = re.compile(pattern % delimiter).search
     opening, closing = [], []
     at = 0
     while found := find_opening(data, at):
-        opening.append(found.start())
+        opening.append(found.end() - 1)
         end = data.find(b'"', found.end())
         while end >= 0 and data[end + 1 : end + 2] == b'"':
             end = data.find(b'"', end + 2)
@@ -209,9 +274,12 @@ def _quote_state(row: bytes, rules: QuoteRules | None) -> bytes:
         return b""
     row = rules.mask(row)
     escape = rules.escape if rules.escape and row.endswith(rules.escape) else b""
-    opening, closing = _find_quotes(row, np.frombuffer(row, np.uint8), rules.delimiter)
+    opening, closing = _find_quotes(row, np.frombuffer(row, np.uint8), rules)
     if len(opening) > len(closing):
         return b'"' + escape
     if len(closing) and closing[-1] == len(row) - 1:
         return b'""'  # it may be the first half of a doubled quote
-    return rules.delimiter if row.endswith(rules.delimiter) else b"x" + escape
+    begin = row.rstrip(b" ") if rules.spaces else row
+    if not begin or begin.endswith(rules.delimiter):  # spaces may begin a row
+        return begin and rules.delimiter
+    return b"x" + escape

@@ -81,7 +81,7 @@ class RowFormat:
     comment: first character of comment lines in CSV and TSV.
     decimal: decimal separator in CSV and TSV.
     missing: spellings of missing values: `?` for all columns, or `COLUMN=-200` for one column.
-    trim: whether to strip spaces around values of CSV and TSV.
+    trim: whether to strip spaces around values of CSV and TSV, and around their quotes.
     encoding: of text. A byte order mark is dropped.
     max_row_bytes: size above which a row is rejected without being held in memory.
     """

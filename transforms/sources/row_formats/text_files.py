@@ -58,7 +58,11 @@ class Utf16Error(ConfigError):
 
 def quote_rules(file_format: FileFormat) -> QuoteRules:
     """Return the rules of quoted values in CSV and TSV."""
-    return QuoteRules(delimiter=file_format.delimiter, escape=file_format.escape)
+    return QuoteRules(
+        delimiter=file_format.delimiter,
+        escape=file_format.escape,
+        spaces=file_format.value_parser.trim and file_format.delimiter != b" ",
+    )
 
 
 def to_utf8(data: bytes, encoding: str) -> bytes:

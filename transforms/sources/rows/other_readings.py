@@ -125,6 +125,8 @@ def _alternatives(
         return
     if found.quotes and not found.escape:
         yield ESCAPE, dataclasses.replace(row_format, escape="\\")
+    if found.quotes and not row_format.trim:
+        yield "--trim", dataclasses.replace(row_format, trim=True)
     quoting: Quoting = "off" if found.quotes else "on"
     other = dataclasses.replace(row_format, quoting=quoting, escape="")
     yield f"--quoting {quoting}", other
