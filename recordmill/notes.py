@@ -31,6 +31,7 @@ CODES: Mapping[str, str] = {
     "leak": "records of equal content are in several splits",
     "many-copies": "balancing repeats the records of a class very often",
     "masks": "images look like masks of other images",
+    "missing-class": "names of classes look like spellings of a missing value",
     "near-duplicates": "there are groups of records with similar content",
     "no-classes": "folder names that may be classes are not used as classes",
     "no-group": "records have no group, or one of white space alone",

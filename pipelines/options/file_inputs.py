@@ -10,9 +10,9 @@ from typing import TypedDict
 from recordmill.errors import ConfigError
 from recordmill.pipelines.options import values
 from recordmill.pipelines.options.config import COLUMNS, MEANING, CommonConfig, refuse_given
-from recordmill.pipelines.options.declaration import option, options_of
+from recordmill.pipelines.options.declaration import option
 from recordmill.pipelines.options.media_inputs import media_rows
-from recordmill.pipelines.options.rows import ROWS, DelimitedConfig
+from recordmill.pipelines.options.rows import DelimitedConfig
 from recordmill.pipelines.options.tfrecord_inputs import records_of
 from recordmill.storage.files import Location, shown
 from recordmill.transforms.sources.files.companions import Companion
@@ -127,16 +127,9 @@ def files_of(
         return tables
     listings = [is_listing(place) for place in places]
     if not any(listings):
-        declared = options_of(type(config))
-        names = [
-            field.name
-            for field in dataclasses.fields(DelimitedConfig)
-            if declared[field.name].group == ROWS
-            and getattr(config, field.name) != declared[field.name].default
-        ]
         refuse_given(
             config,
-            (*_COLUMNS, *columns, "input_root", "allow_store", *names),
+            (*_COLUMNS, *columns, "input_root", "allow_store", *config.given_format()),
             f"applies to listings (CSV, TSV, JSONL, Parquet), and --input {inputs} is not one:"
             " leave the option out, or pass the listing as --input",
         )

@@ -8,7 +8,7 @@ from typing import Literal
 from recordmill.errors import ConfigError
 from recordmill.pipelines.options import values
 from recordmill.pipelines.options.config import MEANING, CommonConfig
-from recordmill.pipelines.options.declaration import Group, option
+from recordmill.pipelines.options.declaration import Group, option, options_of
 from recordmill.pipelines.options.selection import SELECTION
 from recordmill.transforms.sources.row_formats.condition_syntax import parse_condition
 from recordmill.transforms.sources.row_formats.row_format import RowFormat
@@ -82,6 +82,22 @@ class DelimitedConfig(CommonConfig):
         help="Text encoding, such as cp1252 or utf-16, also of columns of bytes that are read as"
         " text; undecodable rows are rejected.",
     )
+    decimal: Literal[".", ","] = option(
+        _DEFAULT.decimal,
+        group=ROWS,
+        shapes_bytes=True,
+        help="Decimal separator of numbers in CSV and TSV.",
+    )
+    missing: tuple[str, ...] = option(
+        (),
+        group=ROWS,
+        shapes_bytes=True,
+        parse=values.names,
+        repeat=True,
+        metavar="[COLUMN=]VALUE,...",
+        help="Values that stand for a missing value, such as '?' or -200, in all columns or in one;"
+        " an empty value is always missing.",
+    )
     where: str | None = option(
         None,
         group=SELECTION,
@@ -105,6 +121,16 @@ class DelimitedConfig(CommonConfig):
         self.row_format()
         if self.where is not None:
             parse_condition(self.where)
+
+    def given_format(self) -> tuple[str, ...]:
+        """Return the names of the options for the format of rows that are given."""
+        declared = options_of(type(self))
+        names = (field.name for field in dataclasses.fields(DelimitedConfig))
+        return tuple(
+            name
+            for name in names
+            if declared[name].group == ROWS and getattr(self, name) != declared[name].default
+        )
 
     def refuse_label_from(self) -> None:
         """Raise ConfigError if --label-from is given, because a column gives the classes."""
@@ -131,22 +157,6 @@ class RowsConfig(DelimitedConfig):
         group=ROWS,
         shapes_bytes=True,
         help="Format of the input files. auto: by their extensions. lines: one record per line.",
-    )
-    decimal: Literal[".", ","] = option(
-        _DEFAULT.decimal,
-        group=ROWS,
-        shapes_bytes=True,
-        help="Decimal separator of numbers in CSV and TSV.",
-    )
-    missing: tuple[str, ...] = option(
-        (),
-        group=ROWS,
-        shapes_bytes=True,
-        parse=values.names,
-        repeat=True,
-        metavar="[COLUMN=]VALUE,...",
-        help="Values that stand for a missing value, such as '?' or -200, in all columns or in one;"
-        " an empty value is always missing.",
     )
     max_row_bytes: int = option(
         _DEFAULT.max_row_bytes,

@@ -39,9 +39,8 @@ if TYPE_CHECKING:
 
 _ROLES = ("label_column", "split_column", "group_column", "key_column")
 _SAMPLED = 16  # files of other programs whose first records are looked at for boxes and masks
-# Options of listings and tables that do not apply to records.
-_REFUSED = ("path_column", "input_root", "allow_store", "delimiter", "columns", "comment", "trim",
-            "weight_column")  # fmt: skip
+# Options of listings and tables that do not apply to records, beside those for the format of rows.
+_REFUSED = ("path_column", "input_root", "allow_store", "weight_column")
 
 
 def columns_of(config: CommonConfig, *, kind: Kind) -> dict[str, Any]:
@@ -66,7 +65,8 @@ def records_of(
     Raises:
       ConfigError: an option does not apply to TFRecord files.
     """
-    refuse_given(config, _REFUSED, f"does not apply to TFRecord files, as --input {config.inputs}")
+    refused = (*_REFUSED, *config.given_format())
+    refuse_given(config, refused, f"does not apply to TFRecord files, as --input {config.inputs}")
     config.refuse_label_from()
     for flag, meaning in (("annotations", "names"), ("masks", "is matched by names of")):
         if getattr(config, flag, None):

@@ -305,6 +305,7 @@ def test_a_damaged_dataset_is_not_read(dataset, tmp_path, capsys) -> None:
         ([{"image": [3]}], (), "feature 'image': expected bytes, got int64"),
         ([{"image": [b"x"]}], ("--masks", "m"), "--masks: is matched by names of image files"),
         ([{"image": [b"x"]}], ("--path-column", "a"), "--path-column does not apply to TFRecord"),
+        ([{"image": [b"x"]}], ("--missing", "a"), "--missing does not apply to TFRecord"),
         ([{"image": [b"x"]}], ("--label-from", "parent"), "--label-from parent: applies to files"),
     ],
 )

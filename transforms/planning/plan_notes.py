@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from recordmill.format.split_names import TRAIN, in_order
@@ -17,6 +19,7 @@ from recordmill.transforms.planning.survey import Survey
 from recordmill.transforms.windowing.series_report import SeriesReport
 
 _SHOWN = 3  # classes in a note
+_MISSING = frozenset(("n/a", "na", "#n/a", "null", "none", "nan", "nil", "-", "?"))
 
 
 def plan_notes(
@@ -43,6 +46,7 @@ def plan_notes(
     if run.group_noun is not None and survey.groups is not None:
         records = sum(sum(counts.values()) for counts in survey.counts.values())
         yield from survey.groups.notes(records, run.group_noun)
+    yield from _missing_classes(survey, labels)
     yield from _misread_lists(labels, run)
     yield from _unknown_keys(left_out, run)
     yield from _empty_splits(survey, run)
@@ -90,6 +94,27 @@ def _unused_renamings(
     if unused:
         text = f"no record has an old class of --label-map: {_some(unused)}"
         yield Note("unknown-class", text)
+
+
+def _missing_classes(survey: Survey, labels: Sequence[str]) -> Iterator[Note]:
+    """Yield a note on classes whose names usually stand for a missing value."""
+    found = [label for label in labels if label.strip().casefold() in _MISSING]
+    if "+" in labels:  # '-' is its opposite
+        found = [label for label in found if label.strip() != "-"]
+    if not found:
+        return
+    counts: Counter[str | None] = Counter()
+    for classes in (survey.held or survey.counts).values():
+        counts.update(classes)
+    some = ", ".join(f"{name!r} ({count_of(counts[name], 'record')})" for name in found[:_SHOWN])
+    more = ", ..." if len(found) > _SHOWN else ""
+    names = shlex.quote(",".join(found))
+    yield Note(
+        "missing-class",
+        f"{'a class has a name' if len(found) == 1 else f'{len(found)} classes have names'} that"
+        f" may stand for a missing value: {some}{more}; --missing {names} makes the rows of files"
+        f" and listings unlabelled, --exclude-labels {names} leaves the records out",
+    )
 
 
 def _misread_lists(labels: Sequence[str], run: RunSpec) -> Iterator[Note]:

@@ -43,6 +43,7 @@ from recordmill.transforms.sources.row_formats.quote_anomalies import quote_note
 from recordmill.transforms.sources.row_formats.row_file import FileSection, RowFile
 from recordmill.transforms.sources.row_formats.row_format import RowFormat, format_of
 from recordmill.transforms.sources.row_formats.value_parsing import ValueParser
+from recordmill.transforms.sources.rows.column_checks import refuse_unknown_missing
 from recordmill.transforms.sources.rows.column_roles import (
     SPLITS,
     ColumnRoles,
@@ -60,6 +61,7 @@ from recordmill.transforms.sources.rows.listing_file import (
     listing_filter,
     no_rows_message,
     open_listing,
+    with_missing,
 )
 from recordmill.transforms.sources.rows.number_columns import with_numbers
 from recordmill.transforms.sources.rows.path_stats import StatCache
@@ -231,6 +233,8 @@ class FileList:
             self.roles(list(column_types)), column_types, self.label_separator, where=self.path
         )
         self._found_roles[:] = [roles]
+        parser = self.row_format.value_parser
+        refuse_unknown_missing(parser, column_types, where=self.path)
         user_columns = roles.user_columns(list(column_types))
         self._check_target(column_types, roles)
         check_types(kind.field(n) for n, kind in column_types.items() if n in user_columns)
@@ -239,6 +243,8 @@ class FileList:
         sections = list(file.sections())
         if not all(column_types[name].types for name in others):
             column_types |= as_nullable(infer_types(file, sections, others))
+        nullable = {name: column_types[name] for name in user_columns if parser.spellings(name)}
+        column_types |= as_nullable(nullable)
         if roles.weight is not None:
             weight_field(column_types[roles.weight].field(roles.weight), where=self.path)
         for name in filter(None, (roles.target, roles.weight)):
@@ -269,9 +275,10 @@ class FileList:
                 named.add(map(normal_path, rows.columns[roles.main].drop_null().to_pylist()))
                 left_out: dict[str, int] = {}
                 if row_filter is not None:
-                    rows, left_out = row_filter.apply(rows, self.row_format.value_parser)
+                    rows, left_out = row_filter.apply(rows, parser)
                     filtered += sum(left_out.values())
-                rows = with_numbers(rows, roles, self.label_type, self.row_format.value_parser)
+                rows = with_missing(rows, parser, {*rows.columns.schema.names} - {roles.main})
+                rows = with_numbers(rows, roles, self.label_type, parser)
                 listed = resolve_files(
                     rows,
                     roles=roles,

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Collection, Mapping
 
 import numpy as np
 
 from recordmill.errors import ConfigError, Reason, Reject
 from recordmill.storage.files import Location
+from recordmill.transforms.model import batch
 from recordmill.transforms.sources.row_formats.column_types import ColumnTypes
 from recordmill.transforms.sources.row_formats.condition_syntax import parse_condition
 from recordmill.transforms.sources.row_formats.conditions import RowFilter
 from recordmill.transforms.sources.row_formats.open_rows import infer_types, open_rows
 from recordmill.transforms.sources.row_formats.row_file import Origin, RowFile, Rows
 from recordmill.transforms.sources.row_formats.row_format import RowFormat, format_of
+from recordmill.transforms.sources.row_formats.value_parsing import ValueParser
 
 _FORMATS = ("csv", "tsv", "jsonl", "parquet")
 
@@ -43,6 +46,16 @@ def listing_filter(text: str, file: RowFile, column_types: ColumnTypes) -> RowFi
         column_types = {**column_types, **infer_types(file, file.sections(), open_types)}
     types = {name: found.field(name).type for name, found in column_types.items() if name}
     return RowFilter.of(text, types, where="the listing")
+
+
+def with_missing(rows: Rows, parser: ValueParser, names: Collection[str]) -> Rows:
+    """Return rows with nulls for the values of --missing in the named columns."""
+    if not parser.missing:
+        return rows
+    columns = rows.columns
+    for name in names:
+        columns = batch.set_column(columns, name, parser.mask_missing(name, columns[name]))
+    return dataclasses.replace(rows, columns=columns)
 
 
 def check_unnamed(rows: Rows, place: Location) -> None:
