@@ -4,7 +4,7 @@ import pytest
 from PIL import Image
 
 from tests.folders import make_picture
-from tests.image_runs import encoders_kept, make
+from tests.image_runs import encoders_kept, images, make
 from tests.tiff_files import tiff
 
 
