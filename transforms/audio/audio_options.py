@@ -195,6 +195,10 @@ class AudioOptions:
             return None
         return round(self.clip * self.sample_rate / _SECOND)
 
+    def resamples(self, rate: int) -> bool:
+        """Return whether files of this sample rate are resampled."""
+        return self.sample_rate not in (None, rate)
+
     @property
     def splits(self) -> bool:
         """True if a file is cut into consecutive clips."""

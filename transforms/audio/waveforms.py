@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import functools
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from recordmill.errors import Reason, RecordError
-from recordmill.optional_packages import import_package
 from recordmill.transforms.audio.audio_files import too_large
 from recordmill.transforms.audio.audio_options import MOST_VALUES, AudioOptions, ClipMode
+from recordmill.transforms.audio.resampling import resample
 from recordmill.transforms.audio.spectrogram import LogMel
 from recordmill.transforms.model.ragged import cut_binary
 
@@ -25,17 +22,6 @@ _LEAST_LEVEL = 1e-5  # -100 dB
 _INT16 = 32768.0
 
 
-def versions() -> dict[str, str]:
-    """Return {library: version} of the libraries that resample and transform."""
-    soxr = _soxr()
-    return {"soxr": soxr.__version__, "libsoxr": soxr.__libsoxr_version__, "numpy": np.__version__}
-
-
-@functools.cache
-def _soxr() -> Any:
-    return import_package("soxr", extra="audio", needed_for="resampling audio")
-
-
 def prepare(samples: Floats, options: AudioOptions, *, rate: int) -> tuple[Floats, int]:
     """Mix, resample and trim the samples of a file or of a segment, float32[n, channels].
 
@@ -44,15 +30,38 @@ def prepare(samples: Floats, options: AudioOptions, *, rate: int) -> tuple[Float
     Raises:
       RecordError: no sample is left.
     """
+    samples = mix(samples, options, rate=rate)
+    if options.resamples(rate):
+        samples = resample(samples, rate, options.sample_rate or rate)
+    return trim(samples, options)
+
+
+def mix(samples: Floats, options: AudioOptions, *, rate: int) -> Floats:
+    """Return samples, float32[n, channels], mixed to one channel if the options say so.
+
+    rate: samples per second.
+
+    Raises:
+      RecordError: they will be too many once they are resampled.
+    """
     if options.is_mono and samples.shape[1] > 1:
         samples = samples.mean(axis=1, keepdims=True, dtype=np.float32)
-    if options.sample_rate is not None and options.sample_rate != rate:
-        length = len(samples) * options.sample_rate // rate
-        if length * samples.shape[1] > MOST_VALUES:
-            raise too_large(length, samples.shape[1])
-        samples = _soxr().resample(samples, rate, options.sample_rate)
-        if not len(samples):
-            raise RecordError(Reason.EMPTY, "no samples are left after resampling")
+    length = len(samples) * (options.sample_rate or rate) // rate
+    if options.resamples(rate) and length * samples.shape[1] > MOST_VALUES:
+        raise too_large(length, samples.shape[1])
+    return samples
+
+
+def trim(samples: Floats, options: AudioOptions) -> tuple[Floats, int]:
+    """Return samples, float32[n, channels], without silence at both ends if the options say so.
+
+    Also returns the number of samples that were cut off the beginning.
+
+    Raises:
+      RecordError: there are no samples, or too many.
+    """
+    if not len(samples):
+        raise RecordError(Reason.EMPTY, "no samples are left after resampling")
     start = 0
     if options.trim_silence is not None:
         start, stop = loud_range(samples, options.trim_silence)

@@ -16,7 +16,7 @@ import pyarrow as pa
 from recordmill.errors import ConfigError, RecordError, Stage
 from recordmill.format.content_hashes import ContentHashes, array_name
 from recordmill.tfrecord.features import Feature, Features
-from recordmill.transforms.audio import audio_decoders, waveforms
+from recordmill.transforms.audio import audio_decoders, resampling
 from recordmill.transforms.audio.audio_augment import augment_waveform, check_augmentations
 from recordmill.transforms.audio.audio_options import AudioOptions
 from recordmill.transforms.audio.mel_filters import check_filters
@@ -41,7 +41,7 @@ from recordmill.transforms.sources.audio.audio_reading import (
     SOURCE_COLUMNS,
     Sound,
     audio_references,
-    read_record,
+    read_records,
 )
 from recordmill.transforms.sources.rows.segments import FROM, NAME, TO
 
@@ -131,7 +131,8 @@ class AudioEncoder(abc.ABC):
         """Return the versions of the libraries that affect samples."""
         if self.options.features == "encoded":
             return {}
-        return audio_decoders.versions() | waveforms.versions()
+        own = {"numpy": np.__version__}
+        return audio_decoders.versions() | resampling.versions() | own
 
     def encode(self, rows: pa.RecordBatch, context: Context) -> Encoded:
         """Encode the audio of rows, in order; invalid audio is rejected."""
@@ -205,11 +206,7 @@ class AudioFileEncoder(AudioEncoder):
     """Encoder that reads the files, or their segments, that rows name."""
 
     def _sounds(self, rows: pa.RecordBatch) -> Iterator[Sound | RecordError]:
-        for _, place in audio_references(rows):
-            try:
-                yield read_record(place, self.options)
-            except RecordError as error:
-                yield error
+        return read_records((place for _, place in audio_references(rows)), self.options)
 
     @property
     def source_columns(self) -> tuple[str, ...]:

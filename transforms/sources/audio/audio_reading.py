@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,13 +19,18 @@ from recordmill.transforms.audio.audio_files import (
     read_segment,
 )
 from recordmill.transforms.audio.audio_options import AudioOptions
-from recordmill.transforms.audio.waveforms import fit, prepare
+from recordmill.transforms.audio.resampling import joins_others, resample, resample_all
+from recordmill.transforms.audio.waveforms import fit, mix, prepare, trim
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import OutcomeCollector, RowOutcome
 from recordmill.transforms.sources.rows.segments import FROM, TO
 
 SOURCE_COLUMNS = (batch.PATH, batch.SIZE, batch.MTIME)
 _MICRO = 10**6
+_TOGETHER = 32  # files that are read before some of them are resampled together
+_MOST_WAITING = 1 << 21  # samples of these files: 8 MiB
+
+T = TypeVar("T")
 
 
 class AudioReference(NamedTuple):
@@ -54,6 +59,19 @@ class Sound(NamedTuple):
     format: str
 
 
+class _Decoded(NamedTuple):
+    """The mixed samples of a row, float32[n, channels].
+
+    joins_others: they are to be resampled together with others. header: of the file. start: in
+    microseconds.
+    """
+
+    samples: npt.NDArray[np.float32]
+    joins_others: bool
+    header: AudioHeader
+    start: int
+
+
 def audio_references(rows: pa.RecordBatch) -> Iterator[tuple[str, AudioReference]]:
     """Yield the key and the file or segment of each row."""
     names: list[Any] = [batch.KEY, *SOURCE_COLUMNS]
@@ -70,37 +88,89 @@ def read_whole(place: AudioReference, options: AudioOptions) -> Sound:
     Raises:
       RecordError: it cannot be used.
     """
-    samples, trimmed, header = _read_samples(place, options)
+    samples, header = _read_samples(place, options)
+    samples, trimmed = prepare(samples, options, rate=header.rate)
     rate = options.sample_rate or header.rate
     first = _microseconds(place.start) + trimmed * _MICRO // rate
     return Sound(samples, b"", rate, len(samples), first, header.format)
 
 
-def read_record(place: AudioReference, options: AudioOptions) -> Sound:
-    """Return the audio of a row, cut or padded to the length of a clip.
+def read_records(
+    places: Iterable[AudioReference], options: AudioOptions
+) -> Iterator[Sound | RecordError]:
+    """Yield the audio of each row, cut or padded to the length of a clip, or why it is rejected.
 
-    Its start is that of the segment, as the listing has it.
-
-    Raises:
-      RecordError: it cannot be used.
+    Its start is that of the segment, as the listing has it. Short files to resample wait for some
+    others, because resampling several together takes less time.
     """
     if options.features == "encoded":
-        return _read_encoded(place, options)
-    samples, _, header = _read_samples(place, options)
-    samples, real = fit(samples, options.clip_samples, options.clip_mode)
-    rate = options.sample_rate or header.rate
-    return Sound(samples, b"", rate, real, _microseconds(place.start), header.format)
+        yield from (_result(_read_encoded, place, options) for place in places)
+        return
+    waiting: list[_Decoded | RecordError] = []
+    values = 0
+    wait = False
+    for place in places:
+        one = _result(_decode, place, options)
+        waiting.append(one)
+        if not isinstance(one, RecordError):
+            values += one.samples.size
+            wait = wait or one.joins_others
+        if not wait or len(waiting) == _TOGETHER or values > _MOST_WAITING:
+            yield from _finish(waiting, options)
+            waiting, values, wait = [], 0, False
+    yield from _finish(waiting, options)
+
+
+def _result(
+    read: Callable[[AudioReference, AudioOptions], T], place: AudioReference, options: AudioOptions
+) -> T | RecordError:
+    try:
+        return read(place, options)
+    except RecordError as error:
+        return error
+
+
+def _decode(place: AudioReference, options: AudioOptions) -> _Decoded:
+    """Return the mixed samples of a row; they are resampled if they need not wait for others."""
+    samples, header = _read_samples(place, options)
+    joins = options.resamples(header.rate) and joins_others(samples)
+    if options.resamples(header.rate) and not joins:
+        samples = resample(samples, header.rate, options.sample_rate or header.rate)
+    return _Decoded(samples, joins, header, _microseconds(place.start))
+
+
+def _finish(
+    decoded: Sequence[_Decoded | RecordError], options: AudioOptions
+) -> Iterator[Sound | RecordError]:
+    """Resample the waveforms that waited, and yield the sounds of all rows."""
+    waited = [one for one in decoded if isinstance(one, _Decoded) and one.joins_others]
+    rate = options.sample_rate or 0
+    rates = [one.header.rate for one in waited]
+    resampled = iter(resample_all([one.samples for one in waited], rates, rate))
+    for one in decoded:
+        if isinstance(one, RecordError):
+            yield one
+            continue
+        samples = next(resampled) if one.joins_others else one.samples
+        try:
+            samples, _ = trim(samples, options)
+        except RecordError as error:
+            yield error
+            continue
+        samples, real = fit(samples, options.clip_samples, options.clip_mode)
+        header = one.header
+        yield Sound(samples, b"", rate or header.rate, real, one.start, header.format)
 
 
 def _read_samples(
     place: AudioReference, options: AudioOptions
-) -> tuple[npt.NDArray[np.float32], int, AudioHeader]:
-    """Return the samples of a row, the number of those that were trimmed before, and its header."""
+) -> tuple[npt.NDArray[np.float32], AudioHeader]:
+    """Return the mixed samples of a row, and the header of its file."""
     path, size, mtime, start, end = place
     with open_audio(path, size=size, mtime=mtime) as file:
         header = file.header
         samples = read_segment(file, start, end, max_seconds=options.max_seconds)
-    return *prepare(samples, options, rate=header.rate), header
+    return mix(samples, options, rate=header.rate), header
 
 
 def _microseconds(seconds: float | None) -> int:
