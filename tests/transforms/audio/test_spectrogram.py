@@ -3,7 +3,7 @@ import pytest
 
 from recordmill.errors import ConfigError
 from recordmill.transforms.audio.audio_options import MelOptions
-from recordmill.transforms.audio.mel_filters import MelFilters, check_filters, mel_filters
+from recordmill.transforms.audio.mel_filters import check_filters, mel_filters
 from recordmill.transforms.audio.spectrogram import LogMel, decibels, frames_of, log_mel
 from tests.sounds import chirp
 from tests.transforms.audio.librosa_values import CASES, FILE
@@ -67,34 +67,36 @@ def test_spectrograms_do_not_depend_on_what_is_transformed_with_them(options):
             np.testing.assert_array_equal(one, log_mel(waveform, options, rate=16000))
 
 
-@pytest.mark.parametrize("bins", [2, 9, 80])
-def test_sums_of_filters_are_those_of_numpy(bins):
-    filters = mel_filters(MelOptions(bins=bins, window=512), 16000)
-    power = np.random.default_rng(0).random((257, 5), np.float32)
-    expected = np.zeros((bins + 2, 5), np.float32)
-    weights = np.zeros((2, 257, 1), np.float32)
-    weights[:, filters.order] = filters.weights
-    order = np.sort(filters.order)
-    starts = np.searchsorted(order, np.sort(_first_frequencies(filters)))
-    sums = np.add.reduceat((power * weights)[:, order], starts, axis=1)
-    intervals = np.sort(filters.intervals)
-    expected[intervals + 1] = sums[0]
-    expected[intervals] += sums[1]
-    np.testing.assert_array_equal(filters.apply(power), expected[1:-1])
+def filtered(power: np.ndarray, bins: int) -> np.ndarray:
+    """Sums of the filters of power spectra, [frequencies, frames]."""
+    filters = mel_filters(MelOptions(bins=bins, window=2 * len(power) - 2), 16000)
+    rows = np.append(power, np.zeros((1, power.shape[1])), axis=0).astype(np.float32)
+    found = np.empty((bins, power.shape[1]), np.float32)
+    filters.apply(rows, found)
+    return found
 
 
-def _first_frequencies(filters: MelFilters) -> np.ndarray:
-    """The first frequency of each interval."""
-    short = filters.counts[0] if filters.counts else 0
-    long = filters.order[sum(filters.counts) :][filters.long]
-    return np.concatenate([filters.order[:short], long])
+@pytest.mark.parametrize(("bins", "frequencies"), [(2, 257), (9, 257), (80, 201), (80, 1025)])
+def test_a_frequency_adds_to_two_filters(bins, frequencies):
+    matrix = filtered(np.eye(frequencies), bins)
+    assert (np.count_nonzero(matrix, axis=0) <= 2).all()
+    assert (matrix.sum(axis=1) > 0).all()
+    power = np.random.default_rng(0).random((frequencies, 5))
+    np.testing.assert_allclose(filtered(power, bins), matrix.astype(float) @ power, rtol=1e-5)
+    power[100, 0] = np.inf
+    with np.errstate(invalid="ignore"):  # of filters that do not exist
+        found = filtered(power, bins)[:, 0]
+    np.testing.assert_array_equal(np.isinf(found), matrix[:, 100] > 0)
+    assert not np.isnan(found).any()
 
 
 def test_decibels_are_those_of_the_logarithm():
     power = np.concatenate([10.0 ** np.linspace(-12, 12, 4001), [0, 0.5**0.5, 1, 2**0.5]])
     power = power.astype(np.float32)
     expected = 10 * np.log10(np.maximum(power.astype(np.float64), 1e-10))
-    np.testing.assert_allclose(decibels(power), expected, rtol=1e-7, atol=1e-6)
+    found = decibels(power[None].copy())
+    assert found.shape == (len(power), 1)
+    np.testing.assert_allclose(found[:, 0], expected, rtol=0, atol=1e-5)
 
 
 def test_durations_are_rounded_to_samples():
