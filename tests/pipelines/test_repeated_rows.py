@@ -123,7 +123,7 @@ def test_too_many_repeated_rows_are_an_error(listing, monkeypatch, capsys):
     monkeypatch.setattr(repeated_rows, "_MOST_HELD", 3)
     argv = ("--input", listing, "--output", listing.parent / "out")
     assert run("images", *argv) == 2
-    assert "more than 3 rows of list.csv repeat a key, as rows 1 and 3 do: name a column" in (
+    assert "more than 3 rows of list.csv repeat a key, as row 1 and row 3 do: name a column" in (
         capsys.readouterr().err
     )
 

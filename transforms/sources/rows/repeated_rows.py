@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError, Reason, Reject
 from recordmill.transforms.model import batch
+from recordmill.transforms.model.annotations import MASK_COLUMNS, OBJECT_MASK_COLUMNS
 from recordmill.transforms.model.source import ListingPart
 from recordmill.transforms.sources.files.references import ROW
 
@@ -28,6 +29,7 @@ NOT_COMPARED = (
     *(ROW, batch.PLACE, batch.SIZE, batch.MTIME),
     *(batch.DATA, batch.OFFSET, batch.LENGTH, "__starts__"),
 )
+_REFERENCES = (batch.PATH, *MASK_COLUMNS.names, *OBJECT_MASK_COLUMNS.names)
 _MOST_HASHES = 1 << 24  # held at a time by the first look
 _SYSTEM = {
     batch.LABEL: "label", batch.SPLIT: "split", batch.GROUP: "group", batch.PATH: "path",
@@ -39,8 +41,11 @@ _MOST_SHOWN = 60  # characters of a value in a message
 
 
 class _HeldRow(NamedTuple):
-    number: int
+    """A row with its name for messages, and its columns to compare."""
+
+    name: str
     row: pa.RecordBatch
+    compared: pa.RecordBatch
 
 
 def repeated_hashes(read: Callable[[], Iterable[pa.Array]]) -> batch.UInt64Array:
@@ -87,19 +92,28 @@ class RepeatedRows:
     """Holds back the rows whose identity repeats, and decides them at the end of a listing.
 
     hashes: of the identities that repeat, ascending. file: name of the listing, for messages.
+    content: returns a hash of all that the path of a row refers to; by default, paths are compared.
     """
 
-    def __init__(self, hashes: batch.UInt64Array, *, conflicts: Conflicts, file: str) -> None:
+    def __init__(
+        self,
+        hashes: batch.UInt64Array,
+        *,
+        conflicts: Conflicts,
+        file: str,
+        content: Callable[[str], int] | None = None,
+    ) -> None:
         self._hashes = hashes
         self._conflicts = conflicts
         self._file = file
+        self._content = content
         self._held: dict[str, list[_HeldRow]] = {}
         self._count = 0
 
     def hold(self, rows: pa.RecordBatch, identities: pa.Array) -> pa.RecordBatch:
         """Return the rows whose identity does not repeat.
 
-        rows: with the column `__row__`. identities: string[n].
+        rows: with the column `__row__` or `__place__`, for messages. identities: string[n].
 
         Raises:
           ConfigError: too many rows repeat.
@@ -108,17 +122,26 @@ class RepeatedRows:
             return rows
         repeated = np.isin(batch.hash_strings(identities), self._hashes)
         for at in np.flatnonzero(repeated).tolist():
-            held = _HeldRow(rows[ROW][at].as_py(), rows.slice(at, 1))
+            held = self._describe(rows.slice(at, 1))
             self._held.setdefault(identities[at].as_py(), []).append(held)
         self._count += int(repeated.sum())
         if self._count > _MOST_HELD:
             first = next(same for same in self._held.values() if len(same) > 1)
             raise ConfigError(
-                f"more than {_MOST_HELD:,} rows of {self._file} repeat a key, as rows"
-                f" {first[0].number} and {first[1].number} do: name a column of unique values with"
+                f"more than {_MOST_HELD:,} rows of {self._file} repeat a key, as"
+                f" {first[0].name} and {first[1].name} do: name a column of unique values with"
                 " --key-column, or remove the repeated rows"
             )
         return rows.filter(pa.array(~repeated))
+
+    def _describe(self, row: pa.RecordBatch) -> _HeldRow:
+        is_listed = ROW in row.schema.names
+        name = f"row {row[ROW][0].as_py()}" if is_listed else row[batch.PLACE][0].as_py()
+        if self._content is None:
+            return _HeldRow(name, row, row)
+        hashed = pa.array([self._content(row[batch.PATH][0].as_py())], pa.uint64())
+        compared = row.drop_columns([one for one in _REFERENCES if one in row.schema.names])
+        return _HeldRow(name, row, batch.set_column(compared, batch.CHECK, hashed))
 
     def decide(self) -> Iterator[ListingPart]:
         """Yield the rows that were held back and are kept, the rejects and the filtered rows.
@@ -129,7 +152,9 @@ class RepeatedRows:
         for same in self._held.values():
             distinct: list[_HeldRow] = []
             for one in same:
-                if not any(differing_column(one.row, other.row) is None for other in distinct):
+                if not any(
+                    differing_column(one.compared, other.compared) is None for other in distinct
+                ):
                     distinct.append(one)
             filtered = {REPEATED: len(same) - len(distinct)}
             rejects: list[Reject] = []
@@ -150,7 +175,7 @@ class RepeatedRows:
             yield ListingPart(rows=kept, rejects=rejects, filtered=there)
 
     def _conflict(self, one: _HeldRow, other: _HeldRow) -> str:
-        return conflict_text(one.row, other.row, f"row {one.number}", f"row {other.number}")
+        return conflict_text(one.compared, other.compared, one.name, other.name)
 
 
 def conflict_text(one: pa.RecordBatch, other: pa.RecordBatch, name: str, other_name: str) -> str:

@@ -18,6 +18,7 @@ from recordmill.errors import ConfigError, Reason, Reject
 from recordmill.storage.files import Location, shown
 from recordmill.storage.members import MOST_INFLATED
 from recordmill.tfrecord.framing import MAX_PAYLOAD_BYTES
+from recordmill.transforms.model import batch
 from recordmill.transforms.model.source import ListingPart
 from recordmill.transforms.sources.files.file_stat import EMPTY, RejectCause
 from recordmill.transforms.sources.files.input_paths import Inputs
@@ -55,6 +56,7 @@ from recordmill.transforms.sources.rows.record_columns import (
     user_field,
 )
 from recordmill.transforms.sources.rows.record_layout import split_source_of_rows
+from recordmill.transforms.sources.rows.repeated_rows import Conflicts
 from recordmill.transforms.sources.rows.row_inputs import RowInput
 from recordmill.transforms.sources.rows.row_sections import numbered_keys
 from recordmill.transforms.sources.tfrecords.array_forms import ArrayForm
@@ -67,6 +69,7 @@ from recordmill.transforms.sources.tfrecords.media_features import (
 )
 from recordmill.transforms.sources.tfrecords.pixel_features import PixelFeatures
 from recordmill.transforms.sources.tfrecords.record_parts import mask_references, record_parts
+from recordmill.transforms.sources.tfrecords.repeated_records import find_repeated_records
 from recordmill.transforms.sources.tfrecords.tfrecord_file import PLACES, TfrecordFile
 
 
@@ -88,6 +91,8 @@ class TfrecordMedia:
     label_type: reading of the label: classes (also None), numbers, or a feature as any other.
     unlabelled: whether to reject or keep records without label if there is a label feature.
     where: condition of the records to read; others are left out. It may name dropped features.
+    conflicts: treatment of records that have the same key and differ; equal records count once.
+      None leaves such records to the check of all keys.
     """
 
     input: Inputs
@@ -104,6 +109,7 @@ class TfrecordMedia:
     unlabelled: Unlabelled = "reject"
     finds_split: bool = True
     where: str | None = None
+    conflicts: Conflicts | None = None
     _found_roles: list[ColumnRoles] = dataclasses.field(
         default_factory=list, init=False, repr=False, compare=False
     )
@@ -114,8 +120,8 @@ class TfrecordMedia:
 
     @property
     def unique_keys(self) -> bool:
-        """True without a key feature, because FILE#RECORD is unique."""
-        return self.key_column is None
+        """True if the key is FILE#RECORD, or if conflicts are decided."""
+        return self.key_column is None or self.conflicts is not None
 
     @property
     def split_source(self) -> str | None:
@@ -191,6 +197,12 @@ class TfrecordMedia:
                 unlabelled=self.unlabelled,
                 where=where,
             )
+        repeated = find_repeated_records(
+            [_open(file) for file, _ in files],
+            roles,
+            conflicts=self.conflicts,
+            where=str(self.input),
+        )
         kept = left_out_by_where = 0
         for file, split in files:
             for rows in _open(file).read_media(wanted, text, str(roles.main), masks):
@@ -204,7 +216,12 @@ class TfrecordMedia:
                 listed = dataclasses.replace(listed, filtered=dict(filtered))
                 kept += 0 if listed.rows is None else len(listed.rows)
                 rejects += listed.rejects[:1]
+                if repeated is not None and listed.rows is not None:
+                    held = repeated.hold(listed.rows, listed.rows[batch.KEY])
+                    listed = dataclasses.replace(listed, rows=held)
                 yield listed
+        if repeated is not None:
+            yield from repeated.decide()
         if not kept and left_out_by_where and not rejects:
             raise ConfigError(
                 f"--where leaves out all {left_out_by_where} records of {self.input}: relax it"
