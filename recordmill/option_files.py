@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from recordmill.errors import ConfigError
 
+DELIMITERS = (",", ";", "\t")  # that small CSV files may have
 LARGEST = 256 << 20  # bytes: millions of keys for --exclude-keys
 
 

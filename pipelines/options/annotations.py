@@ -223,6 +223,7 @@ def _reader(config: AnnotationsConfig) -> Annotations:
         format=config.annotation_format,
         segmentation=config.segmentation or config.instance_masks,
         units=config.box_units,
+        decimal=getattr(config, "decimal", "."),
         classes=read_labels(config.labels_file),
     )
 

@@ -118,6 +118,9 @@ def files_of(
     for place in places:
         refuse_special(place)
     unlabelled = unlabelled or config.unlabelled
+    of_listings = set(config.given_format())
+    if getattr(config, "annotations", None):
+        of_listings.discard("decimal")  # a CSV file of boxes may have it, too
     if hold_records(inputs, functools.partial(may_be, leave_out=leave_out)):
         refuse_given(config, columns, "applies to listings, and --input holds TFRecord files")
         return records_of(config, unlabelled=unlabelled, labelled=labelled, raw=raw)
@@ -129,7 +132,7 @@ def files_of(
     if not any(listings):
         refuse_given(
             config,
-            (*_COLUMNS, *columns, "input_root", "allow_store", *config.given_format()),
+            (*_COLUMNS, *columns, "input_root", "allow_store", *sorted(of_listings)),
             f"applies to listings (CSV, TSV, JSONL, Parquet), and --input {inputs} is not one:"
             " leave the option out, or pass the listing as --input",
         )

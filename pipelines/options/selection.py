@@ -11,7 +11,7 @@ from typing import Any, Literal
 import yaml
 
 from recordmill.errors import ConfigError
-from recordmill.option_files import read_option_file
+from recordmill.option_files import DELIMITERS, read_option_file
 from recordmill.pipelines.options import values
 from recordmill.pipelines.options.declaration import Group, option
 
@@ -217,8 +217,14 @@ def _pairs_of_file(path: str) -> list[tuple[str, str]]:
             raise ConfigError(f"--label-map {path}: expected lines of `old: new`")
         return [(old.value, new.value) for old, new in entries]
     pairs = []
+    rows: list[list[str]] = []
     try:
-        rows = list(csv.reader(io.StringIO(content, newline="")))
+        for delimiter in DELIMITERS:
+            rows = list(csv.reader(io.StringIO(content, newline=""), delimiter=delimiter))
+            if {len(row) for row in rows if row} == {2}:
+                break
+        else:
+            rows = list(csv.reader(io.StringIO(content, newline="")))
     except csv.Error as error:
         raise ConfigError(f"--label-map {path}: it is not CSV: {error}") from error
     for number, row in enumerate(rows, 1):

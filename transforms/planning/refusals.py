@@ -102,12 +102,19 @@ def numbers_as_classes(
     """
     if where is None or not labels:
         return []
+    points = [label.replace(",", ".") for label in labels]
     if are_integers(labels):
         kind, name, few = "integers", "int", len(labels) <= _MANY_NUMBERS
     else:
-        kind, name, few = "decimal numbers", "float", not all(map(_NUMBER.fullmatch, labels))
+        kind, name, few = "decimal numbers", "float", not all(map(_NUMBER.fullmatch, points))
     if few:
         return []
+    if points != [*labels]:
+        return [
+            f"{where} has {len(labels)} classes, and all look like numbers with decimal commas:"
+            " --decimal , --label-type float reads them as numbers to predict, --label-separator ,"
+            " as lists of labels, --label-type class keeps them as classes"
+        ]
     channel = "--label-type none reads them as a channel, " if windows else ""
     return [
         f"{where} has {len(labels)} classes, and all are {kind}: --label-type {name} reads them as"

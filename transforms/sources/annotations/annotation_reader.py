@@ -29,7 +29,7 @@ class Annotations:
 
     places: files of COCO, or one CSV file, or one folder of VOC or YOLO files.
     segmentation: whether to keep segmentations.
-    units: of the corners in a CSV file.
+    units: of the corners in a CSV file. decimal: decimal separator of such a file.
     classes: of YOLO, in the order of their numbers, if no file in the folder names them.
     image_ids: whether to keep COCO's ids of images.
     """
@@ -38,6 +38,7 @@ class Annotations:
     format: AnnotationFormat = "auto"
     segmentation: bool = True
     units: Literal["pixels", "fractions"] = "pixels"
+    decimal: str = "."
     classes: tuple[str, ...] | None = None
     image_ids: bool = False
 
@@ -73,6 +74,11 @@ class Annotations:
     def __call__(self) -> AnnotationReader:
         """Open the annotations. Raises ConfigError if they cannot be parsed."""
         found = self.resolved_format
+        if self.decimal != "." and found != "csv":
+            raise ConfigError(
+                f"--decimal {self.decimal}: applies to CSV, and --annotations are of {found}: leave"
+                " the option out"
+            )
         if found == "coco":
             return read_coco(self.places, segmentation=self.segmentation, image_ids=self.image_ids)
         if len(self.places) > 1:
@@ -84,7 +90,7 @@ class Annotations:
             what = "a folder" if found in ("voc", "yolo") else "a file"
             raise ConfigError(f"--annotations: expected {what} of {found}, got {place}")
         if found == "csv":
-            return read_boxes(place, fractions=self.units == "fractions")
+            return read_boxes(place, fractions=self.units == "fractions", decimal=self.decimal)
         return open_voc(place) if found == "voc" else open_yolo(place, self.classes)
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Mapping
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
 from recordmill.errors import ConfigError, Reason, Reject
+from recordmill.option_files import DELIMITERS
 from recordmill.storage.files import Location
 from recordmill.transforms.model.annotations import (
     OBJECTS,
@@ -25,6 +27,7 @@ from recordmill.transforms.sources.annotations.annotation_files import (
     parse_sides,
 )
 from recordmill.transforms.sources.annotations.annotation_table import AnnotationTable
+from recordmill.transforms.sources.row_formats.value_parsing import decimal_hint
 
 # Usual names of the columns, in lower case, the most usual first.
 _COLUMNS: Mapping[str, tuple[str, ...]] = {
@@ -38,13 +41,16 @@ _COLUMNS: Mapping[str, tuple[str, ...]] = {
     "height": ("height", "image_height"),
 }
 _SHOWN = 100  # characters of a header in a message
+_LONGEST_HEADER = 1 << 20  # characters
 _CORNERS = ("xmin", "ymin", "xmax", "ymax")
+_WANTED = ("image", "class", *_CORNERS)
 
 
-def read_boxes(file: Location, *, fractions: bool = False) -> AnnotationTable:
-    """Read a CSV file of boxes.
+def read_boxes(file: Location, *, fractions: bool = False, decimal: str = ".") -> AnnotationTable:
+    """Read a CSV file of boxes. Commas, semicolons or tabs separate its columns.
 
-    fractions: whether corners are fractions of width and height instead of pixels.
+    fractions: whether corners are fractions of width and height instead of pixels. decimal: the
+    decimal separator.
 
     Raises:
       ConfigError: the file is not such a CSV, or all corners in pixels are at most 1.
@@ -65,7 +71,8 @@ def read_boxes(file: Location, *, fractions: bool = False) -> AnnotationTable:
         at = images.setdefault(name, len(images))
         if at == len(sides):
             sides.append(parse_sides(row["width"], row["height"]))
-        given = [row[corner] for corner in _CORNERS]
+        written = [row[corner] for corner in _CORNERS]
+        given = written if decimal == "." else [text.replace(decimal, ".") for text in written]
         if not row["class"] and not any(given):
             continue  # an image without boxes
         try:
@@ -80,7 +87,8 @@ def read_boxes(file: Location, *, fractions: bool = False) -> AnnotationTable:
             if not row["class"] or len(row["class"].splitlines()) > 1:
                 raise ValueError(f"row {number}: expected a class of one line")
         except ValueError as error:
-            faults.setdefault(at, f"{file.name}: {error}")
+            hint = next(filter(None, map(decimal_hint, given)), "")
+            faults.setdefault(at, f"{file.name}: {error}{hint}")
             continue
         objects.add(at, (left, top, right, bottom), row["class"])
     if not images:
@@ -106,15 +114,15 @@ def read_boxes(file: Location, *, fractions: bool = False) -> AnnotationTable:
 def _rows(file: Location) -> Iterator[tuple[int, dict[str, str]]]:
     """Yield (row number from 1, values by meaning) of the rows."""
     with file.open_input() as data, io.TextIOWrapper(data, "utf-8-sig", newline="") as text:
-        reader = csv.reader(text, strict=True)
+        line = 0
         try:
+            first = text.readline(_LONGEST_HEADER)
+            reader = csv.reader(
+                itertools.chain([first], text), delimiter=_delimiter_of(first), strict=True
+            )
             header = [name.strip().lower() for name in next(reader, [])]
-            at = {
-                meant: next((header.index(name) for name in usual if name in header), None)
-                for meant, usual in _COLUMNS.items()
-            }
-            wanted = ("image", "class", *_CORNERS)
-            lacking = [_COLUMNS[meant][0] for meant in wanted if at[meant] is None]
+            at = _places(header)
+            lacking = [_COLUMNS[meant][0] for meant in _WANTED if at[meant] is None]
             if lacking:
                 shown = ", ".join(header)
                 shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]} ..."
@@ -124,6 +132,7 @@ def _rows(file: Location) -> Iterator[tuple[int, dict[str, str]]]:
                 )
             ids = at["image"] is not None and header[at["image"]] == "imageid"
             for number, cells in enumerate(reader, 1):
+                line = reader.line_num
                 if not cells:
                     continue
                 row = {
@@ -133,5 +142,23 @@ def _rows(file: Location) -> Iterator[tuple[int, dict[str, str]]]:
                 yield number, {**row, "by_stem": "yes" if ids else ""}
         except (csv.Error, UnicodeDecodeError) as error:
             raise ConfigError(
-                f"--annotations: {file} is not CSV in UTF-8, at line {reader.line_num + 1}"
+                f"--annotations: {file} is not CSV in UTF-8, at line {line + 1}"
             ) from error
+
+
+def _places(header: Sequence[str]) -> dict[str, int | None]:
+    """Return {meaning: index of its column, None without one}."""
+    return {
+        meant: next((header.index(name) for name in usual if name in header), None)
+        for meant, usual in _COLUMNS.items()
+    }
+
+
+def _delimiter_of(first: str) -> str:
+    """Return the delimiter with which the first line has the columns of boxes, else a comma."""
+    for one in DELIMITERS:
+        names = [name.strip().lower() for name in next(csv.reader([first], delimiter=one), [])]
+        places = _places(names)
+        if all(places[meant] is not None for meant in _WANTED):
+            return one
+    return ","

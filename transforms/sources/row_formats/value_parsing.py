@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,8 @@ _NUMBER_PATTERNS = {
     pa.int64(): _INTEGER,
     pa.float64(): r"^[+-]?((?i:nan)|(\d+[.]?\d*|[.]\d+)([eE][+-]?\d+)?)$",
 }
+DECIMAL_HINT = "; --decimal , reads decimal commas"
+_DECIMAL_COMMA = r"[+-]?([0-9]+,[0-9]*|,[0-9]+)([eE][+-]?[0-9]+)?"
 _LONG = 64  # bytes; of a longer text it is not checked whether it means a missing number
 _SHOWN = 40  # characters of an invalid value in a message
 _SAMPLE = 64  # values that are tried before a whole column
@@ -146,7 +149,21 @@ class ValueParser:
 
 def type_mismatch(name: str, kind: pa.DataType, value: object) -> str:
     """Return the message for a value that does not have the type of its column."""
-    return f"column {name!r}: {value_mismatch(kind, value)}"
+    return f"column {name!r}: {value_mismatch(kind, value)}{decimal_hint(value)}"
+
+
+def decimal_hint(value: object) -> str:
+    """Return advice for a text that is a number with a decimal comma, else an empty text."""
+    is_number = isinstance(value, str) and re.fullmatch(_DECIMAL_COMMA, value.strip())
+    return DECIMAL_HINT if is_number else ""
+
+
+def with_points(column: pa.Array, decimal: str) -> pa.Array:
+    """Return a column of text in which numbers with a decimal comma have a point."""
+    if decimal == ".":
+        return column
+    is_number = pc.match_substring_regex(column, f"^{_DECIMAL_COMMA}$")
+    return pc.if_else(is_number, pc.replace_substring(column, ",", "."), column)
 
 
 def value_mismatch(kind: pa.DataType, value: object) -> str:

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError
-from recordmill.option_files import read_option_file
+from recordmill.option_files import DELIMITERS, read_option_file
 from recordmill.transforms.encoders.time_zones import zone_of
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.durations import shown_time
@@ -31,7 +31,6 @@ ANOMALY, NORMAL = "anomaly", "normal"  # classes of files that name none, as NAB
 
 _FLAG = "--intervals"
 _NAMES = ("series", "start", "end", "label")
-_DELIMITERS = (",", ";", "\t")
 
 
 class _Interval(NamedTuple):
@@ -98,7 +97,7 @@ def _parse(text: str) -> tuple[bool, Iterator[_Interval]]:
 
 def _from_rows(text: str) -> Iterator[_Interval]:
     first = text.partition("\n")[0]
-    delimiter = max(_DELIMITERS, key=first.count)
+    delimiter = max(DELIMITERS, key=first.count)
     reader = csv.reader(io.StringIO(text), delimiter=delimiter, strict=True)
     try:
         header = [name.strip() for name in next(reader, [])]

@@ -28,6 +28,7 @@ from recordmill.transforms.sources.row_formats.row_format import (
     RowFormat,
 )
 from recordmill.transforms.sources.row_formats.text_files import TextFile
+from recordmill.transforms.sources.row_formats.value_parsing import DECIMAL_HINT
 from recordmill.transforms.sources.rows.file_list import FileList
 from recordmill.transforms.sources.rows.joined_listings import JoinedListings
 from recordmill.transforms.sources.rows.record_rows import RecordRows
@@ -52,6 +53,8 @@ class _Reading(NamedTuple):
 
 def reading_advice(source: object, rejects: Sequence[Reject]) -> str | None:
     """Return a sentence on the option that reads the rejected rows, None if no option does."""
+    if 2 * sum(reject.detail.endswith(DECIMAL_HINT) for reject in rejects) > len(rejects):
+        return "most of them are numbers with decimal commas, which --decimal , reads"
     files = collections.Counter(
         reject.key.rpartition("#")[0] for reject in rejects if reject.reason == Reason.BAD_VALUE
     )

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill.transforms.sources.row_formats.value_parsing import ValueParser
+from recordmill.transforms.sources.row_formats.value_parsing import ValueParser, decimal_hint
 
 TimeUnit = Literal["s", "ms", "us", "ns", "excel"]
 EXCEL_EPOCH = 25_569  # days of Excel until 1970
@@ -66,6 +66,8 @@ def format_hint(text: str, time_format: str | None) -> str:
     ]
     options = " or ".join(map(repr, usual))
     if time_format is None:
+        if not usual and (hint := decimal_hint(text)):
+            return f" such as 2026-01-31 18:00, or a number{hint}"
         if not usual:
             return " such as 2026-01-31 18:00, or a number (--time-format names another format)"
         return f" such as 2026-01-31 18:00 (is it --time-format {options}?)"

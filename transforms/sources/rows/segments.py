@@ -22,7 +22,9 @@ from recordmill.transforms.model.source import (
     split_source_of,
 )
 from recordmill.transforms.model.user_columns import carried_fields
+from recordmill.transforms.sources.row_formats.value_parsing import decimal_hint, with_points
 from recordmill.transforms.sources.rows.file_list import FileList
+from recordmill.transforms.sources.rows.joined_listings import JoinedListings
 from recordmill.transforms.sources.rows.sample_times import PER_SECOND
 
 Segment = tuple[float | None, float | None]  # start and end in seconds
@@ -70,13 +72,14 @@ class SegmentColumns:
     """The columns of a listing that make a row a segment of a file.
 
     start, end: columns of times in the file; None without. They do not become features.
-    unit: of these columns.
+    unit: of these columns. decimal: decimal separator of seconds that are text.
     root: prefix to remove from the paths of files, if keys of a listing do not name the files.
     """
 
     start: str | None = None
     end: str | None = None
     unit: Unit = "s"
+    decimal: str = "."
     root: str | None = None
 
     @classmethod
@@ -108,7 +111,9 @@ class SegmentColumns:
             )
         keyed = isinstance(files, FileList) and files.key_column is not None
         root = str(files.root) if isinstance(files, FileList) and keyed else None
-        return cls(start=start, end=end, unit=unit or "s", root=root)
+        lists = files.lists if isinstance(files, JoinedListings) else (files,)
+        decimal = lists[0].format.decimal if isinstance(lists[0], FileList) else "."
+        return cls(start=start, end=end, unit=unit or "s", decimal=decimal, root=root)
 
     @property
     def given(self) -> bool:
@@ -152,7 +157,7 @@ class SegmentColumns:
         self, rows: pa.RecordBatch, option: str, column: str | None
     ) -> tuple[pa.Array, dict[int, str]]:
         """Return a column in seconds and its invalid rows, as `read_seconds` does."""
-        values, faults = read_seconds(rows, option, column)
+        values, faults = read_seconds(rows, option, column, decimal=self.decimal)
         return pc.divide(values, float(PER_SECOND[self.unit])), faults
 
 
@@ -202,7 +207,7 @@ class SegmentedFiles:
 
 
 def read_seconds(
-    rows: pa.RecordBatch, option: str, column: str | None
+    rows: pa.RecordBatch, option: str, column: str | None, *, decimal: str = "."
 ) -> tuple[pa.Array, dict[int, str]]:
     """Return a column of seconds (nulls without column) and the invalid rows, {row: message}.
 
@@ -222,7 +227,7 @@ def read_seconds(
     if pa.types.is_null(values.type):
         return pa.nulls(len(rows), pa.float64()), {}
     if pa.types.is_string(values.type):  # the type of a column with one value that is not a number
-        return parse_seconds(values.to_pylist(), column)
+        return parse_seconds(with_points(values, decimal).to_pylist(), column)
     if not (pa.types.is_integer(values.type) or pa.types.is_floating(values.type)):
         raise ConfigError(
             f"--{option}-column: expected seconds as numbers, but {column!r} has type {values.type}"
@@ -242,6 +247,7 @@ def parse_seconds(texts: Sequence[str | None], column: str) -> tuple[pa.Array, d
         except ValueError:
             found.append(None)
             faults[row] = f"{column}: expected seconds as a number, got {str(text)[:40]!r}"
+            faults[row] += decimal_hint(text)
     return pa.array(found, pa.float64()), faults
 
 

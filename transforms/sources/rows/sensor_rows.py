@@ -23,7 +23,7 @@ from recordmill.transforms.model.source import ListingPart
 from recordmill.transforms.sources.files.file_stat import RejectCause
 from recordmill.transforms.sources.row_formats.column_types import ColumnTypes
 from recordmill.transforms.sources.row_formats.row_file import Rows
-from recordmill.transforms.sources.row_formats.value_parsing import Mask
+from recordmill.transforms.sources.row_formats.value_parsing import Mask, with_points
 from recordmill.transforms.sources.rows.clock_times import to_utc
 from recordmill.transforms.sources.rows.column_roles import ColumnRoles, quoted
 from recordmill.transforms.sources.rows.numeric_times import date_format, unlikely_seconds
@@ -220,9 +220,10 @@ class SensorRows(TableRows):
         self, rows: Rows, roles: ColumnRoles, file: str
     ) -> tuple[list[pa.Array], list[InvalidRows]]:
         del roles
-        texts = [rows.columns[name] for name in self.time_columns]
-        text = texts[0] if len(texts) == 1 else pc.binary_join_element_wise(*texts, " ")
-        times, is_local = parse_times(text, time_format=self.time_format, unit=self._unit)
+        parts = [rows.columns[name] for name in self.time_columns]
+        text = parts[0] if len(parts) == 1 else pc.binary_join_element_wise(*parts, " ")
+        texts = text if self.time_format is not None else with_points(text, self.format.decimal)
+        times, is_local = parse_times(texts, time_format=self.time_format, unit=self._unit)
         if self.series_column is None:
             series = pa.repeat(JOINED if self.joined else file, len(text))
         else:
@@ -249,7 +250,7 @@ class SensorRows(TableRows):
         if self.step_column is None:
             return [series, times], faults
         written = rows.columns[self.step_column]
-        steps = _parse_steps(written)
+        steps = _parse_steps(with_points(written, self.format.decimal))
 
         def no_step(row: int) -> RejectCause:
             why = "expected a step, such as 10min, or seconds, in"
