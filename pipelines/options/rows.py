@@ -82,6 +82,13 @@ class DelimitedConfig(CommonConfig):
         help="Text encoding, such as cp1252 or utf-16, also of columns of bytes that are read as"
         " text; undecodable rows are rejected.",
     )
+    skip_rows: int = option(
+        _DEFAULT.skip_rows,
+        group=ROWS,
+        shapes_bytes=True,
+        metavar="N",
+        help="Skip this many lines at the start of each file of CSV and TSV, before the header.",
+    )
     decimal: Literal[".", ","] = option(
         _DEFAULT.decimal,
         group=ROWS,

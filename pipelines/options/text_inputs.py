@@ -42,7 +42,7 @@ def texts_of(
         return TextRows(input=inputs, format=rows, unlabelled=config.unlabelled, **columns)
     refuse_given(
         config,
-        (*columns, "delimiter", "columns", "trim", "missing", "comment", "escape"),
+        (*columns, "delimiter", "columns", "trim", "missing", "comment", "escape", "skip_rows"),
         f"applies to tables, and --input {inputs} holds text files: leave the option out, or add"
         " --format",
     )

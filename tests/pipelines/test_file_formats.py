@@ -201,7 +201,7 @@ def test_listings_get_hints(name, text, argv, words, photos, tmp_path, capsys):
 @pytest.mark.parametrize(
     "argv",
     ["--columns path", "--delimiter ;", "--encoding latin-1", "--quoting on", "--header yes",
-     "--comment #", "--trim", "--escape \\", "--missing ?", "--decimal ,"],
+     "--comment #", "--trim", "--escape \\", "--missing ?", "--decimal ,", "--skip-rows 2"],
 )  # fmt: skip
 @pytest.mark.parametrize("command", ["images", "video", "arrays"])
 def test_options_of_listings_are_refused_for_a_folder(command, argv, photos, tmp_path, capsys):

@@ -24,6 +24,7 @@ CASES = [
     ("text", "texts", ("--trim",), "--trim", "holds text files"),
     ("text", "texts", ("--missing", "?"), "--missing", "holds text files"),
     ("text", "texts", ("--comment", "#"), "--comment", "holds text files"),
+    ("text", "texts", ("--skip-rows", 1), "--skip-rows", "holds text files"),
     ("text", "texts", ("--escape", "\\"), "--escape", "holds text files"),
     ("table", "rows.csv", ("--vocab-size", 9), "--vocab-size", "without --vocabulary or --one-hot"),
     ("table", "rows.csv", ("--min-frequency", 2), "--min-frequency", "--vocabulary or --one-hot"),

@@ -21,6 +21,7 @@ from recordmill.transforms.sources.row_formats.csv_blocks import (
 from recordmill.transforms.sources.row_formats.header_check import (
     data_in_header,
     example_names,
+    late_header,
     other_layout,
     repeated,
 )
@@ -163,7 +164,7 @@ class DelimitedFile:
     def _first_row(self) -> tuple[bytes, int]:
         """The first row, empty if there is none, and its end offset in the file."""
         at, comment = self._file.begin, self._shape.comment
-        for block in self._file.cut():
+        for block in self._file.cut(at):
             if isinstance(block, LargeRow) or block.unclosed_quote:
                 raise ConfigError(
                     f"the header of {self._origin.place} has no end: check for an unclosed quote"
@@ -201,7 +202,11 @@ class DelimitedFile:
             rows = CsvBlockParser(numbered, self._shape).parse(
                 self._file.after_header(self._head_block), numbered
             )
-        if problem := other_layout(names, rows, quotes=self._shape.quotes):
+        lines = self._file.first_text.splitlines()[self._shape.skip_rows :]
+        problem = late_header(names, rows, lines, self._shape) or other_layout(
+            names, rows, quotes=self._shape.quotes
+        )
+        if problem:
             raise ConfigError(
                 f"{self._origin.place}: {problem}; if it is the header, pass --header yes"
             )

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import collections
+import csv
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError
+from recordmill.notes import count_of
 from recordmill.transforms.sources.row_formats.row_file import Rows
-from recordmill.transforms.sources.row_formats.row_format import RowFormat
+from recordmill.transforms.sources.row_formats.row_format import FileFormat, RowFormat
 
 DELIMITERS = ";\t|,"  # usual delimiters of columns
 _NUMBER = r"^[+-]?(\d+[.,]?\d*|[.,]\d+)([eE][+-]?\d+)?$"
@@ -20,6 +23,8 @@ _MISSING = ("", "?", "-", "na", "n/a", "nan", "null", "none")
 _MOST = 0.95  # fraction of values from which on a column is one of numbers or dates
 _YEARS = range(1800, 2101)
 _SHOWN = 3  # names in a message
+_SHOWN_TEXT = 60  # characters of a line in a message
+_LOOKED_AT = 1000  # lines
 
 
 def data_in_header(names: Sequence[str], rows: pa.RecordBatch) -> str | None:
@@ -86,6 +91,40 @@ def other_layout(names: Sequence[str], rows: Rows, *, quotes: bool) -> str | Non
                 " separate columns, pass --delimiter ' '"
             )
     return None
+
+
+def late_header(
+    names: Sequence[str], rows: Rows, lines: Sequence[str], file_format: FileFormat
+) -> str | None:
+    """Return why the header seems to be below the first row, with advice; None if it does not.
+
+    Instruments and banks write lines on the whole file before the header.
+
+    rows: the rows below, as parsed with these names. lines: the first lines of the file.
+    """
+    wrong = sum(" column" in bad.why for bad in rows.bad)
+    delimiter = file_format.delimiter.decode()
+    others = [one for one in DELIMITERS if one != delimiter and one in "".join(names)]
+    if wrong <= len(rows.columns) or others or names[0].startswith("#"):
+        return None
+    quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if file_format.quotes else csv.QUOTE_NONE
+    texts = [line.rstrip(delimiter) for line in lines[:_LOOKED_AT]]
+    cells = [next(csv.reader([text], delimiter=delimiter, quoting=quoting), []) for text in texts]
+    counts = [len(one) for one in cells]
+    if not any(counts):
+        return None
+    (most, _), *_ = collections.Counter(filter(None, counts)).most_common(1)
+    first = counts.index(most)
+    header = pa.array([name.strip() for name in cells[first]])
+    looks_like_data = _share(header, f"^$|{_NUMBER}|{_DATE}") or len(header.unique()) < most
+    if most <= len(names) or looks_like_data:
+        return None
+    number = first + file_format.skip_rows
+    return (
+        f"the first row has {count_of(len(names), 'column')}, but most rows below have {most}, from"
+        f" line {number + 1} on, {lines[first][:_SHOWN_TEXT]!r}: if that is the header, pass"
+        f" --skip-rows {number}"
+    )
 
 
 def refuse_delimiter(names: Sequence[str], row_format: RowFormat, where: str) -> None:

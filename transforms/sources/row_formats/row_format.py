@@ -47,10 +47,11 @@ class FileFormat:
     """Resolved format of one file.
 
     delimiter: one byte. quotes: whether values may be quoted; otherwise quotes are data.
-    checks_quotes: whether a quote that seems to be unclosed is an error. escape: byte that
+    checks_quotes: whether a quote that seems unclosed is an error. escape: byte that
     makes the next byte data; empty for none. columns: names for CSV and TSV without header.
-    comment: first byte of lines that are comments; empty for no comments. checks_header: whether to
-    raise an error for a first row that looks like data. encoding: name of Python's codec.
+    comment: first byte of lines that are comments; empty for no comments. skip_rows: lines
+    to skip at the start. checks_header: whether to raise an error for a first row that looks like
+    data. encoding: name of Python's codec.
     """
 
     format: Format
@@ -61,6 +62,7 @@ class FileFormat:
     escape: bytes
     columns: tuple[str, ...]
     comment: bytes
+    skip_rows: int
     checks_header: bool
     value_parser: ValueParser
     encoding: str
@@ -79,6 +81,7 @@ class RowFormat:
       and an error for a quote that seems to be unclosed.
     escape: character in CSV and TSV that makes the next one data, also a quote or a delimiter.
     comment: first character of comment lines in CSV and TSV.
+    skip_rows: number of lines to skip at the start of each file of CSV or TSV.
     decimal: decimal separator in CSV and TSV.
     missing: spellings of missing values: `?` for all columns, or `COLUMN=-200` for one column.
     trim: whether to strip spaces around values of CSV and TSV, and around their quotes.
@@ -93,6 +96,7 @@ class RowFormat:
     quoting: Quoting = "auto"
     escape: str = ""
     comment: str = ""
+    skip_rows: int = 0
     decimal: Decimal = "."
     missing: tuple[str, ...] = ()
     trim: bool = False
@@ -116,6 +120,8 @@ class RowFormat:
             raise ConfigError(
                 "--header yes: --columns names the columns of files without header; leave one out"
             )
+        if self.skip_rows < 0:
+            raise ConfigError(f"--skip-rows: expected 0 lines or more, got {self.skip_rows}")
         if not 0 < self.max_row_bytes <= _MAX_ROW_BYTES:
             raise ConfigError(
                 f"--max-row-bytes: expected 1 to {_MAX_ROW_BYTES}, got {self.max_row_bytes}"
@@ -203,6 +209,7 @@ class RowFormat:
             escape=self.escape.encode(),
             columns=self.columns,
             comment=self.comment.encode(),
+            skip_rows=self.skip_rows,
             checks_header=self.header == "auto",
             value_parser=self.value_parser,
             encoding=_codec(self.encoding),
@@ -219,6 +226,7 @@ class RowFormat:
             ("--quoting", self.quoting != "auto", DELIMITED),
             ("--escape", bool(self.escape), DELIMITED),
             ("--comment", bool(self.comment), DELIMITED),
+            ("--skip-rows", self.skip_rows > 0, DELIMITED),
             ("--decimal", self.decimal != ".", DELIMITED),
             ("--trim", self.trim, DELIMITED),
             ("--encoding", _codec(self.encoding) != UTF8, (*TEXT, *_OF_BYTES)),

@@ -101,9 +101,23 @@ class TextFile:
         chunks = self._chunks(start, None if self.streamed else end)
         return cut_rows(chunks, limit=self.file_format.max_row_bytes, rules=self._rules)
 
-    @property
+    @functools.cached_property
     def begin(self) -> int:
-        """Offset of the first row, after a byte order mark."""
+        """Offset of the first row, after a byte order mark and skipped lines.
+
+        Those of a streamed file are left out of its chunks.
+        """
+        offset, left = self._mark, 0 if self.streamed else self.file_format.skip_rows
+        for chunk in self._chunks(0, None) if left else ():
+            end, left = _after_lines(chunk, left)
+            offset += end
+            if not left:
+                break
+        return offset
+
+    @functools.cached_property
+    def _mark(self) -> int:
+        """Size of the byte order mark of a file that is read as bytes."""
         return len(_BOM) if self._head.startswith(_BOM) and self.file_format.encoding == UTF8 else 0
 
     def sections(self, begin: int, size: int) -> Iterator[FileSection]:
@@ -282,8 +296,8 @@ class TextFile:
 
     def _line_of(self, offset: int) -> int:
         """Return the number of the line at an offset of the rows. Reads the file up to there."""
-        lines = 1
-        left = offset if self.streamed else offset - self.begin
+        lines = 1 + (self.file_format.skip_rows if self.streamed else 0)
+        left = offset if self.streamed else offset - self._mark
         for chunk in self._chunks(0, None):
             lines += chunk.count(b"\n", 0, max(left, 0))
             left -= len(chunk)
@@ -327,10 +341,16 @@ class TextFile:
                 file.seek(start)
                 chunks = _read(file, None if end is None else end - start)
             marked = start == 0 and (self.streamed or self.file_format.encoding == UTF8)
+            skip = self.file_format.skip_rows if self.streamed else 0
             for chunk in chunks:
                 text = chunk.removeprefix(_BOM) if marked else chunk
-                yield text.replace(b"\r", b"\n") if self._has_cr_line_ends else text
+                if self._has_cr_line_ends:
+                    text = text.replace(b"\r", b"\n")
                 marked = False
+                if skip:
+                    end, skip = _after_lines(text, skip)
+                    text = text[end:]
+                yield text
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[Any]:
@@ -347,6 +367,17 @@ class TextFile:
                 case "zst":
                     with pa.CompressedInputStream(file, "zstd") as unpacked:
                         yield unpacked
+
+
+def _after_lines(text: bytes, count: int) -> tuple[int, int]:
+    """Return the offset after some lines of a text, and the number of those that it lacks."""
+    end = 0
+    while count:
+        found = text.find(b"\n", end) + 1
+        if not found:
+            return len(text), count
+        end, count = found, count - 1
+    return end, 0
 
 
 def _read(file: BinaryIO, length: int | None = None) -> Iterator[bytes]:
