@@ -278,6 +278,21 @@ def test_a_run_with_too_many_rejects_names_the_option_that_reads_them(
     assert found == {"written": 200, "rejected": 0}
 
 
+def test_no_encoding_is_advised_for_rows_in_several_encodings(tmp_path, capsys):
+    rows = [row.encode("cp1252" if n % 5 else "utf-8") for n, row in enumerate(ACCENTS.split("\n"))]
+    (tmp_path / "t.csv").write_bytes(b"\n".join(rows))
+    assert run("table", "--input", tmp_path / "t.csv", "--output", tmp_path / "out") == 1
+    assert "convert these rows to UTF-8\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("lines", [ACCENTS, "text,label\nno accent,a\n" * 3 + "größer als,b\n" * 3])
+def test_utf_8_that_is_read_as_an_encoding_of_one_byte_is_an_error(lines, tmp_path, capsys):
+    (tmp_path / "t.csv").write_text(lines)
+    given = ("--input", tmp_path / "t.csv", "--output", tmp_path / "out")
+    assert run("text", *given, "--encoding", "cp1252") == 2
+    assert "t.csv are UTF-8, and would be read as others: leave the" in capsys.readouterr().err
+
+
 def test_rejects_that_no_option_reads_get_no_advice(tmp_path, capsys):
     text = "a,b\n" + "1,2\n" * 50 + "1,2,3\n" * 50
     (tmp_path / "t.csv").write_text(text)

@@ -8,6 +8,7 @@ import contextlib
 import functools
 import gzip
 import itertools
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO
 
@@ -47,6 +48,9 @@ from recordmill.transforms.sources.row_formats.row_format import (
 _FIRST_READ = 64 << 10  # bytes of the first read, because often only the header is needed
 _BOM = codecs.BOM_UTF8
 _BLANK = b"\t\n\v\f\r "
+_WIDE = re.compile(rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}")
+_LEAST_WIDE = 6  # bytes in characters of UTF-8 beyond ASCII that are no coincidence
+_BEYOND_ASCII = bytes(range(128, 256))
 _INVALID = "recordmill.invalid"
 # A lone surrogate, which no encoding decodes to: `to_utf8` encodes it as invalid UTF-8.
 codecs.register_error(_INVALID, lambda error: ("\udcff", error.end))  # type: ignore[attr-defined]
@@ -77,6 +81,18 @@ def is_utf8(data: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
+
+
+def holds_utf8(data: bytes, encoding: str) -> bool:
+    """Return whether most of a text is UTF-8, although `encoding` has one byte per character.
+
+    Other text hardly ever has several sequences of bytes that are valid characters of UTF-8.
+    """
+    if data.isascii() or encoding == UTF8 or not is_byte_searchable(encoding):
+        return False
+    wide = sum(map(len, _WIDE.findall(data)))
+    every = len(data) - len(data.translate(None, _BEYOND_ASCII))
+    return wide >= _LEAST_WIDE and wide > every / 2
 
 
 class TextFile:
@@ -317,6 +333,12 @@ class TextFile:
             raise Utf16Error(
                 f"expected UTF-8, but the {self.origin.noun} {self.origin.place} begins with the "
                 "byte order mark of UTF-16: save it as UTF-8, or pass --encoding utf-16"
+            )
+        if holds_utf8(head, self.file_format.encoding):
+            raise ConfigError(
+                f"--encoding {self.file_format.encoding}: the characters beyond ASCII in the"
+                f" {self.origin.noun} {self.origin.place} are UTF-8, and would be read as others:"
+                " leave the option out; if only some files or rows have this encoding, convert them"
             )
         return head
 

@@ -11,6 +11,8 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+import pyarrow.compute as pc
+
 from recordmill.errors import ConfigError, Reason, RecordError, Reject
 from recordmill.notes import count_of
 from recordmill.storage.files import Location, StorageError
@@ -39,11 +41,15 @@ _LARGEST_BAD = 0.01  # share of rows that may remain unreadable
 
 
 class _Reading(NamedTuple):
-    """Rows at the start of a file. bad: messages of the unreadable rows, with their counts."""
+    """Rows at the start of a file.
+
+    bad: messages of the unreadable rows, with their counts. ascii: whether the others are ASCII.
+    """
 
     good: int
     bad: collections.Counter[str]
     columns: int
+    ascii: bool
     whole: bool
 
     @property
@@ -94,6 +100,11 @@ def _advice(name: str, origin: Origin, row_format: RowFormat) -> str | None:
         return None
     undecodable = sum(n for why, n in before.bad.items() if " column" not in why)
     is_wide = undecodable < before.bad.total() - undecodable
+    if not is_wide and found.encoding == UTF8 and not before.ascii:
+        return (
+            f"{count_of(undecodable, 'row')} of {name} are not UTF-8, but others have characters"
+            " beyond ASCII that are: convert these rows to UTF-8"
+        )
     for option, other in _alternatives(row_format, name, by_columns=is_wide):
         after = _read(origin, other, name)
         if (
@@ -144,6 +155,7 @@ def _read(origin: Origin, row_format: RowFormat, name: str) -> _Reading | None:
     file_format = dataclasses.replace(row_format.resolve(name), checks_header=False)
     bad: collections.Counter[str] = collections.Counter()
     good = columns = size = 0
+    ascii_ = True
     try:
         if file_format.format in DELIMITED:
             for rows in DelimitedFile(origin, file_format).rows_at_start():
@@ -151,16 +163,19 @@ def _read(origin: Origin, row_format: RowFormat, name: str) -> _Reading | None:
                 good += len(rows.columns)
                 bad.update(one.why for one in rows.bad)
                 size += rows.columns.nbytes
+                accents = (pc.any(pc.invert(pc.string_is_ascii(one))) for one in rows.columns)
+                ascii_ &= not any(found.as_py() for found in accents)
                 if size > limits.BATCH_BYTES or good > limits.BATCH_ROWS:
-                    return _Reading(good, bad, columns, whole=False)
+                    return _Reading(good, bad, columns, ascii_, whole=False)
         else:
             for lines in TextFile(origin, file_format).lines(FileSection(0, _END, 1, 0)):
                 good += len(lines.ends)
                 bad.update(one.why for one in lines.bad)
                 size += len(lines.data)
+                ascii_ &= lines.data.isascii()
                 if size > limits.BATCH_BYTES or good > limits.BATCH_ROWS:
-                    return _Reading(good, bad, 1, whole=False)
+                    return _Reading(good, bad, 1, ascii_, whole=False)
             columns = 1
     except ConfigError:
         return None
-    return _Reading(good, bad, columns, whole=True)
+    return _Reading(good, bad, columns, ascii_, whole=True)
