@@ -27,7 +27,7 @@ CODES: Mapping[str, str] = {
     " classes",
     "label-lists": "names of classes look like lists of labels, or lists of labels look like"
     " vectors of 0 and 1",
-    "labels-alike": "classes differ only by case, surrounding spaces or Unicode form",
+    "labels-alike": "classes differ only by case, spaces or Unicode form, or are the same number",
     "leak": "records of equal content are in several splits",
     "many-copies": "balancing repeats the records of a class very often",
     "masks": "images look like masks of other images",

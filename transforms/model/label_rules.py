@@ -8,6 +8,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from typing import NamedTuple
 
 import numpy as np
@@ -29,6 +30,7 @@ from recordmill.unicode_tables import map_texts
 
 _SHOWN = 3  # classes in a note
 _INTEGER = re.compile(r"[+-]?[0-9]{1,4000}")
+_NUMBER = re.compile(r"[+-]?([0-9]{1,300}(\.[0-9]{0,300})?|\.[0-9]{1,300})([eE][+-]?[0-9]{1,6})?")
 
 
 class Selected(NamedTuple):
@@ -237,17 +239,28 @@ def fold_labels(labels: pa.Array) -> list[str]:
 
 
 def alike_classes(labels: Sequence[str]) -> Iterator[Note]:
-    """Yield a note on classes whose names differ only by case, spaces or Unicode form."""
+    """Yield notes on classes whose names differ only by case, spaces, Unicode form or notation."""
     repeated = alike_names(labels)
     if repeated:
-        some = "; ".join(" and ".join(map(repr, names)) for names in repeated[:_SHOWN])
-        more = "; ..." if len(repeated) > _SHOWN else ""
         few = len(labels) - sum(len(names) - 1 for names in repeated)
         text = (
             f"{len(labels)} classes become {few} if case, surrounding spaces and Unicode"
-            f" form are ignored: {some}{more}; --fold-labels or --label-map joins them"
+            f" form are ignored: {_shown(repeated)}; --fold-labels or --label-map joins them"
         )
         yield Note("labels-alike", text)
+    equal = equal_numbers(labels)
+    if equal:
+        first, other = equal[0][:2]
+        text = (
+            f"classes are the same number in different notations: {_shown(equal)};"
+            f" --label-map{'=' if other.startswith('-') else ' '}{other}={first} joins two of them"
+        )
+        yield Note("labels-alike", text)
+
+
+def _shown(alike: Sequence[Sequence[str]]) -> str:
+    some = "; ".join(" and ".join(map(repr, names)) for names in alike[:_SHOWN])
+    return some + ("; ..." if len(alike) > _SHOWN else "")
 
 
 def alike_names(names: Sequence[str]) -> list[list[str]]:
@@ -255,6 +268,18 @@ def alike_names(names: Sequence[str]) -> list[list[str]]:
     alike: dict[str, list[str]] = {}
     for name, folded in zip(names, fold_labels(pa.array(names, pa.string())), strict=True):
         alike.setdefault(folded, []).append(name)
+    return [some for some in alike.values() if len(some) > 1]
+
+
+def equal_numbers(names: Sequence[str]) -> list[list[str]]:
+    """Return the names that are the same number in different notations, such as 1 and 1.0.
+
+    Names that differ only by surrounding spaces count once.
+    """
+    alike: dict[Decimal, list[str]] = {}
+    for name in sorted({name.strip() for name in names}, key=lambda name: (len(name), name)):
+        if _NUMBER.fullmatch(name):
+            alike.setdefault(Decimal(name), []).append(name)
     return [some for some in alike.values() if len(some) > 1]
 
 

@@ -8,7 +8,11 @@ from collections.abc import Collection, Mapping, Sequence
 from recordmill.errors import did_you_mean
 from recordmill.job.staging import Verdict
 from recordmill.notes import count_of
-from recordmill.transforms.model.label_rules import LabelRules, are_integers
+from recordmill.transforms.model.label_rules import (
+    LabelRules,
+    are_integers,
+    equal_numbers,
+)
 from recordmill.transforms.model.window_options import EVERY_SPLIT, WindowOptions
 
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
@@ -115,10 +119,12 @@ def numbers_as_classes(
             " --decimal , --label-type float reads them as numbers to predict, --label-separator ,"
             " as lists of labels, --label-type class keeps them as classes"
         ]
+    equal = equal_numbers(labels)
+    same = f"; {' and '.join(map(repr, equal[0]))} are the same number" if equal else ""
     channel = "--label-type none reads them as a channel, " if windows else ""
     return [
         f"{where} has {len(labels)} classes, and all are {kind}: --label-type {name} reads them as"
-        f" numbers to predict, {channel}--label-type class keeps them as classes"
+        f" numbers to predict, {channel}--label-type class keeps them as classes{same}"
     ]
 
 
