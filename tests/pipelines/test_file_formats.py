@@ -342,6 +342,15 @@ def test_names_in_quotes_are_an_error_that_names_quoting(tmp_path, capsys):
          " ERR reads as missing, such as 'ERR' in t.csv#13: correct the input, or declare"),
         (["hPa", *(f'"1,0{n}.5"' for n in range(10, 30))], "because of thousands separators, such"
          " as '1,010.5' in t.csv#2: correct the input, because every row has"),
+        ([f" {n}" for n in range(20)], "because of spaces around numbers, which --trim"
+         " strips, such as ' 0' in t.csv#1: correct the input, because every row"),
+        ([*range(19), "19\t"], "which --trim strips, such as '19\\t' in t.csv#20"),
+        ([*range(10, 19), "\u22125.5"], "because of another notation of negative numbers, such as"
+         " '\u22125.5' in t.csv#10"),
+        ([*range(10, 20), "(20)", "7-"], "because of another notation of negative numbers, such as"
+         " '(20)' in t.csv#11"),
+        (["2026-01-31", *["2026-01-31 00:00:00"] * 19], "because of dates with a time, beside"
+         " others without, such as '2026-01-31 00:00:00' in t.csv#2"),
         ([f"{n}{'ABCDE'[n % 5]}" for n in range(20)], None),
         ([f"10.0.10.{n}" for n in range(20)], None),
         (["007"] * 20, None),

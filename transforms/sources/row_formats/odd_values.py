@@ -17,7 +17,9 @@ _DATES = (r"^\d{4}-\d\d?-\d\d?", r"^\d\d?/\d\d?/\d{2,4}", r"^\d\d?\.\d\d?\.\d{2,
 _OTHER_DATES = r"^(\d\d?[./-]\d\d?[./-]\d{4}|\d{4}[./]\d\d?[./]\d\d?)($|[ T])"
 _CURRENCY = r"^[+-]?[$€£¥] ?[\d.,]+$|^[+-]?[\d.,]+ ?[$€£¥]$"
 _SPACES = ("[ \u00a0\u2009\u202f]", "['\u2019]")  # between thousands, beside the comma or the point
-_DIGIT = r"^[+-]?[$€£¥]? ?[.,]?\d"  # begins numbers and dates
+_MINUS = "\u2212"  # a longer sign than the hyphen
+_DIGIT = rf"^\s*[({_MINUS}+-]?[$€£¥]? ?[.,]?\d"  # begins numbers and dates
+_DAY = r"^\d{4}-\d\d-\d\d$"
 _WITH_UNIT = r"^[+-]?[\d.,]*\d ?(?P<unit>[^\d\s.,:/%$€£¥+-][^\d,]{0,9})$"
 _FEW = 3  # up to so many different texts among numbers count as spellings of a missing value
 _LEAST = 6  # values that a column needs for this
@@ -51,23 +53,27 @@ def odd_value(column: pa.Array, decimal: str) -> tuple[int, str, bool] | None:
     column: string[n], a column that was read as text. decimal: the decimal separator.
     """
     other = "," if decimal == "." else "."
-    number = rf"^[+-]?(\d+[{decimal}]?\d*|[{decimal}]\d+)([eE][+-]?\d+)?$"
-    grouped = _grouped(other, decimal)
-    forms = (number, *(rf"^[+-]?{form}$" for form in (grouped, _fraction(other, decimal))))
+    number = rf"(\d+[{decimal}]?\d*|[{decimal}]\d+)([eE][+-]?\d+)?"
+    forms = (
+        rf"^[+-]?{number}$",
+        *(rf"^[+-]?{form}$" for form in (_grouped(other, decimal), _fraction(other, decimal))),
+        *(_PERCENT, _CURRENCY),
+        rf"^(\s+[+-]?{number}\s*|[+-]?{number}\s+)$",
+        rf"^({_MINUS}{number}|\({number}\)|{number}-)$",
+    )
     some = column.drop_null().slice(0, _SAMPLE)
     if not len(some) or pc.mean(pc.match_substring_regex(some, _DIGIT)).as_py() < MOST / 2:
         return None
     present = np.asarray(column.is_valid())
     count = int(present.sum())
-    plain, thousands, swapped, percent, currency = (
-        _matches(column, form) for form in (*forms, _PERCENT, _CURRENCY)
+    plain, thousands, swapped, percent, currency, spaced, negative = (
+        _matches(column, form) for form in forms
     )
-    if (plain | thousands | swapped | percent | currency).sum() >= MOST * count:
+    misspelt = thousands | swapped | percent | currency | spaced | negative
+    if (plain | misspelt).sum() >= MOST * count:
         every = not plain.any()
         # Without plain numbers, other texts, such as a unit below the names, are not the cause.
-        odd = np.flatnonzero(
-            thousands | swapped | percent | currency if every else present & ~plain
-        )
+        odd = np.flatnonzero(misspelt if every else present & ~plain)
         if not len(odd):
             return None  # such as '007'
         # 1,234 alone may be either; beside 12,5 its comma is a decimal one.
@@ -78,6 +84,8 @@ def odd_value(column: pa.Array, decimal: str) -> tuple[int, str, bool] | None:
             (f"decimal {_NAMES[other]}, which --decimal {other} reads", swapped[at]),
             ("percent signs", percent[at]),
             ("currency signs", currency[at]),
+            ("spaces around numbers, which --trim strips", spaced[at]),
+            ("another notation of negative numbers", negative[at]),
         ):
             if fits:
                 return at, words, every
@@ -94,6 +102,9 @@ def odd_value(column: pa.Array, decimal: str) -> tuple[int, str, bool] | None:
         others = np.flatnonzero(dates[~first].any(axis=0) & ~dates[first].any(axis=0))
         if len(others):
             return int(others[0]), "dates in different formats", False
+        days = _matches(column, _DAY)
+        if days.any() and len(timed := np.flatnonzero(dates[0] & ~days)):
+            return int(timed[0]), "dates with a time, beside others without", False
     foreign = np.flatnonzero(_matches(column, _OTHER_DATES))
     if len(foreign) >= MOST * count:
         every = not _matches(column, _DATES[0]).any()
