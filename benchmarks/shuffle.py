@@ -24,7 +24,8 @@ from recordmill.transforms.model.data_type import Context
 from recordmill.transforms.planning.estimates import Estimate
 from recordmill.transforms.planning.plan import Plan, SplitPlan
 from recordmill.transforms.staged import spill
-from recordmill.transforms.writing.shuffle import shard_indices, sort_pieces
+from recordmill.transforms.writing.shard_rows import sort_block
+from recordmill.transforms.writing.shuffle import block_indices
 
 _CLASSES = 10
 _SHARDS = 64
@@ -63,9 +64,8 @@ def shuffled(rows: pa.RecordBatch, seed: int) -> tuple[Ints, Ints]:
     )
     plan = Plan(seed=seed, splits={TRAIN: split}, quotas={}, context=Context(seed=seed))
     classes, shards = [], []
-    for shard, part in spill.split_by_shard(rows, shard_indices(rows, plan=plan)):
-        ordered = sort_pieces([spill.inline(part)], seed=seed, staging=_NOWHERE)
-        assert ordered is not None
+    for shard, part in spill.split_by_shard(rows, block_indices(rows, plan=plan)):
+        ordered = sort_block([spill.inline(part)], seed=seed, staging=_NOWHERE)
         classes.append(class_numbers(ordered))
         shards.append(np.full(len(ordered), shard))
     return np.concatenate(classes), np.concatenate(shards)

@@ -11,14 +11,13 @@ from recordmill.transforms.model import coders  # noqa: F401  (registers the bat
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.planning.plan import Plan
 from recordmill.transforms.staged.batches import spread
-from recordmill.transforms.staged.spill import Piece
-from recordmill.transforms.writing.shuffle import CutIntoPieces, ShardId, empty_pieces
+from recordmill.transforms.writing.shuffle import BlockPiece, CutIntoPieces, ShardId, empty_pieces
 
 
 class ShuffledShards(NamedTuple):
     """The plan, and the pieces of each shard: one or more, which may be empty."""
 
-    pieces: beam.PCollection[tuple[ShardId, Iterable[Piece]]]
+    pieces: beam.PCollection[tuple[ShardId, Iterable[BlockPiece]]]
     plan: beam.PCollection[Plan]
 
 
@@ -45,9 +44,9 @@ class Reshuffle(beam.PTransform):
         # Handles, not rows, wait for the plan: a runner keeps waiting elements in memory.
         pieces = spread(planned.batches, "SpreadBatches") | "Cut" >> beam.ParDo(
             CutIntoPieces(self.run.staging, grouped=self.run.grouped), plan
-        ).with_output_types(tuple[ShardId, Piece])
+        ).with_output_types(tuple[ShardId, BlockPiece])
         empty = planned.plan | "NameShards" >> beam.FlatMap(empty_pieces).with_output_types(
-            tuple[ShardId, Piece]
+            tuple[ShardId, BlockPiece]
         )
         shards = (
             (pieces, empty)

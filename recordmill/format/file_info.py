@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Self
 from recordmill.format.typed_json import take, take_count
 
 if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
+    from _typeshed import ReadableBuffer, WriteableBuffer
 
 _SHA256 = re.compile("[0-9a-f]{64}")
 _BLOCK = 1 << 20  # bytes read and hashed at once
@@ -94,3 +94,26 @@ class HashingReader(io.RawIOBase):
         if self._copy is not None:
             self._copy.write(block)
         return len(block)
+
+
+class HashingWriter(io.RawIOBase):
+    """A raw stream that hashes every byte written through it to a buffered stream."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._sha256 = hashlib.sha256()
+        self._size = 0
+
+    @property
+    def info(self) -> FileInfo:
+        """Size and hash of the bytes written so far."""
+        return FileInfo(bytes=self._size, sha256=self._sha256.hexdigest())
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        count = self._file.write(data)
+        self._sha256.update(data)
+        self._size += count
+        return count

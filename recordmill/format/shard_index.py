@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -68,28 +69,34 @@ def schema(optional: Collection[str] = ()) -> pa.Schema:
 
 
 def index_bytes(table: pa.Table, *, hashed_keys: bool = False) -> pa.Buffer:
-    """Return an index as Parquet, with a checksum per page, which readers verify.
-
-    hashed_keys: whether keys are hashes.
-    """
-    hashes = {"content", "key"} if hashed_keys else {"content"}  # snappy saves little of them
+    """Return an index as Parquet, as `index_writer` writes it. hashed_keys: as there."""
     # A buffer that grows is copied again and again. Snappy adds up to a sixth; pages that are not
     # used take no memory.
     data = pa.allocate_buffer(table.nbytes * 5 // 4 + _HEADERS)
     sink = pa.FixedSizeBufferWriter(data)
+    with index_writer(sink, table.schema, hashed_keys=hashed_keys) as writer:
+        writer.write_table(table)
+    return data.slice(0, sink.tell())
+
+
+def index_writer(sink: Any, schema: pa.Schema, *, hashed_keys: bool = False) -> pq.ParquetWriter:
+    """Return a writer of an index, with a checksum per page, which readers verify.
+
+    Each table that it writes becomes a row group. hashed_keys: whether keys are hashes.
+    """
+    hashes = {"content", "key"} if hashed_keys else {"content"}  # snappy saves little of them
     # Where values hardly repeat, building a dictionary would take longer than writing them.
-    repeated = [_LEAVES.get(name, name) for name in table.column_names if name not in _DISTINCT]
+    repeated = [_LEAVES.get(name, name) for name in schema.names if name not in _DISTINCT]
     # No statistics: page checksums do not cover them, and no reader needs them.
-    pq.write_table(
-        table,
+    return pq.ParquetWriter(
         sink,
+        schema,
         write_page_checksum=True,
-        compression={name: "NONE" if name in hashes else "SNAPPY" for name in table.column_names},
+        compression={name: "NONE" if name in hashes else "SNAPPY" for name in schema.names},
         use_dictionary=repeated,
         column_encoding={"offset": "DELTA_BINARY_PACKED"},  # halves the file
         write_statistics=False,
     )
-    return data.slice(0, sink.tell())
 
 
 def column_names(location: Location) -> tuple[str, ...]:

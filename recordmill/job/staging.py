@@ -12,8 +12,9 @@ artifacts/SHA256/NAME                            files for encoders: given, or l
 batches/ANYNAME.arrow                            rows that a custom pipeline passed
 plan.json                                        the plan of shards
 profiles/                                        statistics of groups of columns, by part
-spill/                                           spilled pieces of the shuffle
+spill/                                           pieces of the shuffle, sorted rows of shards
 drafts/SHARD-PLAN-ANYNAME.tmp  .journal          shards that are being written
+drafts/SHARD-PLAN-ANYNAME.index  .recipes        their indexes and the recipes of their records
 recipes/FILE.arrow                              recipes of its records
 reuse/NAME.keys  .places  .facts  .json           places of frames in earlier datasets
 shards/FILE  info/FILE.json  index/FILE          finished shards

@@ -190,9 +190,10 @@ def test_a_shard_goes_on_where_it_was(long_job, tmp_path, monkeypatch):
         append(draft, chunk)
         appended.append(chunk)
 
-    def encode_from(*args, first, **options):
-        firsts.append(first)
-        return encode(*args, first=first, **options)
+    def encode_from(chunks, **options):
+        first, *others = chunks
+        firsts.append(first.start)
+        return encode([first, *others], **options)
 
     with monkeypatch.context() as patch:
         patch.setattr(ShardDraft, "append", append_one)

@@ -39,13 +39,17 @@ LARGE_INDEX_ROWS = 1 << 14  # records of an index that takes longer to decode th
 INLINE_BYTES = 1 << 20  # rows of up to this many bytes go through the shuffle itself, not files
 CELL_ROWS = 1 << 16  # about the number of rows that are cut into windows together
 SPILL_BYTES = 64 << 20  # the most that a worker collects before it writes a spill file
-PIECE_BYTES = 1 << 18  # per shard in a spill file, if shards are few
+BUFFER_BYTES = 16 << 20  # the same, if shards are few
+PIECE_BYTES = 1 << 18  # per block in a spill file, if blocks are few
 PROFILED_COLUMNS = 64  # whose statistics are summed together
 COUNT_BYTES = 32 << 20  # of counts that a bundle collects before it emits them
 
 # Writing.
 LOOK_AHEAD_BYTES = 32 << 20  # of results per encoder process, over all writers of this process
 SHARDS_AT_ONCE = 2  # shards of a bundle that are written concurrently
-ROW_BYTES = 128 << 20  # of the rows of all shards in progress; a single shard may exceed it
-DIGEST_ROWS = 1 << 14  # rows are hashed in slices of up to this many rows,
-DIGEST_BYTES = 4 << 20  # and about this many bytes
+BLOCK_BYTES = 4 << 20  # about the bytes of the rows of a block of a shard
+MAX_BLOCKS = 256  # of all shards, unless there are more shards: pieces must not be too small
+ROW_BYTES = 64 << 20  # of the blocks that are sorted at a time; a single block may exceed it
+SLICE_ROWS = 1 << 13  # sorted rows are kept in slices of up to this many rows,
+SLICE_BYTES = 1 << 20  # and about this many bytes
+INDEX_GROUP_ROWS = 1 << 15  # about the rows of a row group of an index

@@ -85,6 +85,7 @@ class Plan:
 
     splits: plans of the splits that have records. quotas: {class of train: quota}. context: passed
       to the encoder. parts: all staged parts. spill: whether the shuffle goes through files.
+    row_bytes: mean size of a staged row.
     rejected, filtered: numbers of records that checks excluded.
     files: files to publish that no encoder needs. notes: remarks for the manifest.
     verdict: the reason why nothing will be written, if any.
@@ -96,6 +97,7 @@ class Plan:
     context: Context
     parts: tuple[StagedPart, ...] = ()
     spill: bool = False
+    row_bytes: int = 0
     rejected: int = 0
     filtered: int = 0
     files: Mapping[str, Artifact] = dataclasses.field(default_factory=dict)
@@ -227,7 +229,9 @@ def make_plan(
     splits = {name: _split_plan(name, survey, quotas, estimates[name], run) for name in present}
     row_bytes = sum(part.bytes for part in parts) / max(sum(part.rows for part in parts), 1)
     planned = sum(split.records for split in splits.values()) * row_bytes
-    return dataclasses.replace(plan, splits=splits, spill=planned > run.spill_above)
+    return dataclasses.replace(
+        plan, splits=splits, spill=planned > run.spill_above, row_bytes=round(row_bytes)
+    )
 
 
 def _unlike_columns(survey: Survey) -> list[str]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future
 
 import pyarrow as pa
@@ -13,7 +14,26 @@ from recordmill.processes.pool import ProcessPool
 from recordmill.processes.row_tasks import MAX_MEMORY
 from recordmill.transforms.model import limits
 from recordmill.transforms.planning.plan import SplitPlan
+from recordmill.transforms.reuse.row_recipes import RowRecipes
 from recordmill.transforms.staged.encoder_tasks import EncodedChunk, encode_chunk, row_task
+
+
+def _no_recipes() -> None:
+    return None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RowChunk:
+    """Rows of a shard that one task encodes.
+
+    start: index of the first row in the shard. inputs: the columns that the encoder gets.
+    recipes: returns the recipes of the rows; None if they have none.
+    """
+
+    start: int
+    rows: pa.RecordBatch
+    inputs: pa.RecordBatch
+    recipes: Callable[[], RowRecipes | None] = _no_recipes
 
 
 class _TaskBudget:
@@ -51,34 +71,28 @@ _budget = _TaskBudget()
 
 
 def encode_in_order(
-    rows: pa.RecordBatch,
+    chunks: Iterable[RowChunk],
     *,
     packed: bytes,
     split: SplitPlan,
     compression: str,
     pool: ProcessPool,
     memory: int = MAX_MEMORY,
-    first: int = 0,
-) -> Generator[tuple[int, EncodedChunk]]:
-    """Yield (index of its first row, encoded chunk) in order, encoding ahead within the budget.
+) -> Generator[tuple[RowChunk, EncodedChunk]]:
+    """Yield (rows, encoded rows) in order, encoding ahead within the budget."""
+    size = split.task_rows * split.estimate.record_bytes
+    waiting: collections.deque[tuple[RowChunk, Future[EncodedChunk]]] = collections.deque()
 
-    first: index of the first row to encode, a multiple of the rows of a task.
-    """
-    step = split.task_rows
-    size = step * split.estimate.record_bytes
-    waiting: collections.deque[tuple[int, Future[EncodedChunk]]] = collections.deque()
-
-    def oldest() -> tuple[int, EncodedChunk]:
-        start, future = waiting.popleft()
+    def oldest() -> tuple[RowChunk, EncodedChunk]:
+        chunk, future = waiting.popleft()
         try:
-            return start, future.result()
+            return chunk, future.result()
         finally:
             _budget.give_back(size)
 
     try:
-        for start in range(first, len(rows), step):
-            chunk = rows.slice(start, step)
-            task = row_task(encode_chunk, packed, compression, rows=chunk, memory=memory)
+        for chunk in chunks:
+            task = row_task(encode_chunk, packed, compression, rows=chunk.inputs, memory=memory)
             while not _budget.take(size, tasks=pool.workers, must=not waiting):
                 yield oldest()
             try:
@@ -86,7 +100,7 @@ def encode_in_order(
             except BaseException:
                 _budget.give_back(size)
                 raise
-            waiting.append((start, future))
+            waiting.append((chunk, future))
         while waiting:
             yield oldest()
     finally:  # if the encoder or the consumer failed, the other results are not needed

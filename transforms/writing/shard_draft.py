@@ -107,6 +107,10 @@ class ShardDraft:
         for name in self._names(f"{self._shard}-"):
             (self._folder / name).delete(missing_ok=True)
 
+    def beside(self, suffix: str) -> Location:
+        """Return the place of another file that belongs to this attempt."""
+        return self._folder / f"{self.place.name.removesuffix('.tmp')}.{suffix}"
+
     def _find_earlier(self) -> Location | None:
         """Return the longest draft of the same bytes."""
         sizes = self._names(f"{self._shard}-{self._digest}-")

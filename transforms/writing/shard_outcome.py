@@ -1,173 +1,214 @@
 """The outcome of a shard: which of its rows were written, and the rows of its index."""
 
-import functools
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from recordmill.errors import Reject
 from recordmill.format import shard_index
+from recordmill.format.file_info import FileInfo
 from recordmill.format.ledger import Counted, Reduced, add_counted
 from recordmill.format.recipes import SCHEMA as RECIPES_SCHEMA
 from recordmill.tfrecord.framing import payload_crcs
-from recordmill.transforms.model import batch
+from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.label_lists import held
-from recordmill.transforms.reuse.row_recipes import RowRecipes, as_binary
+from recordmill.transforms.reuse.row_recipes import as_binary
 from recordmill.transforms.staged.encoder_tasks import EncodedChunk, add_pairs
+from recordmill.transforms.writing.ordered_encoding import RowChunk
+from recordmill.transforms.writing.shard_recipes import StagedRecipes
+from recordmill.transforms.writing.staged_index import StagedIndex
+
+
+class _Pending:
+    """Chunks that are not in the index yet, without their data."""
+
+    def __init__(self) -> None:
+        self.count = 0  # rows
+        self.rows: list[pa.RecordBatch] = []
+        self.kept: list[npt.NDArray[np.int64]] = []
+        self.lengths: list[npt.NDArray[np.int64]] = []
+        self.content: list[pa.Array] = []
+        self.sizes: list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]] = []
+        self.names: list[str] | None = None
+        self.recipes: list[pa.RecordBatch] = []
+
+    def add(self, rows: pa.RecordBatch, chunk: EncodedChunk) -> None:
+        self.rows.append(rows)
+        self.kept.append(chunk.kept + self.count)
+        self.count += len(rows)
+        self.lengths.append(chunk.lengths)
+        if chunk.names is not None:
+            self.names = [*(self.names or []), *chunk.names]
+        if chunk.content is not None:
+            self.content.append(chunk.content)
+        if chunk.sizes is not None:
+            self.sizes.append(chunk.sizes)
 
 
 class ShardOutcome:
-    """Collects the outcome of the rows of a shard, chunk by chunk."""
+    """Collects the outcome of the rows of a shard, chunk by chunk, and writes its index.
+
+    recipes: of the shard, if it can have any. groups: whether the index has the column `group`.
+    """
 
     def __init__(
-        self, rows: pa.RecordBatch, find_recipes: Callable[[], RowRecipes | None] | None = None
+        self, index: StagedIndex, recipes: StagedRecipes | None = None, *, groups: bool
     ) -> None:
-        """find_recipes: returns those of the rows; None if the shard has no recipes."""
-        self._rows = rows
-        self._find_recipes = find_recipes
-        self.copies = batch.copies(rows)
-        self._kept: list[np.ndarray] = []
-        self._lengths: list[np.ndarray] = []
-        self._content: list[pa.Array] = []
-        self._sizes: list[tuple[np.ndarray, np.ndarray]] = []
+        self._index = index
+        self._recipes = recipes
+        self._groups = groups
+        self._pending = _Pending()
+        self._bytes = 0  # of the Examples in the index, before compression
+        self.planned = 0
+        self.planned_copies = 0
+        self.kept = 0
+        self.copies = 0
+        self.packed: int | None = None
+        self._classes: Counter[str] = Counter()
+        self._originals: Counter[str] = Counter()
         self.rejects: list[Reject] = []
         self.rejected = 0
         self.filtered: Counter[str] = Counter()
         self.lost: Counter[str] = Counter()
-        self.names: list[str] | None = None
         self.filled: tuple[int, int] | None = None
         self.objects: tuple[int, int] | None = None
         self.dropped_objects: dict[str, tuple[int, str]] = {}
         self.reduced = Reduced()
         self.noted: Counted = {}
         self.reused = 0
-        self._facts: list[str | None] = []
-        self._crcs: list[np.ndarray] = []
+        self.has_recipes = False
 
-    @functools.cached_property
-    def _recipes(self) -> RowRecipes | None:
-        """Recipes of all rows, hashed with the first chunk, while later chunks are encoded."""
-        return None if self._find_recipes is None else self._find_recipes()
-
-    def add(self, start: int, chunk: EncodedChunk) -> None:
-        if chunk.names is not None:
-            self.names = self.names or []
-            self.names += chunk.names
-        self.filled = add_pairs(self.filled, chunk.filled)
-        self.objects = add_pairs(self.objects, chunk.objects)
-        self.dropped_objects = add_counted(self.dropped_objects, chunk.dropped_objects)
-        self.reduced = self.reduced.plus(chunk.reduced)
-        self.noted = add_counted(self.noted, chunk.noted)
-        self.reused += chunk.reused
-        self._kept.append(chunk.kept + start)
-        self._lengths.append(chunk.lengths)
-        if chunk.facts is not None:
-            self._facts += chunk.facts
-        if self._recipes is not None:
-            self._crcs.append(payload_crcs(chunk.data, chunk.lengths))
-        if chunk.content is not None:
-            self._content.append(chunk.content)
-        if chunk.sizes is not None:
-            self._sizes.append(chunk.sizes)
-        self.rejects += chunk.rejects
-        if not chunk.rejects and not chunk.filtered:
+    def add(self, chunk: RowChunk, encoded: EncodedChunk) -> None:
+        rows, pending = chunk.rows, self._pending
+        self.filled = add_pairs(self.filled, encoded.filled)
+        self.objects = add_pairs(self.objects, encoded.objects)
+        self.dropped_objects = add_counted(self.dropped_objects, encoded.dropped_objects)
+        self.reduced = self.reduced.plus(encoded.reduced)
+        self.noted = add_counted(self.noted, encoded.noted)
+        self.reused += encoded.reused
+        # They are hashed here, while later chunks are encoded.
+        if self._recipes is not None and (recipes := chunk.recipes()) is not None:
+            columns = [
+                as_binary(recipes.recipes[encoded.kept]),
+                as_binary(recipes.sources[encoded.kept]),
+                pa.array(payload_crcs(encoded.data, encoded.lengths)),
+                pa.array(encoded.facts or [], pa.string()),
+            ]
+            pending.recipes.append(pa.RecordBatch.from_arrays(columns, schema=RECIPES_SCHEMA))
+        pending.add(rows, encoded)
+        if pending.count >= limits.SLICE_ROWS:
+            self._index_pending()
+        self.rejects += encoded.rejects
+        if not encoded.rejects and not encoded.filtered:
             return
-        end = start + len(chunk.kept) + len(chunk.rejects) + len(chunk.filtered)
-        left_out = np.setdiff1d(np.arange(start, end), chunk.kept + start)
-        excluded = self._rows.take(pa.array(left_out[self.copies[left_out] == 0]))
+        left_out = np.setdiff1d(np.arange(len(rows)), encoded.kept)
+        copies = batch.copies(rows)
+        excluded = rows.take(pa.array(left_out[copies[left_out] == 0]))
         originals = set(batch.keys(excluded).to_pylist())
-        if batch.LABELS in self._rows.schema.names:
+        if batch.LABELS in rows.schema.names:
             self.lost.update(held(excluded).to_pylist())
-        self.rejected += len(originals.intersection(reject.key for reject in chunk.rejects))
-        self.filtered.update(o for key, o in dict(chunk.filtered).items() if key in originals)
+        self.rejected += len(originals.intersection(reject.key for reject in encoded.rejects))
+        self.filtered.update(o for key, o in dict(encoded.filtered).items() if key in originals)
+
+    def finish(self, none: pa.RecordBatch) -> FileInfo:
+        """Complete the index and the recipes. none: rows for a shard without any."""
+        if not self.planned and not self._pending.rows:
+            self._pending.rows.append(none)
+            self._pending.kept.append(np.zeros(0, np.int64))
+            self._pending.lengths.append(np.zeros(0, np.int64))
+        if self._pending.rows:
+            self._index_pending()
+        if self._recipes is not None and self.has_recipes:
+            self._recipes.finish()
+        return self._index.finish()
 
     @property
-    def hashed_keys(self) -> bool:
-        """True if keys are by content."""
-        return self.names is None and batch.SOURCE in self._rows.schema.names
-
-    @property
-    def kept(self) -> np.ndarray:
-        return np.concatenate(self._kept) if self._kept else np.zeros(0, np.int64)
+    def records(self) -> int:
+        """Number of written records."""
+        return self.kept if self.packed is None else self.packed
 
     @property
     def classes(self) -> dict[str, int]:
         """Numbers of written records that have each class; packed records have none."""
-        return {} if self.names is not None else self._count(self.kept)
+        return dict(sorted(self._classes.items()))
 
     @property
     def originals(self) -> dict[str, int]:
         """The same without copies."""
-        kept = self.kept
-        return {} if self.names is not None else self._count(kept[self.copies[kept] == 0])
+        return dict(sorted(self._originals.items()))
 
-    def _count(self, kept: np.ndarray) -> dict[str, int]:
-        names = [n for n in (batch.LABEL, batch.LABELS) if n in self._rows.schema.names]
-        counted = held(batch.choose(self._rows.select(names), kept)).value_counts()
-        names, counts = counted.field("values").to_pylist(), counted.field("counts").to_pylist()
-        return dict(sorted(zip(names, counts, strict=True)))
-
-    def index(self, *, groups: bool) -> pa.Table:
-        """Return the rows of the index. groups: whether it has the column `group`."""
-        lengths = np.concatenate(self._lengths) if self._lengths else np.zeros(0, np.int64)
+    def _index_pending(self) -> None:
+        """Add the pending chunks to the counts, the index and the recipes."""
+        pending, self._pending = self._pending, _Pending()
+        rows, kept = batch.concat(pending.rows), np.concatenate(pending.kept)
+        copies = batch.copies(rows)
+        self.planned += len(rows)
+        self.planned_copies += int((copies > 0).sum())
+        self.kept += len(kept)
+        if pending.recipes:
+            assert self._recipes is not None
+            self._recipes.add(batch.concat(pending.recipes))
+            self.has_recipes = True
+        lengths = np.concatenate(pending.lengths)
         columns: dict[str, Any] = {
-            "offset": pa.array(np.cumsum(lengths) - lengths),
+            "offset": pa.array(self._bytes + np.cumsum(lengths) - lengths),
             "length": pa.array(lengths),
         }
-        if self.names is not None:
-            columns["key"] = pa.array(self.names, pa.string())
-            columns["label"] = pa.nulls(len(self.names), pa.string())
-            columns["copy"] = pa.array(np.zeros(len(self.names), np.int32))
-            if groups:
-                columns["group"] = columns["label"]
+        self._bytes += int(lengths.sum())
+        if pending.names is not None:
+            self.packed = (self.packed or 0) + len(pending.names)
+            columns["key"] = pa.array(pending.names, pa.string())
+            columns["label"] = pa.nulls(len(pending.names), pa.string())
+            columns["copy"] = pa.array(np.zeros(len(pending.names), np.int32))
+            columns["group"] = columns["label"]
         else:
-            columns |= self._columns_of_rows()
-        if not groups:
+            copies = copies[kept]
+            counted = _class_counts(rows, kept)
+            self.copies += int((copies > 0).sum())
+            self._classes += counted
+            self._originals += _class_counts(rows, kept[copies == 0]) if copies.any() else counted
+            columns |= _columns_of_rows(rows, kept, pending)
+            columns["copy"] = pa.array(copies)
+        if not self._groups:
             columns.pop("group", None)
         schema = shard_index.schema(columns)
-        return pa.table({name: columns[name] for name in schema.names}, schema=schema)
+        self._index.add(
+            pa.table({name: columns[name] for name in schema.names}, schema=schema),
+            hashed_keys=pending.names is None and batch.SOURCE in rows.schema.names,
+        )
 
-    @property
-    def has_recipes(self) -> bool:
-        return self._recipes is not None
 
-    def recipes(self) -> pa.RecordBatch | None:
-        """Return the recipes of the records, in their order; None if the shard has none."""
-        if self._recipes is None:
-            return None
-        kept = self.kept
-        crcs = np.concatenate(self._crcs) if self._crcs else np.zeros(0, np.uint32)
-        columns = [
-            as_binary(self._recipes.recipes[kept]),
-            as_binary(self._recipes.sources[kept]),
-            pa.array(crcs),
-            pa.array(self._facts, pa.string()),
-        ]
-        return pa.RecordBatch.from_arrays(columns, schema=RECIPES_SCHEMA)
+def _class_counts(rows: pa.RecordBatch, kept: npt.NDArray[np.int64]) -> Counter[str]:
+    names = [name for name in (batch.LABEL, batch.LABELS) if name in rows.schema.names]
+    counted = held(batch.choose(rows.select(names), kept)).value_counts()
+    names, counts = counted.field("values").to_pylist(), counted.field("counts").to_pylist()
+    return Counter(dict(zip(names, counts, strict=True)))
 
-    def _columns_of_rows(self) -> dict[str, pa.Array]:
-        """Return the columns of the index whose values are those of the rows."""
-        indexed = _INDEXED
-        if batch.SOURCE not in self._rows.schema.names:
-            indexed = {**_INDEXED, "source": batch.PLACE}
-        present = [name for name in indexed.values() if name in self._rows.schema.names]
-        kept = batch.with_keys(batch.choose(self._rows.select(present), self.kept))
-        columns = {
-            name: batch.place_names(kept[column])
-            for name, column in indexed.items()
-            if column in present
-        }
-        columns["copy"] = pa.array(self.copies[self.kept])
-        if self._content:
-            columns["content"] = pa.concat_arrays(self._content)
-        if self._sizes:
-            for number, name in enumerate(("width", "height")):
-                sides = np.concatenate([sizes[number] for sizes in self._sizes])
-                columns[name] = pa.array(sides.astype(np.int32))
-        return columns
+
+def _columns_of_rows(
+    rows: pa.RecordBatch, kept: npt.NDArray[np.int64], pending: _Pending
+) -> dict[str, pa.Array]:
+    """Return the columns of the index whose values are those of the rows."""
+    indexed = _INDEXED
+    if batch.SOURCE not in rows.schema.names:
+        indexed = {**_INDEXED, "source": batch.PLACE}
+    present = [name for name in indexed.values() if name in rows.schema.names]
+    chosen = batch.with_keys(batch.choose(rows.select(present), kept))
+    columns = {
+        name: batch.place_names(chosen[column])
+        for name, column in indexed.items()
+        if column in present
+    }
+    if pending.content:
+        columns["content"] = pa.concat_arrays(pending.content)
+    if pending.sizes:
+        for number, name in enumerate(("width", "height")):
+            sides = np.concatenate([sizes[number] for sizes in pending.sizes])
+            columns[name] = pa.array(sides.astype(np.int32))
+    return columns
 
 
 _INDEXED = {

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
+from typing import Any, Self
 
 import pyarrow as pa
 
 from recordmill.format.manifest import RECIPES, Manifest
-from recordmill.format.recipes import write_recipes
+from recordmill.format.recipes import SCHEMA, write_recipes
 from recordmill.job.staging import ShardInfo, Staging
 from recordmill.storage.files import Location
-from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import Encoder, ReusableEncoder
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.reuse.row_recipes import header_of
@@ -28,12 +28,39 @@ def staged_recipes(staging: Staging, shard: str) -> Location:
     return staging.place(f"recipes/{shard}.arrow")
 
 
-def stage_recipes(recipes: pa.RecordBatch, staging: Staging, shard: str) -> None:
-    """Write the recipes of a shard into staging."""
-    place = staged_recipes(staging, shard)
-    place.parent.make_dirs()
-    place.write_bytes(batch.to_buffer(recipes, pa.ipc.new_file))
-    place.parent.sync_folder()
+class StagedRecipes:
+    """Writes the recipes of a shard into staging.
+
+    place: of the complete file. draft: place of the file until then.
+    """
+
+    def __init__(self, place: Location, draft: Location) -> None:
+        self._place = place
+        self._draft = draft
+        self._sink: Any = None
+        self._writer: Any = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._sink is not None:
+            self._sink.close()
+
+    def add(self, recipes: pa.RecordBatch) -> None:
+        """Add the recipes of the next rows."""
+        if self._writer is None:
+            self._sink = self._draft.open_output()
+            self._writer = pa.ipc.new_file(self._sink, SCHEMA)
+        self._writer.write_batch(recipes)
+
+    def finish(self) -> None:
+        """Move the complete file to its place."""
+        self._writer.close()
+        self._sink.close()
+        self._place.parent.make_dirs()
+        self._draft.rename_to(self._place)
+        self._place.parent.sync_folder()
 
 
 def all_have_recipes(infos: Sequence[ShardInfo]) -> bool:

@@ -6,13 +6,13 @@ results are appended in order, so that a dataset of one shard still uses every c
 """
 
 import collections
+import contextlib
 import dataclasses
 import functools
 import hashlib
-import threading
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import closing, contextmanager
+from contextlib import closing
 
 import apache_beam as beam
 import pyarrow as pa
@@ -21,8 +21,6 @@ from apache_beam.transforms.window import GlobalWindows
 from apache_beam.utils.windowed_value import WindowedValue
 
 from recordmill.errors import RunError, unlike_submitter
-from recordmill.format import shard_index
-from recordmill.format.file_info import file_info
 from recordmill.format.file_names import index_name, shard_name
 from recordmill.format.manifest import Shard
 from recordmill.format.recipes import Fingerprint
@@ -38,40 +36,17 @@ from recordmill.transforms.reuse.row_recipes import row_recipes
 from recordmill.transforms.staged.encoder_tasks import EncodedChunk, pack_encoder
 from recordmill.transforms.staged.listing import with_staged_paths
 from recordmill.transforms.staged.spill import Piece
-from recordmill.transforms.writing.ordered_encoding import encode_in_order
+from recordmill.transforms.writing.ordered_encoding import RowChunk, encode_in_order
 from recordmill.transforms.writing.shard_draft import ShardDraft
 from recordmill.transforms.writing.shard_outcome import ShardOutcome
 from recordmill.transforms.writing.shard_recipes import (
+    StagedRecipes,
     can_have_recipes,
-    stage_recipes,
     staged_recipes,
 )
-from recordmill.transforms.writing.shuffle import ShardId, sort_pieces
-
-
-class _RowBudget:
-    """Limits the bytes of rows of the shards in progress in a process; one shard may exceed it."""
-
-    def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._bytes = 0
-
-    @contextmanager
-    def hold(self, size: int) -> Iterator[None]:
-        """Wait until there is room for a shard of this size, and reserve it."""
-        with self._changed:
-            most = limits.ROW_BYTES
-            self._changed.wait_for(lambda: not self._bytes or self._bytes + size <= most)
-            self._bytes += size
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._bytes -= size
-                self._changed.notify_all()
-
-
-_row_budget = _RowBudget()
+from recordmill.transforms.writing.shard_rows import Chunk, ShardRows
+from recordmill.transforms.writing.shuffle import BlockPiece, ShardId
+from recordmill.transforms.writing.staged_index import StagedIndex
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -112,16 +87,22 @@ class ShardWriter:
                 " sides"
             )
 
-    def write(self, shard: ShardId, pieces: Sequence[Piece], plan: Plan) -> ShardInfo:
-        """Write a shard, unless an earlier run finished it from the same rows and artifacts."""
-        with _row_budget.hold(sum(len(data) + length for data, _, _, length in pieces)):
-            return self._write(shard, pieces, plan)
+    def write(self, shard: ShardId, pieces: Sequence[BlockPiece], plan: Plan) -> ShardInfo:
+        """Write a shard, unless an earlier run finished it from the same rows and artifacts.
 
-    def _write(self, shard: ShardId, pieces: Sequence[Piece], plan: Plan) -> ShardInfo:
+        pieces: those that have rows.
+        """
+        blocks: dict[int, list[Piece]] = {}
+        for block, piece in pieces:
+            blocks.setdefault(block, []).append(piece)
+        step = plan.splits[shard[0]].task_rows
+        with ShardRows.sort(blocks, self.staging, step=step, seed=plan.seed) as rows:
+            return self._write(shard, rows, plan)
+
+    def _write(self, shard: ShardId, rows: ShardRows, plan: Plan) -> ShardInfo:
         split, number = shard
         count = plan.splits[split].shards
         name = shard_name(split, number, count, self.compression)
-        rows = sort_pieces(pieces, seed=plan.seed, staging=self.staging)
         digest = self._digest(rows, plan, split)
         done = self.staging.shard_info(name)
         if done is not None and done.plan == digest and self._is_complete(done, count):
@@ -131,35 +112,27 @@ class ShardWriter:
             # It describes other rows. Until the new one is written, the shard is unfinished.
             info_place.delete(missing_ok=True)
             info_place.parent.sync_folder()
-        if rows is None:
-            rows = _no_rows()
-        rows = batch.set_column(rows, batch.SPLIT, batch.constant(split, len(rows)))
-        inputs = with_staged_paths(self._without_unused(rows), self.staging)
-        find = functools.partial(row_recipes, inputs, encoder=self.encoder, context=plan.context)
-        recipes = functools.cache(functools.partial(find, fingerprint=self.fingerprint))
-        outcome = ShardOutcome(rows, recipes if self._has_recipes else None)
-        if self.reuse is not None and (found := recipes()) is not None:
-            inputs = self.reuse.add_to(inputs, found.recipes)
-        with ShardDraft(self.staging, name, digest) as draft:
-            size, sha256 = self._write_rows(inputs, draft, outcome, plan, split)
-        if (written_recipes := outcome.recipes()) is not None:
-            stage_recipes(written_recipes, self.staging, name)
         index = self.staging.place(index_name(split, number, count))
-        index.parent.make_dirs()
-        indexed = shard_index.index_bytes(
-            outcome.index(groups=self.groups), hashed_keys=outcome.hashed_keys
-        )
-        index.write_bytes(indexed)
         place = self.staging.place(f"shards/{name}")
+        with contextlib.ExitStack() as files:
+            draft = files.enter_context(ShardDraft(self.staging, name, digest))
+            recipes = None
+            if self._has_recipes:
+                recipes = StagedRecipes(staged_recipes(self.staging, name), draft.beside("recipes"))
+                files.enter_context(recipes)
+            staged = files.enter_context(StagedIndex(index, draft.beside("index")))
+            outcome = ShardOutcome(staged, recipes, groups=self.groups)
+            size, sha256 = self._write_rows(rows, draft, outcome, plan, split)
+            indexed = outcome.finish(_no_rows())
         place.parent.make_dirs()
         draft.finish(place)
         written = Shard(
             file=name,
-            records=len(outcome.kept) if outcome.names is None else len(outcome.names),
+            records=outcome.records,
             bytes=size,
             sha256=sha256,
             classes=outcome.classes,
-            index=file_info(indexed),
+            index=indexed,
         )
         info = self._info(shard, written, digest, outcome)
         info_place.parent.make_dirs()
@@ -168,6 +141,16 @@ class ShardWriter:
         index.parent.sync_folder()
         info_place.write_bytes(to_json(info))
         return info
+
+    def _prepared(self, chunk: Chunk, plan: Plan, split: str) -> RowChunk:
+        """Return rows with the columns that the encoder gets."""
+        rows = batch.set_column(chunk.rows, batch.SPLIT, batch.constant(split, len(chunk.rows)))
+        inputs = with_staged_paths(self._without_unused(rows), self.staging)
+        find = functools.partial(row_recipes, inputs, encoder=self.encoder, context=plan.context)
+        recipes = functools.cache(functools.partial(find, fingerprint=self.fingerprint))
+        if self.reuse is not None and (found := recipes()) is not None:
+            inputs = self.reuse.add_to(inputs, found.recipes)
+        return RowChunk(start=chunk.start, rows=rows, inputs=inputs, recipes=recipes)
 
     def _without_unused(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Return rows without the columns that only the index needs.
@@ -180,7 +163,7 @@ class ShardWriter:
             unused.add(batch.CONTENT)
         return rows.drop_columns([name for name in rows.schema.names if name in unused])
 
-    def _digest(self, rows: pa.RecordBatch | None, plan: Plan, split: str) -> str:
+    def _digest(self, rows: ShardRows, plan: Plan, split: str) -> str:
         """Return a hash of all that determines the bytes of a shard."""
         artifacts = {
             name: dataclasses.replace(a, path="") for name, a in plan.context.artifacts.items()
@@ -189,14 +172,7 @@ class ShardWriter:
         shared = [context, plan.splits[split].task_rows, self.groups]
         if self._has_recipes:
             shared.append(self.fingerprint)
-        digest = xxhash.xxh3_128(to_json(shared))
-        if rows is not None:
-            # In slices, because serializing all rows at once would double their memory.
-            fitting = limits.DIGEST_BYTES * len(rows) // max(rows.nbytes, 1)
-            step = min(max(fitting, 1), limits.DIGEST_ROWS)
-            for start in range(0, len(rows), step):
-                digest.update(batch.to_buffer(rows.slice(start, step)))
-        return digest.hexdigest()
+        return xxhash.xxh3_128_hexdigest(to_json(shared) + rows.digest)
 
     def _is_complete(self, done: ShardInfo, count: int) -> bool:
         place = self.staging.place(f"shards/{done.shard.file}")
@@ -210,38 +186,44 @@ class ShardWriter:
         return can_have_recipes(self.encoder, self.compression)
 
     def _write_rows(
-        self, rows: pa.RecordBatch, draft: ShardDraft, outcome: ShardOutcome, plan: Plan, split: str
+        self, rows: ShardRows, draft: ShardDraft, outcome: ShardOutcome, plan: Plan, split: str
     ) -> tuple[int, str]:
         """Write the Examples of rows, and return the size in bytes and the sha256 of the file."""
         sha256 = hashlib.sha256()
         size = 0
-        for start, chunk in self._chunks(rows, draft, plan, split):
-            draft.append(chunk)
-            sha256.update(chunk.data)
-            size += len(chunk.data)
-            outcome.add(start, chunk)
+        for chunk, encoded in self._chunks(rows, draft, plan, split):
+            draft.append(encoded)
+            sha256.update(encoded.data)
+            size += len(encoded.data)
+            outcome.add(chunk, encoded)
         return size, sha256.hexdigest()
 
     def _chunks(
-        self, rows: pa.RecordBatch, draft: ShardDraft, plan: Plan, split: str
-    ) -> Generator[tuple[int, EncodedChunk]]:
-        """Yield (index of its first row, chunk): those of an earlier attempt, then the others."""
-        encode = functools.partial(
-            encode_in_order,
-            rows,
-            packed=pack_encoder(self.encoder, plan.context),
-            split=plan.splits[split],
-            compression=self.compression,
-            pool=shared_pool(self.workers),
-            memory=self.worker_memory,
-        )
+        self, rows: ShardRows, draft: ShardDraft, plan: Plan, split: str
+    ) -> Generator[tuple[RowChunk, EncodedChunk]]:
+        """Yield rows and their Examples: those of an earlier attempt, then the others."""
+
+        def prepared(first: int) -> Iterator[RowChunk]:
+            return (self._prepared(chunk, plan, split) for chunk in rows.chunks(first))
+
+        def encode(first: int) -> Generator[tuple[RowChunk, EncodedChunk]]:
+            return encode_in_order(
+                prepared(first),
+                packed=packed,
+                split=plan.splits[split],
+                compression=self.compression,
+                pool=pool,
+                memory=self.worker_memory,
+            )
+
+        packed, pool = pack_encoder(self.encoder, plan.context), shared_pool(self.workers)
         step = plan.splits[split].task_rows
         first, expected = 0, draft.count_earlier() * step
         # While the chunks of an earlier attempt are copied, the next ones are encoded.
-        with closing(encode(first=expected)) as encoded, ThreadPoolExecutor(1) as thread:
+        with closing(encode(expected)) as encoded, ThreadPoolExecutor(1) as thread:
             following = thread.submit(next, encoded, None) if expected else None
-            for chunk in draft.earlier_chunks():
-                yield first, chunk
+            for earlier, chunk in zip(draft.earlier_chunks(), prepared(0), strict=False):
+                yield chunk, earlier
                 first += step
             found = following.result() if following is not None else None
             if first == expected:
@@ -249,30 +231,25 @@ class ShardWriter:
                     yield found
                 yield from encoded
         if first != expected:  # the draft is damaged
-            yield from encode(first=first)
+            yield from encode(first)
 
     def _info(
         self, shard: ShardId, written: Shard, digest: str, outcome: ShardOutcome
     ) -> ShardInfo:
-        packed, copies = None, 0
-        if outcome.names is not None:
-            packed = len(outcome.kept)
-        else:
-            copies = int((outcome.copies[outcome.kept] > 0).sum())
         return ShardInfo(
             split=shard[0],
             number=shard[1],
             plan=digest,
-            planned=len(outcome.copies),
-            planned_copies=int((outcome.copies > 0).sum()),
+            planned=outcome.planned,
+            planned_copies=outcome.planned_copies,
             shard=written,
-            copies=copies,
-            originals=outcome.originals if copies else written.classes,
+            copies=outcome.copies,
+            originals=outcome.originals,
             rejects=tuple(outcome.rejects),
             rejected=outcome.rejected,
             filtered=dict(outcome.filtered),
             lost=dict(outcome.lost),
-            packed=packed,
+            packed=None if outcome.packed is None else outcome.kept,
             filled=outcome.filled,
             objects=outcome.objects,
             dropped_objects=outcome.dropped_objects,
@@ -314,7 +291,7 @@ class WriteShard(beam.DoFn):
         self._writing: collections.deque[Future[ShardInfo]] = collections.deque()
 
     def process(
-        self, element: tuple[ShardId, Iterable[Piece]], plan: Plan
+        self, element: tuple[ShardId, Iterable[BlockPiece]], plan: Plan
     ) -> Iterator[tuple[ShardInfo, int]]:
         (split, number), pieces = element
         count = plan.splits[split].shards
@@ -323,7 +300,7 @@ class WriteShard(beam.DoFn):
             return
         if len(self._writing) == limits.SHARDS_AT_ONCE:
             yield self._oldest()
-        not_empty = [piece for piece in pieces if piece[0] or piece[1]]
+        not_empty = [(block, piece) for block, piece in pieces if piece[0] or piece[1]]
         write = self._writer.write
         self._writing.append(self._threads.submit(write, (split, number), not_empty, plan))
         self._planned = sum(each.records for each in plan.splits.values())

@@ -4,7 +4,7 @@ The order of the whole dataset is a function of (seed, key, copy). It is a unifo
 is the same on any runner, with any number of workers, and for any order of the input.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import apache_beam as beam
 import numpy as np
@@ -13,7 +13,6 @@ import pyarrow as pa
 from apache_beam.transforms.window import GlobalWindows
 from apache_beam.utils.windowed_value import WindowedValue
 
-from recordmill.errors import RunError
 from recordmill.job.staging import Staging
 from recordmill.transforms.balancing.quotas import replicate
 from recordmill.transforms.model import batch, coders, limits  # noqa: F401  (coders: registers the batch's coder)
@@ -24,6 +23,7 @@ from recordmill.transforms.staged.batches import Element, StagedBatch
 from recordmill.transforms.staged.spill import Piece
 
 ShardId = tuple[str, int]  # (split, number)
+BlockPiece = tuple[int, Piece]  # (number of the block of its shard, rows)
 
 
 def all_shards(plan: Plan) -> list[ShardId]:
@@ -31,17 +31,36 @@ def all_shards(plan: Plan) -> list[ShardId]:
     return [(name, i) for name, split in plan.splits.items() for i in range(split.shards)]
 
 
-def shard_indices(rows: pa.RecordBatch, *, plan: Plan) -> npt.NDArray[np.int64]:
-    """Return the index in `all_shards` of the shard of each row: int64[n].
+def all_blocks(plan: Plan) -> list[tuple[ShardId, int]]:
+    """Return (shard, number of the block) of all blocks of a plan, in the order of the rows."""
+    counts = _block_counts(plan)
+    return [(shard, block) for shard in all_shards(plan) for block in range(counts[shard[0]])]
 
-    It is the rank of the row, scaled to the number of shards of its split.
+
+def _block_counts(plan: Plan) -> dict[str, int]:
+    """Return {split: number of blocks of each of its shards}."""
+    shards = sum(split.shards for split in plan.splits.values())
+    most = max(limits.MAX_BLOCKS // max(shards, 1), 1) if plan.spill else 1
+    return {
+        name: min(-(-split.records * plan.row_bytes // (split.shards * limits.BLOCK_BYTES)), most)
+        or 1
+        for name, split in plan.splits.items()
+    }
+
+
+def block_indices(rows: pa.RecordBatch, *, plan: Plan) -> npt.NDArray[np.int64]:
+    """Return the index in `all_blocks` of the block of each row: int64[n].
+
+    It is the rank of the row, scaled to the number of blocks of its split. Blocks of a shard are
+    equal parts of its range of ranks, so their number does not move a row to another shard.
     """
     codes, splits = batch.encode(rows[batch.SPLIT])
-    counts = [split.shards for split in plan.splits.values()]
-    starts = dict(zip(plan.splits, np.cumsum([0, *counts[:-1]]), strict=True))
+    blocks = _block_counts(plan)
+    counts = {name: split.shards * blocks[name] for name, split in plan.splits.items()}
+    starts = dict(zip(counts, np.cumsum([0, *[*counts.values()][:-1]]), strict=True))
     names = splits.to_pylist()
     first = np.array([starts[name] for name in names], np.int64)[codes]
-    number = np.array([plan.splits[name].shards for name in names], np.int64)[codes]
+    number = np.array([counts[name] for name in names], np.int64)[codes]
     return first + batch.scale(batch.order_ranks(rows, seed=plan.seed), number)
 
 
@@ -70,16 +89,16 @@ class CutIntoPieces(beam.DoFn):
         self._staging = staging
         self._grouped = grouped
         self._rows: list[pa.RecordBatch] = []
-        self._shards: list[npt.NDArray[np.int64]] = []
+        self._blocks: list[npt.NDArray[np.int64]] = []
         self._bytes = 0
         self._plan: Plan | None = None
         self._counters = RecordCounters("Reshuffle")
 
     def start_bundle(self) -> None:
-        self._rows, self._shards = [], []
+        self._rows, self._blocks = [], []
         self._bytes = 0
 
-    def process(self, element: Element, plan: Plan) -> Iterator[tuple[ShardId, Piece]]:
+    def process(self, element: Element, plan: Plan) -> Iterator[tuple[ShardId, BlockPiece]]:
         if plan.verdict is not None:
             return
         self._plan = plan
@@ -91,65 +110,45 @@ class CutIntoPieces(beam.DoFn):
                 self._counters.add(read=len(rows), out=len(rows))
                 yield from self._cut(rows, plan)
 
-    def _cut(self, rows: pa.RecordBatch, plan: Plan) -> Iterator[tuple[ShardId, Piece]]:
-        shards = shard_indices(rows, plan=plan)
+    def _cut(self, rows: pa.RecordBatch, plan: Plan) -> Iterator[tuple[ShardId, BlockPiece]]:
+        blocks = block_indices(rows, plan=plan)
         # The shard has the split, and without quotas there are no copies.
         known = [batch.SPLIT] if plan.quotas else [batch.SPLIT, batch.COPY]
         rows = rows.drop_columns(known)
-        ids = all_shards(plan)
         if not plan.spill:
-            for shard, part in spill.split_by_shard(rows, shards):
-                yield ids[shard], spill.inline(part)
+            ids = all_shards(plan)
+            for shard, part in spill.split_by_shard(rows, blocks):
+                yield ids[shard], (0, spill.inline(part))
             return
         self._rows.append(rows)
-        self._shards.append(shards)
+        self._blocks.append(blocks)
         self._bytes += rows.nbytes
-        if self._bytes >= min(limits.SPILL_BYTES, len(ids) * limits.PIECE_BYTES):
+        if self._bytes >= _spilled_bytes(plan):
             yield from self._flush()
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
         for element in self._flush():
             yield GlobalWindows.windowed_value_at_end_of_window(element)
 
-    def _flush(self) -> list[tuple[ShardId, Piece]]:
+    def _flush(self) -> list[tuple[ShardId, BlockPiece]]:
         if not self._rows:
             return []
         assert self._plan is not None
-        ids = all_shards(self._plan)
-        rows, shards = pa.Table.from_batches(self._rows), np.concatenate(self._shards)
+        ids = all_blocks(self._plan)
+        rows, blocks = pa.Table.from_batches(self._rows), np.concatenate(self._blocks)
         self.start_bundle()
-        pieces = spill.spill(rows, shards, self._staging)
-        return [(ids[shard], piece) for shard, piece in pieces]
+        pieces = spill.spill(rows, blocks, self._staging)
+        return [(ids[at][0], (ids[at][1], piece)) for at, piece in pieces]
 
 
-def empty_pieces(plan: Plan) -> Iterator[tuple[ShardId, Piece]]:
+def _spilled_bytes(plan: Plan) -> int:
+    """Return how many bytes of rows a worker collects before it writes a spill file."""
+    blocks = len(all_blocks(plan)) * limits.PIECE_BYTES
+    shards = len(all_shards(plan)) * limits.PIECE_BYTES // 4
+    return min(blocks, max(limits.BUFFER_BYTES, shards), limits.SPILL_BYTES)
+
+
+def empty_pieces(plan: Plan) -> Iterator[tuple[ShardId, BlockPiece]]:
     """Yield an empty piece for each shard, so that shards without records are written too."""
     for shard in all_shards(plan):
-        yield shard, (b"", "", 0, 0)
-
-
-def sort_pieces(pieces: Iterable[Piece], *, seed: int, staging: Staging) -> pa.RecordBatch | None:
-    """Return the rows of a shard in their final order, without hashes; None if it has no rows.
-
-    Their keys are complete only after `batch.with_keys`.
-
-    Raises:
-      RunError: two records have the same key. Their ranks are equal, so both are in this shard.
-    """
-    loaded = [spill.load(piece, staging=staging) for piece in pieces]
-    if not loaded:
-        return None
-    # A shard may be large: the pieces are not joined, so that it is in memory only once.
-    unordered = pa.Table.from_batches(loaded)
-    ranks = batch.order_ranks(unordered, seed=seed)
-    order = batch.sort_order(ranks, unordered)
-    if batch.HASH in unordered.schema.names:
-        unordered = unordered.drop_columns([batch.HASH])
-    rows, ranks = batch.with_sorted_files(batch.take(unordered, order)), ranks[order]
-    copies = batch.copies(rows)
-    rows = batch.set_column(rows, batch.COPY, pa.array(copies))
-    for at in np.flatnonzero(ranks[1:] == ranks[:-1]):
-        key, other = batch.keys(rows.slice(at, 2)).to_pylist()
-        if key == other and copies[at] == copies[at + 1]:
-            raise RunError(f"two records have the key {key!r}: keys must be unique")
-    return rows
+        yield shard, (0, (b"", "", 0, 0))

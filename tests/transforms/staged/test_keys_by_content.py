@@ -12,7 +12,7 @@ from recordmill.transforms.checks.equal_rows import write_numbered
 from recordmill.transforms.model import batch
 from recordmill.transforms.staged import spill
 from recordmill.transforms.staged.listing import read_part, write_part
-from recordmill.transforms.writing.shuffle import sort_pieces
+from recordmill.transforms.writing.shard_rows import sort_block
 
 CONTENTS = st.lists(st.binary(min_size=16, max_size=16), min_size=1, max_size=20, unique=True)
 
@@ -80,7 +80,7 @@ def test_numbered_rows_keep_their_keys_and_others_follow_from_content(staging, c
     ]
     distinct = shuffled[1].filter(pa.array([row in chosen for row in range(len(contents))]))
     pieces = [spill.inline(one) for one in (shuffled[0], distinct)]
-    in_order = sort_pieces(pieces, seed=0, staging=staging)
+    in_order = sort_block(pieces, seed=0, staging=staging)
     expected = sorted([*keys, *(contents[row].hex() for row in chosen)])
     assert sorted(batch.with_keys(in_order)[batch.KEY].to_pylist()) == expected
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from recordmill.job.staging import Staging
 from recordmill.storage.files import Location
 from recordmill.transforms.staged import spill
-from recordmill.transforms.writing.shuffle import sort_pieces
+from recordmill.transforms.writing.shard_rows import sort_block
 
 ROWS = st.lists(
     st.tuples(
@@ -88,8 +88,7 @@ def test_pieces_of_many_files_are_one_shard(staging):
         piece for half in halves for _, piece in spill.spill(half, np.zeros(2, np.int64), staging)
     ]
     pieces.append(spill.inline(table([(0, "4", None, [], None)])))
-    rows = sort_pieces(pieces, seed=0, staging=staging)
-    again = sort_pieces(pieces[::-1], seed=0, staging=staging)
+    rows = sort_block(pieces, seed=0, staging=staging)
+    again = sort_block(pieces[::-1], seed=0, staging=staging)
     assert sorted(rows["__key__"].to_pylist()) == ["0", "1", "2", "3", "4"]
     assert rows.to_pylist() == again.to_pylist()
-    assert sort_pieces([], seed=0, staging=staging) is None

@@ -27,7 +27,7 @@ from recordmill.transforms.staged import spill
 from recordmill.transforms.writing import ordered_encoding, shard_writer
 from recordmill.transforms.writing.closed_ledger import close_ledger
 from recordmill.transforms.writing.dataset_manifest import expect_copies_as_records
-from recordmill.transforms.writing.ordered_encoding import encode_in_order
+from recordmill.transforms.writing.ordered_encoding import RowChunk, encode_in_order
 from recordmill.transforms.writing.shard_writer import ShardWriter
 from tests.tiny import TinyEncoder
 
@@ -49,7 +49,7 @@ def rows_of(values, *, copies=1):
     )
 
 
-def plan_for(rows, *, task_rows=2, shards=1):
+def plan_for(rows, *, task_rows=2, shards=1, **options):
     """A plan by which `task_rows` rows are encoded together."""
     originals = collections.Counter(
         label
@@ -64,7 +64,7 @@ def plan_for(rows, *, task_rows=2, shards=1):
     )
     assert split.task_rows == task_rows
     context = Context(seed=5, labels=("a", "b"))
-    return Plan(seed=5, splits={"train": split}, quotas={}, context=context)
+    return Plan(seed=5, splits={"train": split}, quotas={}, context=context, **options)
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def writer(tmp_path, threads):
 def write_rows(writer, rows, *, plan=None, pieces=3):
     """Writes rows as one shard that comes in some pieces."""
     size = max(-(-len(rows) // pieces), 1)
-    parts = [spill.inline(rows.slice(at, size)) for at in range(0, len(rows), size)]
+    parts = [(0, spill.inline(rows.slice(at, size))) for at in range(0, len(rows), size)]
     return writer.write(SHARD, parts, plan or plan_for(rows))
 
 
@@ -211,8 +211,9 @@ def ahead(values, pool, *, record_bytes=limits.TASK_BYTES):
         estimate=Estimate(record_bytes=record_bytes, input_bytes=limits.TASK_BYTES, seconds=0),
     )
     packed = shard_writer.pack_encoder(TinyEncoder(), Context(seed=0))
-    rows = rows_of(values)
-    return encode_in_order(rows, packed=packed, split=split, compression="none", pool=pool)
+    rows = [rows_of([value]) for value in values]
+    chunks = (RowChunk(start=at, rows=one, inputs=one) for at, one in enumerate(rows))
+    return encode_in_order(chunks, packed=packed, split=split, compression="none", pool=pool)
 
 
 def in_flight():
@@ -240,7 +241,7 @@ def test_results_come_in_order_though_they_are_ready_in_any():
     counter = iter(range(100))
     with Backwards(4) as pool:
         chunks = list(ahead([b"%d" % i for i in range(20)], pool))
-    assert [start for start, _ in chunks] == list(range(20))
+    assert [chunk.start for chunk, _ in chunks] == list(range(20))
     assert [examples(chunk.data)[0]["value"] for _, chunk in chunks] == [
         [b"%d" % i] for i in range(20)
     ]
@@ -371,7 +372,7 @@ def test_recipes_are_hashed_while_rows_are_encoded(writer, threads, monkeypatch)
     monkeypatch.setattr(shard_writer, "can_have_recipes", lambda *_: True)
     monkeypatch.setattr(shard_writer, "row_recipes", lambda *_, **__: events.append("recipes"))
     write_rows(writer, rows_of([b"good"] * 6))
-    assert events == ["task", "task", "task", "recipes"]
+    assert events == ["task"] * 3 + ["recipes"] * 3
 
 
 def test_a_shard_of_no_rows_is_an_empty_file(writer):
@@ -412,7 +413,8 @@ def test_a_lost_shard_is_noticed(writer, change, message):
     rows = rows_of([b"v"] * 40)
     plan = plan_for(rows, shards=2)
     infos = [
-        writer.write(("train", i), [spill.inline(rows.slice(20 * i, 20))], plan) for i in range(2)
+        writer.write(("train", i), [(0, spill.inline(rows.slice(20 * i, 20)))], plan)
+        for i in range(2)
     ]
     _, problems = close_ledger(plan, [_part(40)], infos, rejects=0, filtered=0)
     assert problems == []

@@ -1,0 +1,126 @@
+"""The rows of a shard in blocks and slices: the order and the files are those of a single block."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recordmill.errors import RunError
+from recordmill.format.file_info import file_info
+from recordmill.job.staging import Staging
+from recordmill.storage.files import Location
+from recordmill.transforms.model import batch, limits
+from recordmill.transforms.staged import spill
+from recordmill.transforms.writing import shard_writer, shuffle
+from recordmill.transforms.writing.shard_rows import ShardRows
+from recordmill.transforms.writing.shard_writer import ShardWriter
+from tests.tiny import TinyEncoder
+from tests.transforms.writing.test_write import SHARD, Threads, plan_for, rows_of
+
+
+@pytest.fixture(scope="module")
+def staging(tmp_path_factory):
+    return Staging.of(Location.parse(str(tmp_path_factory.mktemp("out"))), "job")
+
+
+def placed_rows(count):
+    """Rows of two files, of which the dictionaries of pieces differ."""
+    rows = batch.with_hash(rows_of([b"good"] * count))
+    files = pa.DictionaryArray.from_arrays(
+        pa.array(np.arange(count, dtype=np.int32) % 2), pa.array(["b.csv", "a.csv"])
+    )
+    fields = [*batch.PLACES]
+    places = pa.StructArray.from_arrays([files, pa.array(np.arange(count))], fields=fields)
+    return batch.set_column(rows, batch.PLACE, places)
+
+
+def blocks_of(rows, count, pieces, seed):
+    """{block: pieces} of rows that come in some batches."""
+    blocks = {}
+    numbers = batch.scale(batch.order_ranks(rows, seed=seed), count)
+    size = max(-(-len(rows) // pieces), 1)
+    for at in range(0, len(rows), size):
+        some = rows.slice(at, size)
+        for block, part in spill.split_by_shard(some, numbers[at : at + size]):
+            blocks.setdefault(block, []).append(spill.inline(part))
+    return blocks
+
+
+@given(
+    count=st.integers(1, 60),
+    blocks=st.integers(1, 7),
+    pieces=st.integers(1, 4),
+    step=st.integers(1, 9),
+    first=st.integers(0, 8),
+    kept=st.sampled_from([0, 1 << 12, 1 << 20]),
+)
+def test_blocks_and_slices_keep_the_order(staging, count, blocks, pieces, step, first, kept):
+    rows = placed_rows(count)
+    order = np.argsort(batch.order_ranks(rows, seed=3))
+    expected = rows.drop_columns([batch.HASH]).take(pa.array(order)).to_pylist()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(limits, "SLICE_ROWS", 8)
+        patch.setattr(limits, "BLOCK_BYTES", kept)
+        with (
+            ShardRows.sort(blocks_of(rows, blocks, 1, 3), staging, step=step, seed=3) as one,
+            ShardRows.sort(blocks_of(rows, blocks, pieces, 3), staging, step=step, seed=3) as some,
+        ):
+            assert one.digest == some.digest
+            chunks = [(at, chunk.to_pylist()) for at, chunk in some.chunks()]
+            later = [(at, chunk.to_pylist()) for at, chunk in some.chunks(first * step)]
+    assert chunks == [(at, expected[at : at + step]) for at in range(0, count, step)]
+    assert later == chunks[first:]
+    assert not staging.place("spill").exists() or not staging.place("spill").list_dir()
+
+
+def test_equal_keys_are_an_error_wherever_they_are(staging):
+    rows = batch.concat([placed_rows(20), placed_rows(1)])
+    with pytest.raises(RunError, match="two records have the key '0'"):
+        ShardRows.sort(blocks_of(rows, 5, 2, 3), staging, step=4, seed=3)
+
+
+def test_a_plan_of_large_shards_has_blocks(monkeypatch):
+    """Blocks are parts of shards: no row moves to another shard."""
+    rows = rows_of([b"v"] * 500)
+    rows = batch.set_column(rows, batch.SPLIT, batch.constant("train", len(rows)))
+    small = plan_for(rows, shards=3)
+    large = plan_for(rows, shards=3, row_bytes=100, spill=True)
+    monkeypatch.setattr(limits, "BLOCK_BYTES", 4000)
+    assert len(shuffle.all_blocks(small)) == 3
+    blocks = shuffle.all_blocks(large)
+    assert blocks == [(("train", shard), block) for shard in range(3) for block in range(5)]
+    shards = shuffle.block_indices(rows, plan=small)
+    places = shuffle.block_indices(rows, plan=large)
+    assert [blocks[at][0][1] for at in places] == shards.tolist()
+    assert {*places.tolist()} == {*range(15)}
+    monkeypatch.setattr(limits, "MAX_BLOCKS", 7)
+    assert len(shuffle.all_blocks(large)) == 6
+
+
+def _files(staging, blocks, rows):
+    """The shard and its index, written by itself."""
+    writer = ShardWriter(encoder=TinyEncoder(), staging=staging, groups=True)
+    pieces = [(block, piece) for block, some in blocks.items() for piece in some]
+    with Threads(2) as pool, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shard_writer, "shared_pool", lambda workers: pool)
+        info = writer.write(SHARD, pieces, plan_for(rows, task_rows=3))
+    index = staging.place("index/train-00000-of-00001.parquet")
+    assert [entry.name for entry in staging.place("drafts").list_dir()] == []
+    return staging.place(f"shards/{info.shard.file}").read_bytes(), index, info
+
+
+def test_an_index_grows_by_groups_of_rows(tmp_path, monkeypatch):
+    rows = rows_of([b"good", b"bad", b"skip", b"fine"] * 10, copies=2)
+    stagings = [Staging.of(Location.parse(str(tmp_path / name)), "job") for name in "ab"]
+    data, index, info = _files(stagings[0], blocks_of(rows, 1, 1, 5), rows)
+    for name, value in (("SLICE_ROWS", 6), ("BLOCK_BYTES", 0), ("INDEX_GROUP_ROWS", 10)):
+        monkeypatch.setattr(limits, name, value)
+    again, grown, other = _files(stagings[1], blocks_of(rows, 4, 3, 5), rows)
+    assert again == data
+    assert pq.ParquetFile(grown.local_path).metadata.num_row_groups == 4
+    assert pq.read_table(grown.local_path) == pq.read_table(index.local_path)
+    assert other.shard.classes == info.shard.classes
+    assert (other.planned, other.copies, other.originals) == (80, info.copies, info.originals)
+    assert other.shard.index == file_info(grown.read_bytes())
