@@ -17,6 +17,7 @@ drafts/SHARD-PLAN-ANYNAME.tmp  .journal          shards that are being written
 drafts/SHARD-PLAN-ANYNAME.index  .recipes        their indexes and the recipes of their records
 recipes/FILE.arrow                              recipes of its records
 reuse/NAME.keys  .places  .facts  .json           places of frames in earlier datasets
+reuse/sample.frames                              frames of the sample that was encoded for the plan
 shards/FILE  info/FILE.json  index/FILE          finished shards
 similar/00000.jsonl  groups.json                 pairs of near duplicates; counts of their groups
 known/SUM  SUM.arrow                             contents and hashes of other datasets

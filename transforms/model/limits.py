@@ -27,6 +27,7 @@ TASK_BYTES = 8 << 20  # about the bytes that an encoder task reads and writes
 TASK_ROWS = 1 << 14  # rows of such a task, at most; large tasks look up frequent values only once
 MIN_TASKS = 16  # tasks of a split, at least, if it has more than 1024 rows per task
 SAMPLE_TASK_BYTES = 4 * TASK_BYTES  # of a task of the sample, unless one record exceeds it
+SAMPLE_BYTES = 64 << 20  # of the frames of the sample that are kept for the shards
 IMAGE_ROWS = 64  # images that one task of `DecodeAndResizeImages` decodes: a few MiB
 WINDOW_BYTES = 4 << 20  # about the bytes of windows that are made at a time
 TFT_ROWS = 1000  # rows that tensorflow-transform analyzes at a time

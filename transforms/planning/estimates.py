@@ -14,11 +14,16 @@ import pyarrow as pa
 
 from recordmill.format.ledger import Counted, Reduced, add_counted
 from recordmill.job.staging import Staging, to_json
-from recordmill.processes.pool import shared_pool
+from recordmill.processes.pool import ProcessPool, shared_pool
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.data_type import Context
 from recordmill.transforms.model.run_spec import RunSpec
-from recordmill.transforms.reuse.row_recipes import row_recipes
+from recordmill.transforms.planning.sampled_frames import (
+    SampledFrames,
+    forget_frames,
+    keeps_frames,
+)
+from recordmill.transforms.reuse.row_recipes import RowRecipes, row_recipes
 from recordmill.transforms.staged.encoder_tasks import (
     EncodedChunk,
     encode_chunk,
@@ -73,38 +78,34 @@ def measure(
     staging = run.staging
     stored: dict[str, Estimate] | None = staging.read_json("estimate.json", _from_json)
     if stored is not None:
+        forget_frames(staging)  # a power cut may have left parts of them
         return stored
     pool = shared_pool(run.workers)
     packed = pack_encoder(run.encoder, context)
     started = time.perf_counter()
-    chunks = {}
+    tasks = {}
     sizes = {}
+    frames = SampledFrames()
     for name, sample in samples.items():
         rows = _fetch(sample.slice(0, sample_size(records[name])), name, staging)
         rows = with_staged_paths(rows, staging)
-        if run.reuse is not None:
+        recipes = None
+        if run.reuse is not None or keeps_frames(run):
             recipes = row_recipes(
                 rows, encoder=run.encoder, context=context, fingerprint=run.fingerprint
             )
-            if recipes is not None:
-                rows = run.reuse.add_to(rows, recipes.recipes)
+        if run.reuse is not None and recipes is not None:
+            rows, recipes = run.reuse.add_to(rows, recipes.recipes), None
         if batch.SIZE in rows.schema.names:
             sizes[name] = int(np.mean(np.asarray(rows[batch.SIZE])))
         else:
             sizes[name] = rows.nbytes // len(rows)
         step = max(min(len(rows) // 8, limits.SAMPLE_TASK_BYTES // max(sizes[name], 1)), 1)
-        chunks[name] = collections.deque(
-            pool.submit_rows(
-                row_task(
-                    encode_chunk,
-                    *(packed, run.compression),
-                    rows=rows.slice(at, step),
-                    memory=run.worker_memory,
-                )
-            )
+        tasks[name] = collections.deque(
+            _submit(packed, rows, slice(at, at + step), recipes, run=run, pool=pool)
             for at in range(0, len(rows), step)
         )
-    results = {name: _sum(futures) for name, futures in chunks.items()}
+    results = {name: _sum(of_split, frames) for name, of_split in tasks.items()}
     taken = sum(int(sample_size(records[name])) for name in samples)
     seconds = (time.perf_counter() - started) / max(taken, 1)
     estimates = {}
@@ -117,8 +118,33 @@ def measure(
             reduced=made.reduced,
             noted=made.noted,
         )
+    frames.stage(staging)
     staging.place("estimate.json").write_bytes(to_json(estimates))
     return estimates
+
+
+class _Task(NamedTuple):
+    """A task of the sample. rows: the rows to encode. recipes: of these rows, if any."""
+
+    rows: pa.RecordBatch
+    recipes: RowRecipes | None
+    chunk: Future[EncodedChunk]
+
+
+def _submit(
+    packed: bytes,
+    rows: pa.RecordBatch,
+    some: slice,
+    recipes: RowRecipes | None,
+    *,
+    run: RunSpec,
+    pool: ProcessPool,
+) -> _Task:
+    """Start to encode some rows. recipes: of all rows."""
+    chosen = rows[some]
+    task = row_task(encode_chunk, packed, run.compression, rows=chosen, memory=run.worker_memory)
+    of_chosen = None if recipes is None else RowRecipes(*(hashes[some] for hashes in recipes))
+    return _Task(chosen, of_chosen, pool.submit_rows(task))
 
 
 class _Encoded(NamedTuple):
@@ -130,17 +156,20 @@ class _Encoded(NamedTuple):
     noted: Counted
 
 
-def _sum(futures: collections.deque[Future[EncodedChunk]]) -> _Encoded:
-    """Add up the results of tasks. Futures are dropped early to free memory."""
+def _sum(tasks: collections.deque[_Task], frames: SampledFrames) -> _Encoded:
+    """Add up results and collect frames. Tasks are dropped early to free memory."""
     kept = total = 0
     reduced = Reduced()
     noted: Counted = {}
-    while futures:
-        chunk = futures.popleft().result()
+    while tasks:
+        rows, recipes, future = tasks.popleft()
+        chunk = future.result()
         kept += len(chunk.kept)
         total += len(chunk.data)
         reduced = reduced.plus(chunk.reduced)
         noted = add_counted(noted, chunk.noted)
+        if recipes is not None:
+            frames.add(rows, chunk, recipes)
     return _Encoded(kept, total, reduced, noted)
 
 

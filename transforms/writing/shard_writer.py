@@ -31,6 +31,7 @@ from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.counters import RecordCounters
 from recordmill.transforms.model.data_type import Encoder
 from recordmill.transforms.planning.plan import Plan
+from recordmill.transforms.planning.sampled_frames import with_sampled_frames
 from recordmill.transforms.reuse.frame_places import FramePlaces
 from recordmill.transforms.reuse.row_recipes import row_recipes
 from recordmill.transforms.staged.encoder_tasks import EncodedChunk, pack_encoder
@@ -122,7 +123,7 @@ class ShardWriter:
                 files.enter_context(recipes)
             staged = files.enter_context(StagedIndex(index, draft.beside("index")))
             outcome = ShardOutcome(staged, recipes, groups=self.groups)
-            size, sha256 = self._write_rows(rows, draft, outcome, plan, split)
+            size, sha256 = self._write_rows(rows, draft, outcome, plan, shard)
             indexed = outcome.finish(_no_rows())
         place.parent.make_dirs()
         draft.finish(place)
@@ -142,13 +143,19 @@ class ShardWriter:
         info_place.write_bytes(to_json(info))
         return info
 
-    def _prepared(self, chunk: Chunk, plan: Plan, split: str) -> RowChunk:
+    def _prepared(self, chunk: Chunk, plan: Plan, shard: ShardId) -> RowChunk:
         """Return rows with the columns that the encoder gets."""
+        split, number = shard
         rows = batch.set_column(chunk.rows, batch.SPLIT, batch.constant(split, len(chunk.rows)))
         inputs = with_staged_paths(self._without_unused(rows), self.staging)
         find = functools.partial(row_recipes, inputs, encoder=self.encoder, context=plan.context)
         recipes = functools.cache(functools.partial(find, fingerprint=self.fingerprint))
-        if self.reuse is not None and (found := recipes()) is not None:
+        if self.reuse is None:
+            if self._has_recipes and number == 0:
+                inputs = with_sampled_frames(
+                    inputs, recipes, start=chunk.start, staging=self.staging
+                )
+        elif (found := recipes()) is not None:
             inputs = self.reuse.add_to(inputs, found.recipes)
         return RowChunk(start=chunk.start, rows=rows, inputs=inputs, recipes=recipes)
 
@@ -186,12 +193,14 @@ class ShardWriter:
         return can_have_recipes(self.encoder, self.compression)
 
     def _write_rows(
-        self, rows: ShardRows, draft: ShardDraft, outcome: ShardOutcome, plan: Plan, split: str
+        self, rows: ShardRows, draft: ShardDraft, outcome: ShardOutcome, plan: Plan, shard: ShardId
     ) -> tuple[int, str]:
         """Write the Examples of rows, and return the size in bytes and the sha256 of the file."""
         sha256 = hashlib.sha256()
         size = 0
-        for chunk, encoded in self._chunks(rows, draft, plan, split):
+        for chunk, encoded in self._chunks(rows, draft, plan, shard):
+            if self.reuse is None:  # frames of the sample are new
+                encoded = dataclasses.replace(encoded, reused=0)
             draft.append(encoded)
             sha256.update(encoded.data)
             size += len(encoded.data)
@@ -199,25 +208,25 @@ class ShardWriter:
         return size, sha256.hexdigest()
 
     def _chunks(
-        self, rows: ShardRows, draft: ShardDraft, plan: Plan, split: str
+        self, rows: ShardRows, draft: ShardDraft, plan: Plan, shard: ShardId
     ) -> Generator[tuple[RowChunk, EncodedChunk]]:
         """Yield rows and their Examples: those of an earlier attempt, then the others."""
 
         def prepared(first: int) -> Iterator[RowChunk]:
-            return (self._prepared(chunk, plan, split) for chunk in rows.chunks(first))
+            return (self._prepared(chunk, plan, shard) for chunk in rows.chunks(first))
 
         def encode(first: int) -> Generator[tuple[RowChunk, EncodedChunk]]:
             return encode_in_order(
                 prepared(first),
                 packed=packed,
-                split=plan.splits[split],
+                split=plan.splits[shard[0]],
                 compression=self.compression,
                 pool=pool,
                 memory=self.worker_memory,
             )
 
         packed, pool = pack_encoder(self.encoder, plan.context), shared_pool(self.workers)
-        step = plan.splits[split].task_rows
+        step = plan.splits[shard[0]].task_rows
         first, expected = 0, draft.count_earlier() * step
         # While the chunks of an earlier attempt are copied, the next ones are encoded.
         with closing(encode(expected)) as encoded, ThreadPoolExecutor(1) as thread:

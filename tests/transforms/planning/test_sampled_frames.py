@@ -1,0 +1,35 @@
+"""Records of the sample, by which a dataset is planned, are encoded once."""
+
+import pytest
+
+from recordmill.transforms.planning import estimates
+from recordmill.transforms.reuse.frame_places import STORED
+from recordmill.transforms.writing import shard_writer
+from tests.folders import make_folder
+from tests.image_runs import encoders_kept
+from tests.reuse_changes import files_of, reused, run
+
+
+@pytest.mark.parametrize("options", [[], ["--balance", "oversample", "--augment", "flip"]])
+def test_the_shards_take_the_frames_of_the_sample(tmp_path, monkeypatch, options):
+    encode, taken = shard_writer.encode_in_order, []
+
+    def counting(chunks, **more):
+        chunks = list(chunks)
+        inputs = [chunk.inputs for chunk in chunks]
+        places = [rows[STORED] for rows in inputs if STORED in rows.schema.names]
+        taken.append(sum(len(some) - some.null_count for some in places))
+        return encode(chunks, **more)
+
+    argv = ["--input", make_folder(tmp_path / "in", {"ant": 9, "bee": 3}), *options]
+    argv += ["--splits", "train=1", "--num-shards", "2"]
+    monkeypatch.setattr(shard_writer, "encode_in_order", counting)
+    with encoders_kept():
+        assert run(tmp_path / "out", *argv) == 0
+        found = sorted(taken)
+        monkeypatch.setattr(estimates, "keeps_frames", lambda run: False)
+        assert run(tmp_path / "other", *argv) == 0
+    assert found[0] == 0 < found[1], "the first shard begins with the records of smallest rank"
+    assert taken[2:] == [0, 0]
+    assert files_of(tmp_path / "out") == files_of(tmp_path / "other")
+    assert reused(tmp_path / "out") is None

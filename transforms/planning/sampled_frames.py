@@ -1,0 +1,97 @@
+"""Frames of the sample that is encoded to plan a dataset, so that they are not encoded twice.
+
+The sample of a split has the smallest ranks, so its records begin the first shard. The shard writer
+finds them by their recipes, as it finds frames of earlier datasets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+
+from recordmill.job.staging import REUSE, Staging
+from recordmill.tfrecord.framing import payload_crcs
+from recordmill.transforms.model import batch, limits
+from recordmill.transforms.model.run_spec import RunSpec
+from recordmill.transforms.reuse.frame_places import PLACE, FramePlaces, PlacesWriter
+from recordmill.transforms.reuse.row_recipes import RowRecipes
+from recordmill.transforms.staged.encoder_tasks import EncodedChunk
+
+_NAME = "sample"
+
+
+def keeps_frames(run: RunSpec) -> bool:
+    """Return whether frames of the sample are kept for the shards, if they have recipes.
+
+    Those of a compressed sample cannot be taken one by one, and with `--reuse` most are known.
+    """
+    return run.reuse is None and run.compression == "none" and run.staging.root.is_local
+
+
+def forget_frames(staging: Staging) -> None:
+    """Delete the list of the frames that an earlier run has staged."""
+    staging.place(f"{REUSE}/{_NAME}.json").delete(missing_ok=True)
+
+
+def with_sampled_frames(
+    rows: pa.RecordBatch,
+    recipes: Callable[[], RowRecipes | None],
+    *,
+    start: int,
+    staging: Staging,
+) -> pa.RecordBatch:
+    """Return rows of a first shard with the places of frames of the sample, if there are any.
+
+    recipes: returns the recipes of the rows. start: index of the first row in the shard.
+    """
+    if not staging.root.is_local:
+        return rows
+    places = FramePlaces(staging, _NAME)
+    found = recipes() if start < (places.recipes or 0) else None
+    return rows if found is None else places.add_to(rows, found.recipes)
+
+
+class SampledFrames:
+    """Collects the frames of the sample, as many as fit into memory, and stages them."""
+
+    def __init__(self) -> None:
+        self._data: list[bytes] = []
+        self._bytes = 0
+        self._places: list[np.ndarray] = []
+        self._facts: list[str | None] = []
+        self._recipes: list[RowRecipes] = []
+
+    def add(self, rows: pa.RecordBatch, chunk: EncodedChunk, recipes: RowRecipes) -> None:
+        """Add the frames of a chunk. rows: those that were encoded. recipes: of these rows."""
+        fits = self._bytes + len(chunk.data) <= limits.SAMPLE_BYTES
+        if not fits or chunk.facts is None:
+            return
+        content = chunk.content
+        if content is None:
+            content = rows[batch.CONTENT].take(pa.array(chunk.kept))
+        places = np.zeros(len(chunk.kept), PLACE)
+        places["length"] = chunk.lengths
+        places["offset"] = self._bytes + np.cumsum(chunk.lengths) - chunk.lengths
+        places["crc"] = payload_crcs(chunk.data, chunk.lengths)
+        places["width"], places["height"] = chunk.sizes or (-1, -1)
+        places["content"] = np.frombuffer(b"".join(content.to_pylist()), "V16")
+        self._data.append(chunk.data)
+        self._bytes += len(chunk.data)
+        self._places.append(places)
+        self._facts += chunk.facts
+        self._recipes.append(RowRecipes(*(hashes[chunk.kept] for hashes in recipes)))
+
+    def stage(self, staging: Staging) -> None:
+        """Write the frames and their places into staging, if there are any."""
+        if not self._places:
+            return
+        places = FramePlaces(staging, _NAME)
+        frames = staging.place(f"{REUSE}/{_NAME}.frames")
+        with PlacesWriter(places.place, records=len(self._facts)) as writer:
+            frames.write_bytes(b"".join(self._data), scratch=True)
+            recipes = RowRecipes(*map(np.concatenate, zip(*self._recipes, strict=True)))
+            found = np.concatenate(self._places)
+            writer.add(frames, recipes, found, pa.array(self._facts, pa.string()))
+            writer.finish()
