@@ -90,8 +90,8 @@ def serve_environment(
             yield "DOCKER", config, None
 
 
-def add_secret(pipeline: Any, secret: str) -> None:
-    """Add the secret of a worker pool to the external environments of a pipeline's proto.
+def add_secret(pipeline: Any, secret: str, *, job: str) -> None:
+    """Add the secret of a worker pool, and a job's id, to a pipeline's external environments.
 
     Flink passes these parameters on to the pool. They are not pipeline options, because Flink shows
     those.
@@ -100,6 +100,7 @@ def add_secret(pipeline: Any, secret: str) -> None:
         if environment.urn == common_urns.environments.EXTERNAL.urn:
             payload = beam_runner_api_pb2.ExternalPayload.FromString(environment.payload)
             payload.params[peers.PARAMETER] = secret
+            payload.params[peers.JOB_PARAMETER] = job
             environment.payload = payload.SerializeToString()
 
 

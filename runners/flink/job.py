@@ -188,7 +188,7 @@ class FlinkJob:
                 parallelism=self._parallelism,
             )
             pipeline = _pipeline_proto(build, beam_options, folder=self._folder)
-            add_secret(pipeline, self._secret)
+            add_secret(pipeline, self._secret, job=self.id)
             # Beam reads shipped files with the loader of its own classes, so they share a jar.
             known = self._library is not None and self._library.result()
             self._has_library = known and not has_files(pipeline)

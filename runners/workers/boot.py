@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import fcntl
+import logging
 import os
 import queue
 import shutil
@@ -35,6 +36,7 @@ from apache_beam.portability.api import (
 )
 from google.protobuf import json_format, text_format
 
+from recordmill.runners import beam_patches
 from recordmill.runners.workers import versions
 
 _PROVISION_TIMEOUT = 60  # s
@@ -49,8 +51,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a worker until the runner stops it, and return its exit code."""
     # Some runners read only stderr, so that a full pipe of stdout would block the worker.
     os.dup2(2, 1)
-    flags = _parse_flags(sys.argv[1:] if argv is None else argv)
     exit_with_parent()
+    return run_worker(sys.argv[1:] if argv is None else argv)[0]
+
+
+def run_worker(argv: Sequence[str]) -> tuple[int, bool]:
+    """Run a worker until the runner stops it.
+
+    Returns:
+      Its exit code, and whether this process can run another worker of the same job.
+    """
+    flags = _parse_flags(argv)
     info = _provision(flags["provision_endpoint"], flags["id"])
     control = info.control_endpoint.url or flags["control_endpoint"]
     options = json_format.MessageToDict(info.pipeline_options)
@@ -58,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if mismatch is not None:
         print(f"recordmill-worker: {mismatch}", file=sys.stderr, flush=True)
         fail_all_requests(control, flags["id"], mismatch)
-        return 1
+        return 1, False
     if info.dependencies:
         artifacts = info.artifact_endpoint.url or flags["artifact_endpoint"]
         _install(artifacts, list(info.dependencies), flags["id"])
@@ -71,10 +82,37 @@ def main(argv: Sequence[str] | None = None) -> int:
         CONTROL_API_SERVICE_DESCRIPTOR=_endpoint(control),
         RUNNER_CAPABILITIES=" ".join(info.runner_capabilities),
     )
+    is_reusable = _run_harness()
+    return 0, is_reusable and not info.dependencies
+
+
+def _run_harness() -> bool:
+    """Run Beam's part of a worker, and return whether this process can run another worker.
+
+    Beam expects the process to end. If this version is known, what would stay is removed here.
+    """
     from apache_beam.runners.worker import sdk_worker_main
 
-    sdk_worker_main.main([])
-    return 0
+    created: list[tuple[Any, Any, Any]] = []
+    create_harness = sdk_worker_main.create_harness
+
+    def create(environment: Any) -> tuple[Any, Any, Any]:
+        created.append(create_harness(environment))
+        return created[0]
+
+    sdk_worker_main.create_harness = create
+    try:
+        sdk_worker_main.main([])
+    finally:
+        sdk_worker_main.create_harness = create_harness
+    if not beam_patches.enabled():
+        return False
+    log_handler, harness, _ = created[0]
+    if log_handler is not None:
+        logging.getLogger().removeHandler(log_handler)
+    harness._control_channel.close()
+    # Bundles that were running when the runner disconnected have failed, too.
+    return not harness._bundle_processor_cache.failed_instruction_ids
 
 
 def exit_with_parent() -> None:

@@ -1,9 +1,14 @@
 """Forkserver of Beam workers: imports once what every worker needs, then forks workers on request.
 
-A forked worker is ready 1.5 s earlier, and Flink starts new workers for each stage of a job. A
-request is a line of JSON on standard input with the flags of a worker, answered by a line with its
-process id; the forkserver ends at the end of its input. It starts no threads of its own, because a
-fork copies only the calling thread (OpenBLAS and Arrow's allocator handle forks themselves).
+A forked worker is ready 1.5 s earlier, and Flink starts new workers for each stage of a job. Each
+request on standard input, a Unix socket, brings the channel of a new worker, and is answered by a
+line with its process id; the forkserver ends at the end of its input. It starts no threads of its
+own, because a fork copies only the calling thread (OpenBLAS and Arrow's allocator handle forks
+themselves).
+
+A worker reads its flags, a line of JSON, from its channel, and answers ACCEPTED. When its runner
+has disconnected, and if no bundle failed, it answers FINISHED and waits for the flags of its next
+run, for a few seconds.
 """
 
 from __future__ import annotations
@@ -12,6 +17,7 @@ import importlib
 import json
 import os
 import signal
+import socket
 import sys
 import traceback
 from collections.abc import Sequence
@@ -21,6 +27,8 @@ from recordmill.processes import environment
 from recordmill.processes.pool import fork_children
 from recordmill.runners.beam_patches import permanent_imports
 
+ACCEPTED, FINISHED = b"+", b"-"
+_KEPT_SECONDS = 5.0  # that a worker waits for its next run; stages of a job follow within 0.1 s
 _BOOT = "recordmill.runners.workers.boot"
 
 
@@ -33,15 +41,16 @@ def main(modules: Sequence[str]) -> None:
             importlib.import_module(module)
     # Exit codes are not needed, as the runner notices the end of a worker.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    for line in sys.stdin:
-        flags = json.loads(line)
+    requests = socket.socket(fileno=0)
+    while channels := socket.recv_fds(requests, 1, 1)[1]:
         worker = os.fork()
         if not worker:
-            _become_worker(flags)
-        print(worker, flush=True)
+            _become_worker(channels[0])
+        os.close(channels[0])
+        requests.sendall(b"%d\n" % worker)
 
 
-def _become_worker(flags: list[str]) -> NoReturn:
+def _become_worker(channel: int) -> NoReturn:
     code = 1
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -49,9 +58,28 @@ def _become_worker(flags: list[str]) -> NoReturn:
         os.dup2(2, 1)
         os.setpgid(0, 0)  # Ctrl-C is handled by the process that runs the pool
         fork_children()
-        code = sys.modules[_BOOT].main(flags)
+        code = _serve(socket.socket(fileno=channel))
     except BaseException:  # noqa: BLE001 (must not return to the loop of the forkserver)
         traceback.print_exc()
     finally:
         sys.stderr.flush()
         os._exit(code)
+
+
+def _serve(channel: socket.socket) -> int:
+    """Run workers in this process, one after the other, and return the exit code of the last."""
+    boot = sys.modules[_BOOT]
+    boot.exit_with_parent()
+    code = 0
+    with channel.makefile("r") as requests:
+        try:
+            while flags := requests.readline():
+                channel.sendall(ACCEPTED)
+                code, is_reusable = boot.run_worker(json.loads(flags))
+                if not is_reusable:
+                    break
+                channel.settimeout(_KEPT_SECONDS)
+                channel.sendall(FINISHED)
+        except (TimeoutError, BrokenPipeError):  # no further run, or the pool has ended
+            pass
+    return code

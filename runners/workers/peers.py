@@ -14,6 +14,9 @@ from collections.abc import Mapping
 PARAMETER = "recordmill-secret"
 """Name of the secret among the parameters of an EXTERNAL environment."""
 
+JOB_PARAMETER = "recordmill-job"
+"""Name of the job among these parameters: a pool runs its workers in the same process."""
+
 _ESTABLISHED = "01"
 _PEER = re.compile(r"ipv[46]:(\[[^]]+\]|[^:]+):(\d+)")
 

@@ -3,6 +3,9 @@
 It serves Beam's EXTERNAL environment, on clusters with one pool per machine, and inside the command
 for an embedded Flink. Beam's own pool starts whatever `python` is in the path, listens on all
 interfaces, and may hang if a worker prints more than a pipe holds.
+
+Flink requests new workers for each stage of a job. The process of a worker that has ended is kept
+for the next one of the same job, and one more waits for the first worker of the next job (ADR 58).
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import json
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -25,9 +29,13 @@ from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
 
 from recordmill.errors import ConfigError
 from recordmill.runners.workers import peers
+from recordmill.runners.workers.forkserver import ACCEPTED, FINISHED
 
 PORT = 50000
 _TERMINATION_SECONDS = 10.0  # time that a worker has to end after SIGTERM
+_FINISH_SECONDS = 1.0  # time that a worker has to finish after its runner has disconnected
+_ANSWER_SECONDS = 10.0  # time that a waiting process has to accept a request
+_SPARE_SECONDS = 1.0  # delay of the fork of the next spare process, while the first worker starts
 
 
 class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
@@ -60,6 +68,8 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         self._lock = threading.Lock()
         self._forkserver = _WorkerForkserver(imports, log)
         self._workers: dict[str, _WorkersOfOneId] = {}
+        self._waiting: list[_Worker] = []  # for the next worker of their job, or of any job
+        self._refill: threading.Timer | None = None
         self._server = grpc.server(
             futures.ThreadPoolExecutor(thread_name_prefix="worker-pool"),
             # Without this, a second pool could share the port and get some of the requests.
@@ -81,23 +91,28 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
 
     def __enter__(self) -> Self:
         self._server.start()
+        self._fork_spare_in(0)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._server.stop(0)
+        self._forkserver.kill()  # which releases the lock, if a fork holds it
         with self._lock:
-            workers = self._all_workers()
+            workers = self._all_workers() + self._waiting
             self._workers.clear()
-        self._forkserver.end()
+            self._waiting = []
+            if self._refill is not None:
+                self._refill.cancel()
+            self._forkserver.end()
         _terminate(workers)
 
     def kill(self) -> None:
         """Kill the workers without taking a lock or waiting; safe in a signal handler."""
         self._forkserver.kill()
-        for worker in self._all_workers():
-            _signal(worker, signal.SIGKILL)
+        for worker in self._all_workers() + self._waiting:
+            worker.send_signal(signal.SIGKILL)
 
-    def _all_workers(self) -> list[int]:
+    def _all_workers(self) -> list[_Worker]:
         return [worker for group in list(self._workers.values()) for worker in group.workers]
 
     def wait(self) -> None:
@@ -119,7 +134,7 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         ]
         try:
             with self._lock:
-                worker = self._forkserver.fork(flags)
+                worker = self._start(flags, job=request.params.get(peers.JOB_PARAMETER, ""))
                 group = self._workers.setdefault(request.worker_id, _WorkersOfOneId())
                 group.reset_if_all_ended()
                 group.workers.append(worker)
@@ -141,29 +156,113 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
             if group.stops < len(group.workers):
                 return beam_fn_api_pb2.StopWorkerResponse()
             self._workers.pop(request.worker_id, None)
-        _terminate(group.workers)
+        kept = [worker for worker in group.workers if worker.job and worker.finishes()]
+        with self._lock:
+            self._waiting += kept
+        _terminate([worker for worker in group.workers if worker not in kept])
         return beam_fn_api_pb2.StopWorkerResponse()
+
+    def _start(self, flags: Sequence[str], *, job: str) -> _Worker:
+        """Start a worker, in a waiting process if there is one. Raises OSError."""
+        for worker in [worker for worker in self._waiting if worker.has_ended]:
+            self._waiting.remove(worker)
+            worker.close()
+        for wanted in (job, ""):  # a spare process has not run for any job
+            for worker in [worker for worker in self._waiting if worker.job == wanted]:
+                self._waiting.remove(worker)
+                if not wanted:
+                    self._fork_spare_in(_SPARE_SECONDS)
+                if worker.start(flags, job=job):
+                    return worker
+                _terminate([worker])
+        worker = self._forkserver.fork()
+        if not worker.start(flags, job=job):
+            _terminate([worker])
+            raise ChildProcessError("the new process does not answer")
+        return worker
+
+    def _fork_spare_in(self, seconds: float) -> None:
+        self._refill = threading.Timer(seconds, self._fork_spare)
+        self._refill.daemon = True
+        self._refill.start()
+
+    def _fork_spare(self) -> None:
+        with self._lock, contextlib.suppress(OSError):  # the next request reports an error
+            self._waiting.append(self._forkserver.fork())
+
+
+class _Worker:
+    """A process that runs workers, one after the other.
+
+    pidfd: of the process. job: of its last worker; '' if it has run none, or may run no other.
+    """
+
+    def __init__(self, process: int, channel: socket.socket) -> None:
+        self.pidfd = os.pidfd_open(process)
+        self.job = ""
+        self._channel = channel
+
+    @property
+    def has_ended(self) -> bool:
+        return bool(select.select([self.pidfd], [], [], 0)[0])
+
+    @property
+    def is_stopped(self) -> bool:
+        """True if its worker has stopped: the process has ended, or waits."""
+        return bool(select.select([self.pidfd, self._channel.fileno()], [], [], 0)[0])
+
+    def start(self, flags: Sequence[str], *, job: str) -> bool:
+        """Start a worker in the process, and return whether it was able to."""
+        self.job = job
+        try:
+            self._channel.sendall(json.dumps(list(flags)).encode() + b"\n")
+            return self._answers(_ANSWER_SECONDS) == ACCEPTED
+        except OSError:
+            return False
+
+    def finishes(self) -> bool:
+        """Return whether the worker stops soon, and its process can run the next one of its job."""
+        return self._answers(_FINISH_SECONDS) == FINISHED
+
+    def send_signal(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self.pidfd, number)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for the end of the process, and return whether it has ended."""
+        return bool(select.select([self.pidfd], [], [], seconds)[0])
+
+    def close(self) -> None:
+        self._channel.close()
+        os.close(self.pidfd)
+
+    def _answers(self, seconds: float) -> bytes:
+        """Return the next answer; b'' if the process has ended, or takes longer."""
+        channel = self._channel.fileno()
+        readable = select.select([channel, self.pidfd], [], [], seconds)[0]
+        return self._channel.recv(1) if channel in readable else b""
 
 
 @dataclasses.dataclass
 class _WorkersOfOneId:
     """Workers with the same id, because each TaskManager that shares a pool counts from 1.
 
-    A stop request does not identify the TaskManager. The worker that it means ends by itself, since
-    its runner disconnects first; the rest is terminated once all workers of the id were stopped.
+    A stop request does not identify the TaskManager. The worker that it means stops by itself,
+    since its runner disconnects first; the rest is terminated once all workers of the id were
+    stopped.
 
-    workers: pidfds. hosts: addresses of the TaskManagers.
+    hosts: addresses of the TaskManagers.
     """
 
-    workers: list[int] = dataclasses.field(default_factory=list)
+    workers: list[_Worker] = dataclasses.field(default_factory=list)
     stops: int = 0
     hosts: set[str] = dataclasses.field(default_factory=set)
 
     def reset_if_all_ended(self) -> None:
         """Restart the count if all have ended: a TaskManager that dies requests no stops."""
-        if len(select.select(self.workers, [], [], 0)[0]) == len(self.workers):
+        if all(worker.is_stopped for worker in self.workers):
             for worker in self.workers:
-                os.close(worker)
+                worker.close()
             self.workers, self.stops = [], 0
 
 
@@ -175,26 +274,29 @@ class _WorkerForkserver:
             f"from recordmill.runners.workers import forkserver; forkserver.main({list(imports)!r})"
         )
         paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
+        self._requests, theirs = socket.socketpair()
+        self._answers = self._requests.makefile("rb")
         self._process = subprocess.Popen(
             # -P: modules in the current folder must not shadow ours.
             [sys.executable, "-P", "-c", start],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
+            stdin=theirs.fileno(),
+            stdout=subprocess.DEVNULL,
             stderr=log,
             env=os.environ | {"PYTHONPATH": paths},
             process_group=0,
         )
+        theirs.close()
 
-    def fork(self, flags: Sequence[str]) -> int:
-        """Start a worker and return its pidfd. Raises OSError if the forkserver has died."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(list(flags)).encode() + b"\n")
-        self._process.stdin.flush()
-        answer = self._process.stdout.readline()
+    def fork(self) -> _Worker:
+        """Fork a process that waits for its first worker. Raises OSError if this is impossible."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            socket.send_fds(self._requests, [b"\n"], [theirs.fileno()])
+        answer = self._answers.readline()
         if not answer:
+            ours.close()
             raise ChildProcessError(f"the forkserver ended with exit code {self._process.wait()}")
-        return os.pidfd_open(int(answer))
+        return _Worker(int(answer), ours)
 
     def kill(self) -> None:
         self._process.kill()
@@ -202,9 +304,8 @@ class _WorkerForkserver:
     def end(self) -> None:
         self.kill()
         self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
-            with contextlib.suppress(OSError):
-                pipe.close()  # type: ignore[union-attr]
+        self._answers.close()
+        self._requests.close()
 
 
 def _refusal(secret: str | None) -> str:
@@ -219,17 +320,12 @@ def _refusal(secret: str | None) -> str:
     )
 
 
-def _signal(worker: int, number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        signal.pidfd_send_signal(worker, number)
-
-
-def _terminate(workers: Sequence[int]) -> None:
-    """Stop workers by SIGTERM, and those that ignore it by SIGKILL."""
+def _terminate(workers: Sequence[_Worker]) -> None:
+    """End processes by SIGTERM, and those that ignore it by SIGKILL."""
     for worker in workers:
-        _signal(worker, signal.SIGTERM)
+        worker.send_signal(signal.SIGTERM)
     for worker in workers:
-        if not select.select([worker], [], [], _TERMINATION_SECONDS)[0]:
-            _signal(worker, signal.SIGKILL)
-            select.select([worker], [], [], _TERMINATION_SECONDS)
-        os.close(worker)
+        if not worker.wait(_TERMINATION_SECONDS):
+            worker.send_signal(signal.SIGKILL)
+            worker.wait(_TERMINATION_SECONDS)
+        worker.close()

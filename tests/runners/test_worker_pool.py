@@ -10,12 +10,15 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from concurrent import futures
 
 import grpc
 import pytest
 from apache_beam.portability.api import (
     beam_fn_api_pb2,
     beam_fn_api_pb2_grpc,
+    beam_provision_api_pb2,
+    beam_provision_api_pb2_grpc,
     beam_runner_api_pb2,
     endpoints_pb2,
 )
@@ -55,8 +58,8 @@ def start(pool: WorkerPool, name: str) -> object:
 def test_workers_are_started_and_stopped(pool):
     assert start(pool, "1-1").error == ""
     (worker,) = pool._all_workers()
-    assert not select.select([worker], [], [], 0)[0]
-    watch = os.dup(worker)
+    assert not worker.has_ended
+    watch = os.dup(worker.pidfd)
     call(pool, "StopWorker", beam_fn_api_pb2.StopWorkerRequest(worker_id="1-1"))
     assert select.select([watch], [], [], _TIMEOUT)[0]
     os.close(watch)
@@ -68,7 +71,7 @@ def test_a_stop_spares_the_worker_of_the_same_id_of_another_taskmanager(pool):
     stop = beam_fn_api_pb2.StopWorkerRequest(worker_id="1-1")
     for _ in range(2):
         start(pool, "1-1")
-    one, other = (os.dup(worker) for worker in pool._all_workers())
+    one, other = (os.dup(worker.pidfd) for worker in pool._all_workers())
     call(pool, "StopWorker", stop)
     assert not select.select([one, other], [], [], 0)[0]
     # A runner disconnects before it requests the stop, which ends its worker.
@@ -81,8 +84,8 @@ def test_a_stop_spares_the_worker_of_the_same_id_of_another_taskmanager(pool):
     # Workers that died with their TaskManager are never stopped, and not counted any more.
     start(pool, "1-1")
     (lost,) = pool._all_workers()
-    signal.pidfd_send_signal(lost, signal.SIGKILL)
-    assert select.select([lost], [], [], _TIMEOUT)[0]
+    signal.pidfd_send_signal(lost.pidfd, signal.SIGKILL)
+    assert select.select([lost.pidfd], [], [], _TIMEOUT)[0]
     start(pool, "1-1")
     call(pool, "StopWorker", stop)
     assert not pool._all_workers()
@@ -90,10 +93,84 @@ def test_a_stop_spares_the_worker_of_the_same_id_of_another_taskmanager(pool):
         os.close(watch)
 
 
+class Runner(
+    beam_provision_api_pb2_grpc.ProvisionServiceServicer,
+    beam_fn_api_pb2_grpc.BeamFnControlServicer,
+    beam_fn_api_pb2_grpc.BeamFnLoggingServicer,
+):
+    """Requests from each worker the bundles of unknown stages, and disconnects."""
+
+    def __init__(self, *bundles: str) -> None:
+        self.bundles = bundles
+        self._server = grpc.server(futures.ThreadPoolExecutor())
+        beam_provision_api_pb2_grpc.add_ProvisionServiceServicer_to_server(self, self._server)
+        beam_fn_api_pb2_grpc.add_BeamFnControlServicer_to_server(self, self._server)
+        beam_fn_api_pb2_grpc.add_BeamFnLoggingServicer_to_server(self, self._server)
+        port = self._server.add_insecure_port("127.0.0.1:0")
+        self.endpoint = endpoints_pb2.ApiServiceDescriptor(url=f"127.0.0.1:{port}")
+        self._server.start()
+
+    def end(self) -> None:
+        self._server.stop(0).wait()
+
+    def GetProvisionInfo(self, request, context):  # noqa: N802 (gRPC's name)
+        info = beam_provision_api_pb2.ProvisionInfo(
+            control_endpoint=self.endpoint, logging_endpoint=self.endpoint
+        )
+        option = versions.to_option(versions.installed())
+        info.pipeline_options[f"beam:option:{versions.OPTION}:v1"] = option
+        return beam_provision_api_pb2.GetProvisionInfoResponse(info=info)
+
+    def Control(self, answers, context):  # noqa: N802 (gRPC's name)
+        for name in self.bundles:
+            bundle = beam_fn_api_pb2.ProcessBundleRequest(process_bundle_descriptor_id=name)
+            yield beam_fn_api_pb2.InstructionRequest(instruction_id=name, process_bundle=bundle)
+            assert next(answers).error
+
+    def Logging(self, entries, context):  # noqa: N802 (gRPC's name)
+        for _ in entries:
+            yield from ()
+
+
+def process_of_a_worker(pool: WorkerPool, runner: Runner, job: str) -> int:
+    """The process that ran a worker, which has been stopped."""
+    request = beam_fn_api_pb2.StartWorkerRequest(
+        worker_id="1-1", provision_endpoint=runner.endpoint, params={peers.JOB_PARAMETER: job}
+    )
+    assert call(pool, "StartWorker", request).error == ""
+    (worker,) = pool._all_workers()
+    info = pathlib.Path(f"/proc/self/fdinfo/{worker.pidfd}").read_text()
+    call(pool, "StopWorker", beam_fn_api_pb2.StopWorkerRequest(worker_id="1-1"))
+    return int(info.split("Pid:")[1].split()[0])
+
+
+def test_workers_of_a_job_share_a_process(pool):
+    runner = Runner()
+    first = process_of_a_worker(pool, runner, "a")
+    assert process_of_a_worker(pool, runner, "a") == first
+    other = process_of_a_worker(pool, runner, "b")
+    assert other != first
+    assert process_of_a_worker(pool, runner, "a") == first
+    os.kill(first, signal.SIGKILL)
+    second = process_of_a_worker(pool, runner, "a")
+    assert second not in (first, other)
+    # A runner that does not name its job gets a new process for each worker.
+    one, another = (process_of_a_worker(pool, runner, "") for _ in range(2))
+    assert len({first, second, other, one, another}) == 5
+    runner.end()
+
+
+def test_the_process_of_a_failed_bundle_runs_no_other_worker(pool):
+    runner = Runner("unknown")
+    first = process_of_a_worker(pool, runner, "a")
+    assert process_of_a_worker(pool, runner, "a") != first
+    runner.end()
+
+
 def test_workers_end_with_the_pool(tmp_path):
     with (tmp_path / "log").open("wb") as log, WorkerPool(log=log) as pool:
         start(pool, "1-1")
-        watch = os.dup(*pool._all_workers())
+        watch = os.dup(pool._all_workers()[0].pidfd)
     assert select.select([watch], [], [], _TIMEOUT)[0]
     os.close(watch)
 
@@ -105,7 +182,7 @@ def test_workers_end_when_the_pool_is_killed(tmp_path):
         "with WorkerPool() as pool:\n"
         "    start(pool, '1-1')\n"
         "    (worker,) = pool._all_workers()\n"
-        "    info = open(f'/proc/self/fdinfo/{worker}').read()\n"
+        "    info = open(f'/proc/self/fdinfo/{worker.pidfd}').read()\n"
         "    print(info.split('Pid:')[1].split()[0], flush=True); sys.stdin.read()"
     )
     process = subprocess.Popen(
@@ -291,7 +368,7 @@ def test_the_secret_is_a_parameter_of_external_environments():
     external = pipeline.components.environments["a"]
     external.urn = "beam:env:external:v1"
     pipeline.components.environments["b"].urn = "beam:env:docker:v1"
-    add_secret(pipeline, "the secret")
+    add_secret(pipeline, "the secret", job="a job")
     payload = beam_runner_api_pb2.ExternalPayload.FromString(external.payload)
-    assert dict(payload.params) == {peers.PARAMETER: "the secret"}
+    assert dict(payload.params) == {peers.PARAMETER: "the secret", peers.JOB_PARAMETER: "a job"}
     assert pipeline.components.environments["b"].payload == b""
