@@ -80,7 +80,7 @@ def run(
         if config.detach:
             lock.record_detached_job(job.output / FOLDER, on_flink.url, on_flink.id)
         try:
-            on_flink.run(road.build, activity=progress.poll)
+            on_flink.run(road.build, activity=progress.poll, is_working=progress.is_writing)
         except BaseException:
             lock.end_detached_job(job.output / FOLDER)
             raise

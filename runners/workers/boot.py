@@ -93,6 +93,7 @@ def _run_harness() -> bool:
     """
     from apache_beam.runners.worker import sdk_worker_main
 
+    beam_patches.report_user_metrics_alone()
     created: list[tuple[Any, Any, Any]] = []
     create_harness = sdk_worker_main.create_harness
 

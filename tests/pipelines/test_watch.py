@@ -50,9 +50,15 @@ def test_a_shard_that_is_being_written_counts_by_its_size(tmp_path):
     place.place("drafts").make_dirs()
     place.place("drafts/x-1-a.tmp").write_bytes(bytes(1000))
     place.place("drafts/x-1-b.tmp").write_bytes(bytes(300))  # of an earlier attempt
-    snapshot = JobProgress(place).poll()
+    progress = JobProgress(place)
+    assert not progress.is_writing()
+    snapshot = progress.poll()
+    assert progress.is_writing()
     assert (snapshot.phase, snapshot.done, snapshot.total) == ("writing", 20, 100)
     assert (snapshot.bytes, snapshot.rejects) == (1000, 2)
+    place.place("drafts/x-1-a.tmp").write_bytes(bytes(5000))
+    assert progress.poll().done == 100
+    assert not progress.is_writing()
 
 
 def test_a_plan_without_records_has_nothing_to_write(tmp_path):

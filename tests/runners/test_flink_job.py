@@ -1,8 +1,40 @@
-"""The intervals at which a Flink job is polled."""
+"""The intervals and the requests with which a Flink job is polled."""
+
+import pytest
 
 from recordmill.runners.flink.job import _poll_seconds
+from recordmill.runners.flink.rest import Cluster, JobStatus
 
 
 def test_a_short_job_is_polled_often_and_a_long_one_seldom():
-    intervals = [_poll_seconds(elapsed) for elapsed in (0.0, 1.0, 4.0, 8.0, 60.0, 1e6)]
-    assert intervals == [0.1, 0.1, 0.1, 0.16, 0.5, 0.5]
+    times = (0.0, 1.0, 4.0, 8.0, 60.0, 1e6)
+    intervals = [_poll_seconds(elapsed, is_working=False) for elapsed in times]
+    assert intervals == [0.05, 0.05, 0.05, 0.08, 0.5, 0.5]
+    intervals = [_poll_seconds(elapsed, is_working=True) for elapsed in times]
+    assert intervals == [0.2, 0.2, 0.2, 0.2, 0.5, 0.5]
+
+
+@pytest.mark.parametrize("state", ["RUNNING", "FINISHED", "CANCELED", "FAILED"])
+def test_details_are_requested_for_a_failure_alone(state, monkeypatch):
+    paths = []
+
+    def call(self: Cluster, method: str, path: str) -> object:
+        paths.append(path)
+        if path.endswith("/status"):
+            return {"status": state}
+        # Flink refreshes the details every 3 s.
+        return {
+            "jid": "1", "name": "n", "state": "RUNNING", "duration": 5,
+            "status-counts": {"RUNNING": 2}, "vertices": [],
+        }  # fmt: skip
+
+    monkeypatch.setattr(Cluster, "_call", call)
+    earlier = JobStatus(
+        id="1", name="n", state="RUNNING", vertices={"RUNNING": 1}, activity=(), seconds=1.0
+    )
+    status = Cluster("http://127.0.0.1:1").with_current_state(earlier)
+    if state == "FAILED":
+        assert (status.state, status.vertices) == ("RUNNING", {"RUNNING": 2})
+    else:
+        assert (status.state, status.vertices) == (state, earlier.vertices)
+        assert paths == ["/v1/jobs/1/status"]
