@@ -80,6 +80,7 @@ class FlinkCluster:
             "taskmanager.numberOfTaskSlots": slots,
             "taskmanager.memory.process.size": memory,
             "taskmanager.network.sort-shuffle.min-buffers": 64,
+            "slotmanager.requirement-check.delay": "0 ms",
             "restart-strategy.type": "fixed-delay",
             "restart-strategy.fixed-delay.attempts": 3,
             "restart-strategy.fixed-delay.delay": "1 s",
