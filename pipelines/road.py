@@ -110,7 +110,13 @@ class Road:
             return
         written = planned | Reshuffle(run) | WriteToTFRecord(run, only=self.shards)
         if self.shards is None:
-            written | Publish(run)
+            written | Publish(run, at_most=self._at_most)
+
+    @property
+    def _at_most(self) -> int | None:
+        """The number of records that the dataset cannot exceed; None if it is not known yet."""
+        is_known = self.reader is None and self.windowing is None and self.balance != "oversample"
+        return self.listing.rows if is_known else None
 
     @property
     def _check(self) -> data_type.RowCheck | None:

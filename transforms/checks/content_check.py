@@ -8,7 +8,7 @@ left out.
 import dataclasses
 import functools
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import apache_beam as beam
 import numpy as np
@@ -87,6 +87,14 @@ def find_repeated(bucket_halves: tuple[int, Iterable[Halves]], *, staging: Stagi
         place.parent.make_dirs()
         place.write_bytes(b"".join(lines), scratch=True)
     return bucket, to_json(report)
+
+
+def find_all_repeated(
+    contents: Sequence[tuple[int, Halves]], *, staging: Staging
+) -> list[BucketReport]:
+    """Report on the contents of all buckets, at most `limits.INDEX_ROWS` records, at once."""
+    shards = [halves for _, halves in contents]
+    return [find_repeated((0, shards), staging=staging)] if shards else []
 
 
 def _have_any(halves: UInt64Array, some: UInt64Array) -> bool:

@@ -11,13 +11,18 @@ from recordmill.format.file_names import index_of
 from recordmill.format.shard_index import index_bytes, schema
 from recordmill.job.staging import Staging
 from recordmill.storage.files import Location
-from recordmill.transforms.checks.content_check import find_repeated, hash_halves, summarize
+from recordmill.transforms.checks.content_check import (
+    find_all_repeated,
+    find_repeated,
+    hash_halves,
+    summarize,
+)
 from recordmill.transforms.model import limits
 
 SIZES = {"test": 60, "train": 400, "validation": 0}
 
 
-def check(folder, *, contents=True):
+def check(folder, *, contents=True, at_once=False):
     """Compare random contents of three shards, a third of which repeat."""
     staging = Staging.of(Location.parse(str(folder)), "job")
     staging.place("index").make_dirs()
@@ -40,7 +45,11 @@ def check(folder, *, contents=True):
         info = types.SimpleNamespace(split=split, shard=shard)
         for bucket, found in hash_halves((info, sum(SIZES.values())), staging=staging):
             buckets.setdefault(bucket, []).append(found)
-    reports = [find_repeated(bucket, staging=staging) for bucket in buckets.items()]
+    if at_once:
+        everything = [(bucket, found) for bucket in buckets for found in buckets[bucket]]
+        reports = find_all_repeated(everything, staging=staging)
+    else:
+        reports = [find_repeated(bucket, staging=staging) for bucket in buckets.items()]
     return (len(reports), *summarize(reports, staging))
 
 
@@ -59,6 +68,8 @@ def test_all_ways_to_compare_contents_agree(changed, buckets, monkeypatch, tmp_p
     for name, value in changed.items():
         monkeypatch.setattr(limits, name, value)
     assert check(tmp_path / "found") == (buckets, expected, lines)
+    if buckets == 1:
+        assert check(tmp_path / "at once", at_once=True) == (1, expected, lines)
 
 
 @pytest.mark.parametrize("large", [0, 1 << 14])
