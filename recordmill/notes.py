@@ -12,7 +12,8 @@ CODES: Mapping[str, str] = {
     "archives": "all files in archives are in one folder, which is left out of classes and keys",
     "audio": "the audio tracks of videos were dropped",
     "bit-depth": "images have more bits per channel than were kept, or only some have 16",
-    "boxes": "boxes have no area, are outside the image, or were dropped by --min-box or --boxes",
+    "boxes": "boxes have no area, are outside the image or reach beyond it, or were dropped by"
+    " --min-box or --boxes",
     "class-numbers": "integer labels differ from those in the input",
     "conflict": "records of equal content have several labels",
     "duplicates": "records were left out because others have the same or similar content",
@@ -23,6 +24,8 @@ CODES: Mapping[str, str] = {
     " form",
     "horizon": "windows were not made, because a gap or the end of the series is in the rows of"
     " their target",
+    "intensity-window": "--intensity-window was not applied to images, or reaches beyond their 8"
+    " bits",
     "intervals": "series of --intervals are not in the input, or no window has one of their"
     " classes",
     "label-lists": "names of classes look like lists of labels, or lists of labels look like"

@@ -192,8 +192,9 @@ class Reduced:
         )
 
 
-# A remarkable property of an image: further pages or frames were not read.
-Noted = Literal["pages"]
+# Remarkable properties of an image: further pages or frames were not read, --intensity-window does
+# not apply to it or is beyond its 8 bits, and boxes reach beyond it (counted).
+Noted = Literal["pages", "window_unused", "window_beyond", "boxes_beyond"]
 
 # {reason: (number of records or objects, smallest key of a record with one)}
 Counted = Mapping[str, tuple[int, str]]

@@ -127,6 +127,37 @@ def test_a_reduction_to_8_bits_is_noted_and_can_be_an_error(photos, tmp_path, ca
     assert asked.manifest.digest == made.manifest.digest
 
 
+def test_images_that_a_window_does_not_fit_are_noted(tmp_path, capsys):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    levels = np.arange(1200, dtype=np.uint16).reshape(30, 40)
+    Image.fromarray(levels).save(folder / "deep.png")
+    Image.fromarray((levels // 5).astype(np.uint8)).save(folder / "shallow.png")
+    for name in ("a", "b"):
+        Image.new("RGB", (40, 30), "red").save(folder / f"{name}.png")
+    flags = ("--input", folder, "--splits", "train=1", "--mode", "gray")
+
+    def notes(*window: str) -> list[str]:
+        argv = (*flags, *(f"--intensity-window={one}" for one in window), "--overwrite")
+        found = make(tmp_path / "out", *argv).manifest.notes
+        return [str(note) for note in found if note.code == "intensity-window"]
+
+    dark = (
+        "1 gray image has 8 bits, such as shallow.png: --intensity-window reaches beyond 255, so it"
+        " darkens such images; leave them out, or scale them to the bits of the others"
+    )
+    unused = (
+        "2 images have colours, a palette, transparency or 1 bit, such as a.png, so"
+        " --intensity-window was not applied: convert them to gray, or leave them out"
+    )
+    assert notes("0:1199") == [dark, unused]
+    assert notes("0:255") == notes("image") == [unused]
+    assert notes() == []
+    argv = ("--intensity-window", "0:4095", "--dry-run", "--fail-on", "intensity-window")
+    assert images(*flags, *argv, "--output", tmp_path / "dry") == 1
+    assert "error: in the sample that was encoded, 1 gray image has 8" in capsys.readouterr().err
+
+
 def test_a_note_on_one_image_is_in_the_singular():
     (note,) = depth_notes([Reduced.one("a.png", highest=60_000, bits=8)])
     assert note.startswith("1 image has more than 8 bits per channel and was reduced to 8")

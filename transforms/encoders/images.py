@@ -342,4 +342,5 @@ def _facts(image: EncodedImage, objects: PlacedObjects | None, bits: int) -> Exa
         return _NO_FACTS
     reduced = None if image.reduced is None else (image.reduced, bits)
     facts = ExampleFacts() if objects is None else objects.facts_of_last()
-    return dataclasses.replace(facts, reduced=reduced, noted=Counter(image.noted))
+    noted = {**facts.noted, **Counter(image.noted)}
+    return dataclasses.replace(facts, reduced=reduced, noted=noted)

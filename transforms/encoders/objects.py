@@ -48,6 +48,7 @@ BoxPolicy = Literal["clip", "drop", "reject"]
 Captions = Literal["all", "first"]
 
 _SLACK = 0.5  # pixels by which a box may cross the edge, as annotations are rounded
+_ROUNDING = 1.0  # pixels by which annotations that count from 0 or 1 are beyond the image
 _BOXES = "image/object/bbox/"
 _MASK = "image/object/mask"
 _SEGMENTATION_TRANSFORM = "image/object/segmentation/transform"
@@ -177,6 +178,12 @@ def transform_boxes(
     return TransformedBoxes(kept, fractions[kept], areas[kept] / whole, reasons)
 
 
+def _reach_beyond(boxes: Floats, size: Size) -> npt.NDArray[np.bool_]:
+    """Return which boxes reach beyond the annotated image by more than rounding: bool[n]."""
+    over = (boxes < -_ROUNDING) | (boxes > np.array([*size, *size]) + _ROUNDING)
+    return np.asarray(over.any(axis=1), np.bool_)
+
+
 def annotation_transform(
     image: EncodedImage, annotated_size: Size | None, frame: Frame, *, has_boxes: bool = True
 ) -> tuple[Affine, Size]:
@@ -206,8 +213,11 @@ def annotation_transform(
 
 
 class _Placed(NamedTuple):
+    """Boxes of an image. beyond: how many of those that are left reach beyond the image."""
+
     boxes: TransformedBoxes
     of_segmentations: Affine
+    beyond: int
     masks: Sequence[bytes] = ()
 
 
@@ -262,7 +272,8 @@ class PlacedObjects:
             masks: Sequence[bytes] = ()
             if self._masks is not None:
                 masks = self._masks.place(row, placed.kept, transforms, frame=size, size=written)
-            self._placed.append(_Placed(placed, transforms[1], masks))
+            beyond = int(_reach_beyond(boxes, size)[placed.kept].sum())
+            self._placed.append(_Placed(placed, transforms[1], beyond, masks))
         self._rows.append(row)
 
     @property
@@ -289,11 +300,13 @@ class PlacedObjects:
         """Return the counts of the objects of the row that was kept last."""
         if self._structs is None:
             return ExampleFacts()
-        row, boxes = self._rows[-1], self._placed[-1].boxes
+        row, placed = self._rows[-1], self._placed[-1]
+        boxes = placed.boxes
         annotated = int(self._edges[row + 1] - self._edges[row])
         return ExampleFacts(
             objects=(annotated, len(boxes.kept)),
             dropped_objects=Counter(boxes.reasons.values()),
+            noted={"boxes_beyond": placed.beyond} if placed.beyond else {},
         )
 
     def columns(self, context: Context) -> dict[str, pa.Array]:

@@ -80,6 +80,7 @@ _STD = np.array(IMAGENET_STD, np.float32)
 
 _SCAN = b"\xff\xda"  # JPEG's marker before each scan
 
+_TOP_OF_8_BITS = 255
 _GRAY_AND_ALPHA = 4  # PNG's colour type
 _MODES = {8: PILLOW_MODES, 16: {**PILLOW_MODES, "gray": "I;16"}}  # by bits per channel
 # Last bytes of a complete file: EOI of JPEG, IEND chunk of PNG.
@@ -132,7 +133,8 @@ def process(
     image = _open(data, options)
     if not augmentations and _complies(image, data, options):
         load(image, options)
-        return _encoded_image(data, _Finished(image, image.size), options)
+        finished = _Finished(image, image.size, noted=_noted(image, data, options))
+        return _encoded_image(data, finished, options)
     result = _finish(image, data, options)
     if augmentations:
         if generator is None:
@@ -332,10 +334,21 @@ def _finish(image: ImageFile, data: bytes, options: ImageOptions) -> _Finished:
         result,
         source,
         reduced,
-        ["pages"] if has_further_images(image, data) else (),
+        _noted(image, data, options),
         exif_transform(turn, stored),
         upright_plan.transform(source),
     )
+
+
+def _noted(image: ImageFile, data: bytes, options: ImageOptions) -> Sequence[Noted]:
+    """Return what notes on a loaded image are made of."""
+    found: list[Noted] = ["pages"] if has_further_images(image, data) else []
+    window = options.intensity_window
+    if window is not None and not is_gray(image.mode):
+        found.append("window_unused")
+    elif isinstance(window, tuple) and image.mode == "L" and window[1] > _TOP_OF_8_BITS:
+        found.append("window_beyond")
+    return found
 
 
 def _reduced(image: ImageFile, data: bytes, options: ImageOptions) -> int | None:

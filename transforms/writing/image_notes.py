@@ -1,11 +1,11 @@
-"""Notes on what was found in images: only a part of a file was read."""
+"""Notes on what was found in images, such as further pages in their files."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Iterator
 
-from recordmill.format.ledger import Counted, add_counted
+from recordmill.format.ledger import Counted, Noted, add_counted
 from recordmill.notes import Note
 
 
@@ -13,11 +13,37 @@ def image_notes(several: Iterable[Counted], *, sampled: bool = False) -> Iterato
     """Yield a note on each kind of findings. sampled: whether only a sample was encoded."""
     found = functools.reduce(add_counted, several, dict[str, tuple[int, str]]())
     where = "in the sample that was encoded, " if sampled else ""
-    if "pages" in found:
-        count, key = found["pages"]
-        files = "file has" if count == 1 else "files have"
-        yield Note(
-            "pages",
-            f"{where}{count:,} {files} further pages or frames, of which only the first was read,"
-            f" such as {key}: write each that is meant to a file of its own",
-        )
+    for reason, (code, one, many, what) in _TEXTS.items():
+        if reason in found:
+            count, key = found[reason]
+            text = f"{where}{count:,} {one if count == 1 else many} {what}"
+            yield Note(code, text.format(key=key))
+
+
+# {reason: (code, subject and verb of one, of several, rest of the sentence)}
+_TEXTS: dict[Noted, tuple[str, str, str, str]] = {
+    "pages": (
+        "pages",
+        *("file has", "files have"),
+        "further pages or frames, of which only the first was read, such as {key}: write each that"
+        " is meant to a file of its own",
+    ),
+    "window_beyond": (
+        "intensity-window",
+        *("gray image has", "gray images have"),
+        "8 bits, such as {key}: --intensity-window reaches beyond 255, so it darkens such images;"
+        " leave them out, or scale them to the bits of the others",
+    ),
+    "window_unused": (
+        "intensity-window",
+        *("image has", "images have"),
+        "colours, a palette, transparency or 1 bit, such as {key}, so --intensity-window was not"
+        " applied: convert them to gray, or leave them out",
+    ),
+    "boxes_beyond": (
+        "boxes",
+        *("box reaches", "boxes reach"),
+        "beyond the image by more than a pixel, such as one of {key}, and only the part inside was"
+        " kept: check the annotations, or leave such boxes out with --boxes drop",
+    ),
+}

@@ -57,6 +57,29 @@ def test_boxes_that_are_left_out_are_counted(pictures, tmp_path, capsys):
     assert "(no class)" not in told  # of pictures that have none themselves
 
 
+@pytest.mark.parametrize(("policy", "kept"), [("clip", 6), ("drop", 1)])
+def test_boxes_that_reach_beyond_their_image_are_noted(pictures, tmp_path, policy, kept):
+    coco = json.loads((pictures / "coco.json").read_text())
+    boxes = [[0, 0, 400, 400], [-2, 5, 30, 30], [0, 0, 41, 41], [0, 0, 41.5, 40], [5, 5, 9, 36.5]]
+    numbered = enumerate([*boxes, [4, 4, 20, 20], [50, 50, 9, 9]])
+    coco["annotations"] = [
+        {"id": i, "image_id": i, "category_id": 1, "bbox": box} for i, box in numbered
+    ]
+    (tmp_path / "boxes.json").write_text(json.dumps(coco))
+    options = ("--boxes", policy, "--unannotated", "keep", "--balance", "oversample",
+               "--balance-target", "13")  # fmt: skip
+    made = made_of(pictures, tmp_path, *options, annotations=tmp_path / "boxes.json")
+    notes = [str(note) for note in made.manifest.notes if note.code == "boxes"]
+    beyond = (
+        "4 boxes reach beyond the image by more than a pixel, such as one of 00.png, and only the"
+        " part inside was kept: check the annotations, or leave such boxes out with --boxes drop"
+    )
+    assert (notes[0] == beyond) == (policy == "clip")
+    held = {key for (key, copy), one in made.examples().items()
+            if not copy and one["image/object/bbox/xmin"]}  # fmt: skip
+    assert len(held) == kept
+
+
 def test_boxes_of_copies_are_counted_with_them(pictures, tmp_path):
     made = made_of(
         pictures, tmp_path, *("--balance", "oversample", "--balance-target", 20, "--num-shards", 3)
