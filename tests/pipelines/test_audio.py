@@ -207,6 +207,22 @@ def test_segments_of_a_listing(tmp_path, words):
     assert {len(names) for names in splits.values()} == {1}
 
 
+@pytest.mark.parametrize("name", ["a.wav", "a.flac", "a.ogg"])
+def test_segments_of_a_file_that_ends_early_are_rejected(tmp_path, name):
+    """Also those in the part that is there: the file is not what its owner takes it for."""
+    whole = write(tmp_path / name, chirp(16000, 48000))
+    cut = tmp_path / f"cut-{name}"
+    cut.write_bytes(whole.read_bytes()[: whole.stat().st_size * 9 // 10])
+    rows = [f"{path.name},{start},{start + 1}" for path in (whole, cut) for start in (0, 1)]
+    (tmp_path / "in.csv").write_text("\n".join(["path,start,end", *rows]))
+    segments = ("--start-column", "start", "--end-column", "end", "--max-reject-fraction", "1")
+    fixed = ("--input", tmp_path / "in.csv", "--splits", "train=1")
+    made = make(tmp_path / "out", *fixed, *segments, command="audio")
+    assert made.keys("train") == {f"{name}@0-1", f"{name}@1-2"}
+    assert {*made.rejects} == {f"cut-{name}@0-1", f"cut-{name}@1-2"}
+    assert {*made.rejects.values()} <= {"truncated", "corrupt"}
+
+
 def test_segments_in_milliseconds(tmp_path, words, capsys):
     """Their keys and samples are those of seconds; a name in ms asks for the option."""
     name = f"go/{min(file.name for file in (words / 'go').iterdir())}"

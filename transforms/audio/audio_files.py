@@ -69,6 +69,8 @@ def read_segment(
     limit = math.floor(max_seconds * rate)
     stop = first + limit + 1 if end is None else min(round(end * rate), first + limit)
     samples = file.frames(first, stop)
+    if header.format == "flac" and header.frames is not None and stop < header.frames:
+        file.frames(header.frames - 1, header.frames)  # other formats show by their headers
     if len(samples) > limit:
         raise _too_long(max_seconds)
     if end is not None and len(samples) < stop - first - _LATE * rate:
