@@ -79,6 +79,13 @@ def records_of(
     label_type = config.label_type if labelled or config.number_type is None else "none"
     if (found := media_feature(config.inputs, name)) is not None:
         name, feature = found
+        if raw is None and (feature.kind == "raw" or feature.dtype != "string"):
+            raise ConfigError(
+                f"--input {config.inputs} holds numbers ({feature.raw_dtype or feature.dtype}) in"
+                f" {name!r}, not files: make this dataset from the original files, too, or make the"
+                " first one with --features encoded, which keeps them; recordmill arrays reads the"
+                " numbers as they are"
+            )
         if (feature.kind != "image" and raw is not None and feature.dtype != "string") or (
             feature.kind == "raw" and raw is not None
         ):

@@ -303,6 +303,16 @@ def test_files_in_tables_and_datasets_are_read(tmp_path, words):
     assert again.manifest.digest == whole.manifest.digest
 
 
+@pytest.mark.parametrize("features", ["waveform", "melspectrogram"])
+def test_datasets_of_numbers_are_refused(tmp_path, words, capfd, features):
+    made_of(tmp_path, words, *MONO, "--features", features, name="first")
+    argv = ("--input", tmp_path / "first", "--output", tmp_path / "second")
+    assert run("audio", *argv) == 2
+    said = capfd.readouterr().err
+    assert f"holds numbers (float32) in 'audio/{features}', not files: make this" in said
+    assert run("arrays", *argv) == 0
+
+
 def test_clips_of_files_in_tables_are_refused(tmp_path, words, capfd):
     path = next(words.rglob("*.wav"))
     pq.write_table(pa.table({"audio": [path.read_bytes()], "label": ["a"]}), tmp_path / "x.parquet")
