@@ -57,6 +57,24 @@ def test_boxes_that_are_left_out_are_counted(pictures, tmp_path, capsys):
     assert "(no class)" not in told  # of pictures that have none themselves
 
 
+def test_the_rules_for_labels_of_images_with_captions_alone(pictures, tmp_path):
+    names = [f"{n:02d}.png" for n in range(13)]
+    coco = {
+        "images": [{"id": n, "file_name": name} for n, name in enumerate(names)],
+        "annotations": [{"id": n, "image_id": n, "caption": "black"} for n in range(13)],
+    }
+    (tmp_path / "captions.json").write_text(json.dumps(coco))
+    rows = [f"{pictures}/in/{name},{'ab'[n % 2]}" for n, name in enumerate(names)]
+    (tmp_path / "list.csv").write_text("\n".join(["path,label", *rows]))
+    argv = ("--input", tmp_path / "list.csv", "--annotations", tmp_path / "captions.json",
+            "--splits", "train=1", "--size", 8)  # fmt: skip
+    made = make(tmp_path / "out", *argv, "--label-map", "a=c,z=y")
+    assert set(made.manifest.labels) == {"b", "c"}
+    assert [str(note) for note in made.manifest.notes if note.code == "unknown-class"] == [
+        "no image has an old class of --label-map: 'z'"
+    ]
+
+
 @pytest.mark.parametrize(("policy", "kept"), [("clip", 6), ("drop", 1)])
 def test_boxes_that_reach_beyond_their_image_are_noted(pictures, tmp_path, policy, kept):
     coco = json.loads((pictures / "coco.json").read_text())

@@ -15,6 +15,7 @@ from recordmill.notes import Note, count_of
 from recordmill.tfrecord.flat_arrays import offsets_of
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.annotations import BOX_FIELDS, CLASS, OBJECTS, grouped
+from recordmill.transforms.model.label_lists import held
 from recordmill.transforms.model.label_rules import LabelRules, alike_classes
 from recordmill.transforms.model.label_sets import (
     ImageClass,
@@ -81,6 +82,7 @@ class ObjectLabels:
         self._repeated = 0
         self._of_repeated = ""
         self._olds: set[str] = set()
+        self._labelled: Literal["box", "image"] = "box"
 
     def count(self, columns: pa.RecordBatch) -> None:
         """Count the classes and label sets of images, before any is labelled."""
@@ -125,6 +127,8 @@ class ObjectLabels:
             [*rows.columns, *columns.columns], schema=pa.schema([*rows.schema, *columns.schema])
         )
         if not has_objects:  # captions: the rules are for the labels of images
+            self._labelled = "image"
+            self._olds.update(held(joined).unique().to_pylist())
             selected = self._rules.labels.apply(joined)
             joined = selected.rows
             yield ListingPart(rejects=selected.rejects, filtered=selected.filtered)
@@ -170,13 +174,15 @@ class ObjectLabels:
         rules, found = self._rules.labels, pa.array(sorted(self._olds), pa.string())
         new, why = rules.outcomes(found)
         kept = {name for name, reason in zip(new, why, strict=True) if reason is None}
-        yield from alike_classes(sorted(name for name in kept if name is not None))
+        if self._labelled == "box":  # of the classes of images there is a note anyway
+            yield from alike_classes(sorted(name for name in kept if name is not None))
         known = {*rules.folded(found)}
         pairs = zip(rules.mapping, rules.olds, strict=True)
         unused = [old for (old, _), name in pairs if name not in known]
         if unused:
             some = ", ".join(map(repr, unused))
-            yield Note("unknown-class", f"no box has an old class of --label-map: {some}")
+            text = f"no {self._labelled} has an old class of --label-map: {some}"
+            yield Note("unknown-class", text)
 
     def _renamed(self, columns: pa.RecordBatch) -> pa.RecordBatch:
         """Return annotations with the new classes of objects, null for those left out."""
