@@ -60,7 +60,9 @@ class AnnotatedRecords:
         """The classes of objects in the order of their numbers, None without objects."""
         if not self.pixels.has_objects:
             return None
-        return self._labels[0].classes(self.pixels.classes()) if self._labels else None
+        if not self._labels:
+            return None
+        return self._labels[0].classes(self.pixels.classes(self.files.class_numbers))
 
     @property
     def notes(self) -> tuple[Note, ...]:

@@ -80,9 +80,6 @@ class PixelFeatures:
     mask_depth: int | None = None
     mask_names: tuple[str, ...] = ()
     left_out: frozenset[str] = frozenset()
-    _numbers: dict[str, int] = dataclasses.field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
 
     def __post_init__(self) -> None:
         if self.corners and self.text is None and self.number is None:
@@ -153,16 +150,18 @@ class PixelFeatures:
         rows: pa.RecordBatch,
         schema: pa.Schema,
         masks: Mapping[str, Sequence[pa.Array]],
+        numbers: dict[str, int],
     ) -> tuple[list[pa.Array], list[InvalidRows]]:
         """Return the columns of the annotations of records, and the records to reject.
 
         rows: with the columns of `fields`. schema: of the result. masks: {feature of masks: their
           references in columns as `MASK_COLUMNS`}.
+        numbers: {class of objects: its number}, to which those of the records are added.
         """
         columns: list[pa.Array] = []
         faults: list[InvalidRows] = []
         if self.has_objects:
-            objects, faults = self._objects(rows, schema.field(0).type.value_type)
+            objects, faults = self._objects(rows, schema.field(0).type.value_type, numbers)
             columns += [objects, pa.nulls(len(rows), SIDES_FIELD.type)]
         if self.captions is not None:
             columns.append(pc.fill_null(rows[self.captions], []))
@@ -175,7 +174,7 @@ class PixelFeatures:
         return columns, faults
 
     def _objects(
-        self, rows: pa.RecordBatch, kind: pa.StructType
+        self, rows: pa.RecordBatch, kind: pa.StructType, numbers: dict[str, int]
     ) -> tuple[pa.Array, list[InvalidRows]]:
         per_box = 4 if len(self.corners) == 1 else 1
         counts = _counts(rows[self.corners[0]])
@@ -193,7 +192,7 @@ class PixelFeatures:
         values = {name: rows[name].filter(mask).flatten() for name in lists}
         owners = np.repeat(np.flatnonzero(sound), boxes[sound])
         corners = _corners([np.asarray(values[name], np.float64) for name in self.corners])
-        classes, unknown = self._classes(values)
+        classes, unknown = self._classes(values, numbers)
         for problems in (_outside(corners), unknown):
             rejected = np.zeros(len(rows), np.bool_)
             rejected[owners[[*problems]]] = True
@@ -209,7 +208,9 @@ class PixelFeatures:
         edges = np.append(0, np.cumsum(np.where(sound, boxes, 0))).astype(np.int32)
         return pa.ListArray.from_arrays(pa.array(edges), structs), faults
 
-    def _classes(self, values: Mapping[str, pa.Array]) -> tuple[pa.Array, dict[int, str]]:
+    def _classes(
+        self, values: Mapping[str, pa.Array], numbers: dict[str, int]
+    ) -> tuple[pa.Array, dict[int, str]]:
         """Return the class of each object, and {object without a valid one: why}."""
         if self.text is not None:
             names = values[self.text]
@@ -224,14 +225,14 @@ class PixelFeatures:
                 least = pairs.group_by("name").aggregate([("number", "min")]).to_pylist()
                 for pair in least:
                     name, number = pair["name"], pair["number_min"]
-                    self._numbers[name] = min(number, self._numbers.get(name, number))
+                    numbers[name] = min(number, numbers.get(name, number))
         else:
             assert self.number is not None
             codes = values[self.number].dictionary_encode()
-            numbers = codes.dictionary.to_pylist()
-            problems = [self._number_problem(number) for number in numbers]
-            texts = [self._name(number) for number in numbers]
-            self._numbers.update(zip(texts, numbers, strict=True))
+            held = codes.dictionary.to_pylist()
+            problems = [self._number_problem(number) for number in held]
+            texts = [self._name(number) for number in held]
+            numbers.update(zip(texts, held, strict=True))
             names = pa.array(texts, pa.string()).take(codes.indices)
         wrong = [code for code, problem in enumerate(problems) if problem is not None]
         at = np.flatnonzero(np.isin(np.asarray(codes.indices), wrong)).tolist() if wrong else []
@@ -250,11 +251,11 @@ class PixelFeatures:
             return str(number)
         return self.names[number]
 
-    def classes(self) -> tuple[str, ...]:
-        """Return the classes in the order of their numbers, once all records have been read."""
+    def classes(self, numbers: Mapping[str, int]) -> tuple[str, ...]:
+        """Return the classes in the order of their numbers. numbers: as `read` has collected."""
         if self.names is not None:
             return self.names
-        return tuple(sorted(self._numbers, key=lambda name: (self._numbers[name], name)))
+        return tuple(sorted(numbers, key=lambda name: (numbers[name], name)))
 
 
 def find_pixel_features(

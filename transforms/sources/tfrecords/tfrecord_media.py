@@ -93,6 +93,7 @@ class TfrecordMedia:
     where: condition of the records to read; others are left out. It may name dropped features.
     conflicts: treatment of records that have the same key and differ; equal records count once.
       None leaves such records to the check of all keys.
+    class_numbers: {class of objects: its number}, known from `scan`.
     """
 
     input: Inputs
@@ -110,6 +111,9 @@ class TfrecordMedia:
     finds_split: bool = True
     where: str | None = None
     conflicts: Conflicts | None = None
+    class_numbers: dict[str, int] = dataclasses.field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
     _found_roles: list[ColumnRoles] = dataclasses.field(
         default_factory=list, init=False, repr=False, compare=False
     )
@@ -357,7 +361,7 @@ class TfrecordMedia:
             masks = {
                 name: mask_references(file, rows.columns, name, keys) for name in self.pixels.masks
             }
-            annotated, wrong = self.pixels.read(columns, annotations, masks)
+            annotated, wrong = self.pixels.read(columns, annotations, masks, self.class_numbers)
             faults += wrong
         users = list(fields)
         if roles.target is not None:
