@@ -180,7 +180,7 @@ class AudioConfig(SegmentsConfig):
                         f"--{name.replace('_', '-')}: has no effect without --features"
                         " melspectrogram"
                     )
-        if options.features == "encoded" and (self.start_column or self.end_column):
+        if options.features == "encoded" and self.has_segments:
             raise ConfigError(
                 "--features encoded: writes the bytes of whole files, but --start-column and"
                 " --end-column name segments of them: use --features waveform"
@@ -206,7 +206,11 @@ def data_type(config: AudioConfig) -> DataType:
     options = config.audio_options()
     files = files_of(config, leave_out=NOT_AUDIO, columns=SEGMENT_COLUMNS)
     segments = SegmentColumns.of(
-        files, start=config.start_column, end=config.end_column, unit=config.segment_unit
+        files,
+        start=config.start_column,
+        end=config.end_column,
+        duration=config.duration_column,
+        unit=config.segment_unit,
     )
     encoder = audio_encoder(
         options,

@@ -187,7 +187,11 @@ def data_type(config: VideoConfig) -> DataType:
             images=frames,
             cut=config.clip_cut(),
             segments=SegmentColumns.of(
-                files, start=config.start_column, end=config.end_column, unit=config.segment_unit
+                files,
+                start=config.start_column,
+                end=config.end_column,
+                duration=config.duration_column,
+                unit=config.segment_unit,
             ),
             max_clip_bytes=config.max_clip_bytes,
             worker_memory=config.max_worker_memory,

@@ -10,7 +10,7 @@ from recordmill.pipelines.options.config import MEANING
 from recordmill.pipelines.options.declaration import option
 from recordmill.pipelines.options.file_inputs import FilesConfig
 
-SEGMENT_COLUMNS = ("start_column", "end_column")
+SEGMENT_COLUMNS = ("start_column", "end_column", "duration_column")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -31,6 +31,14 @@ class SegmentsConfig(FilesConfig):
         metavar="COLUMN",
         help="If the input is a listing: the column with the end of each segment.",
     )
+    duration_column: str | None = option(
+        None,
+        group=MEANING,
+        shapes_bytes=True,
+        metavar="COLUMN",
+        help="If the input is a listing: the column with the duration of each segment, instead of"
+        " its end.",
+    )
     segment_unit: Literal["s", "ms"] | None = option(
         None,
         group=MEANING,
@@ -40,7 +48,17 @@ class SegmentsConfig(FilesConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.segment_unit is not None and not (self.start_column or self.end_column):
+        if self.end_column is not None and self.duration_column is not None:
             raise ConfigError(
-                "--segment-unit: has no effect without --start-column or --end-column"
+                "expected only one of --end-column and --duration-column: leave one out"
             )
+        if self.segment_unit is not None and not self.has_segments:
+            raise ConfigError(
+                "--segment-unit: has no effect without --start-column, --end-column or"
+                " --duration-column"
+            )
+
+    @property
+    def has_segments(self) -> bool:
+        """True if rows of a listing are segments of files."""
+        return any(getattr(self, name) is not None for name in SEGMENT_COLUMNS)

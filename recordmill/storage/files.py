@@ -54,6 +54,7 @@ _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?]*)/?(.*)", re.DOTALL)
 _QUERY = re.compile(r"\?((?:[a-z_]+=[^?]*)?)\Z")
 _BUCKETS = ("s3", "gs", "gcs", "abfs", "abfss")
 _HAVE_FOLDERS = ("hdfs", "viewfs", "mock")
+_WEB = ("http", "https")
 _BUFFER = 1 << 20  # bytes
 
 
@@ -99,6 +100,11 @@ class Location:
                 "", os.path.abspath("/" + urllib.parse.unquote(rest, errors="surrogateescape"))
             )
         if scheme not in (*_BUCKETS, *_HAVE_FOLDERS):
+            if scheme in _WEB:
+                raise ConfigError(
+                    f"{shown(text)!r} is an address of the web, and nothing is downloaded: download"
+                    " it, for example with curl -LO, and pass the path of the file"
+                )
             raise ConfigError(
                 f"unknown scheme {uri[1]!r} in {shown(text)!r}: expected a local path, or one of "
                 "file://, s3://, gs://, abfs://, hdfs://"

@@ -251,7 +251,7 @@ def test_segments_in_milliseconds(tmp_path, words, capsys):
         ),
         (
             ["--start-column", "from", "--weight-column", "from"],
-            "--weight-column from: the column is the start or the end of segments, too",
+            "--weight-column from: the column is the start, the end or the duration of segments",
         ),
     ],
 )

@@ -57,6 +57,8 @@ DECODE_ERRORS = (
 _HEAD = 18  # bytes: the whole header of a TGA, the only format without a signature
 _TEXT_HEAD = 1024  # bytes; an SVG may begin with an XML declaration and comments
 _SVG = re.compile(rb"(\xef\xbb\xbf)?\s*<(svg|!DOCTYPE svg|(\?xml|!).*<svg)\b", re.DOTALL)
+_HTML = re.compile(rb"(\xef\xbb\xbf)?\s*<(!doctype html|html)\b", re.IGNORECASE)
+_HEIC = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx")  # brands of files with HEVC
 _ORIENTATION = 0x0112  # EXIF's tag; 1 is upright
 # Keys of `info` that may hold an orientation. Parsing them takes longer than the rest of a header.
 _ORIENTED_BY = frozenset({"exif", "xmp", "Raw profile type exif", "XML:com.adobe.xmp"})
@@ -134,11 +136,8 @@ def open_image(file: BinaryIO, options: ImageOptions) -> ImageFile:
     if not head:
         raise RecordError(Reason.EMPTY, "the file is empty")
     name = _sniff(head)
-    if name is None and _SVG.match(head + file.read(_TEXT_HEAD)):
-        raise RecordError(
-            Reason.NOT_AN_IMAGE,
-            "an SVG, which is no raster image: convert it to pixels, for example to PNG",
-        )
+    if name in (None, "AVIF"):
+        _refuse_known_kind(head + file.read(_TEXT_HEAD))
     if name is None:
         known = ", ".join(_OPENERS)
         raise RecordError(
@@ -246,6 +245,21 @@ def _sniff(head: bytes) -> str | None:
     if len(head) == _HEAD and head[1] <= 1 and head[2] in (1, 2, 3, 9, 10, 11):
         return "TGA" if head[16] in (1, 8, 16, 24, 32) else None
     return None
+
+
+def _refuse_known_kind(head: bytes) -> None:
+    """Raise RecordError for the head of a file of a known kind that is no image to read."""
+    if _SVG.match(head):
+        why = "an SVG, which is no raster image: convert it to pixels, for example to PNG"
+        raise RecordError(Reason.NOT_AN_IMAGE, why)
+    size = int.from_bytes(head[:4])
+    brands = {head[at : at + 4] for at in range(8, min(size, len(head)), 4)}
+    if head[4:8] == b"ftyp" and not brands.isdisjoint(_HEIC) and b"avif" not in brands:
+        why = "a HEIC image, which is not supported: convert it to JPEG or PNG"
+        raise RecordError(Reason.UNSUPPORTED, f"{why}, for example with heif-convert")
+    if _HTML.match(head):
+        why = "an HTML page, as servers send it instead of an image: download the image again"
+        raise RecordError(Reason.NOT_AN_IMAGE, why)
 
 
 def _icon_size(file: BinaryIO) -> tuple[int, int]:

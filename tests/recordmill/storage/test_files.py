@@ -79,7 +79,7 @@ def test_a_relative_path_becomes_absolute(
         ("a\0b", "expected a path or a URI"),
         (
             "http://host/a",
-            "unknown scheme 'http' in 'http://host/a': expected a local path, or one",
+            "'http://host/a' is an address of the web, and nothing is downloaded: download it",
         ),
         ("file://host/a", "expected file:///PATH without a host"),
         ("s3:///a", "expected s3://BUCKET/PATH, got 's3:///a'"),

@@ -141,8 +141,7 @@ def test_other_formats_cut_in_half(kind):
 MESSAGES = {
     b"": "empty: the file is empty",
     b"<!DOCTYPE html><html>": (
-        "not_an_image: starts with b'<!DOCTYPE ht': expected one of JPEG, PNG, GIF, WebP, BMP, "
-        "TIFF, AVIF, JPEG 2000, PNM, ICO, TGA"
+        "not_an_image: an HTML page, as servers send it instead of an image: download the image"
     ),
     b"\n<?xml version='1.0'?>\n<!-- drawn -->\n<svg xmlns='http://www.w3.org/2000/svg'/>": (
         "not_an_image: an SVG, which is no raster image: convert it to pixels"

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import concurrent.futures
 import dataclasses
+import os
+import unicodedata
 from collections.abc import Iterator, Sequence
 
 from recordmill.errors import Reason, RecordError
@@ -18,8 +20,11 @@ from recordmill.transforms.sources.files.file_stat import EMPTY, FileStat, Rejec
 from recordmill.transforms.sources.files.other_kinds import compressed_tar, is_archive
 from recordmill.transforms.sources.files.path_rules import PathRules
 from recordmill.transforms.sources.files.walks import File
+from recordmill.unicode_tables import has_later
 
 _CACHED = 1 << 17  # paths, at most
+_LOOK_FOR = 16  # missing files whose folders are read
+_MISSING = RejectCause(Reason.MISSING, "no such file")
 
 
 class StatCache:
@@ -28,6 +33,7 @@ class StatCache:
     def __init__(self, rules: PathRules) -> None:
         self._rules = rules
         self._known: dict[str, FileStat | RejectCause] = {}
+        self._looked_for = 0  # missing files, in their folders
         self._archives: dict[Location, MemberIndex | RejectCause | None] = {}
 
     def stat(self, paths: Sequence[str]) -> list[FileStat | RejectCause]:
@@ -46,11 +52,28 @@ class StatCache:
             if (member := self._member(place)) is not None:
                 self._known[path] = member
             elif place.is_local:
-                self._known[path] = stat_local(place.path)
+                self._known[path] = self._with_similar(place, stat_local(place.path))
             else:
                 remote[path] = place
         self._known.update(_stat_remote(remote))
         return [_with_hint(path, self._known[path]) for path in paths]
+
+    def _with_similar(
+        self, place: Location, found: FileStat | RejectCause
+    ) -> FileStat | RejectCause:
+        """Return the problem of a missing file with the name in its folder that differs little.
+
+        Only for the first files, because it reads the folders.
+        """
+        if found == _MISSING and self._looked_for < _LOOK_FOR:
+            self._looked_for += 1
+            if similar := similar_name(place.path):
+                how = "case" if similar[1] else "its Unicode form, which looks the same"
+                return _MISSING._replace(
+                    detail=f"{_MISSING.detail}, but {similar[0]!r} exists, which differs in {how}:"
+                    " correct the listing, or rename the file"
+                )
+        return found
 
     @property
     def archives(self) -> Iterator[tuple[Location, MemberIndex]]:
@@ -73,6 +96,30 @@ class StatCache:
                 name = "/".join(parts[number:])
                 return index.find(name) if isinstance(index, MemberIndex) else index
         return None
+
+
+def similar_name(path: str) -> tuple[str, bool] | None:
+    """Return the file of a folder whose name differs by case or Unicode form only.
+
+    Returns the name, and whether case differs; None without such a file.
+    """
+    folder, name = os.path.split(path)
+    if has_later(name):
+        return None
+    try:
+        folded = _folded(name)
+        with os.scandir(folder) as entries:
+            names = [one.name for one in entries if _folded(one.name) == folded]
+    except OSError:
+        return None
+    if not names:
+        return None
+    found = min(names)
+    return found, unicodedata.normalize("NFC", found) != unicodedata.normalize("NFC", name)
+
+
+def _folded(name: str) -> str:
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
 
 
 def _with_hint(path: str, found: FileStat | RejectCause) -> FileStat | RejectCause:

@@ -72,19 +72,27 @@ class SegmentColumns:
     """The columns of a listing that make a row a segment of a file.
 
     start, end: columns of times in the file; None without. They do not become features.
+    duration: column of the time from the start to the end, instead of `end`.
     unit: of these columns. decimal: decimal separator of seconds that are text.
     root: prefix to remove from the paths of files, if keys of a listing do not name the files.
     """
 
     start: str | None = None
     end: str | None = None
+    duration: str | None = None
     unit: Unit = "s"
     decimal: str = "."
     root: str | None = None
 
     @classmethod
     def of(
-        cls, files: Source, *, start: str | None, end: str | None, unit: Unit | None = None
+        cls,
+        files: Source,
+        *,
+        start: str | None,
+        end: str | None,
+        duration: str | None = None,
+        unit: Unit | None = None,
     ) -> SegmentColumns:
         """Return the columns of a source of files.
 
@@ -94,31 +102,41 @@ class SegmentColumns:
           ConfigError: both are the same column, one is the column of weights, or has another unit
             according to its name.
         """
-        for option, name in (("start", start), ("end", end)):
+        named = {"start": start, "end": end, "duration": duration}
+        for option, name in named.items():
             if unit is None and name is not None and _MILLISECONDS.search(name):
                 raise ConfigError(
                     f"--{option}-column {name}: the name suggests milliseconds, but the default"
                     " unit is seconds: pass --segment-unit ms, or s if the column holds seconds"
                 )
-        if start is not None and start == end:
-            raise ConfigError(
-                f"--start-column and --end-column: expected two columns, got {start!r} for both"
-            )
+        for option in ("end", "duration"):
+            if start is not None and start == named[option]:
+                raise ConfigError(
+                    f"--start-column and --{option}-column: expected two columns, got {start!r} for"
+                    " both"
+                )
         weight = files.weight_column if isinstance(files, FileList) else None
-        if weight is not None and weight in (start, end):
+        if weight is not None and weight in named.values():
             raise ConfigError(
-                f"--weight-column {weight}: the column is the start or the end of segments, too"
+                f"--weight-column {weight}: the column is the start, the end or the duration of"
+                " segments, too"
             )
         keyed = isinstance(files, FileList) and files.key_column is not None
         root = str(files.root) if isinstance(files, FileList) and keyed else None
         lists = files.lists if isinstance(files, JoinedListings) else (files,)
         decimal = lists[0].format.decimal if isinstance(lists[0], FileList) else "."
-        return cls(start=start, end=end, unit=unit or "s", decimal=decimal, root=root)
+        return cls(
+            start=start, end=end, duration=duration, unit=unit or "s", decimal=decimal, root=root
+        )
 
     @property
     def given(self) -> bool:
         """True if rows are segments; else they are whole files."""
-        return self.start is not None or self.end is not None
+        return self._names != ()
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return tuple(filter(None, (self.start, self.end, self.duration)))
 
     def split_off(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[Reject]]:
         """Return references with `NAME`, `FROM` and `TO` instead of the columns, and rejects.
@@ -126,10 +144,14 @@ class SegmentColumns:
         Rows with invalid seconds are rejected. Segments of a file are in one group, and without
         keys of a listing they have keys such as `a.mp4@1.5-3`.
         """
-        given = [self._read(rows, *one) for one in (("start", self.start), ("end", self.end))]
-        faults = given[0][1] | given[1][1]
-        starts, ends = (values for values, _ in given)
-        rows = rows.drop_columns([name for name in {self.start, self.end} if name is not None])
+        starts, faults = self._read(rows, "start", self.start)
+        if self.duration is None:
+            ends, invalid = self._read(rows, "end", self.end)
+        else:
+            durations, invalid = self._read(rows, "duration", self.duration)
+            ends = pc.add(starts.fill_null(0.0), durations)
+        faults |= invalid
+        rows = rows.drop_columns([*self._names])
         keys = rows[batch.KEY].to_pylist()
         rejects = [
             Reject(keys[row], "read", Reason.BAD_VALUE, why) for row, why in sorted(faults.items())

@@ -1,0 +1,108 @@
+"""Errors on files that other programs made, and what they tell to do, through the command line."""
+
+import json
+import struct
+import unicodedata
+from collections.abc import Iterator
+
+import pytest
+
+from tests import sounds
+from tests.folders import make_folder
+from tests.image_runs import Made, encoders_kept, make, run
+
+
+@pytest.fixture(scope="module", autouse=True)
+def encoders() -> Iterator[None]:
+    with encoders_kept():
+        yield
+
+
+def details(folder) -> dict[str, tuple[str, str]]:
+    lines = (folder / "rejects.jsonl").read_text().splitlines()
+    return {one["key"]: (one["reason"], one["detail"]) for one in map(json.loads, lines)}
+
+
+def box(*brands: bytes) -> bytes:
+    content = b"ftyp" + brands[0] + bytes(4) + b"".join(brands[1:])
+    return struct.pack(">I", len(content) + 4) + content + bytes(2000)
+
+
+def test_heic_and_web_pages_among_images_are_named(tmp_path):
+    make_folder(tmp_path / "in", {"ant": 2})
+    (tmp_path / "in" / "ant" / "1.heic").write_bytes(box(b"heic", b"mif1"))
+    (tmp_path / "in" / "ant" / "2.heic").write_bytes(box(b"mif1", b"mif1", b"heic"))
+    (tmp_path / "in" / "ant" / "3.jpg").write_text("\n<!DOCTYPE html><title>404</title>" + " " * 99)
+    given = ("--input", tmp_path / "in", "--max-reject-fraction", 1, "--size", 16)
+    made = make(tmp_path / "out", *given)
+    assert len([key for split in made.manifest.splits for key in made.keys(split)]) == 2
+    heic = "a HEIC image, which is not supported: convert it to JPEG or PNG, for example with"
+    found = details(tmp_path / "out")
+    assert found["ant/1.heic"] == ("unsupported", f"{heic} heif-convert")
+    assert found["ant/2.heic"] == ("unsupported", f"{heic} heif-convert")
+    assert found["ant/3.jpg"] == (
+        "not_an_image",
+        "an HTML page, as servers send it instead of an image: download the image again",
+    )
+
+
+@pytest.mark.parametrize("command", ["images", "text", "table", "video"])
+def test_addresses_of_the_web_are_not_downloaded(command, tmp_path, capsys):
+    given = ("--input", "https://example.com/x.zip", "--output", tmp_path / "out")
+    assert run(command, *given) == 2
+    assert (
+        "'https://example.com/x.zip' is an address of the web, and nothing is downloaded: download"
+        " it, for example with curl -LO, and pass the path of the file" in capsys.readouterr().err
+    )
+
+
+def test_listed_files_that_differ_by_case_or_unicode_form_are_named(tmp_path):
+    make_folder(tmp_path / "in", {"a": 3})
+    first, second, third = sorted((tmp_path / "in" / "a").iterdir())
+    decomposed = unicodedata.normalize("NFD", "é.png")
+    first.rename(first.with_name("IM0.PNG"))
+    second.rename(second.with_name(decomposed))
+    names = ["in/a/im0.png", "in/a/é.png", f"in/a/{third.name}", "in/a/none.png", "in/b/im0.png"]
+    (tmp_path / "a.csv").write_text("path,label\n" + "".join(f"{name},x\n" for name in names))
+    given = ("--input", tmp_path / "a.csv", "--max-reject-fraction", 1, "--size", 16)
+    made = make(tmp_path / "out", *given)
+    assert {key for split in made.manifest.splits for key in made.keys(split)} == {names[2]}
+    found = details(tmp_path / "out")
+    fix = "correct the listing, or rename the file"
+    assert [found[names[n]][1] for n in (0, 1, 3, 4)] == [
+        f"no such file, but 'IM0.PNG' exists, which differs in case: {fix}",
+        f"no such file, but {decomposed!r} exists, which differs in its Unicode form, which looks"
+        f" the same: {fix}",
+        "no such file",
+        "no such file",
+    ]
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl"])
+def test_segments_may_have_a_duration(name, tmp_path, capsys):
+    sounds.write(tmp_path / "x.wav", sounds.say("go", speaker=1), 16000)
+    rows = [("x.wav", "", 0.1), ("x.wav", 0.1, 0.05), ("x.wav", 0.1, "")]
+    columns = ("path", "offset", "duration")
+    if name == "a.csv":
+        lines = [",".join(map(str, row)) for row in (columns, *rows)]
+    else:
+        lines = [
+            json.dumps({k: None if v == "" else v for k, v in zip(columns, row, strict=True)})
+            for row in rows
+        ]
+    (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
+    given = ("--input", tmp_path / name, "--unlabelled", "keep", "--start-column", "offset")
+    made = make(tmp_path / "out", *given, "--duration-column", "duration", command="audio")
+    assert keys_of(made) == {"x.wav@0-0.1", "x.wav@0.1-0.15", "x.wav@0.1-"}
+    both = ("--duration-column", "duration", "--end-column", "duration")
+    assert run("audio", *given, *both, "--output", tmp_path / "b") == 2
+    assert "expected only one of --end-column and --duration-column" in capsys.readouterr().err
+    milliseconds = ("--duration-column", "duration_ms")
+    assert run("audio", *given, *milliseconds, "--output", tmp_path / "b") == 2
+    assert (
+        "--duration-column duration_ms: the name suggests milliseconds" in capsys.readouterr().err
+    )
+
+
+def keys_of(made: Made) -> set[str]:
+    return {row["key"] for split in made.manifest.splits for row in made.index(split)}
