@@ -18,7 +18,7 @@ from recordmill.errors import ConfigError
 from recordmill.pipelines.options import values
 from recordmill.pipelines.options.columns import ColumnsConfig, making, reading
 from recordmill.pipelines.options.config import refuse_given
-from recordmill.pipelines.options.declaration import Group, check_offered, option
+from recordmill.pipelines.options.declaration import Group, option
 from recordmill.transforms.model.data_type import DataType
 from recordmill.transforms.model.window_options import LabelRule, WindowOptions
 from recordmill.transforms.sources.rows.interval_file import read_intervals
@@ -41,6 +41,7 @@ class SensorConfig(ColumnsConfig):
     """The options of `recordmill sensor`."""
 
     REFUSED: ClassVar[Mapping[str, str]] = {
+        **ColumnsConfig.REFUSED,
         "key_column": "gives keys to rows, and windows have keys of their own",
         "conflicts": "decides between rows of one key, and windows have keys of their own",
         "weight_column": "gives weights to rows, and records are windows",
@@ -260,7 +261,6 @@ class SensorConfig(ColumnsConfig):
     )
 
     def __post_init__(self) -> None:
-        check_offered(self)
         super().__post_init__()
         for flag, given in (("--time-column", self.time_column or None), ("--window", self.window)):
             if given is None:

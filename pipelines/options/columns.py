@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from recordmill.errors import ConfigError
 from recordmill.pipelines.options import values
-from recordmill.pipelines.options.declaration import Group, option
+from recordmill.pipelines.options.declaration import Group, check_offered, option
 from recordmill.pipelines.options.preprocessing import described, refuse_features
 from recordmill.pipelines.options.rows import RowsConfig
 from recordmill.pipelines.options.statistics import STATISTICS
@@ -56,6 +56,11 @@ def _by_column(metavar: str, help_text: str) -> Any:
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ColumnsConfig(RowsConfig):
     """Options for the types of columns, and for the features made of them."""
+
+    REFUSED: ClassVar[Mapping[str, str]] = {
+        "label_from": "applies to files in folders, and a column gives the classes of rows (use"
+        " --label-column)"
+    }
 
     types: Mapping[str, str] = _by_column(
         "COLUMN=TYPE,...",
@@ -120,10 +125,10 @@ class ColumnsConfig(RowsConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_offered(self)
         for column, name in self.types.items():
             if name not in TYPES:
                 raise ConfigError(f"--types {column}={name}: expected one of {', '.join(TYPES)}")
-        self.refuse_label_from()
         for name in ("vocab_size", "min_frequency", "oov_buckets"):
             learning = ("vocabulary",) if name == "oov_buckets" else ("vocabulary", "one_hot")
             is_given = getattr(self, name) != getattr(_DEFAULT, name)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from recordmill.pipelines.cli import main
 from tests import sounds
 from tests.folders import make_folder
 from tests.image_runs import Made, encoders_kept, make, run
@@ -106,3 +107,37 @@ def test_segments_may_have_a_duration(name, tmp_path, capsys):
 
 def keys_of(made: Made) -> set[str]:
     return {row["key"] for split in made.manifest.splits for row in made.index(split)}
+
+
+@pytest.mark.parametrize("order", [("Text", "text"), ("text", "Text")])
+def test_columns_that_differ_by_case_are_not_to_be_dropped(order, tmp_path, capsys):
+    (tmp_path / "in").mkdir()
+    for number, name in enumerate(order):
+        (tmp_path / "in" / f"{number}.csv").write_text(f"{name},label\nx,a\ny,b\n")
+    assert run("table", "--input", tmp_path / "in", "--output", tmp_path / "out") == 2
+    a, b = ("0.csv", "1.csv") if order[0] == "Text" else ("1.csv", "0.csv")
+    assert (
+        f"{a} has a column 'Text', and {b} has 'text', which differs by case, spaces or Unicode"
+        " form only: give the column one name in all files" in capsys.readouterr().err
+    )
+
+
+def test_columns_of_listings_that_differ_by_case_are_not_to_be_dropped(tmp_path, capsys):
+    make_folder(tmp_path / "in", {"a": 2})
+    names = sorted(str(one.relative_to(tmp_path)) for one in tmp_path.glob("in/a/*"))
+    for number, column in enumerate(("Age", "age")):
+        (tmp_path / f"{number}.csv").write_text(f"path,{column}\n{names[number]},{number}\n")
+    given = ("--input", tmp_path / "0.csv", "--input", tmp_path / "1.csv")
+    assert run("images", *given, "--output", tmp_path / "out", "--unlabelled", "keep") == 2
+    assert "0.csv has a column 'Age', and" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["table", "sensor"])
+def test_the_help_lists_no_option_that_is_always_refused(command, tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    assert "--label-from" not in capsys.readouterr().out
+    given = ("--input", tmp_path, "--output", tmp_path / "out", "--label-from", "parent")
+    given = (*given, *(("--time-column", "t", "--window", 2) if command == "sensor" else ()))
+    assert run(command, *given) == 2
+    assert "--label-from applies to files in folders, and a column gives" in capsys.readouterr().err

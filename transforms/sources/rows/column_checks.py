@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from recordmill.errors import ConfigError, did_you_mean
 from recordmill.notes import Note
+from recordmill.transforms.model.label_rules import fold_labels
 from recordmill.transforms.sources.row_formats.column_types import ColumnTypes
 from recordmill.transforms.sources.row_formats.value_parsing import ValueParser
 from recordmill.transforms.sources.rows.column_roles import quoted
@@ -21,6 +22,13 @@ def refuse_unknown_missing(parser: ValueParser, names: Collection[str], *, where
                 f"--missing {name}={spelling}: no column {name!r} in {where}"
                 f"{did_you_mean(name, names)}: it has {quoted(names)}"
             )
+
+
+def alike_name(name: str, names: Iterable[str]) -> str | None:
+    """Return another name that differs by case, spaces or Unicode form only; None without one."""
+    others = sorted({*names} - {name})
+    folded, *found = fold_labels(pa.array([name, *others], pa.string()))
+    return next((one for one, text in zip(others, found, strict=True) if text == folded), None)
 
 
 def unnamed_notes(names: Collection[str]) -> dict[str, Note]:

@@ -22,6 +22,7 @@ from recordmill.transforms.sources.files.path_layout import (
     lay_out,
     split_source,
 )
+from recordmill.transforms.sources.rows.column_checks import alike_name
 from recordmill.transforms.sources.rows.file_list import FileList
 
 
@@ -109,6 +110,11 @@ def _refuse_others(schema: pa.Schema, schemas: dict[str, pa.Schema], path: str) 
                 raise ConfigError(
                     f"the label column has lists in {here}, but not in {there}: give all listings"
                     " lists, or texts with --label-separator"
+                )
+            if name not in other.names and (like := alike_name(name, other.names)) is not None:
+                raise ConfigError(
+                    f"{here} has a column {name!r}, and {there} has {like!r}, which differs by"
+                    " case, spaces or Unicode form only: give the column one name in all listings"
                 )
             if name not in other.names:
                 raise ConfigError(

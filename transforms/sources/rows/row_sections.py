@@ -35,6 +35,7 @@ from recordmill.transforms.sources.row_formats.row_file import (
     Rows,
     TypeInferringFile,
 )
+from recordmill.transforms.sources.rows.column_checks import alike_name
 from recordmill.transforms.sources.rows.column_roles import quoted
 from recordmill.transforms.sources.rows.row_cache import RowCache
 from recordmill.transforms.sources.rows.row_inputs import RowInput
@@ -112,6 +113,13 @@ def read_header(
             here, there = (file.key, first[0].key)
             if differ[0] in column_types:
                 here, there = there, here
+            if (other := alike_name(differ[0], {*column_types, *first[1]})) is not None:
+                at_first = differ[0] in first[1]
+                raise ConfigError(
+                    f"{(first[0] if at_first else file).key} has a column {differ[0]!r}, and"
+                    f" {(file if at_first else first[0]).key} has {other!r}, which differs by case,"
+                    " spaces or Unicode form only: give the column one name in all files"
+                )
             names = quoted(column_types if here == file.key else first[1])
             raise ConfigError(
                 f"{here} has no column {differ[0]!r}, but {there} has it: {here} has {names}; give"
