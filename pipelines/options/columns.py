@@ -124,8 +124,8 @@ class ColumnsConfig(RowsConfig):
     )
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         check_offered(self)
+        super().__post_init__()
         for column, name in self.types.items():
             if name not in TYPES:
                 raise ConfigError(f"--types {column}={name}: expected one of {', '.join(TYPES)}")

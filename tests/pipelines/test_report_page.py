@@ -244,7 +244,8 @@ COMMANDS = {
     "table": (
         "--label-column 'the class' --zscore a,b --no-statistics",
         "--delimiter ';' --columns b,a --quoting on --escape '\\' --comment '#' --trim"
-        " --encoding latin-1 --format csv --decimal , --missing '?,a=-200' --max-row-bytes 1MB",
+        " --skip-rows 2 --encoding latin-1 --format csv --decimal , --missing '?,a=-200'"
+        " --max-row-bytes 1MB",
         "--types a=int --indicator a --impute 'a=mean,b=0' --clip a=0: --log c --minmax d"
         " --bucketize e=4 --one-hot f --vocabulary g --hash h=9 --date-parts i=year+month"
         " --time-zone Europe/Berlin",
@@ -279,7 +280,7 @@ COMMANDS = {
     ),
     "audio": (
         "--sample-rate 16000 --mono --clip 1s --clip-mode centre --trim-silence 30"
-        " --max-seconds 60",
+        " --max-seconds 60 --start-column from --duration-column time --segment-unit ms",
         "--sample-rate 8000 --features melspectrogram --mel-bins 40 --window-size 25ms --hop 10ms"
         " --f-min 20 --f-max 3000",
     ),
