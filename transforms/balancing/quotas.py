@@ -8,7 +8,7 @@ is then replicated on its own.
 import dataclasses
 import statistics
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Literal
+from typing import Literal, assert_never
 
 import apache_beam as beam
 import numpy as np
@@ -76,8 +76,17 @@ def targets(
     target: number of records of a class; None is the largest class (the smallest, when
       undersampling); `median`; or repeat factors.
     """
-    if balance not in ("oversample", "undersample") or not counts:
-        return dict(counts)
+    match balance:
+        case "none" | "weights":
+            return dict(counts)
+        case "oversample":
+            bound = max
+        case "undersample":
+            bound = min
+        case _:
+            assert_never(balance)
+    if not counts:
+        return {}
     if isinstance(target, RepeatFactors):
         assert held is not None
         return target.wanted(counts, held)
@@ -86,8 +95,7 @@ def targets(
     elif target is not None:
         goal = target
     else:
-        goal = max(counts.values()) if balance == "oversample" else min(counts.values())
-    bound = max if balance == "oversample" else min
+        goal = bound(counts.values())
     return {label: bound(n, goal) for label, n in counts.items()}
 
 

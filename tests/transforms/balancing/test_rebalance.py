@@ -220,3 +220,9 @@ def test_in_a_custom_pipeline(tmp_path):
         _, balance, target = name.split()
         target = None if target == "None" else target
         assert copies_of(made) == numbered(expected(rows, balance=balance, target=target)), name
+
+
+def test_an_unknown_balance_is_no_undersampling():
+    for counts in ({"a": 3, "b": 1}, {}):
+        with pytest.raises(AssertionError, match="unreachable"):
+            targets(counts, balance="focal")  # type: ignore[arg-type]
