@@ -11,7 +11,12 @@ from typing import NamedTuple, Protocol
 from recordmill.errors import Reason, RecordError
 from recordmill.transforms.audio.audio_files import AudioHeader
 
-_CHUNK = struct.Struct("<4sI")
+_CHUNKS = {  # headers of chunks, by the marker of the file
+    b"RIFF": struct.Struct("<4sI"),
+    b"RF64": struct.Struct("<4sI"),
+    b"RIFX": struct.Struct(">4sI"),
+}
+_SIZES = struct.Struct("<8xQ")  # of the file and of the samples, in the chunk ds64 of RF64
 _FORMAT = struct.Struct("<HHIIHH")  # codec, channels, rate, bytes per second and per frame, bits
 _EXTENSIBLE = 0xFFFE  # the codec is in the first bytes of the GUID that follows
 _GUID = 24  # offset in the chunk
@@ -46,24 +51,33 @@ class PcmLayout(NamedTuple):
 def read_wav_layout(file: RangeReader, *, size: int) -> PcmLayout | None:
     """Find the samples of a WAV file of 16-bit or float samples; None for other files.
 
+    The chunks of RF64 and RIFX are checked, too, but their samples are not found.
+
     size: of the file in bytes.
 
-    Source: Multimedia Programming Interface and Data Specifications 1.0, IBM and Microsoft, 1991.
+    Source: Multimedia Programming Interface and Data Specifications 1.0, IBM and Microsoft, 1991;
+    for RF64 EBU Tech 3306.
 
     Raises:
       RecordError: the samples end early, or are in two chunks.
     """
-    if bytes(file.read_at(0, 4)) != b"RIFF":
+    marker = bytes(file.read_at(0, 4))
+    header = _CHUNKS.get(marker)
+    if header is None:
         return None
     at = 12
     form = b""
     data: tuple[int, int] | None = None  # offset and length
+    large: int | None = None  # length of samples of 4 GiB and more
     for _ in range(_MOST_CHUNKS):
-        head = file.read_at(at, _CHUNK.size)
-        if len(head) < _CHUNK.size:
+        head = file.read_at(at, header.size)
+        if len(head) < header.size:
             break
-        name, length = _CHUNK.unpack(head)
-        at += _CHUNK.size
+        name, length = header.unpack(head)
+        at += header.size
+        if name == b"ds64":
+            sizes = file.read_at(at, _SIZES.size)
+            (large,) = _SIZES.unpack(sizes) if len(sizes) == _SIZES.size else (None,)
         if name == b"fmt " and data is None:
             form = bytes(file.read_at(at, min(length, _GUID + 2)))
         if name == b"data":
@@ -74,11 +88,11 @@ def read_wav_layout(file: RangeReader, *, size: int) -> PcmLayout | None:
                     " others the last: save it with one",
                 )
             if length == _STREAMED:
-                length = size - at
+                length = size - at if large is None else large
             _check_missing(at + length - size)
             data = at, length
         at += length + length % 2
-    return _layout(form, *data) if data is not None else None
+    return _layout(form, *data) if data is not None and marker == b"RIFF" else None
 
 
 def _layout(form: bytes, offset: int, length: int) -> PcmLayout | None:

@@ -3,6 +3,7 @@ import struct
 
 import numpy as np
 import pytest
+import soundfile
 
 from recordmill.errors import Reason, RecordError, StorageError
 from recordmill.storage.decoder_stream import DecoderStream
@@ -108,6 +109,22 @@ def test_a_file_of_unknown_length_is_read(tmp_path):
     data[4:8] = data[40:44] = struct.pack("<I", 0xFFFFFFFF)
     path.write_bytes(data)
     assert len(read(path)) == 8000
+
+
+@pytest.mark.parametrize(("form", "endian"), [("RF64", "FILE"), ("WAV", "BIG")])
+def test_chunks_of_large_and_of_big_endian_wav_files_are_checked(tmp_path, form, endian):
+    path = tmp_path / "x.wav"
+    soundfile.write(path, SOUND, 16000, subtype="PCM_16", format=form, endian=endian)
+    data = path.read_bytes()
+    assert data[:4] == (b"RF64" if form == "RF64" else b"RIFX")
+    assert len(read(path)) == 8000
+    size = struct.pack(">I" if endian == "BIG" else "<I", 128)
+    path.write_bytes(data + b"data" + size + bytes(128))
+    with pytest.raises(RecordError, match="unsupported: its samples are in two data chunks"):
+        read(path)
+    path.write_bytes(data[:-1000])
+    with pytest.raises(RecordError, match="truncated: its last 1000 bytes are missing"):
+        read(path)
 
 
 @pytest.mark.parametrize("subtype", ["PCM_16", "PCM_24"])
