@@ -10,6 +10,7 @@ from recordmill.job.staging import StagedPart, Staging, to_json
 from recordmill.notes import Note, count_of
 from recordmill.transforms.model.durations import show_duration
 from recordmill.transforms.model.window_options import WindowOptions
+from recordmill.transforms.windowing.shared_rows import RowSample
 
 _NAMED = 3
 _SUMS = ("count", "steps", "combined", "cut_off", "unscaled")  # numbers of a report
@@ -45,7 +46,8 @@ class SeriesReport:
     combined: number of those that hold several. cut_off: number of windows that were not made,
     because their target crosses a gap or the end of the series. unscaled: number of series whose
     windows are scaled by their own rows, because the series has no value in train; first_unscaled:
-    the first ones by name. labelled: series with intervals that give classes; first: the first
+    the first ones by name. sample: rows of the series, if whole series are assigned to splits.
+    labelled: series with intervals that give classes; first: the first
     series by name, if there may be any.
     """
 
@@ -60,6 +62,7 @@ class SeriesReport:
     first_unscaled: Sequence[str] = ()
     labelled: Sequence[str] = ()
     first: str = ""
+    sample: RowSample = dataclasses.field(default_factory=RowSample)
 
     @classmethod
     def of_bucket(
@@ -71,6 +74,7 @@ class SeriesReport:
         combined: int,
         cut_off: int,
         unscaled: Sequence[str],
+        sample: RowSample,
     ) -> SeriesReport:
         """Report on all series of a bucket, given their runs.
 
@@ -88,6 +92,7 @@ class SeriesReport:
             first_unscaled=first,
             labelled=named,
             first=min(runs, default="") if options.labelled_series else "",
+            sample=sample,
         )
 
     @classmethod
@@ -117,6 +122,7 @@ class SeriesReport:
             first_unscaled=tuple(first),
             labelled=[name for part in parts for name in part.labelled],
             first=min((part.first for part in parts if part.first), default=""),
+            sample=RowSample.sum(part.sample for part in parts),
         )
         for name in _SUMS:
             total = sum(getattr(part, name) for part in parts)
@@ -133,7 +139,8 @@ class SeriesReport:
     @classmethod
     def _from_json(cls, data: Mapping[str, Any]) -> SeriesReport:
         named = {name: SeriesRuns(**runs) for name, runs in data["named"].items()}
-        return cls(**{**data, "named": named, "longest": SeriesRuns(**data["longest"])})
+        objects = {"longest": SeriesRuns(**data["longest"]), "sample": RowSample(**data["sample"])}
+        return cls(**{**data, "named": named, **objects})
 
     @classmethod
     def read(cls, parts: Iterable[StagedPart], staging: Staging) -> SeriesReport:
@@ -177,6 +184,16 @@ class SeriesReport:
                 f"{self.unscaled} series {'has' if self.unscaled == 1 else 'have'} no value of a"
                 f" --zscore column in train, so that each window is scaled by its own rows:"
                 f" {names}{more}",
+            )
+        if pairs := self.sample.pairs():
+            some = "; ".join(f"{one!r} and {other!r}" for one, other in pairs[:_NAMED])
+            more = "; ..." if pairs[_NAMED:] else ""
+            yield Note(
+                "shared-rows",
+                f"series have the same rows at the same times: {some}{more}. They may be in"
+                " different splits, and then test has rows of train: remove the copies, or make one"
+                " series of all files with --join-files; --split-by time keeps equal times in one"
+                " split",
             )
         if not self.count:
             return

@@ -68,6 +68,11 @@ class TimeSurvey:
             series = {*sorted(series.union(survey.series))[:NAMES]}
         return cls(samples=np.concatenate(samples), series=tuple(sorted(series)))
 
+    @property
+    def rows(self) -> int:
+        """Number of all rows."""
+        return int(self.samples[:, 2].sum())
+
     def starts(self, rows: int, *, step: int | None) -> dict[int, Ints]:
         """Return {bucket: int64, times at which its cells begin, without the first}.
 

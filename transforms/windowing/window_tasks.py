@@ -34,6 +34,7 @@ from recordmill.transforms.windowing.last_windows import WindowedRows
 from recordmill.transforms.windowing.series_report import SeriesReport
 from recordmill.transforms.windowing.series_scales import ScaleLearner, SeriesScales
 from recordmill.transforms.windowing.series_steps import StepCounter
+from recordmill.transforms.windowing.shared_rows import RowSample, largest_rank
 from recordmill.transforms.windowing.time_survey import (
     NAMES,
     SERIES,
@@ -94,12 +95,18 @@ class Windowing:
             return self.schema
         return pa.schema([field for field in self.schema if field.name != TARGET])
 
+    @property
+    def _divides_series(self) -> bool:
+        """True if series with rows of the same times may be in several splits."""
+        return self.options.split_by == "series" and (not self.by_series or len(self.splits) > 1)
+
     def plan(self, survey: TimeSurvey) -> TimePlan:
         """Return cells and splits in time, from the survey of all rows."""
         options = self.options
         step = options.step if isinstance(options.step, int) else None
         starts = survey.starts(limits.CELL_ROWS, step=step)
-        timeline = Timeline(step=step, cuts=self._cuts(survey))
+        sampled = largest_rank(survey.rows) if self._divides_series else 0
+        timeline = Timeline(step=step, cuts=self._cuts(survey), sampled=sampled)
         return TimePlan(timeline=timeline, starts=starts, problem=self._problem(survey))
 
     def _problem(self, survey: TimeSurvey) -> str | None:
@@ -180,6 +187,7 @@ def cut_bucket(
     rejects: list[Reject] = []
     constant = ConstantColumns(windowing.options.static_columns, by_group=windowing.by_group)
     total = used = held = combined = 0
+    sample = RowSample()
 
     def write(some: Iterable[WindowedRows]) -> None:
         nonlocal used
@@ -196,6 +204,8 @@ def cut_bucket(
         constant.check(rows)
         rows, new_rejects = _prepare(rows, rejected_series, windowing.options)
         rejects += new_rejects
+        if timeline.sampled:
+            sample = RowSample.sum([sample, _sample(rows, timeline, windowing)])
         if windowing.options.step is not None:
             held += len(rows)
             combined += int((np.asarray(rows[INPUTS]) > 1).sum())
@@ -211,8 +221,17 @@ def cut_bucket(
         combined=combined,
         cut_off=cutter.cut_off,
         unscaled=_unscaled(cutter.runs, scales, windowing.options),
+        sample=sample,
     )
     return [*parts, report.write(last, windowing.staging)]
+
+
+def _sample(rows: pa.RecordBatch, timeline: Timeline, windowing: Windowing) -> RowSample:
+    """Return a sample of ordered rows, for the search for series with the same rows."""
+    without = (*windowing.options.static_columns, TARGET)
+    return RowSample.of(
+        rows, largest=timeline.sampled, by_group=windowing.by_group, without=without
+    )
 
 
 def _scales(

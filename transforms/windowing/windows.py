@@ -43,11 +43,13 @@ class Timeline:
     step: microseconds between rows of the series that `steps` does not name; None if unknown.
     steps: {series: microseconds between its rows}. Rows with a column `STEP` have their step there.
     cuts: (split, time at which it begins), in ascending order; empty if splits are not by time.
+    sampled: largest rank of the times at which rows are compared; 0 if none are.
     """
 
     step: int | None = None
     steps: Mapping[str, int] = dataclasses.field(default_factory=dict)
     cuts: tuple[tuple[str, int], ...] = ()
+    sampled: int = 0
 
     def steps_of(self, rows: pa.RecordBatch) -> Ints:
         """Return the step of the series of each row, 0 if unknown: int64[n]."""
