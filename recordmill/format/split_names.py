@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Iterable
 
@@ -22,6 +23,8 @@ _SPELLINGS = {
     "evaluation": "test",
 }
 
+_SIMILAR = 0.75  # of the letters
+
 
 def is_split_name(name: str) -> bool:
     """Return whether files can be named after a split of this name."""
@@ -31,6 +34,14 @@ def is_split_name(name: str) -> bool:
 def canonical_split(name: str) -> str | None:
     """Return train, validation or test for a usual name of one of them, in any case, else None."""
     return _SPELLINGS.get(name.lower())
+
+
+def misspelt_split(name: str) -> str | None:
+    """Return the name of a split that another name seems to misspell, such as train for tain."""
+    lower = name.lower()
+    known = [one for one in _SPELLINGS if one[0] == lower[:1] and abs(len(one) - len(lower)) < 2]
+    nearest = difflib.get_close_matches(lower, known, n=1, cutoff=_SIMILAR)
+    return nearest[0] if nearest and nearest[0] != lower and lower.isalpha() else None
 
 
 def in_order(splits: Iterable[str]) -> list[str]:

@@ -6,7 +6,7 @@ import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from recordmill.format.split_names import TRAIN, in_order
+from recordmill.format.split_names import TRAIN, canonical_split, in_order, misspelt_split
 from recordmill.notes import MANY_COPIES, Note, count_of, repeats_many_times
 from recordmill.transforms.balancing.quotas import Quota
 from recordmill.transforms.model.label_rules import (
@@ -49,6 +49,8 @@ def plan_notes(
     yield from _missing_classes(survey, labels)
     yield from _misread_lists(labels, run)
     yield from _unknown_keys(left_out, run)
+    if run.presplit:
+        yield from _odd_splits(survey)
     yield from _empty_splits(survey, run)
     yield from _empty_classes(survey, labels)
     yield from _lost_classes(labels, left_out, run)
@@ -144,6 +146,18 @@ def _unknown_keys(left_out: Mapping[str, int], run: RunSpec) -> Iterator[Note]:
         belong = "belongs" if keys - found == 1 else "belong"
         text = f"{keys - found} of {count_of(keys, 'key')} of --exclude-keys {belong} to no record"
         yield Note("unknown-keys", text)
+
+
+def _odd_splits(survey: Survey) -> Iterator[Note]:
+    """Yield a note for each split whose name seems misspelt, or a missing value."""
+    for name in in_order(survey.counts):
+        if canonical_split(name) == name:
+            continue
+        records = count_of(sum(survey.counts[name].values()), "record")
+        if (near := misspelt_split(name)) is not None:
+            yield Note("splits", f"the input names a split {name!r} ({records}): is it {near!r}?")
+        elif name.casefold() in _MISSING:
+            yield Note("splits", f"a split {name!r} has {records}: does it mean no value?")
 
 
 def _empty_splits(survey: Survey, run: RunSpec) -> Iterator[Note]:
