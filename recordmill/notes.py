@@ -58,7 +58,7 @@ CODES: Mapping[str, str] = {
     "unknown-class": "an option names a class that no record has",
     "unknown-keys": "keys of --exclude-keys belong to no record",
     "unlisted": "files in the folders of the listed files are not in the listing",
-    "unnamed-column": "a column without a name was ignored",
+    "unnamed-column": "a column without a name was ignored, or has the name that pandas gives it",
     "unread": "tables or annotations are among the files of the input, but were not read",
 }
 # Codes of notes that exist only once the dataset is written.

@@ -123,3 +123,18 @@ def test_a_renaming_of_a_class_that_no_record_has_is_noted(renaming, unused, tmp
     assert [str(one) for one in notes] == (
         [f"no record has an old class of --label-map: {unused}"] if unused else []
     )
+
+
+@pytest.mark.parametrize("command", ["table", "images"])
+def test_columns_that_pandas_named_are_noted(command, tmp_path):
+    for n in range(2):
+        make_picture(tmp_path / f"{n}.png", n)
+    rows = "Unnamed: 0,path,label,Unnamed: 3\n" + "".join(f"{n},{n}.png,a,\n" for n in range(2))
+    (tmp_path / "rows.csv").write_text(rows)
+    argv = [command, "--input", str(tmp_path / "rows.csv"), "--output", str(tmp_path / "out")]
+    argv += ["--splits", "train=1", "--drop-columns"]
+    assert main([*argv, "Unnamed: 0,Unnamed: 3", "--fail-on", "unnamed-column"]) == 0
+    assert main([*argv, "Unnamed: 3", "--overwrite"]) == 0
+    (note,) = [one for one in Made(tmp_path / "out").manifest.notes if one.code == "unnamed-column"]
+    assert "'Unnamed: 0': pandas names columns without a name so" in str(note)
+    assert "--drop-columns 'Unnamed: 0' leaves them out" in str(note)

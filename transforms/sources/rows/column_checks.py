@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Collection, Iterable
 
 import pyarrow as pa
@@ -12,6 +14,8 @@ from recordmill.transforms.model.label_rules import fold_labels
 from recordmill.transforms.sources.row_formats.column_types import ColumnTypes
 from recordmill.transforms.sources.row_formats.value_parsing import ValueParser
 from recordmill.transforms.sources.rows.column_roles import quoted
+
+_NAMED_BY_PANDAS = re.compile(r"Unnamed: \d+")
 
 
 def refuse_unknown_missing(parser: ValueParser, names: Collection[str], *, where: str) -> None:
@@ -31,12 +35,23 @@ def alike_name(name: str, names: Iterable[str]) -> str | None:
     return next((one for one, text in zip(others, found, strict=True) if text == folded), None)
 
 
-def unnamed_notes(names: Collection[str]) -> dict[str, Note]:
-    """Return a note if a column has no name."""
-    if "" not in names:
-        return {}
-    text = "a column without a name is ignored (pandas writes its index as such a column)"
-    return {"unnamed": Note("unnamed-column", text)}
+def unnamed_notes(names: Collection[str], user_columns: Iterable[str]) -> dict[str, Note]:
+    """Return notes on columns without a name, and on those of the user that pandas has named.
+
+    names: of all columns.
+    """
+    notes = {}
+    if "" in names:
+        text = "a column without a name is ignored (pandas writes its index as such a column)"
+        notes["unnamed"] = Note("unnamed-column", text)
+    named = [name for name in user_columns if _NAMED_BY_PANDAS.fullmatch(name)]
+    if named:
+        text = (
+            f"{quoted(named)}: pandas names columns without a name so, such as its index;"
+            f" --drop-columns {shlex.quote(','.join(named))} leaves them out of records"
+        )
+        notes["named by pandas"] = Note("unnamed-column", text)
+    return notes
 
 
 def text_notes(

@@ -43,7 +43,10 @@ from recordmill.transforms.sources.row_formats.quote_anomalies import quote_note
 from recordmill.transforms.sources.row_formats.row_file import FileSection, RowFile
 from recordmill.transforms.sources.row_formats.row_format import RowFormat, format_of
 from recordmill.transforms.sources.row_formats.value_parsing import ValueParser
-from recordmill.transforms.sources.rows.column_checks import refuse_unknown_missing
+from recordmill.transforms.sources.rows.column_checks import (
+    refuse_unknown_missing,
+    unnamed_notes,
+)
 from recordmill.transforms.sources.rows.column_roles import (
     SPLITS,
     ColumnRoles,
@@ -303,7 +306,9 @@ class FileList:
         if not kept:
             raise ConfigError(no_rows_message(place, root, rejected, first, filtered=filtered))
         quotes = quote_notes([(place.name, file.quote_anomalies)])
-        self._notes[:] = [*quotes.values(), *named.notes(place.name, stats.archives)]
+        unnamed = unnamed_notes((), user_columns)
+        listed_notes = named.notes(place.name, stats.archives)
+        self._notes[:] = [*quotes.values(), *unnamed.values(), *listed_notes]
 
     def _check_root(self, root: Location) -> None:
         """Raise ConfigError for an `input_root` that is neither a folder nor a usable archive."""

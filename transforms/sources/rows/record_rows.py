@@ -189,7 +189,7 @@ class RecordRows:
         for name in sorted(roles.named()) if header is not None else ():
             as_text(pa.array([], column_types[name].field(name).type), name)
         user_columns = roles.user_columns(list(column_types))
-        self._notes.update(unnamed_notes(column_types))
+        self._notes.update(unnamed_notes(column_types, user_columns))
         kept = None
         if keep is not None and self._infers_nullability:
             kept = RowCache(keep, frozenset(roles.named()))
