@@ -57,13 +57,15 @@ def diff_records(before: Dataset, after: Dataset) -> RecordDiff:
     """Compare the records of two datasets by their keys.
 
     Contents are compared by the hashes in the indexes, and by the stored values of features that
-    these do not cover; or if one of the datasets has no hashes, by the bytes of the records, which
-    hold the labels as well.
+    these do not cover; or if one of the datasets has no hashes, or their digests are equal, by the
+    bytes of the records, which hold the labels as well.
 
     Raises:
       IndexDamagedError, DatasetDamagedError, StorageError: a dataset cannot be read.
     """
-    hashed = before[1].content is not None and after[1].content is not None
+    contents = before[1].content is not None and after[1].content is not None
+    # Equal records may be made of different sources, such as photos and a dataset of them.
+    hashed = contents and before[1].digest != after[1].digest
     by: Literal["content", "frames"] = "content" if hashed else "frames"
     if before[1].splits == after[1].splits:  # the hashes of all shards and indexes are equal
         ledger = before[1].ledger

@@ -108,6 +108,21 @@ def test_a_dataset_is_equal_to_itself(before: str, capsys: pytest.CaptureFixture
     assert found["records"]["same"] == 40
 
 
+def test_equal_records_of_different_sources_are_the_same(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The dataset of a dataset has the same shards, and other hashes of its sources."""
+    (tmp_path / "in").mkdir()
+    for number in range(3):
+        Image.new("RGB", (8, 8), (90 * number, 0, 0)).save(tmp_path / "in" / f"{number}.png")
+    one, two = (str(tmp_path / name) for name in ("one", "two"))
+    make(pathlib.Path(one), "--input", tmp_path / "in", "--size", "4", "--image-format", "png")
+    make(pathlib.Path(two), "--input", one, "--resize-mode", "none", "--image-format", "png")
+    found = json_of(capsys, one, two, "--fail-on", "changed")
+    assert found["digests"]["before"] == found["digests"]["after"]
+    assert found["records"]["same"] == 3
+
+
 @pytest.mark.parametrize(
     ("argv", "code", "message"),
     [
