@@ -22,6 +22,7 @@ _DIGIT = rf"^\s*[({_MINUS}+-]?[$€£¥]? ?[.,]?\d"  # begins numbers and dates
 _DAY = r"^\d{4}-\d\d-\d\d$"
 _WITH_UNIT = r"^[+-]?[\d.,]*\d ?(?P<unit>[^\d\s.,:/%$€£¥+-][^\d,]{0,9})$"
 _FEW = 3  # up to so many different texts among numbers count as spellings of a missing value
+_ANSWERS = frozenset("yes no y n true false t f on off ja nein oui non wahr falsch".split())
 _LEAST = 6  # values that a column needs for this
 _NAMES = {",": "commas", ".": "points"}
 _SHOWN = 40  # characters of a value in a message
@@ -119,8 +120,11 @@ def few_texts(texts: Sequence[str], odd: int, count: int) -> str | None:
     """
     if len(texts) > _FEW or count < _LEAST:
         return None
+    words = f"values that are not numbers ({odd / count:.0%})"
+    if not _ANSWERS.isdisjoint(one.strip().casefold() for one in texts):
+        return words
     options = " ".join(f"--missing {shlex.quote(one)}" for one in texts)
-    return f"values that are not numbers ({odd / count:.0%}), which {options} reads as missing"
+    return f"{words}, which {options} reads as missing"
 
 
 def _common_unit(column: pa.Array, count: int) -> tuple[int, str] | None:
