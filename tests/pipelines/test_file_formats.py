@@ -338,7 +338,7 @@ def test_names_in_quotes_are_an_error_that_names_quoting(tmp_path, capsys):
         ([f"{n}.5 °C" for n in range(20)], "because of the unit '°C' of its values, such as"
          " '0.5 °C' in t.csv#1: correct the input, because every row has"),
         ([*(f"{n}V" for n in range(19)), "off"], "because of the unit 'V' of its values"),
-        ([*range(12), "Ja", "nein"], "because of values that are not numbers (14%), such as 'Ja' in"),
+        ([*range(12), "Ja", "nein"], "because of values that are not numbers (14%), such as 'Ja'"),
         ([*range(12), "ERR", "ERR"], "because of values that are not numbers (14%), which --missing"
          " ERR reads as missing, such as 'ERR' in t.csv#13: correct the input, or declare"),
         (["hPa", *(f'"1,0{n}.5"' for n in range(10, 30))], "because of thousands separators, such"
