@@ -22,26 +22,10 @@ _DIGIT = rf"^\s*[({_MINUS}+-]?[$€£¥]? ?[.,]?\d"  # begins numbers and dates
 _DAY = r"^\d{4}-\d\d-\d\d$"
 _WITH_UNIT = r"^[+-]?[\d.,]*\d ?(?P<unit>[^\d\s.,:/%$€£¥+-][^\d,]{0,9})$"
 _FEW = 3  # up to so many different texts among numbers count as spellings of a missing value
-_ANSWERS = frozenset(
-    [
-        "yes",
-        "no",
-        "y",
-        "n",
-        "true",
-        "false",
-        "t",
-        "f",
-        "on",
-        "off",
-        "ja",
-        "nein",
-        "oui",
-        "non",
-        "wahr",
-        "falsch",
-    ]
-)
+_ANSWERS = {
+    *("yes", "no", "y", "n", "true", "false", "t", "f", "on", "off"),
+    *("ja", "nein", "oui", "non", "wahr", "falsch"),
+}
 _LEAST = 6  # values that a column needs for this
 _NAMES = {",": "commas", ".": "points"}
 _SHOWN = 40  # characters of a value in a message
