@@ -29,10 +29,14 @@ from recordmill.format.shard_index import read_index, read_rows
 from recordmill.job.staging import ShardInfo, Staging, to_json
 from recordmill.storage.files import Location
 from recordmill.transforms.model import batch, limits
+from recordmill.transforms.staged import spill
+from recordmill.transforms.staged.spill import Piece
 
 _HASHES = ("copy", "content")
+_UNREAD: Piece = (b"", "", 0, 0)
 
-Halves = tuple[str, str, bytes]  # (split, name of the index, sorted first halves of hashes)
+# (split, name of the index, sorted first halves of hashes; none if the index is to be read)
+Halves = tuple[str, str, Piece]
 BucketReport = tuple[int, bytes]  # (bucket, its report as JSON); buckets are ordered as the hashes
 
 
@@ -48,17 +52,15 @@ def hash_halves(
     info, planned = written
     name = index_of(info.shard.file)
     if planned <= limits.INDEX_ROWS and info.shard.records >= limits.LARGE_INDEX_ROWS:
-        yield 0, (info.split, name, b"")
+        yield 0, (info.split, name, _UNREAD)
         return
     halves = np.sort(
         content_halves(read_index(staging.place(name), columns=_HASHES, records=info.shard.records))
     )
     parts = min(-(-planned // limits.CONTENT_ROWS), limits.PARTITIONS)
-    buckets = batch.scale(halves, parts)
-    ends = np.searchsorted(buckets, np.arange(parts), side="right").tolist()
-    for bucket in np.unique(buckets).tolist():
-        start = ends[bucket - 1] if bucket else 0
-        yield bucket, (info.split, name, halves[start : ends[bucket]].tobytes())
+    edges = np.searchsorted(batch.scale(halves, parts), np.arange(parts + 1)) * halves.itemsize
+    for bucket, piece in spill.put_bytes(halves.tobytes(), edges.tolist(), staging):
+        yield bucket, (info.split, name, piece)
 
 
 def find_repeated(bucket_halves: tuple[int, Iterable[Halves]], *, staging: Staging) -> BucketReport:
@@ -66,9 +68,9 @@ def find_repeated(bucket_halves: tuple[int, Iterable[Halves]], *, staging: Stagi
     bucket, shards = bucket_halves
     indexes: dict[str, pa.Table] = {}
     halves: dict[tuple[str, str], UInt64Array] = {}
-    for split, name, data in shards:
-        if data:
-            halves[split, name] = np.frombuffer(data, np.uint64)
+    for split, name, piece in shards:
+        if piece != _UNREAD:
+            halves[split, name] = np.frombuffer(spill.get_bytes(piece, staging), np.uint64)
         else:
             indexes[name] = _read(staging.place(name))
             halves[split, name] = content_halves(indexes[name])

@@ -15,11 +15,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill.job.staging import StagedPart, Staging, to_json
+from recordmill.job.staging import StagedPart, Staging
 from recordmill.transforms.checks.partitions import (
     Candidates,
     by_partition,
     join_candidates,
+    part_itself,
     with_equal,
 )
 from recordmill.transforms.model import batch, limits
@@ -45,7 +46,7 @@ def equal_row_candidates(
     by_group: whether groups order equal rows. Groups that --dedup group makes must not, because
       keys do not depend on that option.
     """
-    yield limits.PARTITIONS, (part.name, to_json(part))
+    yield part_itself(part)
     rows = read_part(part.name, staging=staging, columns=_COLUMNS)
     if not by_group:
         rows = batch.set_column(rows, batch.GROUP, pa.nulls(len(rows), pa.string()))
@@ -53,8 +54,7 @@ def equal_row_candidates(
     found["hash"] = batch.hashes(rows)
     found["tie"] = _ties(rows)
     found["row"] = np.arange(len(rows))
-    for partition, data in by_partition(found, partitions):
-        yield partition, (part.name, data)
+    yield from by_partition(found, partitions, name=part.name, staging=staging)
 
 
 def _ties(rows: pa.RecordBatch) -> batch.UInt64Array:
@@ -71,10 +71,10 @@ def _ties(rows: pa.RecordBatch) -> batch.UInt64Array:
 
 
 def number_equal_rows(
-    partition: tuple[int, Iterable[Candidates]],
+    partition: tuple[int, Iterable[Candidates]], *, staging: Staging
 ) -> Iterator[tuple[str, PartMessage]]:
     """Yield (name of a part, message): the numbers of its rows from 2 on, or the part itself."""
-    joined = join_candidates(partition, _CANDIDATE)
+    joined = join_candidates(partition, _CANDIDATE, staging=staging)
     if isinstance(joined, list):
         yield from ((name, (True, part)) for name, part in joined)
         return
@@ -146,7 +146,10 @@ class NumberEqualRows(beam.PTransform):
                 partitions=self.partitions,
             ).with_output_types(tuple[int, Candidates])
             | "GroupByHash" >> beam.GroupByKey()
-            | "Number" >> beam.FlatMap(number_equal_rows).with_output_types(tuple[str, PartMessage])
+            | "Number"
+            >> beam.FlatMap(number_equal_rows, staging=self.staging).with_output_types(
+                tuple[str, PartMessage]
+            )
             | "GroupByPart" >> beam.GroupByKey()
             | "WriteNumbered"
             >> beam.Map(write_numbered, staging=self.staging).with_output_types(StagedPart)

@@ -1,25 +1,28 @@
 """Rows that have the same key in a column: equal rows count once, `--conflicts` decides the others.
 
-Rows meet by the 8-byte hash of their key, 12 bytes each. Of those whose hash repeats, the content
-is hashed; only parts with such rows are read and written again. The first row of a key is that of
-the first part, so that the outcome does not depend on workers or the runner.
+Rows meet by the 8-byte hash of their key, 12 bytes each. Those whose hash repeats are read, and
+their content is hashed; only parts with such rows are written again. The first row of a key is that
+of the first part, so that the outcome does not depend on workers or the runner.
 """
 
 import dataclasses
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import apache_beam as beam
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from recordmill.errors import Reason, Reject
-from recordmill.job.staging import StagedPart, Staging, to_json
+from recordmill.job.staging import StagedPart, Staging
 from recordmill.transforms.checks.partitions import (
     Candidates,
     by_partition,
     join_candidates,
+    part_itself,
     with_equal,
 )
 from recordmill.transforms.model import batch, limits
@@ -33,11 +36,11 @@ from recordmill.transforms.sources.rows.repeated_rows import (
 from recordmill.transforms.staged.batches import Problem
 from recordmill.transforms.staged.listing import read_part, rewrite_part
 
-# A message to a part, (kind, content): ("part", the part as JSON), ("look" or REPEATED or
-# CONFLICTS, row numbers), or ("reject", JSON of [row, other part, other row]).
+# A message to a part, (kind, content): ("part", the part as JSON), (REPEATED or CONFLICTS, row
+# numbers), or ("reject", JSON of [row, other part, other row]).
 PartMessage = tuple[str, bytes]
 
-_PART, _LOOK, _REJECT = "part", "look", "reject"
+_PART, _REJECT = "part", "reject"
 _KEYED = np.dtype([("hash", "<u8"), ("row", "<u4")])
 _DESCRIBED = np.dtype(
     [("hash", "<u8"), ("key", "<u8"), ("first", "<u8"), ("second", "<u8"), ("row", "<u4")]
@@ -49,60 +52,33 @@ def keyed_rows(
     part: StagedPart, *, staging: Staging, partitions: int = limits.PARTITIONS
 ) -> Iterator[tuple[int, Candidates]]:
     """Yield (partition, hashes of keys) for the rows of a part, and the part itself."""
-    yield limits.PARTITIONS, (part.name, to_json(part))
+    yield part_itself(part)
     rows = read_part(part.name, staging=staging, columns=(batch.KEY, batch.HASH))
     found = np.empty(len(rows), _KEYED)
     found["hash"] = batch.hashes(rows)
     found["row"] = np.arange(len(rows))
-    for partition, data in by_partition(found, partitions):
-        yield partition, (part.name, data)
-
-
-def find_repeated(
-    partition: tuple[int, Iterable[Candidates]],
-) -> Iterator[tuple[str, PartMessage]]:
-    """Yield (name of a part, message): the rows whose hash repeats, or the part itself."""
-    joined = join_candidates(partition, _KEYED)
-    if isinstance(joined, list):
-        yield from ((name, (_PART, part)) for name, part in joined)
-        return
-    names, found, parts = joined
-    repeated = with_equal(found["hash"])
-    for code in np.unique(parts[repeated]).tolist():
-        rows = found["row"][repeated[parts[repeated] == code]]
-        yield names[code], (_LOOK, rows.tobytes())
-
-
-def describe_repeated(
-    part_messages: tuple[str, Iterable[PartMessage]], *, staging: Staging
-) -> Iterator[tuple[int, Candidates]]:
-    """Yield (partition, hashes of keys and contents) for the rows to look at, and the part."""
-    name, messages = part_messages
-    kinds = _by_kind(messages)
-    yield limits.PARTITIONS, (name, kinds[_PART][0])
-    if _LOOK not in kinds:
-        return
-    numbers = np.sort(np.frombuffer(b"".join(kinds[_LOOK]), np.uint32))
-    rows = read_part(name, staging=staging).take(pa.array(numbers))
-    others = (batch.KEY, batch.HASH, *NOT_COMPARED)
-    found = np.empty(len(rows), _DESCRIBED)
-    found["hash"], found["row"] = batch.hashes(rows), numbers
-    _, found["key"] = batch.hash_rows(rows.select([batch.KEY]))
-    content = rows.select([column for column in rows.schema.names if column not in others])
-    found["first"], found["second"] = batch.hash_rows(content)
-    for partition, data in by_partition(found, limits.PARTITIONS):
-        yield partition, (name, data)
+    yield from by_partition(found, partitions, name=part.name, staging=staging)
 
 
 def decide_rows(
-    partition: tuple[int, Iterable[Candidates]], *, conflicts: Conflicts
+    partition: tuple[int, Iterable[Candidates]], *, staging: Staging, conflicts: Conflicts
 ) -> Iterator[tuple[str, PartMessage]]:
     """Yield (name of a part, message): rows to leave out or to reject, or the part itself."""
-    joined = join_candidates(partition, _DESCRIBED)
+    joined = join_candidates(partition, _KEYED, staging=staging)
     if isinstance(joined, list):
         yield from ((name, (_PART, part)) for name, part in joined)
         return
-    names, found, parts = joined
+    names, keyed, parts = joined
+    again = np.sort(with_equal(keyed["hash"]))  # and so by part
+    if not len(again):
+        return
+    keyed, parts = keyed[again], parts[again]
+    found = np.concatenate(
+        [
+            _described(names[code], keyed["row"][parts == code], staging)
+            for code in np.unique(parts).tolist()
+        ]
+    )
     order = np.lexsort((found["row"], parts, found["key"], found["hash"]))
     found, parts = found[order], parts[order]
     key, content = found[["hash", "key"]], found[["first", "second"]]
@@ -131,6 +107,19 @@ def decide_rows(
             yield names[code], (kind, found["row"][chosen & (parts == code)].tobytes())
     for code, rejected in sorted(rejects.items()):
         yield names[code], (_REJECT, json.dumps(rejected).encode())
+
+
+def _described(name: str, numbers: npt.NDArray[np.uint32], staging: Staging) -> npt.NDArray[Any]:
+    """Return the hashes of keys and contents of some rows of a part: `_DESCRIBED`[n]."""
+    numbers = np.sort(numbers)
+    rows = read_part(name, staging=staging).take(pa.array(numbers))
+    others = (batch.KEY, batch.HASH, *NOT_COMPARED)
+    found = np.empty(len(rows), _DESCRIBED)
+    found["hash"], found["row"] = batch.hashes(rows), numbers
+    _, found["key"] = batch.hash_rows(rows.select([batch.KEY]))
+    content = rows.select([column for column in rows.schema.names if column not in others])
+    found["first"], found["second"] = batch.hash_rows(content)
+    return found
 
 
 def write_decided(
@@ -212,21 +201,18 @@ class DecideRepeatedRows(beam.PTransform):
 
     def expand(self, parts: beam.PCollection[StagedPart]) -> beam.PCollection[StagedPart | Problem]:
         staging, conflicts = self.staging, self.conflicts
-        candidates, message = tuple[int, Candidates], tuple[str, PartMessage]
         return (
             parts
             | "HashKeys"
             >> beam.FlatMap(
                 keyed_rows, staging=staging, partitions=self.partitions
-            ).with_output_types(candidates)
+            ).with_output_types(tuple[int, Candidates])
             | "GroupByHash" >> beam.GroupByKey()
-            | "FindRepeated" >> beam.FlatMap(find_repeated).with_output_types(message)
+            | "Decide"
+            >> beam.FlatMap(decide_rows, staging=staging, conflicts=conflicts).with_output_types(
+                tuple[str, PartMessage]
+            )
             | "GroupByPart" >> beam.GroupByKey()
-            | "Describe"
-            >> beam.FlatMap(describe_repeated, staging=staging).with_output_types(candidates)
-            | "GroupByKeyHash" >> beam.GroupByKey()
-            | "Decide" >> beam.FlatMap(decide_rows, conflicts=conflicts).with_output_types(message)
-            | "GroupDecisions" >> beam.GroupByKey()
             | "WriteDecided"
             >> beam.FlatMap(write_decided, staging=staging, conflicts=conflicts).with_output_types(
                 StagedPart | Problem

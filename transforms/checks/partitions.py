@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from recordmill.job.staging import StagedPart, Staging, to_json
 from recordmill.tfrecord.flat_arrays import offsets_of, stable_order
 from recordmill.transforms.model import batch, limits
+from recordmill.transforms.staged import spill
+from recordmill.transforms.staged.spill import Piece
 
-# Rows of a part as bytes, by the name of the part; or the part itself as JSON.
-Candidates = tuple[str, bytes]
+# Rows of a part, by the name of the part; or the part itself as JSON.
+Candidates = tuple[str, Piece]
 
 
 def partitions_of(parts: int) -> int:
@@ -21,15 +23,23 @@ def partitions_of(parts: int) -> int:
     return min(max(parts, 1), limits.PARTITIONS)
 
 
-def by_partition(found: npt.NDArray[Any], count: int) -> Iterator[tuple[int, bytes]]:
-    """Yield (partition, bytes) of the rows of a structured array with the field `hash`."""
+def part_itself(part: StagedPart) -> tuple[int, Candidates]:
+    """Return the message that `join_candidates` takes for a part."""
+    return limits.PARTITIONS, (part.name, (to_json(part), "", 0, 0))
+
+
+def by_partition(
+    found: npt.NDArray[Any], count: int, *, name: str, staging: Staging
+) -> Iterator[tuple[int, Candidates]]:
+    """Yield (partition, rows) of a structured array with the field `hash`.
+
+    name: of the part of the rows.
+    """
     partitions = batch.scale(found["hash"], count)
     data = found.take(stable_order(partitions)).tobytes()  # `[]` takes twice as long
-    counts = np.bincount(partitions, minlength=count)
-    edges = (offsets_of(counts) * found.dtype.itemsize).tolist()
-    for partition, (start, end) in enumerate(itertools.pairwise(edges)):
-        if start < end:
-            yield partition, data[start:end]
+    edges = offsets_of(np.bincount(partitions, minlength=count)) * found.dtype.itemsize
+    for partition, piece in spill.put_bytes(data, edges.tolist(), staging):
+        yield partition, (name, piece)
 
 
 class Partition(NamedTuple):
@@ -45,11 +55,11 @@ class Partition(NamedTuple):
 
 
 def join_candidates(
-    partition: tuple[int, Iterable[Candidates]], dtype: np.dtype[Any]
-) -> Partition | list[Candidates]:
+    partition: tuple[int, Iterable[Candidates]], dtype: np.dtype[Any], *, staging: Staging
+) -> Partition | list[tuple[str, bytes]]:
     """Return the rows of a partition; of the one that holds the parts, (name, JSON) of each."""
     number, candidates = partition
-    by_part = sorted(candidates)
+    by_part = [(name, spill.get_bytes(piece, staging)) for name, piece in sorted(candidates)]
     if number == limits.PARTITIONS:
         return by_part
     names, pieces = [name for name, _ in by_part], [data for _, data in by_part]

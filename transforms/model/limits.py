@@ -34,10 +34,11 @@ TFT_ROWS = 1000  # rows that tensorflow-transform analyzes at a time
 
 # Shuffles and aggregations.
 PARTITIONS = 64  # of what is grouped by a hash
-CONTENT_ROWS = 1 << 22  # records whose contents are compared at a time: 32 MiB of hashes
+CONTENT_ROWS = 1 << 21  # records whose contents are compared at a time: 16 MiB of hashes
 INDEX_ROWS = 1 << 20  # records whose indexes are in memory together: 24 MiB
 LARGE_INDEX_ROWS = 1 << 14  # records of an index that takes longer to decode than to open
 INLINE_BYTES = 1 << 20  # rows of up to this many bytes go through the shuffle itself, not files
+PART_INLINE_BYTES = 1 << 16  # the same for the hashes of a part of the listing
 CELL_ROWS = 1 << 16  # about the number of rows that are cut into windows together
 SPILL_BYTES = 64 << 20  # the most that a worker collects before it writes a spill file
 BUFFER_BYTES = 16 << 20  # the same, if shards are few
@@ -46,7 +47,7 @@ PROFILED_COLUMNS = 64  # whose statistics are summed together
 COUNT_BYTES = 32 << 20  # of counts that a bundle collects before it emits them
 
 # Writing.
-LOOK_AHEAD_BYTES = 32 << 20  # of results per encoder process, over all writers of this process
+LOOK_AHEAD_BYTES = 16 << 20  # of results per encoder process, over all writers of this process
 SHARDS_AT_ONCE = 2  # shards of a bundle that are written concurrently
 BLOCK_BYTES = 4 << 20  # about the bytes of the rows of a block of a shard
 MAX_BLOCKS = 256  # of all shards, unless there are more shards: pieces must not be too small

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -82,6 +82,27 @@ def into_pieces(
     if rows.nbytes > limits.INLINE_BYTES:
         return spill(rows, shards, staging)
     return [(shard, inline(part)) for shard, part in split_by_shard(rows, shards)]
+
+
+def put_bytes(data: bytes, edges: Sequence[int], staging: Staging) -> list[tuple[int, Piece]]:
+    """Return [(part, piece)] of the parts of some bytes, inline up to `PART_INLINE_BYTES`.
+
+    edges: where each part starts and the last ends. Empty parts are left out.
+    """
+    parts = [(n, edge) for n, edge in enumerate(itertools.pairwise(edges)) if edge[0] < edge[1]]
+    if len(data) <= limits.PART_INLINE_BYTES:
+        return [(number, (data[start:end], "", 0, 0)) for number, (start, end) in parts]
+    name = f"spill/{uuid.uuid4().hex}.bytes"
+    staging.place(name).parent.make_dirs()
+    with staging.place(name).open_scratch() as sink:
+        sink.write(data)
+    return [(number, (b"", name, start, end - start)) for number, (start, end) in parts]
+
+
+def get_bytes(piece: Piece, staging: Staging) -> bytes:
+    """Return the bytes of a piece of `put_bytes`."""
+    data, name, offset, length = piece
+    return data or staging.place(name).read_range(offset, length)
 
 
 def load(piece: Piece, *, staging: Staging) -> pa.RecordBatch:

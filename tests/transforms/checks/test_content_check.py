@@ -59,6 +59,7 @@ def check(folder, *, contents=True, at_once=False):
         ({"LARGE_INDEX_ROWS": 0}, 1),
         ({"LARGE_INDEX_ROWS": 100}, 1),
         ({"INDEX_ROWS": 0, "CONTENT_ROWS": 100}, 5),
+        ({"INDEX_ROWS": 0, "CONTENT_ROWS": 100, "PART_INLINE_BYTES": 0}, 5),
     ],
 )
 def test_all_ways_to_compare_contents_agree(changed, buckets, monkeypatch, tmp_path):

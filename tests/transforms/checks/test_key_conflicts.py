@@ -11,13 +11,19 @@ import pytest
 from recordmill.job.staging import Staging
 from recordmill.storage.files import Location
 from recordmill.transforms.checks import key_conflicts as decisions
-from recordmill.transforms.model import batch
+from recordmill.transforms.model import batch, limits
 from recordmill.transforms.staged.batches import Problem
 from recordmill.transforms.staged.listing import read_excluded, read_part, write_checked_part
 
 # Key and value of each row; 1.0 and nan, which equals itself here, are repeated rows.
 ROWS = [("a", 1.0), ("b", float("nan")), ("a", 1.0), ("c", None), ("b", float("nan")), ("c", 0.0),
         ("c", None), ("d", 4.0), ("e", 5.0), ("d", 4.5), ("d", 4.75), ("e", 5.0)]  # fmt: skip
+
+
+@pytest.fixture(autouse=True, params=[0, limits.PART_INLINE_BYTES])
+def inline(request, monkeypatch):
+    """Hashes meet through files, and through messages."""
+    monkeypatch.setattr(limits, "PART_INLINE_BYTES", request.param)
 
 
 def grouped(pairs: Iterable[tuple[object, object]]) -> Iterable[tuple]:
@@ -43,9 +49,7 @@ def decide(rows: pa.RecordBatch, sizes: list[int], conflicts, folder):
         return [out for item in items for out in function(item, **fixed)]
 
     keyed = grouped(each(decisions.keyed_rows, parts, staging=staging))
-    looks = grouped(each(decisions.find_repeated, keyed))
-    described = grouped(each(decisions.describe_repeated, looks, staging=staging))
-    decided = grouped(each(decisions.decide_rows, described, conflicts=conflicts))
+    decided = grouped(each(decisions.decide_rows, keyed, staging=staging, conflicts=conflicts))
     made = each(decisions.write_decided, decided, staging=staging, conflicts=conflicts)
     written = [part for part in made if not isinstance(part, Problem)]
     kept = [row for part in written for row in read_part(part.name, staging=staging).to_pylist()]

@@ -252,7 +252,7 @@ def test_looking_ahead_has_an_end():
     """Eight tasks a process where results are small, one a process where they are too large."""
     for record_bytes, expected in (
         (limits.TASK_BYTES // 64, 16),
-        (limits.TASK_BYTES, 8),
+        (limits.TASK_BYTES, 4),
         (1 << 40, 2),
     ):
         pool = Late(2)
