@@ -85,7 +85,6 @@ def measure(
     started = time.perf_counter()
     tasks = {}
     sizes = {}
-    frames = SampledFrames()
     for name, sample in samples.items():
         rows = _fetch(sample.slice(0, sample_size(records[name])), name, staging)
         rows = with_staged_paths(rows, staging)
@@ -105,9 +104,12 @@ def measure(
             _submit(packed, rows, slice(at, at + step), recipes, run=run, pool=pool)
             for at in range(0, len(rows), step)
         )
-    results = {name: _sum(of_split, frames) for name, of_split in tasks.items()}
+    with SampledFrames(staging) as frames:
+        results = {name: _sum(of_split, frames) for name, of_split in tasks.items()}
+        elapsed = time.perf_counter() - started
+        frames.finish()
     taken = sum(int(sample_size(records[name])) for name in samples)
-    seconds = (time.perf_counter() - started) / max(taken, 1)
+    seconds = elapsed / max(taken, 1)
     estimates = {}
     for name, made in results.items():
         # If no record of the sample could be encoded, estimate by the size of the inputs.
@@ -118,7 +120,6 @@ def measure(
             reduced=made.reduced,
             noted=made.noted,
         )
-    frames.stage(staging)
     staging.place("estimate.json").write_bytes(to_json(estimates))
     return estimates
 

@@ -7,6 +7,7 @@ finds them by their recipes, as it finds frames of earlier datasets.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import BinaryIO, Self
 
 import numpy as np
 import pyarrow as pa
@@ -54,19 +55,28 @@ def with_sampled_frames(
 
 
 class SampledFrames:
-    """Collects the frames of the sample, as many as fit into memory, and stages them."""
+    """Stages frames of the sample, up to `limits.SAMPLE_BYTES`; used as a context."""
 
-    def __init__(self) -> None:
-        self._data: list[bytes] = []
+    def __init__(self, staging: Staging) -> None:
+        self._staging = staging
+        self._file = staging.place(f"{REUSE}/{_NAME}.frames")
+        self._sink: BinaryIO | None = None
         self._bytes = 0
         self._places: list[np.ndarray] = []
         self._facts: list[str | None] = []
         self._recipes: list[RowRecipes] = []
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._sink is not None:
+            self._sink.close()
+
     def add(self, rows: pa.RecordBatch, chunk: EncodedChunk, recipes: RowRecipes) -> None:
-        """Add the frames of a chunk. rows: those that were encoded. recipes: of these rows."""
+        """Write the frames of a chunk. rows: those that were encoded. recipes: of these rows."""
         fits = self._bytes + len(chunk.data) <= limits.SAMPLE_BYTES
-        if not fits or chunk.facts is None:
+        if not fits or not chunk.facts:
             return
         content = chunk.content
         if content is None:
@@ -77,21 +87,23 @@ class SampledFrames:
         places["crc"] = payload_crcs(chunk.data, chunk.lengths)
         places["width"], places["height"] = chunk.sizes or (-1, -1)
         places["content"] = np.frombuffer(b"".join(content.to_pylist()), "V16")
-        self._data.append(chunk.data)
+        if self._sink is None:
+            self._file.parent.make_dirs()
+            self._sink = self._file.open_scratch()
+        self._sink.write(chunk.data)
         self._bytes += len(chunk.data)
         self._places.append(places)
         self._facts += chunk.facts
         self._recipes.append(RowRecipes(*(hashes[chunk.kept] for hashes in recipes)))
 
-    def stage(self, staging: Staging) -> None:
-        """Write the frames and their places into staging, if there are any."""
-        if not self._places:
+    def finish(self) -> None:
+        """Write the places of the frames, if there are any."""
+        if self._sink is None:
             return
-        places = FramePlaces(staging, _NAME)
-        frames = staging.place(f"{REUSE}/{_NAME}.frames")
-        with PlacesWriter(places.place, records=len(self._facts)) as writer:
-            frames.write_bytes(b"".join(self._data), scratch=True)
-            recipes = RowRecipes(*map(np.concatenate, zip(*self._recipes, strict=True)))
+        self._sink.close()
+        recipes = RowRecipes(*map(np.concatenate, zip(*self._recipes, strict=True)))
+        place = FramePlaces(self._staging, _NAME).place
+        with PlacesWriter(place, records=len(self._facts)) as writer:
             found = np.concatenate(self._places)
-            writer.add(frames, recipes, found, pa.array(self._facts, pa.string()))
+            writer.add(self._file, recipes, found, pa.array(self._facts, pa.string()))
             writer.finish()

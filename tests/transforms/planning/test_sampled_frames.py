@@ -21,8 +21,11 @@ def test_the_shards_take_the_frames_of_the_sample(tmp_path, monkeypatch, options
         taken.append(sum(len(some) - some.null_count for some in places))
         return encode(chunks, **more)
 
-    argv = ["--input", make_folder(tmp_path / "in", {"ant": 9, "bee": 3}), *options]
-    argv += ["--splits", "train=1", "--num-shards", "2"]
+    folder = make_folder(tmp_path / "in", {"ant": 9, "bee": 3})
+    for number in range(6):
+        (folder / "ant" / f"broken-{number}.png").write_bytes(b"no image")
+    argv = ["--input", folder, *options]
+    argv += ["--splits", "train=1", "--num-shards", "2", "--max-reject-fraction", "1"]
     monkeypatch.setattr(shard_writer, "encode_in_order", counting)
     with encoders_kept():
         assert run(tmp_path / "out", *argv) == 0
