@@ -18,6 +18,9 @@ _CHUNKS = {  # headers of chunks, by the marker of the file
 }
 _SIZES = struct.Struct("<8xQ")  # of the file and of the samples, in the chunk ds64 of RF64
 _FORMAT = struct.Struct("<HHIIHH")  # codec, channels, rate, bytes per second and per frame, bits
+# Most files have no chunk before the samples or after them.
+_PLAIN_FORMAT = b"fmt " + _FORMAT.size.to_bytes(4, "little")
+_PLAIN_BYTES = 44  # before the samples
 _EXTENSIBLE = 0xFFFE  # the codec is in the first bytes of the GUID that follows
 _GUID = 24  # offset in the chunk
 _MOST_CHUNKS = 256
@@ -61,10 +64,15 @@ def read_wav_layout(file: RangeReader, *, size: int) -> PcmLayout | None:
     Raises:
       RecordError: the samples end early, or are in two chunks.
     """
-    marker = bytes(file.read_at(0, 4))
+    start = bytes(file.read_at(0, _PLAIN_BYTES))
+    marker = start[:4]
     header = _CHUNKS.get(marker)
     if header is None:
         return None
+    if marker == b"RIFF" and start[12:20] == _PLAIN_FORMAT and start[36:40] == b"data":
+        length = int.from_bytes(start[40:], "little")
+        if length == size - _PLAIN_BYTES:  # no other chunk follows
+            return _layout(start[20:36], _PLAIN_BYTES, length)
     at = 12
     form = b""
     data: tuple[int, int] | None = None  # offset and length

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from recordmill.errors import ConfigError, RecordError, Stage
-from recordmill.format.content_hashes import ContentHashes, array_name
+from recordmill.format.content_hashes import ContentHashes
 from recordmill.tfrecord.features import Feature, Features
 from recordmill.transforms.audio import audio_decoders, resampling
 from recordmill.transforms.audio.audio_augment import augment_waveform, check_augmentations
@@ -41,6 +41,7 @@ from recordmill.transforms.sources.audio.audio_reading import (
     SOURCE_COLUMNS,
     Sound,
     audio_references,
+    content_name,
     read_records,
 )
 from recordmill.transforms.sources.rows.segments import FROM, NAME, TO
@@ -279,5 +280,4 @@ def _add_content(hashes: ContentHashes, sound: Sound) -> None:
         hashes.add(sound.data)
         return
     samples = np.ascontiguousarray(sound.samples)
-    name = array_name(f"{sound.rate} float32", samples.shape)
-    hashes.add(samples.reshape(-1).view(np.uint8).data, name=name)
+    hashes.add(samples.data, name=content_name(sound.rate, samples.shape))

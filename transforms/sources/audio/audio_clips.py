@@ -10,11 +10,10 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from recordmill.errors import Reason, RecordError, Reject, RunError
-from recordmill.format.content_hashes import ContentHashes, array_name, content_hash
+from recordmill.format.content_hashes import ContentHashes, content_hash
 from recordmill.notes import Note
 from recordmill.storage.files import Location, shown
 from recordmill.storage.storage_errors import MissingError
@@ -27,7 +26,12 @@ from recordmill.transforms.model.source import (
     Source,
     notes_of_source,
 )
-from recordmill.transforms.sources.audio.audio_reading import Sound, audio_references, read_whole
+from recordmill.transforms.sources.audio.audio_reading import (
+    Sound,
+    audio_references,
+    content_name,
+    read_whole,
+)
 from recordmill.transforms.sources.rows.segments import (
     NAME,
     SegmentColumns,
@@ -185,7 +189,7 @@ class _ClipCollector:
             self._keys.append(f"{key}#{start}")
             self._formats.append(sound.format)
             self._numbers.append((len(data), len(self._data), real, channels, sound.rate, time))
-            self._hashes.add(data, name=_content_name(sound.rate, clip))
+            self._hashes.add(data, name=content_name(sound.rate, clip.shape))
             self._data += data
 
     def reject(self, row: int, error: RecordError) -> None:
@@ -237,16 +241,12 @@ def read_clips(rows: pa.RecordBatch) -> Iterator[Sound]:
             data = b""
         samples = np.frombuffer(data[: size if len(data) == size else 0], np.float32)
         clip = samples.reshape(-1, channels)
-        if len(data) != size or content_hash(data, name=_content_name(rate, clip)) != content:
+        if len(data) != size or content_hash(data, name=content_name(rate, clip.shape)) != content:
             raise RunError(
                 f"{shown(path)} is not the file that this job wrote: remove {shown(place.parent)}"
                 " and run the same command again"
             )
         yield Sound(clip, b"", rate, real, start, form)
-
-
-def _content_name(rate: int, samples: npt.NDArray[np.float32]) -> str:
-    return array_name(f"{rate} float32", samples.shape)
 
 
 def _clip_schema(users: Sequence[pa.Field]) -> pa.Schema:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -11,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recordmill.errors import RecordError
+from recordmill.format.content_hashes import array_name
 from recordmill.storage.input_files import read_file
 from recordmill.transforms.audio.audio_decoders import open_audio, read_header
 from recordmill.transforms.audio.audio_files import (
@@ -72,6 +74,12 @@ class _Decoded(NamedTuple):
     start: int
 
 
+@functools.lru_cache(maxsize=256)
+def content_name(rate: int, shape: tuple[int, ...]) -> str:
+    """Return the name that gives samples their meaning, for the hash of a record."""
+    return array_name(f"{rate} float32", shape)
+
+
 def audio_references(rows: pa.RecordBatch) -> Iterator[tuple[str, AudioReference]]:
     """Yield the key and the file or segment of each row."""
     names: list[Any] = [batch.KEY, *SOURCE_COLUMNS]
@@ -108,16 +116,17 @@ def read_records(
         return
     waiting: list[_Decoded | RecordError] = []
     values = 0
-    wait = False
     for place in places:
         one = _result(_decode, place, options)
+        decoded = None if isinstance(one, RecordError) else one
+        if not waiting and (decoded is None or not decoded.joins_others):
+            yield _sound(one, options)
+            continue
         waiting.append(one)
-        if not isinstance(one, RecordError):
-            values += one.samples.size
-            wait = wait or one.joins_others
-        if not wait or len(waiting) == _TOGETHER or values > _MOST_WAITING:
+        values += 0 if decoded is None else decoded.samples.size
+        if len(waiting) == _TOGETHER or values > _MOST_WAITING:
             yield from _finish(waiting, options)
-            waiting, values, wait = [], 0, False
+            waiting, values = [], 0
     yield from _finish(waiting, options)
 
 
@@ -144,22 +153,27 @@ def _finish(
 ) -> Iterator[Sound | RecordError]:
     """Resample the waveforms that waited, and yield the sounds of all rows."""
     waited = [one for one in decoded if isinstance(one, _Decoded) and one.joins_others]
-    rate = options.sample_rate or 0
     rates = [one.header.rate for one in waited]
-    resampled = iter(resample_all([one.samples for one in waited], rates, rate))
+    samples = [one.samples for one in waited]
+    resampled = iter(resample_all(samples, rates, options.sample_rate or 0))
     for one in decoded:
-        if isinstance(one, RecordError):
-            yield one
-            continue
-        samples = next(resampled) if one.joins_others else one.samples
-        try:
-            samples, _ = trim(samples, options)
-        except RecordError as error:
-            yield error
-            continue
-        samples, real = fit(samples, options.clip_samples, options.clip_mode)
-        header = one.header
-        yield Sound(samples, b"", rate or header.rate, real, one.start, header.format)
+        if isinstance(one, _Decoded) and one.joins_others:
+            yield _sound(one._replace(samples=next(resampled)), options)
+        else:
+            yield _sound(one, options)
+
+
+def _sound(decoded: _Decoded | RecordError, options: AudioOptions) -> Sound | RecordError:
+    """Return the trimmed and cut sound of resampled samples; errors are returned unchanged."""
+    if isinstance(decoded, RecordError):
+        return decoded
+    samples, _, header, start = decoded
+    try:
+        samples, _ = trim(samples, options)
+    except RecordError as error:
+        return error
+    samples, real = fit(samples, options.clip_samples, options.clip_mode)
+    return Sound(samples, b"", options.sample_rate or header.rate, real, start, header.format)
 
 
 def _read_samples(
