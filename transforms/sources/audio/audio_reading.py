@@ -29,8 +29,8 @@ from recordmill.transforms.sources.rows.segments import FROM, TO
 
 SOURCE_COLUMNS = (batch.PATH, batch.SIZE, batch.MTIME)
 _MICRO = 10**6
-_TOGETHER = 32  # files that are read before some of them are resampled together
-_MOST_WAITING = 1 << 21  # samples of these files: 8 MiB
+_TOGETHER = 128  # files that are read before they are resampled and encoded
+_MOST_WAITING = 1 << 22  # samples of these files: 16 MiB
 
 T = TypeVar("T")
 
@@ -108,8 +108,8 @@ def read_records(
 ) -> Iterator[Sound | RecordError]:
     """Yield the audio of each row, cut or padded to the length of a clip, or why it is rejected.
 
-    Its start is that of the segment, as the listing has it. Short files to resample wait for some
-    others, because resampling several together takes less time.
+    Its start is that of the segment, as the listing has it. Several files are read before the first
+    is yielded: short ones are resampled together, and each step runs with its code in the cache.
     """
     if options.features == "encoded":
         yield from (_result(_read_encoded, place, options) for place in places)
@@ -118,12 +118,8 @@ def read_records(
     values = 0
     for place in places:
         one = _result(_decode, place, options)
-        decoded = None if isinstance(one, RecordError) else one
-        if not waiting and (decoded is None or not decoded.joins_others):
-            yield _sound(one, options)
-            continue
         waiting.append(one)
-        values += 0 if decoded is None else decoded.samples.size
+        values += 0 if isinstance(one, RecordError) else one.samples.size
         if len(waiting) == _TOGETHER or values > _MOST_WAITING:
             yield from _finish(waiting, options)
             waiting, values = [], 0
