@@ -204,7 +204,7 @@ def data_type(config: AudioConfig) -> DataType:
     """Return the source, check and encoder of audio."""
     config.refuse_near_duplicates("audio")
     options = config.audio_options()
-    files = files_of(config, leave_out=NOT_AUDIO, columns=SEGMENT_COLUMNS)
+    files = files_of(config, leave_out=NOT_AUDIO, columns=SEGMENT_COLUMNS, raw="audio")
     segments = SegmentColumns.of(
         files,
         start=config.start_column,

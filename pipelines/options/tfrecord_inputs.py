@@ -23,6 +23,7 @@ from recordmill.transforms.sources.tfrecords.known_inputs import (
     Kind,
     dataset_columns,
     media_feature,
+    rate_feature,
 )
 from recordmill.transforms.sources.tfrecords.known_pixels import pixels_of
 from recordmill.transforms.sources.tfrecords.media_features import (
@@ -79,17 +80,15 @@ def records_of(
     label_type = config.label_type if labelled or config.number_type is None else "none"
     if (found := media_feature(config.inputs, name)) is not None:
         name, feature = found
-        if raw is None and (feature.kind == "raw" or feature.dtype != "string"):
+        is_array = feature.kind == "raw" or (feature.kind != "image" and feature.dtype != "string")
+        if is_array and raw is None:
             raise ConfigError(
-                f"--input {config.inputs} holds numbers ({feature.raw_dtype or feature.dtype}) in"
-                f" {name!r}, not files: make this dataset from the original files, too, or make the"
-                " first one with --features encoded, which keeps them; recordmill arrays reads the"
-                " numbers as they are"
+                f"--input {config.inputs} holds numbers in {name!r}, not files: recordmill arrays"
+                " reads them"
             )
-        if (feature.kind != "image" and raw is not None and feature.dtype != "string") or (
-            feature.kind == "raw" and raw is not None
-        ):
-            form = ArrayForm.of(name, feature, raw)
+        if raw is not None and is_array:
+            rate = rate_feature(config.inputs, name) if raw == "audio" else None
+            form = ArrayForm.of(name, feature, raw, rate_feature=rate)
         elif feature.kind == "image" and raw == "arrays":
             raise ConfigError(
                 f"--input {config.inputs} holds encoded images, not arrays, in {name!r}: read it"

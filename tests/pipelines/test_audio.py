@@ -303,13 +303,35 @@ def test_files_in_tables_and_datasets_are_read(tmp_path, words):
     assert again.manifest.digest == whole.manifest.digest
 
 
-@pytest.mark.parametrize("features", ["waveform", "melspectrogram"])
-def test_datasets_of_numbers_are_refused(tmp_path, words, capfd, features):
-    made_of(tmp_path, words, *MONO, "--features", features, name="first")
+@pytest.mark.parametrize("options", [MONO, (), ("--dtype", "int16"), (*MONO, "--clip", "1s")])
+def test_datasets_of_waveforms_are_read(tmp_path, words, options):
+    """The same options make the same waveforms, whatever rate and channels the files had."""
+    write(tmp_path / "long" / "aye" / "1.wav", chirp(16000, 1_200_000))  # more than 4 MB
+    words = tmp_path / "long" if options == MONO else words
+    first = made_of(tmp_path, words, *options, name="first")
+    again = make(
+        tmp_path / "again", "--input", first.folder, *options, "--seed", 7, command="audio"
+    )
+    for split in first.manifest.splits:
+        assert again.keys(split) == first.keys(split)
+        before, after = records(first, split), records(again, split)
+        for key, one in before.items():
+            other = after[key]
+            assert other.pop("audio/format") == b"wav"
+            if "--clip" in options:  # padding is audio of the first dataset
+                assert other.pop("audio/samples") == 16000
+            for name, value in other.items():
+                np.testing.assert_array_equal(value, one[name], err_msg=name)
+
+
+def test_datasets_of_other_numbers_are_refused(tmp_path, words, capfd):
+    made_of(tmp_path, words, *MONO, "--features", "melspectrogram", name="first")
     argv = ("--input", tmp_path / "first", "--output", tmp_path / "second")
     assert run("audio", *argv) == 2
     said = capfd.readouterr().err
-    assert f"holds numbers (float32) in 'audio/{features}', not files: make this" in said
+    assert "'audio/melspectrogram' holds numbers (float32) that are no waveforms: make" in said
+    assert run("video", *argv, "--clip-frames", "4", "--size", "16") == 2
+    assert "holds numbers in 'audio/melspectrogram', not files" in capfd.readouterr().err
     assert run("arrays", *argv) == 0
 
 

@@ -31,6 +31,7 @@ from recordmill.transforms.sources.tfrecords.media_features import ENCODING
 Kind = Literal["media", "rows", "text", "series"]
 
 _MEDIA = ("image/encoded", "array/encoded", "array/values", "audio/encoded")
+_WAVEFORM, _SAMPLE_RATE = "audio/waveform", "audio/sample_rate"
 _SAMPLED_FILES = 10_000
 # Features that recordmill makes from a record's content, and would make anew. A name that ends with
 # a slash stands for all names that begin with it.
@@ -148,6 +149,21 @@ def media_feature(inputs: Inputs, given: str | None) -> tuple[str, Feature] | No
         for name in (given,) if given is not None else (*usual, *kinds):
             if name in manifest.features:
                 return name, manifest.features[name]
+    return None
+
+
+def rate_feature(inputs: Inputs, waveforms: str) -> str | None:
+    """Return the feature with the sample rates of waveforms in a dataset of recordmill.
+
+    waveforms: a feature; None is returned if it holds none.
+    """
+    for root in find_roots(inputs):
+        if (folder := _dataset_of(root)) is not None:
+            manifest = manifest_of(folder)
+            rename = manifest.options.get("rename", {})
+            old = {rename.get(name, name): name for name in (_WAVEFORM, _SAMPLE_RATE)}
+            rate = rename.get(_SAMPLE_RATE, _SAMPLE_RATE)
+            return rate if old.get(waveforms) == _WAVEFORM and rate in manifest.features else None
     return None
 
 

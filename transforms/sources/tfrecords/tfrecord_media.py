@@ -184,7 +184,7 @@ class TfrecordMedia:
         read = {*text, *users, *lists}
         others = [one.name for one in compared if one.name not in read]
         wanted = wanted_columns(sorted(text), [*lists, *users, *others], column_types)
-        for name in self._shape_features:
+        for name in () if self.raw is None else self.raw.features:
             wanted = wanted.append(pa.field(name, pa.list_(pa.int64())))
         fields = [user_field(wanted.field(name)) for name in users]
         annotations = pa.schema([])
@@ -293,25 +293,6 @@ class TfrecordMedia:
         refuse_moving(users, self.input)
         return users
 
-    @property
-    def _shape_features(self) -> tuple[str, ...]:
-        """Features that hold the shapes of raw arrays, if they are needed."""
-        return () if self.raw is None or self.raw.shape.count(None) < 2 else self.raw.shape_features
-
-    def _headers(self, columns: pa.RecordBatch, sizes: Sequence[int]) -> list[bytes | None]:
-        """Return the header of the file of each record; None for bytes that fill no array."""
-        if self.raw is None:
-            return [b""] * len(columns)
-        given: list[tuple[int, ...] | None] = [None] * len(columns)
-        if self._shape_features:
-            parts = [columns[name].to_pylist() for name in self._shape_features]
-            given = [
-                tuple(size for part in several for size in part or ())
-                for several in zip(*parts, strict=True)
-            ]
-        shapes = map(self.raw.shape_of, sizes, given)
-        return [None if shape is None else self.raw.header(shape) for shape in shapes]
-
     def _references(
         self,
         rows: Rows,
@@ -331,7 +312,9 @@ class TfrecordMedia:
         if roles.split is None:
             system = system._replace(split=pa.repeat(pa.scalar(split, pa.string()), len(columns)))
         offset, length, start, size = (np.asarray(columns[name]) for name in PLACES)
-        heads = self._headers(columns, size.tolist())
+        heads: list[bytes | None] = [b""] * len(columns)
+        if self.raw is not None:
+            heads = self.raw.headers(columns, size.tolist())
         whole = size + [len(head or b"") for head in heads]
         keys = system.key.to_pylist()
         paths = record_parts(file, (offset, length, whole, start), keys, heads)
