@@ -62,7 +62,9 @@ class CompanionFinder:
         self._probed: Counter[str] = Counter()
         self._first: dict[str, str] = {}  # a table, or file of annotations, by its extension
         self._images = 0
-        self._masks: dict[str, list[tuple[str, str]]] = {}  # with their images
+        # By their suffix or folder; an example is a mask and its image.
+        self._masks: Counter[str] = Counter()
+        self._examples: dict[str, tuple[str, str]] = {}
 
     def skip(self, root: InputRoot, file: File) -> None:
         """Take a file of a folder that is skipped by its extension."""
@@ -97,10 +99,13 @@ class CompanionFinder:
             stem = os.path.splitext(key)[0]
             suffix = _suffix(stem)
             folder, name = os.path.split(stem.removesuffix(suffix))
-            if suffix and (image := beside.get(os.path.join(folder, name))):
-                self._masks.setdefault(suffix, []).append((key, image))
-            elif key.lower().endswith(_LOSSLESS) and (image := by_name.get(name)):
-                self._masks.setdefault(folder, []).append((key, image))
+            kind = suffix
+            image = beside.get(os.path.join(folder, name)) if suffix else None
+            if image is None and key.lower().endswith(_LOSSLESS):
+                kind, image = folder, by_name.get(name)
+            if image is not None:
+                self._masks[kind] += 1
+                self._examples.setdefault(kind, (key, image))
 
     def notes(self) -> Iterator[Note]:
         """Yield a note on the masks, and one on each kind of files that were not read."""
@@ -128,8 +133,8 @@ class CompanionFinder:
             )
 
     def _mask_notes(self) -> Iterator[Note]:
-        masks = sum(map(len, self._masks.values()))
-        for kind, found in sorted(self._masks.items()):
+        masks = self._masks.total()
+        for kind, count in sorted(self._masks.items()):
             only = self._inputs.single
             root = "FOLDER" if only is None else only.path.rstrip("/")
             if kind in MASK_SUFFIXES:
@@ -138,10 +143,10 @@ class CompanionFinder:
                 option = f"--masks {root}/{kind}, with the other folders as --input,"
             else:
                 continue  # a class may have the name of such a folder
-            mask, image = found[0]
+            mask, image = self._examples[kind]
             yield Note(
                 "masks",
-                f"{count_of(len(found), 'file')} of the dataset look like masks of others, such as"
+                f"{count_of(count, 'file')} of the dataset look like masks of others, such as"
                 f" {mask} of {image}: {option} reads them as masks",
             )
 
