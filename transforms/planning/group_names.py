@@ -57,7 +57,8 @@ class GroupNames:
             table = table.filter(pc.less(table[_HASH], pa.scalar(hashes[COMPARED], pa.uint64())))
         table = table.group_by([_HASH, _NAME]).aggregate([(_SPLIT, "min")])
         return cls(
-            names=table.rename_columns(_SCHEMA.names),
+            # Combined, because buffers of the sum are four times as large as their content.
+            names=table.rename_columns(_SCHEMA.names).combine_chunks(),
             capped=capped or any(part.capped for part in parts),
             missing=sum(part.missing for part in parts),
             blank=sum(part.blank for part in parts),
