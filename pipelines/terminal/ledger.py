@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from rich.console import RenderableType
 from rich.text import Text
 
 from recordmill.format.content_report import ContentReport
-from recordmill.format.ledger import INPUT
+from recordmill.format.ledger import INPUT, Ledger
 from recordmill.format.manifest import Manifest
 from recordmill.notes import count_of
+from recordmill.pipelines.terminal.tables import new_table
+from recordmill.printable import printable
 
 _WINDOW = "window"  # the unit of `recordmill sensor`
 _ROWS_LEFT = " (in no window, equal to another row, blank, or left out by an option)"
@@ -23,6 +26,8 @@ def ledger(manifest: Manifest) -> Text:
     """
     inputs, records = manifest.ledger.inputs, manifest.ledger.records
     copies, unit = manifest.ledger.copies, manifest.ledger.unit
+    reasons = manifest.ledger.filtered
+    rows_left = _ROWS_LEFT if unit == _WINDOW and reasons is None else ""
     listed = inputs.read + inputs.rejected + inputs.filtered
     sums = [
         _sum(
@@ -30,7 +35,7 @@ def ledger(manifest: Manifest) -> Text:
             {
                 "read": inputs.read,
                 "rejected": inputs.rejected,
-                f"filtered{_ROWS_LEFT if unit == _WINDOW else ''}": inputs.filtered,
+                f"filtered{rows_left}": inputs.filtered,
             },
         ),
         _sum(
@@ -54,6 +59,18 @@ def ledger(manifest: Manifest) -> Text:
     if manifest.content is not None:
         sums.append(_compared(manifest.content))
     return Text("\n".join(sums))
+
+
+def filtered_table(ledger: Ledger) -> RenderableType | None:
+    """Return a table of filtered inputs and records by reason; None if there are none."""
+    reasons = ledger.filtered
+    if reasons is None or not (reasons.inputs or reasons.records):
+        return None
+    table = new_table("filter reason", "inputs", "records")
+    for reason in sorted({*reasons.inputs, *reasons.records}):
+        counts = (reasons.inputs.get(reason, 0), reasons.records.get(reason, 0))
+        table.add_row(printable(reason), *(f"{count:,}" for count in counts))
+    return table
 
 
 def _compared(report: ContentReport) -> str:

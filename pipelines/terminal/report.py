@@ -29,7 +29,7 @@ from recordmill.pipelines.terminal.classes import (
     stages_of,
     with_unlabelled,
 )
-from recordmill.pipelines.terminal.ledger import ledger
+from recordmill.pipelines.terminal.ledger import filtered_table, ledger
 from recordmill.pipelines.terminal.tables import line, name_of, new_table, stack
 from recordmill.printable import printable
 from recordmill.reading.reader import RecordPlace
@@ -163,6 +163,7 @@ def closing(
         table,
         None if rates else classes_table(classes, labels=manifest.labels),
         ledger(manifest),
+        filtered_table(manifest.ledger),
         rejects_table(sum_up(rejects)),
         *distances,
         *_notes(manifest),
@@ -254,6 +255,7 @@ def inspection(
         ),
         features,
         ledger(manifest),
+        filtered_table(manifest.ledger),
         rejects_table(summary.rejects),
         *distances,
         *_notes(manifest),

@@ -74,6 +74,19 @@ class ObjectCounts:
     augmented: int = 0
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FilterReasons:
+    """Numbers of filtered inputs and records by reason, such as an option."""
+
+    inputs: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    records: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """Return the inverse of `dataclasses.asdict`."""
+        return cls(inputs=take_counts(data, "inputs"), records=take_counts(data, "records"))
+
+
 Counts = TypeVar("Counts", InputCounts, RecordCounts, CopyCounts, ObjectCounts)
 
 
@@ -90,6 +103,7 @@ class Ledger:
       the number of records equals the number of inputs.
     packs: records of the dataset, if several counted records are packed into one; otherwise None.
     objects: counts of objects, if records have any; otherwise None.
+    filtered: the reasons for filtered inputs and records; None in manifests of earlier versions.
     """
 
     inputs: InputCounts
@@ -98,6 +112,7 @@ class Ledger:
     unit: str = INPUT
     packs: int | None = None
     objects: ObjectCounts | None = None
+    filtered: FilterReasons | None = None
 
     def open_items(self) -> list[str]:
         """Return a sentence for every sum that does not add up; empty if nothing was lost."""
@@ -131,8 +146,9 @@ class Ledger:
     def to_json(self) -> dict[str, Any]:
         """Return the ledger as it is stored in dataset.json."""
         found = dataclasses.asdict(self)
-        if self.objects is None:
-            del found["objects"]
+        for name in ("objects", "filtered"):
+            if getattr(self, name) is None:
+                del found[name]
         return found
 
     @classmethod
@@ -145,6 +161,7 @@ class Ledger:
             unit=take(data, "unit", str) if "unit" in data else INPUT,
             packs=None if data.get("packs") is None else take_count(data, "packs"),
             objects=_counts(data, "objects", ObjectCounts) if "objects" in data else None,
+            filtered=FilterReasons.from_json(data["filtered"]) if "filtered" in data else None,
         )
 
 

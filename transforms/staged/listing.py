@@ -221,7 +221,7 @@ def write_checked_part(
     filtered: Mapping[str, int],
     unread: int = 0,
     invalid: int = 0,
-    skipped: int = 0,
+    skipped: Mapping[str, int] = MappingProxyType({}),
     extra: int = 0,
     left_out: Sequence[LeftOut] = (),
     checksums: Mapping[str, str] = MappingProxyType({}),
@@ -230,11 +230,13 @@ def write_checked_part(
 
     rejects: rejects of all stages so far; `unread` of them come from reading.
     filtered: {option: rows that it excludes}.
-    invalid, skipped, extra: as in `StagedPart`.
+    skipped: {reason: inputs left out before}. invalid, extra: as in `StagedPart`.
     left_out: lines of duplicates.jsonl on some of the filtered rows.
     checksums: of other files of the part, which are written already.
     """
-    excluded = to_json({"rejects": rejects, "filtered": filtered, "left_out": left_out})
+    excluded = to_json(
+        {"rejects": rejects, "filtered": filtered, "skipped": {**skipped}, "left_out": left_out}
+    )
     own = write_scratch(staging, f"{name}.json", excluded)
     part = write_part(rows, staging, name)
     return dataclasses.replace(
@@ -244,7 +246,7 @@ def write_checked_part(
         extra=extra,
         unread=unread,
         invalid=invalid,
-        skipped=skipped,
+        skipped=sum(skipped.values()),
         checksums={**part.checksums, **own, **checksums},
     )
 
@@ -275,7 +277,7 @@ def rewrite_part(
         filtered={**before, **filtered},
         unread=part.unread + len(rejects),
         invalid=part.invalid,
-        skipped=part.skipped,
+        skipped=read_skipped(part, staging=staging),
         extra=part.extra,
         left_out=left_out,
     )
@@ -324,6 +326,16 @@ def read_excluded(part: StagedPart, *, staging: Staging) -> tuple[list[Reject], 
     found: tuple[list[Reject], dict[str, int]] = staging.read_json(
         f"{part.name}.json",
         lambda done: ([Reject(**one) for one in done["rejects"]], take_counts(done, "filtered")),
+    )
+    return found
+
+
+def read_skipped(part: StagedPart, *, staging: Staging) -> dict[str, int]:
+    """Return {reason: number of inputs} of the inputs that are no records of a part."""
+    if not part.skipped:
+        return {}
+    found: dict[str, int] = staging.read_json(
+        f"{part.name}.json", lambda done: take_counts(done, "skipped")
     )
     return found
 

@@ -174,7 +174,7 @@ class RowReader:
             left_out=left_out,
             unread=unread,
             invalid=len(invalid),
-            skipped=sum(listed.filtered.values()) - filtered[WHERE],
+            skipped={why: n for why, n in listed.filtered.items() if why != WHERE and n},
             checksums=checksums,
         )
 

@@ -8,7 +8,9 @@ that a retried task writes the same files.
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 import pyarrow as pa
@@ -20,10 +22,12 @@ from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.durations import shown_time
 from recordmill.transforms.model.window_options import WindowOptions, cuts_of
 from recordmill.transforms.sources.files.number_labels import TARGET
+from recordmill.transforms.sources.rows.repeated_rows import REPEATED
 from recordmill.transforms.staged import spill
 from recordmill.transforms.staged.listing import (
     read_excluded,
     read_part,
+    read_skipped,
     write_checked_part,
     write_part,
 )
@@ -170,7 +174,7 @@ def without_rows(part: StagedPart, windowing: Windowing) -> StagedPart:
         f"rest-{part.name.rpartition('/')[2]}",
         rejects=rejects,
         unread=len(rejects),
-        skipped=part.skipped + sum(filtered.values()),
+        skipped=Counter(read_skipped(part, staging=windowing.staging)) + Counter(filtered),
     )
 
 
@@ -186,8 +190,8 @@ def cut_bucket(
     parts: list[StagedPart] = []
     rejects: list[Reject] = []
     constant = ConstantColumns(windowing.options.static_columns, by_group=windowing.by_group)
-    total = used = held = combined = 0
     sample = RowSample()
+    total = used = held = combined = repeated = 0
 
     def write(some: Iterable[WindowedRows]) -> None:
         nonlocal used
@@ -202,17 +206,19 @@ def cut_bucket(
         rows = read_part(cell.name, staging=windowing.staging)
         total += len(rows)
         constant.check(rows)
-        rows, new_rejects = _prepare(rows, rejected_series, windowing.options)
+        rows, new_rejects, equal = _prepare(rows, rejected_series, windowing.options)
         rejects += new_rejects
         if timeline.sampled:
             sample = RowSample.sum([sample, _sample(rows, timeline, windowing)])
+        repeated += equal
         if windowing.options.step is not None:
             held += len(rows)
             combined += int((np.asarray(rows[INPUTS]) > 1).sum())
         write(cutter.cut(rows))
     write(cutter.finish())
     rest = f"{bucket:02d}-rest.arrow"
-    skipped = total - used - len(rejects)
+    skipped = {REPEATED: repeated, "in no window": total - used - len(rejects) - repeated}
+    skipped = {reason: count for reason, count in skipped.items() if count}
     last = _write(windowing, rest, rejects=rejects, unread=len(rejects), skipped=skipped)
     report = SeriesReport.of_bucket(
         cutter.runs,
@@ -247,7 +253,7 @@ def _scales(
     learner = ScaleLearner(options)
     for cell in cells:
         rows = read_part(cell.name, staging=windowing.staging)
-        rows, _ = _prepare(rows, rejected_series, options)
+        rows, _, _ = _prepare(rows, rejected_series, options)
         learner.add(in_splits(rows, timeline, options))
     return learner.scales()
 
@@ -260,12 +266,14 @@ def _unscaled(series: Iterable[str], scales: SeriesScales, options: WindowOption
 
 def _prepare(
     rows: pa.RecordBatch, rejected_series: Mapping[str, str], options: WindowOptions
-) -> tuple[pa.RecordBatch, list[Reject]]:
-    """Return the rows to cut, without duplicates and resampled, and the rejects.
+) -> tuple[pa.RecordBatch, list[Reject], int]:
+    """Return the rows to cut, distinct and resampled, the rejects, and the number of equal rows.
 
     rejected_series: {series: reason}.
     """
+    count = len(rows)
     rows, rejects = without_repeats(rows)
+    equal = count - len(rows) - len(rejects)
     if rejected_series:
         codes, names = batch.encode(rows[SERIES])
         bad = np.array([name in rejected_series for name in names.to_pylist()])[codes]
@@ -275,7 +283,7 @@ def _prepare(
             for key, series in zip(out[batch.KEY].to_pylist(), out[SERIES].to_pylist(), strict=True)
         ]
         rows = rows.filter(pa.array(~bad))
-    return resampled(rows, options), rejects
+    return resampled(rows, options), rejects, equal
 
 
 def _steps(cells: Sequence[StagedPart], windowing: Windowing) -> dict[str, int]:
@@ -298,7 +306,9 @@ def _series_with_gaps(
     reasons: dict[str, str] = {}
     before: dict[str, int] = {}
     for cell in cells:
-        rows, _ = _prepare(read_part(cell.name, staging=windowing.staging), {}, windowing.options)
+        rows, _, _ = _prepare(
+            read_part(cell.name, staging=windowing.staging), {}, windowing.options
+        )
         if not len(rows):
             continue
         max_gaps = timeline.max_gaps(rows, windowing.options)
@@ -336,7 +346,7 @@ def _write(
     *,
     rejects: Sequence[Reject] = (),
     unread: int = 0,
-    skipped: int = 0,
+    skipped: Mapping[str, int] = MappingProxyType({}),
     extra: int = 0,
 ) -> StagedPart:
     """Write a part of windows, and its rejects; None stands for no windows."""

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from recordmill.format.ledger import (
     INPUT,
     CopyCounts,
+    FilterReasons,
     InputCounts,
     Ledger,
     ObjectCounts,
@@ -23,11 +24,12 @@ def close_ledger(
     rejects: int,
     filtered: int,
     unit: str = INPUT,
+    reasons: FilterReasons | None = None,
 ) -> tuple[Ledger, list[str]]:
     """Return the ledger, and a sentence for each of its sums that is not right.
 
     rejects, filtered: numbers of inputs that the listing excluded. unit: name of a record in the
-    ledger.
+    ledger. reasons: for filtered inputs and records.
     """
     rejects += sum(part.unread for part in parts)
     filtered += sum(part.skipped for part in parts)
@@ -62,6 +64,7 @@ def close_ledger(
         unit=unit,
         packs=packs,
         objects=_objects(infos),
+        filtered=reasons,
     )
     problems = ledger.open_items()
     for name, split in plan.splits.items():

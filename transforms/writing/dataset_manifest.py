@@ -1,14 +1,14 @@
 """The manifest and the other files of a dataset, from its finished shards."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
 
 from recordmill.errors import Reject, RunError
 from recordmill.format.content_report import DUPLICATES, LEAKS, NEAR_DUPLICATES, ContentReport
 from recordmill.format.file_info import file_info
-from recordmill.format.ledger import Ledger
+from recordmill.format.ledger import FilterReasons, Ledger
 from recordmill.format.manifest import (
     JOB,
     LABELS,
@@ -32,10 +32,18 @@ from recordmill.transforms.checks.near_matches import read_lines
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.planning.plan import Plan
 from recordmill.transforms.planning.refusals import nothing_left, refusal, refusal_of
-from recordmill.transforms.staged.listing import NO_LISTING, read_excluded, read_left_out, read_part
+from recordmill.transforms.staged.listing import (
+    NO_LISTING,
+    read_excluded,
+    read_left_out,
+    read_part,
+    read_skipped,
+)
 from recordmill.transforms.writing.closed_ledger import close_ledger
 from recordmill.transforms.writing.shard_recipes import all_have_recipes, assemble_recipes
 from recordmill.transforms.writing.written_notes import written_notes
+
+_OF_CLASSES = ("label-map", "exclude-labels")  # options whose reasons name a class
 
 
 def all_rejects(
@@ -84,6 +92,15 @@ def _filtered(
     return counts
 
 
+def _by_option(counts: Mapping[str, int]) -> dict[str, int]:
+    """Return {option or reason: count}, sorted, without the classes that options name."""
+    found: Counter[str] = Counter()
+    for reason, count in counts.items():
+        option = reason.partition(" ")[0]
+        found[option if option in _OF_CLASSES else reason] += count
+    return {reason: count for reason, count in sorted(found.items()) if count}
+
+
 def publish_dataset(
     plan: Plan,
     infos: Sequence[ShardInfo],
@@ -103,6 +120,10 @@ def publish_dataset(
     rejects = all_rejects(listing.rejects, parts, infos, staging)
     staging.place("rejects.jsonl").write_bytes(b"".join(map(reject_line, rejects)))
     verdict = plan.verdict
+    filtered = _filtered(parts, infos, staging)
+    skipped: Counter[str] = Counter(listing.filtered)
+    for part in parts:
+        skipped.update(read_skipped(part, staging=staging))
     ledger, problems = close_ledger(
         plan,
         parts,
@@ -110,6 +131,7 @@ def publish_dataset(
         rejects=len(listing.rejects),
         filtered=sum(listing.filtered.values()),
         unit=run.unit,
+        reasons=FilterReasons(inputs=_by_option(skipped), records=_by_option(filtered)),
     )
     rejected = ledger.inputs.rejected + ledger.records.rejected
     seen = ledger.inputs.read + ledger.inputs.rejected
@@ -131,7 +153,7 @@ def publish_dataset(
     if verdict is None and problems:
         verdict = Verdict("the ledger does not close: " + "; ".join(problems))
     if verdict is None and not any(info.shard.records for info in infos):
-        verdict = nothing_left(seen, rejected=rejected, filtered=_filtered(parts, infos, staging))
+        verdict = nothing_left(seen, rejected=rejected, filtered=filtered)
     notes = written_notes(plan, infos, content[0])
     if verdict is None and (message := first_failing(notes, run.fail_on)):
         verdict = Verdict(message)
