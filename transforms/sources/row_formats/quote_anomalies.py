@@ -39,9 +39,11 @@ class QuoteAnomalies:
     def count(self, block: Block, numbers: IntArray) -> None:
         """Count the anomalies of a block. numbers: of its rows, int64[n]."""
         unclosed = block.rows_at(block.unclosed)
-        spanning = np.setdiff1d(block.spanning, unclosed)
+        spanning, trailing = block.spanning, block.trailing
+        if len(unclosed):
+            spanning, trailing = (np.setdiff1d(rows, unclosed) for rows in (spanning, trailing))
         self._add("spanning", numbers[spanning])
-        self._add("trailing", numbers[np.setdiff1d(block.trailing, unclosed)])
+        self._add("trailing", numbers[trailing])
         self._add("unclosed", numbers[unclosed])
         self._add("spaced", numbers[block.spaced])
         self.escaped += len(block.escaped)

@@ -139,7 +139,7 @@ def _whole_rows(data: bytes, rules: QuoteRules | None) -> Block:
             spaced=none,
             unclosed=none,
         )
-    opening, closing = _find_quotes(masked, raw, rules)
+    opening, closing, others = _find_quotes(masked, raw, rules)
     inside = np.searchsorted(opening, ends - 1) > np.searchsorted(closing, ends - 1)
     held, ends = ends[inside], ends[~inside]
     end = int(ends[-1]) if len(ends) else 0
@@ -150,14 +150,14 @@ def _whole_rows(data: bytes, rules: QuoteRules | None) -> Block:
     begins = odd[before & (raw[odd + 1] != _SPACE)]
     starts = [_opening_of(int(close), opening, closing) for close in begins.tolist()]
     spans = [masked.find(b"\n", at, close) >= 0 for at, close in zip(starts, begins, strict=True)]
-    spaced = none if rules.spaces else _spaced_quotes(masked[:end], raw, opening, closing, rules)
+    spaced = none if rules.spaces else _spaced_quotes(others, raw, opening, closing, rules)
     return Block(
         data=data[:end],
         ends=ends,
         spanning=_rows_of(held[held < end] - 1, ends),
         trailing=_rows_of(odd, ends),
         escaped=_rows_of(odd[raw[odd - 1] == _BACKSLASH], ends),
-        spaced=_rows_of(spaced, ends),
+        spaced=_rows_of(spaced[spaced < end], ends),
         unclosed=np.array(starts, np.int64)[np.array(spans, np.bool_)],
     )
 
@@ -189,7 +189,7 @@ def drop_spaces(data: bytes, rules: QuoteRules) -> bytes:
         return data
     masked = rules.mask(data)
     raw = np.frombuffer(masked, np.uint8)
-    opening, closing = _find_quotes(masked, raw, rules)
+    opening, closing, _ = _find_quotes(masked, raw, rules)
     after = _next_solid(raw, closing)
     ended = np.append(raw, _NEWLINE)[after]
     ends_value = np.isin(ended, np.frombuffer(rules.delimiter + b"\r\n", np.uint8))
@@ -215,18 +215,19 @@ def _next_solid(raw: npt.NDArray[np.uint8], offsets: IntArray) -> IntArray:
 
 
 def _spaced_quotes(
-    data: bytes,
+    others: IntArray,
     raw: npt.NDArray[np.uint8],
     opening: IntArray,
     closing: IntArray,
     rules: QuoteRules,
 ) -> IntArray:
-    """Return the offsets of quotes outside of quoted values that spaces and a delimiter precede."""
-    if b' "' not in data or rules.delimiter == b" ":
+    """Return the offsets of quotes outside of quoted values that spaces and a delimiter precede.
+
+    others: quotes that neither open nor close a value.
+    """
+    marks: IntArray = others[raw[others - 1] == _SPACE]
+    if not len(marks) or rules.delimiter == b" ":
         return np.zeros(0, np.int64)
-    raw = raw[: len(data)]
-    marks = np.flatnonzero(raw[1:] == _QUOTE) + 1
-    marks = marks[raw[marks - 1] == _SPACE]
     marks = marks[np.searchsorted(opening, marks) == np.searchsorted(closing, marks)]
     before = np.append(raw, _NEWLINE)[_last_solid(raw, marks)]
     found: IntArray = marks[np.isin(before, np.frombuffer(rules.delimiter + b"\n", np.uint8))]
@@ -235,8 +236,8 @@ def _spaced_quotes(
 
 def _find_quotes(
     data: bytes, raw: npt.NDArray[np.uint8], rules: QuoteRules
-) -> tuple[IntArray, IntArray]:
-    """Return the offsets of opening and closing quotes. data begins with a row.
+) -> tuple[IntArray, IntArray, IntArray]:
+    """Return the offsets of opening, closing and other quotes. data begins with a row.
 
     An unclosed quote has no closing offset. If no quote is data, every second quote opens (a
     doubled quote closes and opens again). A vectorised check confirms this: each of them is at the
@@ -247,7 +248,10 @@ def _find_quotes(
     at = _last_solid(raw, opening) if rules.spaces else opening - 1
     right = (raw[at] == rules.delimiter[0]) | (raw[at] == _NEWLINE) | (at < 0)
     right[1:] |= opening[1:] == closing[: len(opening) - 1] + 1
-    return (opening, closing) if right.all() else _find_quotes_sequentially(data, rules)
+    if right.all():
+        return opening, closing, marks[:0]
+    opening, closing = _find_quotes_sequentially(data, rules)
+    return opening, closing, np.setdiff1d(marks, np.concatenate([opening, closing]))
 
 
 def _find_quotes_sequentially(data: bytes, rules: QuoteRules) -> tuple[IntArray, IntArray]:
@@ -274,7 +278,7 @@ def _quote_state(row: bytes, rules: QuoteRules | None) -> bytes:
         return b""
     row = rules.mask(row)
     escape = rules.escape if rules.escape and row.endswith(rules.escape) else b""
-    opening, closing = _find_quotes(row, np.frombuffer(row, np.uint8), rules)
+    opening, closing, _ = _find_quotes(row, np.frombuffer(row, np.uint8), rules)
     if len(opening) > len(closing):
         return b'"' + escape
     if len(closing) and closing[-1] == len(row) - 1:
