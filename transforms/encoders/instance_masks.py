@@ -67,7 +67,7 @@ class InstanceMasks:
             try:
                 drawn.append(draw_object(text, transforms[1], frame=own_frame, size=size))
             except RecordError as error:
-                raise RecordError(error.reason, f"object {number} {error.detail}") from error
+                raise RecordError(error.reason, f"object {number + 1} {error.detail}") from error
         return [*map(encode_mask, drawn)]
 
     def _read(self, row: int, frame: Size) -> list[Ids]:
@@ -81,7 +81,7 @@ class InstanceMasks:
         objects = len(self._objects[row])
         if len(masks) != objects:
             raise RecordError(Reason.BAD_VALUE, f"{len(masks)} masks of {objects} objects")
-        for number, mask in enumerate(masks):
+        for number, mask in enumerate(masks, 1):
             if mask.shape != frame[::-1]:
                 raise mask_size_error(f"the mask of object {number}", mask.shape[::-1], frame)
         return masks

@@ -147,7 +147,7 @@ def decode_object_masks(data: bytes, limits: ImageOptions) -> list[Ids]:
     except ExampleError as error:
         raise RecordError(Reason.BAD_VALUE, f"the masks of its objects: {error}") from error
     masks = []
-    for number, content in enumerate(contents):
+    for number, content in enumerate(contents, 1):
         try:
             levels = mask_levels(content, limits)
         except RecordError as error:

@@ -114,8 +114,8 @@ def test_the_segmentation_may_be_left_out(kept, turned, tmp_path):
 SQUARE = [10, 10, 60, 10, 60, 60, 10, 60]
 WIDE, HIGH = SIZE
 BAD = {
-    "missing": (None, "object 1 has no segmentation"),
-    "empty": ([], "object 1 has no segmentation"),
+    "missing": (None, "object 2 has no segmentation"),
+    "empty": ([], "object 2 has no segmentation"),
     "two points": ([[1, 1, 5, 5]], "at least three points"),
     "odd": ([[1, 1, 5, 5, 3, 9, 4]], "at least three points"),
     "texts": ([["1", "1", "5", "5", "3", "9"]], "at least three points"),
