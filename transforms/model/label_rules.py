@@ -160,7 +160,9 @@ class LabelRules:
             int(row): int(code)
             for row, code in zip(at[strange][::-1], codes[strange][::-1], strict=True)
         }
-        rejects = [_unknown_label(rows, row, names[first[row]].as_py()) for row in sorted(first)]
+        places = sorted(first)
+        texts = [names[first[row]].as_py() for row in places]
+        rejects = self._not_expected(rows[batch.KEY].take(pa.array(places, pa.int64())), texts)
         kept = np.ones(len(rows), np.bool_)
         kept[at[strange]] = False
         return rows.filter(pa.array(kept)), rejects
@@ -210,16 +212,20 @@ class LabelRules:
             return rows, []
         known = pc.is_in(rows[batch.LABEL], value_set=pa.array([*self.allowed, None], pa.string()))
         others = rows.filter(pc.invert(known))
-        rejects = [
-            _unknown_label(others, row, label)
-            for row, label in enumerate(others[batch.LABEL].to_pylist())
-        ]
-        return rows.filter(known), rejects
+        return rows.filter(known), self._not_expected(
+            others[batch.KEY], others[batch.LABEL].to_pylist()
+        )
 
-
-def _unknown_label(rows: pa.RecordBatch, row: int, label: str) -> Reject:
-    why = f"label {label!r} is not one of the expected classes"
-    return Reject(rows[batch.KEY][row].as_py(), "read", Reason.BAD_VALUE, why)
+    def _not_expected(self, keys: pa.Array, labels: Sequence[str]) -> list[Reject]:
+        """Return the rejects of rows with other labels than the allowed ones."""
+        alike = {_fold(label): label for label in self.allowed or ()} if labels else {}
+        rejects = []
+        for key, label in zip(keys.to_pylist(), labels, strict=True):
+            why = f"label {label!r} is not one of the expected classes"
+            if (near := alike.get(_fold(label))) is not None:
+                why += f"; {near!a} differs from it only by case, spaces or Unicode form"
+            rejects.append(Reject(key, "read", Reason.BAD_VALUE, why))
+        return rejects
 
 
 def class_order(labels: Iterable[str]) -> list[str]:

@@ -1,5 +1,7 @@
 """Classes whose names differ by their spelling alone."""
 
+import json
+
 import pytest
 
 from recordmill.transforms.model.label_rules import alike_classes
@@ -33,3 +35,20 @@ def test_the_same_number_is_two_classes_of_a_dataset(tmp_path, capsys):
     (tmp_path / "t.csv").write_text(rows.replace("five", "5e0"))
     assert run("text", *given, "--output", tmp_path / "other") == 1
     assert "'5' and '5.0' and '5e0' are the same number\n" in capsys.readouterr().err
+
+
+def test_a_reject_names_the_expected_class_that_looks_like_it(tmp_path):
+    rows = ["text,label", "one,K\u00e4tzchen", "two,hund", "three,Vogel", "four,hase"]
+    (tmp_path / "t.csv").write_text("\n".join(rows))
+    (tmp_path / "labels.txt").write_text("Ka\u0308tzchen\nhund \nVogel\n")
+    given = ("--input", tmp_path / "t.csv", "--labels-file", tmp_path / "labels.txt")
+    options = ("--splits", "train=1", "--max-reject-fraction", "1")
+    dataset = make(tmp_path / "out", *given, *options, command="text")
+    only = "differs from it only by case, spaces or Unicode form"
+    rejects = map(json.loads, (dataset.folder / "rejects.jsonl").read_bytes().splitlines())
+    assert {reject["key"]: reject["detail"] for reject in rejects} == {
+        "t.csv#1": "label 'K\u00e4tzchen' is not one of the expected classes;"
+        rf" 'Ka\u0308tzchen' {only}",
+        "t.csv#2": f"label 'hund' is not one of the expected classes; 'hund ' {only}",
+        "t.csv#4": "label 'hase' is not one of the expected classes",
+    }
