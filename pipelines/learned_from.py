@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
@@ -219,10 +220,13 @@ class LearnedDataset:
             layout = _with_other_nulls(layout, changed)
             differ = _differing(expected, self._made(records(layout), data_type, context))
         if differ:
+            drop = ""
+            if {*layout.columns.names}.difference(expected).issuperset(differ):
+                drop = f"leave out new ones by --drop-columns {shlex.quote(','.join(differ))}, or "
             raise ConfigError(
                 f"{self} has other features than this input gives: {_some(differ.values())}. The"
-                f" columns and their types have to be the same; learn again without {_FLAG} if the"
-                " data has changed"
+                f" columns and their types have to be the same; {drop}learn again without {_FLAG}"
+                " if the data has changed"
             )
         return layout, tuple(field.name for field in changed if field.nullable)
 

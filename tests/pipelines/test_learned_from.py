@@ -180,6 +180,19 @@ def test_contradictions_are_errors_before_work(
     assert not (tmp_path / "out").exists() or not [*(tmp_path / "out").rglob("shards")]
 
 
+def test_the_option_that_leaves_out_a_new_column_is_named(
+    tmp_path: pathlib.Path, base: Made, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = rows(tmp_path / "new.csv", seed=1)
+    head, *others = source.read_text().splitlines()
+    source.write_text("\n".join([f"{head},my note", *(f"{line},x" for line in others)]) + "\n")
+    given = ["--input", source, "--output", tmp_path / "out", *FEATURES, "--learned-from"]
+    assert run("table", *given, base.folder) == 2
+    assert "'my note' is new. The columns" in (said := capsys.readouterr().err)
+    assert "leave out new ones by --drop-columns 'my note', or learn again without" in said
+    assert run("table", *given, base.folder, "--drop-columns", "my note") == 0
+
+
 def test_other_folders_are_errors(
     tmp_path: pathlib.Path, base: Made, capsys: pytest.CaptureFixture[str]
 ) -> None:
