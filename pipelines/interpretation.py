@@ -302,6 +302,8 @@ def _sizes(counts: Mapping[str, int]) -> str:
     smallest, largest = class_range(counts)
     if len(counts) == 1:
         return f"; 1 class, {smallest!r} ({counts[smallest]:,})"
+    if counts[smallest] == counts[largest]:
+        return f"; {len(counts)} classes, each with {counts[smallest]:,}"
     return (
         f"; {len(counts)} classes, the smallest {smallest!r} ({counts[smallest]:,}), the largest"
         f" {largest!r} ({counts[largest]:,})"

@@ -69,6 +69,12 @@ def test_folders(tmp_path, capsys):
     assert job["interpretation"]["classes"] == "the folders around the files; 1 class, 'a' (3)"
 
 
+def test_classes_of_one_size_have_no_smallest_one(tmp_path, capsys):
+    root = make_folder(tmp_path / "in", {"a": 2, "b": 2})
+    assert main(["images", "--input", str(root), "--output", str(tmp_path / "o"), "--dry-run"]) == 0
+    assert "the top folders; 2 classes, each with 2\n" in capsys.readouterr().err
+
+
 def test_a_dry_run_as_json(tmp_path, capsys):
     root = make_folder(tmp_path / "in", {"a": 12, "b": 3, "c": 3})
     (root / "b" / "000.jpg").write_bytes(b"no image")

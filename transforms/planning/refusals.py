@@ -48,7 +48,7 @@ def refusal(
     if rejected <= max_fraction * seen:
         return None
     return Verdict(
-        f"{rejected} of {seen} {noun} were rejected ({rejected / seen:.1%}), more than"
+        f"{rejected:,} of {seen:,} {noun} were rejected ({rejected / seen:.1%}), more than"
         f" {option} {max_fraction:g} allows: correct the input, or raise {option}"
     )
 

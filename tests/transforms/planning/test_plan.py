@@ -254,6 +254,12 @@ def test_refusal(rejected, seen, fraction, refused):
         )
 
 
+def test_a_refusal_shows_large_numbers_as_tables_do():
+    verdict = refusal(2000, 20_000, 0.01)
+    assert verdict is not None
+    assert verdict.message.startswith("2,000 of 20,000 inputs were rejected (10.0%)")
+
+
 def test_verdicts_stop_before_anything_is_encoded(new, monkeypatch):
     monkeypatch.setattr(estimates, "shared_pool", None)
     survey, parts, staging = new([("a", "a", b"v")])

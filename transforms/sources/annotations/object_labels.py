@@ -169,7 +169,8 @@ class ObjectLabels:
         if self._repeated:
             repeats = f"{count_of(self._repeated, 'box', 'boxes')} in {where}"
             repeats += f" {'repeats' if self._repeated == 1 else 'repeat'} a box of the same class"
-            repeats += f" and image, such as in {self._of_repeated!r}, and are kept"
+            are = "is" if self._repeated == 1 else "are"
+            repeats += f" and image, such as in {self._of_repeated!r}, and {are} kept"
             yield Note("annotations", repeats)
         rules, found = self._rules.labels, pa.array(sorted(self._olds), pa.string())
         new, why = rules.outcomes(found)

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from recordmill.errors import ConfigError, Reason, RecordError
+from recordmill.notes import count_of
 from recordmill.transforms.sources.video.video_decoder import Packets
 
 Ints = npt.NDArray[np.int64]
@@ -215,8 +216,8 @@ def plan_sections(
         what = "a video" if segment == (None, None) else "a segment"
         raise RecordError(
             Reason.BAD_VALUE,
-            f"{what} of {stop - begin} frames, but a clip takes {cut.span}: --clip-rest pad repeats"
-            " the last frame",
+            f"{what} of {count_of(stop - begin, 'frame')}, but a clip takes {cut.span}: --clip-rest"
+            " pad repeats the last frame",
         )
     starts = begin + np.arange(count) * cut.hop
     numbers = np.searchsorted(packets.times, packets.keys[:, 0])  # of key frames
