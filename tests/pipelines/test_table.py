@@ -341,7 +341,8 @@ def test_texts_that_are_missing_as_numbers(tmp_path, name, third, options, shape
         (
             "a,b\n1,2\n",
             ["--date-parts", "a=year"],
-            "--date-parts a: expected a column of dates, got",
+            "--date-parts a: expected a column of dates, got .*; --types a=date reads dates such as"
+            " 2026-01-31 and rejects others: write them so",
         ),
         ("a,label\n1,2.5\n2,3.25\n", [], "the classes of column 'label' are decimal numbers"),
         ("a,b\n1,2\n", ["--impute", "a=many"], "--impute a=many: expected a value of the column"),

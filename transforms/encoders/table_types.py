@@ -45,10 +45,11 @@ def check_type(transform: ColumnTransform, kind: pa.DataType) -> None:
             f" {kind}; --types {transform.column}=string reads UTF-8 and rejects other bytes"
         )
     if transform.last == "date-parts" and not (temporal and clocked):
+        noun, example = ("date", "") if clocked else ("timestamp", " 18:00:00")
         raise ConfigError(
-            f"--date-parts {transform.column}: expected a column of"
-            f" {'dates' if clocked else 'timestamps'}, got {kind}; use --types"
-            f" {transform.column}={'date' if clocked else 'timestamp'}"
+            f"--date-parts {transform.column}: expected a column of {noun}s, got {kind}; --types"
+            f" {transform.column}={noun} reads {noun}s such as 2026-01-31{example} and rejects"
+            " others: write them so in the input"
         )
     _refuse_fill(transform, kind, numeric=numeric)
 
