@@ -359,6 +359,11 @@ def test_a_set_of_labels_in_one_group_is_no_error(tmp_path):
             "vectors with a 1 for each class",
         ),
         ("a.csv", "text,label\nx,\"['dog', 'ball']\"\ny,cat\n", "look like lists"),
+        (
+            "a.jsonl",
+            '{"text": "x", "label": ["a", "b"]}\n' + '{"text": "y", "label": ["a"]}\n' * 49,
+            "50 records have 51 classes in all: each gets a list",
+        ),
     ],
 )
 def test_a_note_reports_lists_that_may_be_misread(name, rows, text, tmp_path):

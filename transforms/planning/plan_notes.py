@@ -19,6 +19,7 @@ from recordmill.transforms.planning.survey import Survey
 from recordmill.transforms.windowing.series_report import SeriesReport
 
 _SHOWN = 3  # classes in a note
+_FEW_MORE = 0.02  # further classes per record, up to which several are likely to be mistakes
 _MISSING = frozenset(("n/a", "na", "#n/a", "null", "none", "nan", "nil", "-", "?"))
 
 
@@ -48,6 +49,7 @@ def plan_notes(
         yield from survey.groups.notes(records, run.group_noun)
     yield from _missing_classes(survey, labels)
     yield from _misread_lists(labels, run)
+    yield from _few_lists(survey)
     yield from _unknown_keys(left_out, run)
     if run.presplit:
         yield from _odd_splits(survey)
@@ -133,6 +135,18 @@ def _misread_lists(labels: Sequence[str], run: RunSpec) -> Iterator[Note]:
             "label-lists",
             f"names of classes look like lists: {_some(lists)}; for several labels per record write"
             " lists in JSON lines or Parquet, or texts such as a|b with --label-separator '|'",
+        )
+
+
+def _few_lists(survey: Survey) -> Iterator[Note]:
+    """Yield a note if almost all records that may have several classes have one."""
+    labelled = sum(sum(counts.values()) - counts.get(None, 0) for counts in survey.counts.values())
+    more = sum(sum(held.values()) for held in survey.held.values()) - labelled
+    if 0 < more <= _FEW_MORE * labelled:
+        yield Note(
+            "label-lists",
+            f"{labelled:,} records have {labelled + more:,} classes in all: each gets a list of"
+            " classes, because a few have several; correct the input if a record should have one",
         )
 
 
