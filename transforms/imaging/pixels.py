@@ -19,7 +19,6 @@ import numpy as np
 from PIL import Image
 from PIL.ImageFile import ImageFile
 from PIL.JpegImagePlugin import JpegImageFile
-from PIL.PngImagePlugin import PngImageFile
 
 from recordmill.errors import Reason, RecordError
 from recordmill.format.image_files import check_scans
@@ -28,17 +27,14 @@ from recordmill.image_constants import IMAGENET_MEAN, IMAGENET_STD
 from recordmill.transforms.imaging.affine import IDENTITY, Affine, exif_transform
 from recordmill.transforms.imaging.augment import AnyImage, augment
 from recordmill.transforms.imaging.bit_depth import (
-    PNG_BIT_DEPTH,
     correct_raw_modes,
     highest_level,
     stored_bits,
     to_16_bits,
 )
 from recordmill.transforms.imaging.colour import (
-    PILLOW_MODES,
     background_image,
     is_gray,
-    srgb_transform,
     to_mode,
     to_resampling_mode,
 )
@@ -57,6 +53,7 @@ from recordmill.transforms.imaging.image16 import TOP, Image16
 from recordmill.transforms.imaging.image_options import JPEG_SIDE, ImageOptions
 from recordmill.transforms.imaging.png16 import encode_png
 from recordmill.transforms.imaging.resample import resize
+from recordmill.transforms.imaging.stored_form import complies
 
 __all__ = ["EncodedImage", "Header", "ImageOptions", "decode", "encode", "process", "read_header"]
 
@@ -81,10 +78,6 @@ _STD = np.array(IMAGENET_STD, np.float32)
 _SCAN = b"\xff\xda"  # JPEG's marker before each scan
 
 _TOP_OF_8_BITS = 255
-_GRAY_AND_ALPHA = 4  # PNG's colour type
-_MODES = {8: PILLOW_MODES, 16: {**PILLOW_MODES, "gray": "I;16"}}  # by bits per channel
-# Last bytes of a complete file: EOI of JPEG, IEND chunk of PNG.
-_ENDS = {"jpeg": b"\xff\xd9", "png": b"IEND\xae\x42\x60\x82"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -131,7 +124,7 @@ def process(
         Filtered: it is smaller than `min_size`.
     """
     image = _open(data, options)
-    if not augmentations and _complies(image, data, options):
+    if not augmentations and complies(image, data, options):
         load(image, options)
         finished = _Finished(image, image.size, noted=_noted(image, data, options))
         return _encoded_image(data, finished, options)
@@ -237,48 +230,6 @@ def _encoded_image(data: bytes, made: _Finished, options: ImageOptions) -> Encod
         to_resized=made.to_resized,
         to_augmented=made.to_augmented,
     )
-
-
-def _complies(image: ImageFile, data: bytes, options: ImageOptions) -> bool:
-    """Return whether the file already is what the options ask for, provided that it decodes."""
-    if options.image_format == "jpeg":
-        right_format = isinstance(image, JpegImageFile)
-    elif options.image_format == "png":
-        right_format = isinstance(image, PngImageFile) and _is_plain(image, data, options)
-    else:
-        return False
-    profile = image.info.get("icc_profile")
-    return (
-        right_format
-        and image.mode == _MODES[options.bits][options.mode]
-        and plan_resize(image.size, options) == _unchanged(image.size)
-        and (options.intensity_window is None or not is_gray(image.mode))
-        and orientation(image) == 1
-        and data.endswith(_ENDS[options.image_format])
-        and not (profile and srgb_transform(profile, PILLOW_MODES[options.mode].removesuffix("A")))
-    )
-
-
-def _is_plain(image: PngImageFile, data: bytes, options: ImageOptions) -> bool:
-    """Return whether a PNG is a single image, without a transparent colour, and intact.
-
-    Its bits per channel are those that the options ask for, and it has no gray with alpha.
-
-    Its checksums are verified, because stricter readers than Pillow do so.
-    """
-    if image.is_animated or "transparency" in image.info:
-        return False
-    if data[PNG_BIT_DEPTH] != options.bits or data[PNG_BIT_DEPTH + 1] == _GRAY_AND_ALPHA:
-        return False
-    try:
-        PngImageFile(io.BytesIO(data)).verify()
-    except DECODE_ERRORS:
-        return False
-    return True
-
-
-def _unchanged(size: tuple[int, int]) -> ResizePlan:
-    return ResizePlan(window=size, inner=size, canvas=size)
 
 
 def _open(data: bytes, options: ImageOptions) -> ImageFile:
