@@ -28,13 +28,10 @@ from recordmill.transforms.sources.row_formats.header_check import (
 from recordmill.transforms.sources.row_formats.odd_values import OddValue, odd_value
 from recordmill.transforms.sources.row_formats.quote_anomalies import QuoteAnomalies
 from recordmill.transforms.sources.row_formats.row_boundaries import Block, LargeRow, drop_spaces
-from recordmill.transforms.sources.row_formats.row_file import (
-    FileSection,
-    Origin,
-    Rows,
-)
+from recordmill.transforms.sources.row_formats.row_file import FileSection, Origin, Rows
 from recordmill.transforms.sources.row_formats.row_format import UTF8, FileFormat
-from recordmill.transforms.sources.row_formats.text_files import TextFile, quote_rules, to_utf8
+from recordmill.transforms.sources.row_formats.text_encodings import to_utf8
+from recordmill.transforms.sources.row_formats.text_files import TextFile, quote_rules
 
 _END = 1 << 62  # after the end of any file
 _REPEATED_HEADER = "equal to the header, as where files were joined: remove the row"

@@ -8,7 +8,6 @@ import contextlib
 import functools
 import gzip
 import itertools
-import re
 from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO
 
@@ -33,31 +32,24 @@ from recordmill.transforms.sources.row_formats.row_boundaries import (
     cut_rows,
     row_ends,
 )
-from recordmill.transforms.sources.row_formats.row_file import (
-    BadRow,
-    FileSection,
-    Origin,
-)
+from recordmill.transforms.sources.row_formats.row_file import BadRow, FileSection, Origin
 from recordmill.transforms.sources.row_formats.row_format import (
     DELIMITED,
     UTF8,
     FileFormat,
     is_byte_searchable,
 )
+from recordmill.transforms.sources.row_formats.text_encodings import (
+    Utf16Error,
+    decoded_chunks,
+    holds_utf8,
+    is_utf8,
+    to_utf8,
+)
 
 _FIRST_READ = 64 << 10  # bytes of the first read, because often only the header is needed
 _BOM = codecs.BOM_UTF8
 _BLANK = b"\t\n\v\f\r "
-_WIDE = re.compile(rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}")
-_LEAST_WIDE = 6  # bytes in characters of UTF-8 beyond ASCII that are no coincidence
-_BEYOND_ASCII = bytes(range(128, 256))
-_INVALID = "recordmill.invalid"
-# A lone surrogate, which no encoding decodes to: `to_utf8` encodes it as invalid UTF-8.
-codecs.register_error(_INVALID, lambda error: ("\udcff", error.end))  # type: ignore[attr-defined]
-
-
-class Utf16Error(ConfigError):
-    """A file that is read as UTF-8 begins with the byte order mark of UTF-16."""
 
 
 def quote_rules(file_format: FileFormat) -> QuoteRules:
@@ -67,32 +59,6 @@ def quote_rules(file_format: FileFormat) -> QuoteRules:
         escape=file_format.escape,
         spaces=file_format.value_parser.trim and file_format.delimiter != b" ",
     )
-
-
-def to_utf8(data: bytes, encoding: str) -> bytes:
-    """Convert text from another encoding. Undecodable bytes become invalid UTF-8."""
-    return data.decode(encoding, _INVALID).encode(UTF8, "surrogatepass")
-
-
-def is_utf8(data: bytes) -> bool:
-    """Return whether bytes are valid UTF-8."""
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def holds_utf8(data: bytes, encoding: str) -> bool:
-    """Return whether most of a text is UTF-8, although `encoding` has one byte per character.
-
-    Other text hardly ever has several sequences of bytes that are valid characters of UTF-8.
-    """
-    if data.isascii() or encoding == UTF8 or not is_byte_searchable(encoding):
-        return False
-    wide = sum(map(len, _WIDE.findall(data)))
-    every = len(data) - len(data.translate(None, _BEYOND_ASCII))
-    return wide >= _LEAST_WIDE and wide > every / 2
 
 
 class TextFile:
@@ -358,7 +324,7 @@ class TextFile:
             if self.streamed:
                 chunks: Iterable[bytes] = _read(file)
                 if self.file_format.encoding != UTF8:
-                    chunks = _decoded(chunks, self.file_format.encoding)
+                    chunks = decoded_chunks(chunks, self.file_format.encoding)
             else:
                 file.seek(start)
                 chunks = _read(file, None if end is None else end - start)
@@ -370,8 +336,8 @@ class TextFile:
                     text = text.replace(b"\r", b"\n")
                 marked = False
                 if skip:
-                    end, skip = _after_lines(text, skip)
-                    text = text[end:]
+                    begin, skip = _after_lines(text, skip)
+                    text = text[begin:]
                 yield text
 
     @contextlib.contextmanager
@@ -411,12 +377,3 @@ def _read(file: BinaryIO, length: int | None = None) -> Iterator[bytes]:
         yield data
         length = None if length is None else length - len(data)
         size = limits.BATCH_BYTES
-
-
-def _decoded(chunks: Iterable[bytes], encoding: str) -> Iterator[bytes]:
-    decoder = codecs.getincrementaldecoder(encoding)(_INVALID)
-    for chunk in chunks:
-        if text := decoder.decode(chunk):
-            yield text.encode(UTF8, "surrogatepass")
-    if text := decoder.decode(b"", final=True):
-        yield text.encode(UTF8, "surrogatepass")

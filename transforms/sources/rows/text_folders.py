@@ -56,7 +56,7 @@ from recordmill.transforms.sources.row_formats.row_format import (
     RowFormat,
     format_of,
 )
-from recordmill.transforms.sources.row_formats.text_files import Utf16Error, is_utf8, to_utf8
+from recordmill.transforms.sources.row_formats.text_encodings import Utf16Error, is_utf8, to_utf8
 from recordmill.transforms.sources.row_formats.value_parsing import ValueParser
 from recordmill.transforms.sources.rows import content_keys
 from recordmill.transforms.sources.rows.record_columns import (

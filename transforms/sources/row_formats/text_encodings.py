@@ -1,0 +1,57 @@
+"""Encodings of text files, which are read as UTF-8."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Iterable, Iterator
+
+from recordmill.errors import ConfigError
+from recordmill.transforms.sources.row_formats.row_format import UTF8, is_byte_searchable
+
+_WIDE = re.compile(rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}")
+_LEAST_WIDE = 6  # bytes in characters of UTF-8 beyond ASCII that are no coincidence
+_BEYOND_ASCII = bytes(range(128, 256))
+_INVALID = "recordmill.invalid"
+# A lone surrogate, which no encoding decodes to: `to_utf8` encodes it as invalid UTF-8.
+codecs.register_error(_INVALID, lambda error: ("\udcff", error.end))  # type: ignore[attr-defined]
+
+
+class Utf16Error(ConfigError):
+    """A file that is read as UTF-8 begins with the byte order mark of UTF-16."""
+
+
+def to_utf8(data: bytes, encoding: str) -> bytes:
+    """Convert text from another encoding. Undecodable bytes become invalid UTF-8."""
+    return data.decode(encoding, _INVALID).encode(UTF8, "surrogatepass")
+
+
+def is_utf8(data: bytes) -> bool:
+    """Return whether bytes are valid UTF-8."""
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def holds_utf8(data: bytes, encoding: str) -> bool:
+    """Return whether most of a text is UTF-8, although `encoding` has one byte per character.
+
+    Other text hardly ever has several sequences of bytes that are valid characters of UTF-8.
+    """
+    if data.isascii() or encoding == UTF8 or not is_byte_searchable(encoding):
+        return False
+    wide = sum(map(len, _WIDE.findall(data)))
+    every = len(data) - len(data.translate(None, _BEYOND_ASCII))
+    return wide >= _LEAST_WIDE and wide > every / 2
+
+
+def decoded_chunks(chunks: Iterable[bytes], encoding: str) -> Iterator[bytes]:
+    """Yield the chunks of a text in UTF-8; see `to_utf8`."""
+    decoder = codecs.getincrementaldecoder(encoding)(_INVALID)
+    for chunk in chunks:
+        if text := decoder.decode(chunk):
+            yield text.encode(UTF8, "surrogatepass")
+    if text := decoder.decode(b"", final=True):
+        yield text.encode(UTF8, "surrogatepass")
