@@ -20,7 +20,8 @@ from recordmill.storage.files import Location, StorageError
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import Encoder, ReusableEncoder
 from recordmill.transforms.reuse.row_recipes import source_hashes
-from recordmill.transforms.staged.listing import listed_columns, read_part
+from recordmill.transforms.staged.listing import listed_columns
+from recordmill.transforms.staged.parts import read_part
 
 _SHOWN = 3  # keys of each kind
 

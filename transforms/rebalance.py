@@ -19,7 +19,7 @@ from recordmill.transforms.planning.plan import Plan, make_plan
 from recordmill.transforms.planning.profiling import ProfileOutcome
 from recordmill.transforms.planning.survey import Survey
 from recordmill.transforms.staged.batches import Element, scan
-from recordmill.transforms.staged.listing import read_part
+from recordmill.transforms.staged.parts import read_part
 from recordmill.transforms.writing.dataset_manifest import all_rejects, tfds_notes
 from recordmill.transforms.writing.depth_notes import depth_notes
 from recordmill.transforms.writing.image_notes import image_notes

@@ -24,7 +24,8 @@ from recordmill.transforms.near_duplicates.bands import Bands
 from recordmill.transforms.near_duplicates.pairs import Indices
 from recordmill.transforms.sources.rows.repeated_rows import Conflicts
 from recordmill.transforms.staged import spill
-from recordmill.transforms.staged.listing import read_part, rewrite_part
+from recordmill.transforms.staged.listing import rewrite_part
+from recordmill.transforms.staged.parts import read_part
 from recordmill.transforms.staged.row_reader import SAME
 from recordmill.transforms.staged.spill import Piece
 

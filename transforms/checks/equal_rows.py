@@ -24,7 +24,8 @@ from recordmill.transforms.checks.partitions import (
     with_equal,
 )
 from recordmill.transforms.model import batch, limits
-from recordmill.transforms.staged.listing import read_part, rewrite_part
+from recordmill.transforms.staged.listing import rewrite_part
+from recordmill.transforms.staged.parts import read_part
 
 # A message to a part: (True, the part as JSON), or (False, bytes of `_NUMBERED`).
 PartMessage = tuple[bool, bytes]

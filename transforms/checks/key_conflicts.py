@@ -34,7 +34,8 @@ from recordmill.transforms.sources.rows.repeated_rows import (
     conflict_text,
 )
 from recordmill.transforms.staged.batches import Problem
-from recordmill.transforms.staged.listing import read_part, rewrite_part
+from recordmill.transforms.staged.listing import rewrite_part
+from recordmill.transforms.staged.parts import read_part
 
 # A message to a part, (kind, content): ("part", the part as JSON), (REPEATED or CONFLICTS, row
 # numbers), or ("reject", JSON of [row, other part, other row]).

@@ -36,7 +36,8 @@ from recordmill.transforms.near_duplicates.components import ConnectedComponents
 from recordmill.transforms.near_duplicates.find_matches import FindMatches, hash_piece
 from recordmill.transforms.near_duplicates.graph import GROUP, ID, bucket_of, edge_rows
 from recordmill.transforms.staged import spill
-from recordmill.transforms.staged.listing import read_part, rewrite_part
+from recordmill.transforms.staged.listing import rewrite_part
+from recordmill.transforms.staged.parts import read_part
 from recordmill.transforms.staged.row_reader import SAME
 from recordmill.transforms.staged.spill import Piece
 

@@ -28,7 +28,8 @@ from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.reuse.frame_places import FramePlaces
 from recordmill.transforms.reuse.row_recipes import source_hashes
 from recordmill.transforms.staged.encoder_tasks import check_rows, row_task
-from recordmill.transforms.staged.listing import make_or_reuse, read_part, write_checked_part
+from recordmill.transforms.staged.listing import make_or_reuse, write_checked_part
+from recordmill.transforms.staged.parts import read_part
 from recordmill.transforms.staged.row_reader import RowReader, read_rows_task, with_duplicate_ids
 
 

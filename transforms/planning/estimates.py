@@ -18,11 +18,7 @@ from recordmill.processes.pool import ProcessPool, shared_pool
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.data_type import Context
 from recordmill.transforms.model.run_spec import RunSpec
-from recordmill.transforms.planning.sampled_frames import (
-    SampledFrames,
-    forget_frames,
-    keeps_frames,
-)
+from recordmill.transforms.planning.sampled_frames import SampledFrames, forget_frames, keeps_frames
 from recordmill.transforms.reuse.row_recipes import RowRecipes, row_recipes
 from recordmill.transforms.staged.encoder_tasks import (
     EncodedChunk,
@@ -30,7 +26,7 @@ from recordmill.transforms.staged.encoder_tasks import (
     pack_encoder,
     row_task,
 )
-from recordmill.transforms.staged.listing import read_part, with_all_keys, with_staged_paths
+from recordmill.transforms.staged.parts import read_part, with_all_keys, with_staged_paths
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

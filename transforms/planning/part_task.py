@@ -17,7 +17,7 @@ from recordmill.transforms.checks.violations import Violations
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.data_type import Analysis, Headers
 from recordmill.transforms.staged.encoder_tasks import rows_in_tracebacks
-from recordmill.transforms.staged.listing import read_part, with_staged_paths
+from recordmill.transforms.staged.parts import read_part, with_staged_paths
 from recordmill.transforms.staged.spill import Piece
 from recordmill.transforms.statistics import array_pickle
 from recordmill.transforms.statistics.dataset_statistics import Statistics, columns_of

@@ -27,7 +27,7 @@ from recordmill.transforms.planning.part_task import (
 )
 from recordmill.transforms.planning.survey import Survey
 from recordmill.transforms.staged.batches import Element, Problem, Remark
-from recordmill.transforms.staged.listing import described_columns
+from recordmill.transforms.staged.parts import described_columns
 from recordmill.transforms.staged.spill import Piece
 
 _COUNTERS = RecordCounters("Analyze")

@@ -16,7 +16,8 @@ from apache_beam.pvalue import AsSideInput
 from recordmill.job.staging import StagedPart, Staging
 from recordmill.notes import Note
 from recordmill.transforms.model import coders  # noqa: F401  (registers the batch's coder)
-from recordmill.transforms.staged.listing import SYSTEM, read_part
+from recordmill.transforms.staged.listing import SYSTEM
+from recordmill.transforms.staged.parts import read_part
 
 
 class Step(Protocol):

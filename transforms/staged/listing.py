@@ -22,12 +22,11 @@ from recordmill.job.staging import Listing, StagedPart, Staging, to_json
 from recordmill.notes import Note
 from recordmill.storage.files import Location, MissingError, shown
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.file_ranges import with_ranges
 from recordmill.transforms.model.label_lists import held
 from recordmill.transforms.model.label_rules import LabelRules
 from recordmill.transforms.model.left_out import LeftOut
 from recordmill.transforms.model.source import Layout, RowSource, Source
-from recordmill.transforms.staged.mapped_files import open_arrow
+from recordmill.transforms.staged.parts import read_part
 
 SYSTEM = (
     *(batch.KEY, batch.LABEL, batch.GROUP, batch.SPLIT, batch.HASH),
@@ -350,72 +349,8 @@ def read_left_out(part: StagedPart, *, staging: Staging) -> list[LeftOut]:
     return found
 
 
-def read_part(
-    name: str, *, staging: Staging, columns: Sequence[str] | None = None, keys: bool = True
-) -> pa.RecordBatch:
-    """Read a part by its name.
-
-    columns: names of the columns to read, if the part has them; None reads all.
-    keys: whether `__key__` and `__unit__` have all their values. Without them, keys that follow
-      from the content of rows are null, and `__unit__` may be missing if it equals `__hash__`.
-    """
-    source = open_arrow(staging.place(name))
-    try:
-        reader = pa.ipc.open_file(source)
-        there = None
-        if columns is not None:
-            wanted = {*columns}
-            if not keys or batch.KEY in wanted:  # the content gives the key
-                wanted.add(batch.CONTENT)
-            there = [name for name in reader.schema.names if name in wanted]
-            if not isinstance(source, pa.MemoryMappedFile):  # some columns of which are copied
-                fields = [reader.schema.get_field_index(name) for name in there]
-                options = pa.ipc.IpcReadOptions(included_fields=fields)
-                reader = pa.ipc.open_file(source, options=options)
-        rows = reader.get_batch(0)
-        if there is not None:
-            rows = rows.select(there)
-    except pa.ArrowInvalid as error:
-        raise staging.damaged(name, "it is not an Arrow file") from error
-    return with_all_keys(rows, columns) if keys else rows
-
-
-def with_all_keys(rows: pa.RecordBatch, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-    """Complete the keys of rows that `read_part` has read with `keys=False`."""
-    names = rows.schema.names
-    if batch.KEY in names and batch.CONTENT in names and rows[batch.KEY].null_count:
-        rows = batch.with_keys(rows)
-        if batch.UNIT not in names and (columns is None or batch.UNIT in columns):
-            rows = rows.append_column(batch.UNIT, rows[batch.HASH])
-    if columns is not None and batch.CONTENT in names and batch.CONTENT not in columns:
-        rows = rows.drop_columns([batch.CONTENT])
-    return rows
-
-
 def listed_columns(listing: Listing, staging: Staging) -> pa.Schema:
     """Return the columns of a listing; none if it has no rows."""
     if not listing.parts:
         return pa.schema([])
     return read_part(listing.parts[0].name, staging=staging).schema
-
-
-def described_columns(part: StagedPart, staging: Staging) -> str:
-    """Return the names and types of the columns of a part, for a message."""
-    schema = read_part(part.name, staging=staging).schema
-    return ", ".join(f"{field.name}: {field.type}" for field in schema)
-
-
-def with_staged_paths(rows: pa.RecordBatch, staging: Staging) -> pa.RecordBatch:
-    """Set `__path__` of rows whose data is in a staged file (`__data__`); others are unchanged.
-
-    Staged rows hold only the name of that file, so that staging can be reached by another path. If
-    they have an offset in it, `__path__` is a reference to that range (`members.Member`).
-    """
-    if batch.DATA not in rows.schema.names:
-        return rows
-    names = rows[batch.DATA].dictionary_encode()
-    found = [staging.place(name).spelling for name in names.dictionary.to_pylist()]
-    paths = pa.array(found, pa.string()).take(names.indices)
-    if batch.OFFSET in rows.schema.names:
-        return with_ranges(rows, paths)
-    return batch.set_column(rows, batch.PATH, paths)

@@ -36,13 +36,8 @@ from recordmill.transforms.model.source import (
 )
 from recordmill.transforms.sources.row_formats.condition_syntax import WHERE
 from recordmill.transforms.sources.rows.repeated_rows import Conflicts
-from recordmill.transforms.staged.listing import (
-    make_or_reuse,
-    read_part,
-    with_staged_paths,
-    write_checked_part,
-    write_scratch,
-)
+from recordmill.transforms.staged.listing import make_or_reuse, write_checked_part, write_scratch
+from recordmill.transforms.staged.parts import read_part, with_staged_paths
 
 SAME = "__same__"  # string: equal for duplicates, of which one row stays
 

@@ -26,11 +26,11 @@ from recordmill.transforms.sources.rows.repeated_rows import REPEATED
 from recordmill.transforms.staged import spill
 from recordmill.transforms.staged.listing import (
     read_excluded,
-    read_part,
     read_skipped,
     write_checked_part,
     write_part,
 )
+from recordmill.transforms.staged.parts import read_part
 from recordmill.transforms.staged.spill import Piece
 from recordmill.transforms.windowing.complete_windows import CompleteWindows
 from recordmill.transforms.windowing.constant_columns import ConstantColumns

@@ -36,9 +36,9 @@ from recordmill.transforms.staged.listing import (
     NO_LISTING,
     read_excluded,
     read_left_out,
-    read_part,
     read_skipped,
 )
+from recordmill.transforms.staged.parts import read_part
 from recordmill.transforms.writing.closed_ledger import close_ledger
 from recordmill.transforms.writing.shard_recipes import all_have_recipes, assemble_recipes
 from recordmill.transforms.writing.written_notes import written_notes

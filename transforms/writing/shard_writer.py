@@ -35,7 +35,7 @@ from recordmill.transforms.planning.sampled_frames import with_sampled_frames
 from recordmill.transforms.reuse.frame_places import FramePlaces
 from recordmill.transforms.reuse.row_recipes import row_recipes
 from recordmill.transforms.staged.encoder_tasks import EncodedChunk, pack_encoder
-from recordmill.transforms.staged.listing import with_staged_paths
+from recordmill.transforms.staged.parts import with_staged_paths
 from recordmill.transforms.staged.spill import Piece
 from recordmill.transforms.writing.ordered_encoding import RowChunk, encode_in_order
 from recordmill.transforms.writing.shard_draft import ShardDraft

@@ -13,7 +13,8 @@ from recordmill.storage.files import Location
 from recordmill.transforms.checks import key_conflicts as decisions
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.staged.batches import Problem
-from recordmill.transforms.staged.listing import read_excluded, read_part, write_checked_part
+from recordmill.transforms.staged.listing import read_excluded, write_checked_part
+from recordmill.transforms.staged.parts import read_part
 
 # Key and value of each row; 1.0 and nan, which equals itself here, are repeated rows.
 ROWS = [("a", 1.0), ("b", float("nan")), ("a", 1.0), ("c", None), ("b", float("nan")), ("c", 0.0),

@@ -21,7 +21,8 @@ from recordmill.transforms.sources.video.clip_plan import ClipSampling
 from recordmill.transforms.sources.video.clip_rows import LENGTHS, STARTS, TIMES, read_frames
 from recordmill.transforms.sources.video.video_decoder import Packets, VideoFile
 from recordmill.transforms.sources.video.video_source import VideoSource
-from recordmill.transforms.staged.listing import read_part, stage_listing, with_staged_paths
+from recordmill.transforms.staged.listing import stage_listing
+from recordmill.transforms.staged.parts import read_part, with_staged_paths
 from recordmill.transforms.staged.row_reader import RowReader
 from tests.video_files import CLOSED_GOP, OPEN_GOP, difference, frames_of, make_film, remuxed, spoil
 
