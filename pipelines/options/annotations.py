@@ -12,7 +12,7 @@ from recordmill.pipelines.options.config import CommonConfig
 from recordmill.pipelines.options.declaration import Group, option, options_of
 from recordmill.pipelines.options.labels_file import read_labels
 from recordmill.storage.files import Location
-from recordmill.transforms.encoders.objects import ObjectOptions
+from recordmill.transforms.encoders.object_options import ObjectOptions
 from recordmill.transforms.model.label_rules import LabelRules
 from recordmill.transforms.model.label_sets import ImageClass
 from recordmill.transforms.model.source import Source

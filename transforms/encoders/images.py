@@ -33,7 +33,8 @@ from recordmill.transforms.encoders.labels import (
     one_hot_feature,
     text_feature,
 )
-from recordmill.transforms.encoders.objects import ObjectOptions, PlacedObjects, object_features
+from recordmill.transforms.encoders.object_options import ObjectOptions
+from recordmill.transforms.encoders.objects import PlacedObjects, object_features
 from recordmill.transforms.encoders.source_ids import (
     SOURCE_FEATURES,
     check_source_ids,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,7 @@ from recordmill.tfrecord.features import Feature
 from recordmill.transforms.encoders.frames import frame_of, frame_transform
 from recordmill.transforms.encoders.instance_masks import InstanceMasks, segmentation_frames
 from recordmill.transforms.encoders.labels import class_numbers
+from recordmill.transforms.encoders.object_options import ObjectOptions
 from recordmill.transforms.imaging.affine import IDENTITY, Affine, Floats
 from recordmill.transforms.imaging.geometry import Size
 from recordmill.transforms.imaging.image_options import ImageOptions
@@ -44,59 +45,12 @@ from recordmill.transforms.model.data_type import Context
 from recordmill.transforms.model.example_facts import ExampleFacts
 from recordmill.transforms.model.ragged import binary_array, list_array
 
-BoxPolicy = Literal["clip", "drop", "reject"]
-Captions = Literal["all", "first"]
-
 _SLACK = 0.5  # pixels by which a box may cross the edge, as annotations are rounded
 _ROUNDING = 1.0  # pixels by which annotations that count from 0 or 1 are beyond the image
 _BOXES = "image/object/bbox/"
 _MASK = "image/object/mask"
 _SEGMENTATION_TRANSFORM = "image/object/segmentation/transform"
 _ANY: tuple[int | None, ...] = (None,)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ObjectOptions:
-    """Policies for boxes and captions.
-
-    boxes: policy for a box that crosses the edge of the written image. `clip` clips it, `drop`
-        drops it, `reject` rejects the image, unless only augmentation moved the box across the
-        edge: it is then clipped.
-    min_box: least length of a box's shortest side, in pixels of the written image. Smaller boxes
-        and boxes outside the image are dropped, or with `reject` their image is rejected.
-    without_boxes: keep or drop images without a box left.
-    box_frame: image that annotations refer to if EXIF rotates it: as stored, or upright. `auto`
-        compares the size in the annotations, and rejects images with boxes if both fit.
-    fractions: corners are fractions of the sides instead of pixels.
-    captions: keep all captions of an image, or the first.
-    segmentation: keep segmentations as they are in the annotations.
-    masks: draw the masks of objects.
-
-    Raises:
-        ConfigError: a value is invalid.
-    """
-
-    boxes: BoxPolicy = "clip"
-    min_box: float = 0.0
-    without_boxes: Literal["keep", "drop"] = "keep"
-    box_frame: Frame = "auto"
-    fractions: bool = False
-    captions: Captions = "all"
-    segmentation: bool = True
-    masks: bool = False
-
-    def __post_init__(self) -> None:
-        for option, value, known in (
-            ("--boxes", self.boxes, BoxPolicy),
-            ("--box-frame", self.box_frame, Frame),
-            ("--captions", self.captions, Captions),
-        ):
-            if value not in get_args(known):
-                raise ConfigError(
-                    f"{option}: expected one of {', '.join(get_args(known))}, got {value!r}"
-                )
-        if not self.min_box >= 0:
-            raise ConfigError(f"--min-box: expected 0 or more pixels, got {self.min_box:g}")
 
 
 class TransformedBoxes(NamedTuple):

@@ -12,11 +12,8 @@ from PIL import Image
 
 from recordmill.errors import RecordError
 from recordmill.pipelines.cli import main
-from recordmill.transforms.encoders.objects import (
-    ObjectOptions,
-    annotation_transform,
-    transform_boxes,
-)
+from recordmill.transforms.encoders.object_options import ObjectOptions
+from recordmill.transforms.encoders.objects import annotation_transform, transform_boxes
 from recordmill.transforms.imaging.affine import IDENTITY, exif_transform
 from recordmill.transforms.imaging.augment import rotate
 from recordmill.transforms.imaging.pixels import EncodedImage

@@ -1,0 +1,56 @@
+"""Options for boxes and captions of images."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal, get_args
+
+from recordmill.errors import ConfigError
+from recordmill.transforms.imaging.mask_options import Frame
+
+BoxPolicy = Literal["clip", "drop", "reject"]
+Captions = Literal["all", "first"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ObjectOptions:
+    """Policies for boxes and captions.
+
+    boxes: policy for a box that crosses the edge of the written image. `clip` clips it, `drop`
+        drops it, `reject` rejects the image, unless only augmentation moved the box across the
+        edge: it is then clipped.
+    min_box: least length of a box's shortest side, in pixels of the written image. Smaller boxes
+        and boxes outside the image are dropped, or with `reject` their image is rejected.
+    without_boxes: keep or drop images without a box left.
+    box_frame: image that annotations refer to if EXIF rotates it: as stored, or upright. `auto`
+        compares the size in the annotations, and rejects images with boxes if both fit.
+    fractions: corners are fractions of the sides instead of pixels.
+    captions: keep all captions of an image, or the first.
+    segmentation: keep segmentations as they are in the annotations.
+    masks: draw the masks of objects.
+
+    Raises:
+        ConfigError: a value is invalid.
+    """
+
+    boxes: BoxPolicy = "clip"
+    min_box: float = 0.0
+    without_boxes: Literal["keep", "drop"] = "keep"
+    box_frame: Frame = "auto"
+    fractions: bool = False
+    captions: Captions = "all"
+    segmentation: bool = True
+    masks: bool = False
+
+    def __post_init__(self) -> None:
+        for option, value, known in (
+            ("--boxes", self.boxes, BoxPolicy),
+            ("--box-frame", self.box_frame, Frame),
+            ("--captions", self.captions, Captions),
+        ):
+            if value not in get_args(known):
+                raise ConfigError(
+                    f"{option}: expected one of {', '.join(get_args(known))}, got {value!r}"
+                )
+        if not self.min_box >= 0:
+            raise ConfigError(f"--min-box: expected 0 or more pixels, got {self.min_box:g}")
