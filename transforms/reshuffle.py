@@ -21,6 +21,10 @@ class ShuffledShards(NamedTuple):
     plan: beam.PCollection[Plan]
 
 
+def _unchanged(plan: Plan) -> Plan:
+    return plan
+
+
 @dataclasses.dataclass(eq=False)
 class Reshuffle(beam.PTransform):
     """Shuffle the dataset into its shards: `PlannedBatches` in, `ShuffledShards` out.
@@ -40,7 +44,9 @@ class Reshuffle(beam.PTransform):
         super().__init__()
 
     def expand(self, planned: Any) -> Any:  # PlannedBatches -> ShuffledShards
-        plan = AsSingleton(planned.plan)
+        # Side inputs are of a copy, so that NameShards is in the stage of the plan (`spread`).
+        copied = planned.plan | "CopyPlan" >> beam.Map(_unchanged).with_output_types(Plan)
+        plan = AsSingleton(copied)
         # Handles, not rows, wait for the plan: a runner keeps waiting elements in memory.
         pieces = spread(planned.batches, "SpreadBatches") | "Cut" >> beam.ParDo(
             CutIntoPieces(self.run.staging, grouped=self.run.grouped), plan
@@ -55,4 +61,4 @@ class Reshuffle(beam.PTransform):
             # A few keys are distributed unevenly over the workers; reshuffled elements are not.
             | "Spread" >> beam.Reshuffle()
         )
-        return ShuffledShards(shards, planned.plan)
+        return ShuffledShards(shards, copied)
