@@ -31,9 +31,10 @@ from recordmill.transforms.audio.audio_options import MOST_VALUES
 from recordmill.transforms.audio.audio_structure import (
     PcmLayout,
     check_ogg,
-    read_flac_header,
+    read_flac_layout,
     read_wav_layout,
 )
+from recordmill.transforms.audio.flac_files import open_short_flac, pyav
 
 _IN_MEMORY = 4 << 20  # bytes of a file that is read at once
 _HEAD = 16  # bytes that identify a format
@@ -108,6 +109,11 @@ def open_audio(path: str, *, size: int, mtime: int) -> AudioFile:
     """
     stream = _open_stream(path, size=size, mtime=mtime)
     try:
+        if isinstance(stream, _FileInMemory):
+            other = functools.partial(_SoundFile, stream, "flac")
+            flac = open_short_flac(stream, size=size, open_other=other)
+            if flac is not None:
+                return flac
         return _open(stream, size=size)
     except BaseException:
         stream.close()
@@ -121,11 +127,21 @@ def read_header(path: str, *, size: int, mtime: int) -> AudioHeader:
     Arguments and errors are those of `open_audio`; some damage remains unnoticed.
     """
     with contextlib.closing(_open_stream(path, size=size, mtime=mtime)) as stream:
-        header = read_flac_header(stream)
-        if header is None:
-            with _open(stream, size=size) as file:
-                header = file.header
-        return header
+        layout = read_flac_layout(stream)
+        if layout is not None:
+            return layout.header
+        with _open(stream, size=size) as file:
+            return file.header
+
+
+def check_beginning(path: str, *, size: int, mtime: int) -> AudioHeader:
+    """Return the header of an audio file whose decoder accepts its beginning.
+
+    Arguments and errors are those of `open_audio`.
+    """
+    stream = _open_stream(path, size=size, mtime=mtime)
+    with contextlib.closing(stream), _open(stream, size=size) as file:
+        return file.header
 
 
 def _open_stream(path: str, *, size: int, mtime: int) -> _Stream:
@@ -147,7 +163,7 @@ def _open(stream: _Stream, *, size: int) -> AudioFile:
 
 def versions() -> dict[str, str]:
     """Return {library: version} of the libraries that decode."""
-    soundfile, av = _soundfile(), _pyav()
+    soundfile, av = _soundfile(), pyav()
     names = ("libavcodec", "libavformat")
     found = {name: ".".join(map(str, av.library_versions[name])) for name in names}
     return {"libsndfile": soundfile.__libsndfile_version__, "pyav": av.__version__, **found}
@@ -156,11 +172,6 @@ def versions() -> dict[str, str]:
 @functools.cache
 def _soundfile() -> Any:
     return import_package("soundfile", extra="audio", needed_for="reading audio")
-
-
-@functools.cache
-def _pyav() -> Any:
-    return import_package("av", extra="audio", needed_for="reading audio")
 
 
 class _WavFile:
@@ -259,7 +270,7 @@ class _FFmpegFile:
     may_be_nan = True
 
     def __init__(self, stream: _Stream, *, size: int, head: bytes) -> None:
-        av = _pyav()
+        av = pyav()
         self._stream = stream
         stream.seek(0)
         try:
@@ -332,7 +343,7 @@ class _FFmpegFile:
 
     def _decode(self) -> Iterator[Floats]:
         """Yield the samples, float32[n, channels]. Raises RecordError and StorageError."""
-        av = _pyav()
+        av = pyav()
         header = self.header
         frames = self._container.decode(self._audio)
         while True:

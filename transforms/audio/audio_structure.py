@@ -27,10 +27,15 @@ _MOST_CHUNKS = 256
 _STREAMED = 0xFFFFFFFF  # the size that a writer states that cannot go back to the header
 _PAGE = 27  # bytes of the header of an Ogg page, before the sizes of its segments
 _MOST_PAGE = 65_307  # bytes of an Ogg page
-# The marker, the header of the block STREAMINFO, whose type is 0, and its sample rate (20 bits),
-# channels less 1 (3), bits per sample less 1 (5) and samples per channel (36), which may be 0.
-_FLAC = struct.Struct(">4sI10xQ")
+# The marker, the header of the block STREAMINFO, whose type is 0, and in it the most samples of a
+# frame, the sample rate (20 bits), channels less 1 (3), bits per sample less 1 (5) and samples per
+# channel (36), which may be 0.
+_FLAC = struct.Struct(">4sI2xH6xQ")
 _STREAM_INFO_BYTES = 34
+_FLAC_BYTES = 8 + _STREAM_INFO_BYTES
+_LAST_BLOCK = 0x80  # flag of the last block of metadata, beside its type
+_PADDING, _SEEK_TABLE, _COMMENT = 1, 3, 4
+_SEEK_POINT = 18  # bytes
 _DTYPES = {(1, 16): "<i2", (3, 32): "<f4"}  # by codec and bits
 
 
@@ -117,24 +122,76 @@ def _layout(form: bytes, offset: int, length: int) -> PcmLayout | None:
     )
 
 
-def read_flac_header(file: RangeReader) -> AudioHeader | None:
-    """Return the header of a FLAC file, None for other files. Source: RFC 9639.
+class FlacLayout(NamedTuple):
+    """Metadata of a FLAC file.
+
+    stream_info: the block STREAMINFO. bits: per sample. most_samples: of a frame, per channel.
+    """
+
+    header: AudioHeader
+    stream_info: bytes
+    bits: int
+    most_samples: int
+
+
+def read_flac_layout(file: RangeReader) -> FlacLayout | None:
+    """Return the metadata of a FLAC file, None for other files. Source: RFC 9639.
 
     Raises:
       StorageError: the file could not be read.
     """
-    head = bytes(file.read_at(0, _FLAC.size))
-    if len(head) < _FLAC.size:
+    head = bytes(file.read_at(0, _FLAC_BYTES))
+    if len(head) < _FLAC_BYTES:
         return None
-    marker, block, numbers = _FLAC.unpack(head)
+    marker, block, most_samples, numbers = _FLAC.unpack_from(head)
     if marker != b"fLaC" or block & 0x7FFFFFFF != _STREAM_INFO_BYTES:
         return None
-    return AudioHeader(
+    header = AudioHeader(
         format="flac",
         rate=numbers >> 44,
         channels=(numbers >> 41 & 7) + 1,
         frames=(numbers & (1 << 36) - 1) or None,
     )
+    bits = (numbers >> 36 & 31) + 1
+    return FlacLayout(header, head[-_STREAM_INFO_BYTES:], bits, most_samples)
+
+
+def find_flac_frames(data: memoryview) -> int | None:
+    """Return the offset of the first frame of a FLAC file; None if its metadata are unusual.
+
+    Usual ones are, after STREAMINFO, comments, seek tables and padding without damage.
+    """
+    at = _FLAC_BYTES
+    is_last = bool(data[4] & _LAST_BLOCK)
+    while not is_last:
+        if at + 4 > len(data):
+            return None
+        is_last = bool(data[at] & _LAST_BLOCK)
+        kind, size = data[at] & ~_LAST_BLOCK, int.from_bytes(data[at + 1 : at + 4], "big")
+        at += 4
+        if not (
+            kind == _PADDING
+            or (kind == _SEEK_TABLE and size % _SEEK_POINT == 0)
+            or (kind == _COMMENT and _is_comment(data[at : at + size]))
+        ):
+            return None
+        at += size
+    return at
+
+
+def _is_comment(block: memoryview) -> bool:
+    """Return whether the vendor and the comments of a block VORBIS_COMMENT fill it."""
+
+    def number(at: int) -> int:
+        return int.from_bytes(block[at : at + 4], "little")
+
+    at = 4 + number(0)
+    count = number(at)
+    at += 4
+    while count and at < len(block):
+        at += 4 + number(at)
+        count -= 1
+    return not count and at == len(block)
 
 
 def check_ogg(file: RangeReader, *, size: int) -> None:

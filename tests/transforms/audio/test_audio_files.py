@@ -176,12 +176,42 @@ def test_files_without_samples_and_with_nan_are_rejected(tmp_path):
         assert reason_of(path) == Reason.BAD_VALUE
 
 
+@pytest.mark.parametrize("subtype", ["PCM_16", "PCM_24"])
+def test_flac_files_have_the_outcome_of_libsndfile(tmp_path, monkeypatch, subtype):
+    """FFmpeg decodes those that are short and intact; whatever is damaged is left to libsndfile."""
+    path = write(tmp_path / "x.flac", STEREO[:3000], 22050, subtype=subtype)
+    intact = path.read_bytes()
+    draw = np.random.default_rng(0)
+
+    def outcome() -> np.ndarray | Reason:
+        try:
+            return read(path)
+        except RecordError as error:
+            return error.reason
+
+    places = [*draw.integers(4, 200, 20), *draw.integers(200, len(intact), 20)]  # 200: of metadata
+    damaged = [intact[:at] + bytes([intact[at] ^ 1]) + intact[at + 1 :] for at in places]
+    for content in [intact, intact[:-1], intact + b"TAG", intact[:42], *damaged]:
+        path.write_bytes(content)
+        found = outcome()
+        with monkeypatch.context() as patch:
+            patch.setattr(audio_decoders, "open_short_flac", lambda *_, **__: None)
+            np.testing.assert_equal(found, outcome())
+
+
+def test_short_flac_files_need_no_libsndfile(tmp_path, monkeypatch):
+    path = write(tmp_path / "x.flac", STEREO, subtype="PCM_16")
+    expected = read(path, 0.0, 0.4)
+    monkeypatch.setattr(audio_decoders, "_soundfile", None)
+    np.testing.assert_array_equal(read(path)[: len(expected)], expected)
+
+
 @pytest.mark.parametrize("large", [False, True])
 def test_a_seek_before_the_beginning_is_ignored(tmp_path, monkeypatch, large):
     """Damaged files make libsndfile seek there, and an exception would be printed by cffi."""
     if large:
         monkeypatch.setattr(audio_decoders, "_IN_MEMORY", 0)
-    with opened(write(tmp_path / "x.flac", SOUND)) as file:
+    with opened(write(tmp_path / "x.aiff", SOUND)) as file:
         assert file._stream.seek(7) == 7
         assert file._stream.seek(-1) == 7
 

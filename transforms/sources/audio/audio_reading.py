@@ -14,7 +14,7 @@ import pyarrow as pa
 from recordmill.errors import RecordError
 from recordmill.format.content_hashes import array_name
 from recordmill.storage.input_files import read_file
-from recordmill.transforms.audio.audio_decoders import open_audio, read_header
+from recordmill.transforms.audio.audio_decoders import check_beginning, open_audio, read_header
 from recordmill.transforms.audio.audio_files import (
     AudioHeader,
     check_header,
@@ -211,7 +211,7 @@ class AudioHeaderCheck:
 
     def check(self, rows: pa.RecordBatch) -> RowOutcome:
         """Read the header of every file."""
-        return _read_headers(rows, self.options, _read_opened_header)[0]
+        return _read_headers(rows, self.options, check_beginning)[0]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -243,12 +243,6 @@ class AudioHeaders:
             "audio/seconds": pa.array(seconds, pa.float64()),
         }
         return outcome, pa.RecordBatch.from_pydict(columns, schema=self.fields)
-
-
-def _read_opened_header(path: str, *, size: int, mtime: int) -> AudioHeader:
-    """Return the header of a file whose decoder accepts its beginning."""
-    with open_audio(path, size=size, mtime=mtime) as file:
-        return file.header
 
 
 def _read_headers(
