@@ -46,6 +46,7 @@ CODES: Mapping[str, str] = {
     "scaled-by-window": "series have no value in train, so each of their windows is scaled by its"
     " own rows",
     "schema": "records violate the schema, or a part of it was not checked",
+    "segments": "columns of a listing look like segments of files, but whole files were read",
     "shared-rows": "series have the same rows at the same times, and may be in different splits",
     "splits": "folders or files have names of splits, but their records are divided by --splits; or"
     " a name of a split seems misspelt, or a missing value",

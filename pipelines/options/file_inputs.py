@@ -177,7 +177,7 @@ def files_of(
             unlabelled=unlabelled,
             finds_split=config.split_from in ("auto", "column"),
             conflicts=config.conflicts,
-            segment_columns=segments,
+            segment_columns=segments if "start_column" in columns else None,
         )
         for one in inputs.paths
     )

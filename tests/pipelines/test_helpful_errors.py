@@ -141,3 +141,32 @@ def test_the_help_lists_no_option_that_is_always_refused(command, tmp_path, caps
     given = (*given, *(("--time-column", "t", "--window", 2) if command == "sensor" else ()))
     assert run(command, *given) == 2
     assert "--label-from applies to files in folders, and a column gives" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("columns", "advice"),
+    [
+        (("offset", "duration"), "--start-column offset --duration-column duration"),
+        (("onset", "offset"), "--start-column onset --end-column offset"),
+        (("Start (s)", "stop"), None),
+        (("start_time", "end_time"), "--start-column start_time --end-column end_time"),
+        (("duration", "note"), None),
+    ],
+)
+def test_columns_that_look_like_segments_are_noted(columns, advice, tmp_path, capsys):
+    sounds.write(tmp_path / "x.wav", sounds.say("go", speaker=1), 16000)
+    (tmp_path / "a.csv").write_text(f"path,{','.join(columns)}\nx.wav,0,0.1\n")
+    given = ("--input", tmp_path / "a.csv", "--unlabelled", "keep", "--dry-run", "--json")
+    given = (*given, "--output", tmp_path / "out", "--splits", "train=1")
+    assert run("audio", *given) == 0
+    notes = json.loads(capsys.readouterr().out)["notes"]
+    found = [note["text"] for note in notes if note["code"] == "segments"]
+    first, second = columns
+    assert found == (
+        [f"whole files are read, but the columns {first!r} and {second!r} of a.csv may be segments:"
+         f" {advice} reads them"] if advice else []
+    )  # fmt: skip
+    if advice:
+        assert run("audio", *given, *advice.split()) == 0
+        notes = json.loads(capsys.readouterr().out)["notes"]
+        assert not [note for note in notes if note["code"] == "segments"]

@@ -64,6 +64,7 @@ from recordmill.transforms.sources.rows.listing_file import (
     listing_filter,
     no_rows_message,
     open_listing,
+    segment_notes,
     with_missing,
 )
 from recordmill.transforms.sources.rows.number_columns import with_numbers
@@ -110,7 +111,8 @@ class FileList:
     where: condition of the rows to read; others are left out. It may name dropped columns.
     conflicts: treatment of rows that have the same key and differ; equal rows count once. None
       leaves repeated keys to the check of all keys, which refuses them.
-    segment_columns: columns that distinguish rows with the same key, such as times of segments.
+    segment_columns: columns that distinguish rows with the same key, such as times of segments;
+      None if rows cannot be segments of files.
     """
 
     path: str
@@ -131,7 +133,7 @@ class FileList:
     where: str | None = None
     weight_column: str | None = None
     conflicts: Conflicts | None = None
-    segment_columns: tuple[str, ...] = ()
+    segment_columns: tuple[str, ...] | None = None
     _notes: list[Note] = dataclasses.field(
         default_factory=list, init=False, repr=False, compare=False
     )
@@ -266,7 +268,7 @@ class FileList:
         rules = PathRules.of(root, place, stores=self.stores, confine=confine)
         stats = StatCache(rules)
         named = ListedPaths(root)
-        segments = [name for name in self.segment_columns if name in user_columns]
+        segments = [name for name in self.segment_columns or () if name in user_columns]
         keyed = wanted_columns(sorted(roles.named()), segments, column_types)
         repeated = self._find_repeated(file, sections, keyed, roles, segments)
         kept = filtered = 0
@@ -307,8 +309,9 @@ class FileList:
             raise ConfigError(no_rows_message(place, root, rejected, first, filtered=filtered))
         quotes = quote_notes([(place.name, file.quote_anomalies)])
         unnamed = unnamed_notes((), user_columns)
+        whole = segment_notes(user_columns, place) if self.segment_columns == () else []
         listed_notes = named.notes(place.name, stats.archives)
-        self._notes[:] = [*quotes.values(), *unnamed.values(), *listed_notes]
+        self._notes[:] = [*quotes.values(), *unnamed.values(), *whole, *listed_notes]
 
     def _check_root(self, root: Location) -> None:
         """Raise ConfigError for an `input_root` that is neither a folder nor a usable archive."""

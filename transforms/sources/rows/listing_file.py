@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping
+import re
+import shlex
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
 from recordmill.errors import ConfigError, Reason, Reject
+from recordmill.notes import Note
 from recordmill.storage.files import Location
 from recordmill.transforms.model import batch
 from recordmill.transforms.sources.row_formats.column_types import ColumnTypes
@@ -18,6 +21,11 @@ from recordmill.transforms.sources.row_formats.row_file import Origin, RowFile, 
 from recordmill.transforms.sources.row_formats.row_format import RowFormat, format_of
 from recordmill.transforms.sources.row_formats.value_parsing import ValueParser
 
+# Names of columns of times in a file, without their unit.
+_STARTS = ("start", "begin", "onset", "offset", "from")
+_ENDS = ("end", "stop", "offset", "to")
+_DURATIONS = ("duration", "dur", "length")
+_SUFFIX = re.compile(r"[ _-]*(time|sec|secs|seconds|s|ms|msec|milliseconds)$")
 _FORMATS = ("csv", "tsv", "jsonl", "parquet")
 
 
@@ -56,6 +64,24 @@ def with_missing(rows: Rows, parser: ValueParser, names: Collection[str]) -> Row
     for name in names:
         columns = batch.set_column(columns, name, parser.mask_missing(name, columns[name]))
     return dataclasses.replace(rows, columns=columns)
+
+
+def segment_notes(names: Sequence[str], place: Location) -> list[Note]:
+    """Return a note if columns, by their names, hold the start and the end of segments of files."""
+    by_stem: dict[str, str] = {}
+    for name in names:
+        by_stem.setdefault(_SUFFIX.sub("", name.strip().lower()), name)
+    start = next((by_stem[stem] for stem in _STARTS if stem in by_stem), None)
+    for option, stems in (("end", _ENDS), ("duration", _DURATIONS)):
+        found = next((by_stem[stem] for stem in stems if by_stem.get(stem, start) != start), None)
+        if start is not None and found is not None:
+            text = (
+                f"whole files are read, but the columns {start!r} and {found!r} of {place.name} may"
+                f" be segments: --start-column {shlex.quote(start)} --{option}-column"
+                f" {shlex.quote(found)} reads them"
+            )
+            return [Note("segments", text)]
+    return []
 
 
 def check_unnamed(rows: Rows, place: Location) -> None:
