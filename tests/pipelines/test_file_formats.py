@@ -421,6 +421,23 @@ def test_rows_that_repeat_the_header_are_rejected(encoding, tmp_path):
     assert not [note for note in made.manifest.notes if note.code == "text-column"]
 
 
+@pytest.mark.parametrize(
+    "header", ["\ufeffsize,label", "Size,LABEL", " size , label", '"size","label"', "size,label,,"]
+)
+def test_headers_of_joined_files_may_be_spelt_differently(header, tmp_path):
+    rows = "".join(f"{n},{'ab'[n % 2]}\n" for n in range(20))
+    text = f"size,label\n{rows}{header}\n{rows}size,label of b\n"
+    (tmp_path / "t.csv").write_text(text.replace("\n0,a", "\n\ufeff0,a"))
+    given = ("--input", tmp_path / "t.csv", "--splits", "train=1", "--types", "size=string")
+    given = (*given, "--max-reject-fraction", "1")
+    assert rows_of(tmp_path / "out", *given) == {"written": 41, "rejected": 1}
+    made = Made(tmp_path / "out")
+    assert made.rejects == {"t.csv#21": "bad_value"}
+    assert made.manifest.labels == ("a", "b", "label of b")
+    found = [example["size"][0].decode() for example in made.examples("train").values()]
+    assert {*found} == {"size", *map(str, range(20))}
+
+
 def test_a_row_that_is_equal_to_names_that_are_numbers_is_data(tmp_path):
     source = table(tmp_path / "t.csv", [(0, 1, 2), *((n, 1, 2) for n in range(9))])
     given = ("--input", source, "--header", "yes", "--splits", "train=1")

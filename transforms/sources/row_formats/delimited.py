@@ -222,7 +222,9 @@ class DelimitedFile:
         header = self._file.streamed and not self._shape.columns
         for lines in self._file.lines(section, header=header):
             if self._header_line:
-                lines = lines.reject(self._header_line, _REPEATED_HEADER)
+                lines = lines.reject_header(
+                    self._header_line, self._shape.delimiter, _REPEATED_HEADER
+                )
             with self._origin.parsing():
                 rows = self._blocks.parse(lines, names)
             yield rows

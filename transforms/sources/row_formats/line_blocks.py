@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import dataclasses
 import itertools
 from collections.abc import Iterator, Sequence
@@ -13,6 +14,9 @@ from recordmill.errors import Reason
 from recordmill.transforms.model import limits
 from recordmill.transforms.sources.row_formats.row_boundaries import IntArray
 from recordmill.transforms.sources.row_formats.row_file import BadRow
+
+_AFTER = b" \t\r\n"
+_AROUND = b' \t"'
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -33,14 +37,47 @@ class LineBlock:
         starts = [0, *self.ends.tolist()]
         return [self.data[start:end].rstrip(b"\r\n") for start, end in itertools.pairwise(starts)]
 
-    def reject(self, line: bytes, why: str) -> LineBlock:
-        """Return the block without the rows that are equal to a line, which are bad rows."""
-        if line not in self.data:
+    def reject_header(self, header: bytes, delimiter: bytes, why: str) -> LineBlock:
+        """Return the block without the rows that repeat the header, which are bad rows.
+
+        Case, quotes, and spaces around names do not matter.
+        """
+        names = _names(header, delimiter)
+        needle = max(names, key=len)
+        lengths = np.diff(self.ends, prepend=0)
+        fits = (lengths >= len(b"".join(names))) & (lengths <= len(header) + 4 * len(names))
+        lower = self.data.lower() if fits.any() else b""
+        keep = np.ones(len(self.ends), np.bool_)
+        at = lower.find(needle)
+        while at >= 0:
+            row = int(np.searchsorted(self.ends, at, side="right"))
+            end = int(self.ends[row])
+            line = self.data[end - int(lengths[row]) : end]
+            keep[row] = not fits[row] or _names(line, delimiter) != names
+            at = lower.find(needle, end)
+        if keep.all():
             return self
-        keep = np.array([row != line for row in self.rows()], np.bool_)
         data, ends = select_rows(self.data, self.ends, keep)
         bad = [BadRow(int(row), Reason.BAD_VALUE, why) for row in self.numbers[~keep]]
         return LineBlock(data=data, ends=ends, numbers=self.numbers[keep], bad=(*self.bad, *bad))
+
+
+def _names(line: bytes, delimiter: bytes) -> list[bytes]:
+    """Return the names in a header, in lower case, without quotes, spaces and separators after."""
+    names = line.rstrip(_AFTER + delimiter).split(delimiter)
+    return [name.strip(_AROUND).lower() for name in names]
+
+
+def without_marks(data: bytes, ends: IntArray) -> tuple[bytes, IntArray]:
+    """Return rows without byte order marks at their beginnings, as joined files have them."""
+    if codecs.BOM_UTF8 not in data:
+        return data, ends
+    starts = np.append(0, ends)[:-1]
+    marked = np.array([data.startswith(codecs.BOM_UTF8, at) for at in starts.tolist()], np.bool_)
+    keep = np.ones(len(data), np.bool_)
+    keep[(starts[marked, None] + np.arange(len(codecs.BOM_UTF8))).ravel()] = False
+    found = np.frombuffer(data, np.uint8)[keep].tobytes()
+    return found, ends - len(codecs.BOM_UTF8) * np.cumsum(marked)
 
 
 def select_rows(data: bytes, ends: IntArray, keep: npt.NDArray[np.bool_]) -> tuple[bytes, IntArray]:

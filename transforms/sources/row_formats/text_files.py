@@ -22,6 +22,7 @@ from recordmill.transforms.sources.row_formats.line_blocks import (
     rejected_rows,
     select_rows,
     split_block,
+    without_marks,
 )
 from recordmill.transforms.sources.row_formats.quote_anomalies import QuoteAnomalies
 from recordmill.transforms.sources.row_formats.row_boundaries import (
@@ -182,6 +183,7 @@ class TextFile:
         if not self.streamed and self.file_format.encoding != UTF8:
             data = to_utf8(data, self.file_format.encoding)
             ends = row_ends(data, self._rules)
+        data, ends = without_marks(data, ends)
         keep = ~self._blank(data, ends) & (numbers >= least)
         bad = {}
         for row in np.flatnonzero(keep & (sizes > self.file_format.max_row_bytes)).tolist():
