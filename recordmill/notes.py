@@ -21,7 +21,7 @@ CODES: Mapping[str, str] = {
     "empty-split": "a split has no records",
     "few-buckets": "a column has fewer buckets than requested, because many values are equal",
     "groups-alike": "names of groups or series differ only by case, surrounding spaces or Unicode"
-    " form",
+    " form, or are the same number",
     "horizon": "windows were not made, because a gap or the end of the series is in the rows of"
     " their target",
     "intensity-window": "--intensity-window was not applied to images, or reaches beyond their 8"

@@ -55,6 +55,17 @@ def test_groups_alike_and_records_without_group(planned):
     assert MISSING in notes
 
 
+def test_groups_of_equal_numbers(tmp_path, capsys):
+    lines = [f"{n},{group}" for n, group in enumerate(("7", "7.0", "8", "a", " 8", "9"))]
+    (tmp_path / "in.csv").write_text("\n".join(["x,patient", *lines]) + "\n")
+    argv = ["--input", str(tmp_path / "in.csv"), "--output", str(tmp_path / "out"), "--dry-run"]
+    assert main(["table", *argv, "--group-column", "patient", "--splits", "train=1"]) == 0
+    assert (
+        "names of groups are the same number in different notations: '7' (train) and '7.0'"
+        " (train); write each group in one way only"
+    ) in capsys.readouterr().err
+
+
 def test_each_can_be_an_error(planned):
     assert planned("--fail-on", "groups-alike")[0] == 1
     assert planned("--fail-on", "no-group")[0] == 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from recordmill.notes import Note, count_of
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.label_rules import alike_names, fold_labels
+from recordmill.transforms.model.label_rules import alike_names, equal_numbers, fold_labels
 
 COMPARED = 100_000  # groups; of more, those of smallest hashes are compared
 _SHOWN = 3  # groups in a note
@@ -70,23 +70,24 @@ class GroupNames:
         records: number of all records. noun: `group`, or `series` if these are the groups.
         """
         names = self.names[_NAME].to_pylist()
+        splits = dict(zip(names, self.names[_SPLIT].to_pylist(), strict=True))
         spellings = alike_names(sorted(names))  # by hash they look shuffled
         if spellings:
-            splits = dict(zip(names, self.names[_SPLIT].to_pylist(), strict=True))
-            parted = sum(len({splits[name] for name in alike}) > 1 for alike in spellings)
-            some = "; ".join(
-                " and ".join(f"{name!r} ({splits[name]})" for name in alike)
-                for alike in spellings[:_SHOWN]
-            )
-            more = "; ..." if len(spellings) > _SHOWN else ""
-            apart = f"; {parted:,} of {len(spellings):,} are in several splits" if parted else ""
             count = count_of(len(names), noun, "series" if noun == "series" else None)
             few = len(names) - sum(len(alike) - 1 for alike in spellings)
             yield Note(
                 "groups-alike",
                 f"{'of more, ' if self.capped else ''}{count} become {few:,} if case, surrounding"
-                f" spaces and Unicode form are ignored: {some}{more}{apart};"
+                f" spaces and Unicode form are ignored: {_shown(spellings, splits)};"
                 f" write each {noun} in one way only",
+            )
+        notations = equal_numbers([name for name in names if name == name.strip()])
+        if notations:
+            yield Note(
+                "groups-alike",
+                f"names of {noun if noun == 'series' else 'groups'} are the same number in"
+                f" different notations: {_shown(notations, splits)}; write each {noun} in one way"
+                " only",
             )
         if noun == "group" and (self.missing or self.blank):
             yield Note("no-group", self._missing(records))
@@ -102,3 +103,14 @@ class GroupNames:
             " name: --trim takes it as no group"
         )
         return f"{found}; {blank}" if self.missing else blank
+
+
+def _shown(alike: Sequence[Sequence[str]], splits: Mapping[str, str]) -> str:
+    """Return some names that are alike, with their splits, and how many of all are in several."""
+    some = "; ".join(
+        " and ".join(f"{name!r} ({splits[name]})" for name in names) for names in alike[:_SHOWN]
+    )
+    more = "; ..." if len(alike) > _SHOWN else ""
+    parted = sum(len({splits[name] for name in names}) > 1 for names in alike)
+    apart = f"; {parted:,} of {len(alike):,} are in several splits" if parted else ""
+    return f"{some}{more}{apart}"
