@@ -60,6 +60,7 @@ def fill(root: pathlib.Path, *names: str) -> None:
         ("._1.jpg", "hidden"),
         ("Thumbs.db", "system"),
         ("desktop.ini", "system"),
+        ("~$table.csv", "system"),
         ("__MACOSX", "system"),
         ("1.jpg~", "backup"),
     ],

@@ -81,7 +81,8 @@ def skip_reason(name: str) -> str | None:
         return "hidden"
     if name.endswith("~"):
         return "backup"
-    return "system" if name.lower() in _SYSTEM_FILES else None
+    is_lock = name.startswith("~$")  # of a document that is open in an office program
+    return "system" if is_lock or name.lower() in _SYSTEM_FILES else None
 
 
 def has_extension(name: str, extensions: Collection[str]) -> bool:
