@@ -53,6 +53,8 @@ class LogMel:
         columns = max(_COLUMNS // frequencies, self._step)
         self._power = np.zeros((frequencies + 1, columns), np.float32)
         self._filled = 0  # columns of `_power`
+        self._pieces: list[tuple[int, bool]] = []  # frames, and if they are those of `_power`
+        self._silence = decibels(np.zeros((options.bins, 1), np.float32))
         self._done: list[Floats] = []
 
     def add(self, samples: Floats, *, silent_from: int | None = None) -> int:
@@ -75,8 +77,8 @@ class LogMel:
             loud = min(-(-(silent_from + edge) // hop), count)
         for start in range(0, loud, self._step):
             self._transform(frames[start : min(start + self._step, loud)])
-        for start in range(loud, count, self._step):
-            self._take_columns(min(self._step, count - start))[:] = 0
+        if loud < count:
+            self._pieces.append((count - loud, False))
         return count
 
     def _transform(self, frames: npt.NDArray[np.float64]) -> None:
@@ -98,19 +100,24 @@ class LogMel:
         if self._filled + count > self._power.shape[1]:
             self._finish_columns()
         self._filled += count
+        self._pieces.append((count, True))
         return self._power[:-1, self._filled - count : self._filled]
 
     def _finish_columns(self) -> None:
         mel = np.empty((self._filters.bins, self._filled), np.float32)
         self._filters.apply(self._power[:, : self._filled], mel)
-        self._done.append(decibels(mel))
-        self._filled = 0
+        rows, at = decibels(mel), 0
+        for count, is_loud in self._pieces:
+            piece = rows[at : at + count] if is_loud else np.repeat(self._silence, count, axis=0)
+            self._done.append(piece)
+            at += count if is_loud else 0
+        self._filled, self._pieces = 0, []
 
     def take(self) -> list[Floats]:
         """Return the spectrograms since the last call in decibels: all their frames, in blocks of
         float32[n, bins].
         """
-        if self._filled:
+        if self._pieces:
             self._finish_columns()
         done, self._done = self._done, []
         return done
