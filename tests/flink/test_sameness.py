@@ -220,9 +220,11 @@ def test_rows_that_repeat_a_key(flink, tmp_path):
     folder = tmp_path / "in"
     folder.mkdir()
     for number in range(3):
-        lines = [f"k{rng.integers(900)},{rng.integers(2)},a" for _ in range(400)]
-        (folder / f"{number}.csv").write_text("\n".join(["id,x,label", *lines]))
-    options = ("--key-column", "id", "--max-reject-fraction", "1")
+        rows = [(rng.integers(900), rng.integers(2)) for _ in range(400)]
+        lines = [f'k{one}; "{two},5" ;"a \\"b\\""' for one, two in rows]
+        (folder / f"{number}.csv").write_text("\n".join(["by hand", "id;x;label", *lines]))
+    options = ("--key-column", "id", "--max-reject-fraction", "1", "--skip-rows", "1")
+    options = (*options, "--trim", "--escape", "\\", "--decimal", ",", "--delimiter", ";")
     direct = Job(tmp_path / "direct", *options, source=folder, kind="table")
     direct.finish_here()
     job = Job(tmp_path / "flink", *options, source=folder, kind="table").on(flink, "loopback")
