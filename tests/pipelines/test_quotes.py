@@ -121,6 +121,17 @@ def test_escaped_quotes_without_rejects_are_noted(tmp_path, capsys):
     assert "closing quote" not in printed_notes(capsys)
 
 
+@pytest.mark.parametrize("last", ['"fine",b\n', "fine,b\n"])
+def test_an_unclosed_quote_that_is_escaped_names_the_option(last, tmp_path, capsys):
+    rows = "".join(f'"film {n}",a\n' for n in range(9))
+    (tmp_path / "a.csv").write_text(f'text,label\n{rows}"size 5\\"",a\n{last}')
+    assert dry("text", tmp_path / "a.csv") == 2
+    error = capsys.readouterr().err
+    assert "row 10" in error
+    assert "if backslashes escape quotes, --escape '\\'" in error
+    assert dry("text", tmp_path / "a.csv", "--escape", "\\") == 0
+
+
 def test_escapes_apply_to_delimiters_and_line_ends(tmp_path):
     text = 'id;text;label\n0;a\\;b\\\\;x\n1;"c\\"\nd";y\n2;e\\\nf;x\n3;"g""h";y\n'
     (tmp_path / "a.csv").write_text(text)

@@ -24,7 +24,7 @@ from recordmill.transforms.sources.row_formats.line_blocks import (
     split_block,
     without_marks,
 )
-from recordmill.transforms.sources.row_formats.quote_anomalies import QuoteAnomalies
+from recordmill.transforms.sources.row_formats.quote_anomalies import ESCAPE, QuoteAnomalies
 from recordmill.transforms.sources.row_formats.row_boundaries import (
     Block,
     IntArray,
@@ -249,18 +249,19 @@ class TextFile:
     ) -> None:
         if not block.unclosed_quote:
             return
+        start, content = 0, b""
         if isinstance(block, Block):
             number = int(self._numbers(block, number)[-2])
+            start = int(block.ends[-2]) if len(block.ends) > 1 else 0
+            content = block.data[start:]
         row = f"row {number}" if number else "the header"
         if offset is not None:
-            start = block.ends[-2] if isinstance(block, Block) and len(block.ends) > 1 else 0
-            row += f" begins in line {self._line_of(offset + int(start))} and"
-        advice = "close it, or double the quotes inside a value; if quotes are data there, pass"
-        advice += " --quoting off"
+            row += f" begins in line {self._line_of(offset + start)} and"
         escape = self.file_format.escape.decode()
         what = "unclosed quote" + (f" (or {escape} before the last line end)" if escape else "")
         raise ConfigError(
-            f"{what} in {self.origin.place}: {row} extends to the end of the file; {advice}"
+            f"{what} in {self.origin.place}: {row} extends to the end of the file;"
+            f" {self._quote_advice(content)}"
         )
 
     def _refuse_joined_rows(self, block: Block, numbers: IntArray, offset: int) -> None:
@@ -274,9 +275,17 @@ class TextFile:
         raise ConfigError(
             f"unclosed quote in {self.origin.place}: row {numbers[row]} extends to line {last},"
             f" because the quote in line {line} is closed only there, by a quote that seems to open"
-            " a value: close it, or double the quotes inside a value; if quotes are data there,"
-            " pass --quoting off; if the row is right, --quoting on"
+            f" a value: {self._quote_advice(block.data[start : block.ends[row]])}; if the row is"
+            " right, --quoting on"
         )
+
+    def _quote_advice(self, row: bytes) -> str:
+        """Return advice for a row with an unclosed quote."""
+        advice = "close it, or double the quotes inside a value; if quotes are data there, pass"
+        advice += " --quoting off"
+        if b'\\"' in row and not self.file_format.escape:
+            advice += f"; if backslashes escape quotes, {ESCAPE}"
+        return advice
 
     def _line_of(self, offset: int) -> int:
         """Return the number of the line at an offset of the rows. Reads the file up to there."""
