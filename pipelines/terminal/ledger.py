@@ -75,12 +75,15 @@ def filtered_table(ledger: Ledger) -> RenderableType | None:
 
 def _compared(report: ContentReport) -> str:
     """Return the line on records of equal content."""
-    found = {
+    repeats = report.repeated.records - report.repeated.contents
+    found = [f"{repeats:,} repeat{'s' if repeats == 1 else ''} another"] if repeats else []
+    wrong = {
         "shared by several splits": report.leaks.contents,
         "with several labels": report.conflicts.contents,
     }
-    compared = f"{count_of(report.records, 'record')} compared by content"
-    return _sum(compared, found) if any(found.values()) else f"{compared}: no leak, no conflict"
+    found += [f"{count:,} {what}" for what, count in wrong.items() if count]
+    found += [] if any(wrong.values()) else ["no leak", "no conflict"]
+    return f"{count_of(report.records, 'record')} compared by content: {', '.join(found)}"
 
 
 def _sum(total: str, parts: Mapping[str, int]) -> str:

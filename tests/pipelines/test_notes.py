@@ -138,3 +138,12 @@ def test_columns_that_pandas_named_are_noted(command, tmp_path):
     (note,) = [one for one in Made(tmp_path / "out").manifest.notes if one.code == "unnamed-column"]
     assert "'Unnamed: 0': pandas names columns without a name so" in str(note)
     assert "--drop-columns 'Unnamed: 0' leaves them out" in str(note)
+
+
+def test_records_that_repeat_others_are_counted(tmp_path, capsys):
+    rows = [f"{n},a" for n in (1, 2, 2, 2, 3, 3)]
+    (tmp_path / "rows.csv").write_text("\n".join(["x,label", *rows]))
+    argv = ["table", "--input", str(tmp_path / "rows.csv"), "--output", str(tmp_path / "out")]
+    assert main([*argv, "--splits", "train=1"]) == 0
+    line = "6 records compared by content: 3 repeat another, no leak, no conflict"
+    assert line in capsys.readouterr().out
