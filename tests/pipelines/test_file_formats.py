@@ -352,6 +352,9 @@ def test_names_in_quotes_are_an_error_that_names_quoting(tmp_path, capsys):
          " '(20)' in t.csv#11"),
         (["2026-01-31", *["2026-01-31 00:00:00"] * 19], "because of dates with a time, beside"
          " others without, such as '2026-01-31 00:00:00' in t.csv#2"),
+        (["2026-01-31 00:00:00", *["2026-01-31 00:00:00Z"] * 9], "because of times with a time"
+         " zone, such as '2026-01-31 00:00:00Z' in t.csv#2: correct the input, or declare"),
+        (["2026-01-31T00:00+01:00"] * 9, "+01:00' in t.csv#1: correct the input, because every"),
         ([f"{n}{'ABCDE'[n % 5]}" for n in range(20)], None),
         ([f"10.0.10.{n}" for n in range(20)], None),
         (["007"] * 20, None),

@@ -19,6 +19,7 @@ _CURRENCY = r"^[+-]?[$€£¥] ?[\d.,]+$|^[+-]?[\d.,]+ ?[$€£¥]$"
 _SPACES = ("[ \u00a0\u2009\u202f]", "['\u2019]")  # between thousands, beside the comma or the point
 _MINUS = "\u2212"  # a longer sign than the hyphen
 _DIGIT = rf"^\s*[({_MINUS}+-]?[$€£¥]? ?[.,]?\d"  # begins numbers and dates
+_ZONED = r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d.*(Z|[+-]\d\d(:?\d\d)?)$"
 _DAY = r"^\d{4}-\d\d-\d\d$"
 _WITH_UNIT = r"^[+-]?[\d.,]*\d ?(?P<unit>[^\d\s.,:/%$€£¥+-][^\d,]{0,9})$"
 _FEW = 3  # up to so many different texts among numbers count as spellings of a missing value
@@ -109,6 +110,9 @@ def odd_value(column: pa.Array, decimal: str) -> tuple[int, str, bool] | None:
         days = _matches(column, _DAY)
         if days.any() and len(timed := np.flatnonzero(dates[0] & ~days)):
             return int(timed[0]), "dates with a time, beside others without", False
+        zoned = np.flatnonzero(_matches(column, _ZONED))
+        if len(zoned):
+            return int(zoned[0]), "times with a time zone", len(zoned) == count
     foreign = np.flatnonzero(_matches(column, _OTHER_DATES))
     if len(foreign) >= MOST * count:
         every = not _matches(column, _DATES[0]).any()
