@@ -147,3 +147,27 @@ def test_records_that_repeat_others_are_counted(tmp_path, capsys):
     assert main([*argv, "--splits", "train=1"]) == 0
     line = "6 records compared by content: 3 repeat another, no leak, no conflict"
     assert line in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("values", "first"),
+    [
+        (['"in quotes"'] * 9, 1),
+        (["plain", "plain", '"with ""two"" quotes, as of Excel"'], 3),
+        (['"a title"', "plain", '"Great" product', 'so "great"'], None),
+        (["plain"] * 9, None),
+    ],
+)
+def test_values_in_quotes_in_tsv_are_noted(values, first, tmp_path):
+    rows = [f"{value}\t{n}" for n, value in enumerate(values)]
+    (tmp_path / "rows.tsv").write_text("\n".join(["x\tn", *rows]) + "\n")
+    argv = ["table", "--input", str(tmp_path / "rows.tsv"), "--output", str(tmp_path / "out")]
+    argv += ["--splits", "train=1"]
+    assert main([*argv, "--quoting", "off"]) == 0
+    assert not [one for one in Made(tmp_path / "out").manifest.notes if one.code == "quotes"]
+    assert main([*argv, "--overwrite"]) == 0
+    found = [str(one) for one in Made(tmp_path / "out").manifest.notes if one.code == "quotes"]
+    assert len(found) == (first is not None)
+    assert all(
+        f"in quotes: 1, the first is rows.tsv#{first};" in one for one in found[: first != 1]
+    )

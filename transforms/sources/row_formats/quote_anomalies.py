@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -21,6 +22,8 @@ class QuoteAnomalies:
     spanning: rows with a value that spans lines. trailing: rows with text after a closing quote.
     escaped: of these, rows with a backslash before the closing quote.
     spaced: rows with a quote that would open a value without the spaces before it.
+    enclosed: rows with a value in quotes, which are read as data. doubled: of these, rows with two
+    quotes for one inside. plain: rows without such a value, beside them.
     longest: number of the largest row that spans lines. lines: number of its lines.
     """
 
@@ -31,6 +34,10 @@ class QuoteAnomalies:
     escaped: int = 0
     spaced: int = 0
     first_spaced: int = 0
+    enclosed: int = 0
+    first_enclosed: int = 0
+    doubled: int = 0
+    plain: int = 0
     unclosed: int = 0
     first_unclosed: int = 0
     longest: int = 0
@@ -53,6 +60,20 @@ class QuoteAnomalies:
             lines = block.data[starts[largest] : ends[largest]].count(b"\n")
             if lines > self.lines:
                 self.lines, self.longest = lines, int(numbers[spanning[largest]])
+
+    def count_enclosed(self, block: Block, numbers: IntArray, delimiter: bytes) -> None:
+        """Count the values in quotes of a block in which quotes are data."""
+        starts = (b"\n", delimiter)
+        if not any(one + b'"' in block.data for one in starts) and block.data[:1] != b'"':
+            return
+        edge = re.escape(delimiter)
+        value = rb'(?:^|%b)"((?:[^"\r\n]|"")*)"(?=%b|\r?$)' % (edge, edge)
+        found = [(one.start(1), b'""' in one[1]) for one in re.finditer(value, block.data, re.M)]
+        rows = np.searchsorted(block.ends, np.array([at for at, _ in found], np.int64), "right")
+        enclosed = np.unique(rows)
+        self._add("enclosed", numbers[enclosed])
+        self.doubled += len(np.unique(rows[np.array([two for _, two in found], np.bool_)]))
+        self.plain += len(block.ends) - len(enclosed) if found else 0
 
     def _add(self, what: str, rows: IntArray) -> None:
         if len(rows):
@@ -77,6 +98,11 @@ def quote_notes(anomalies: Sequence[tuple[str, QuoteAnomalies]]) -> Mapping[str,
             "the quotes are part of the value; if they enclose it, pass --trim",
         ),
         (
+            "enclosed",
+            "a value in quotes",
+            "the quotes are part of the value; if they enclose it, pass --quoting on",
+        ),
+        (
             "unclosed",
             "lines that may be rows, joined by an unclosed quote",
             "they were read as one row each, as --quoting on says; if quotes are data there, pass"
@@ -84,7 +110,9 @@ def quote_notes(anomalies: Sequence[tuple[str, QuoteAnomalies]]) -> Mapping[str,
         ),
     ):
         files = [(file, one) for file, one in anomalies if getattr(one, what)]
-        if not files:
+        # A value may begin and end with quotes that are data.
+        few = all(not one.doubled and one.enclosed < 9 * one.plain for _, one in files)
+        if not files or (what == "enclosed" and few):
             continue
         count = sum(getattr(one, what) for _, one in files)
         text = (

@@ -170,6 +170,9 @@ class TextFile:
             numbers = self._numbers(block, number)
             self._refuse_joined_rows(block, numbers, offset)
             self.quote_anomalies.count(block, numbers)
+            if self._table and self._rules is None and self.file_format.checks_quotes:
+                delimiter = self.file_format.delimiter
+                self.quote_anomalies.count_enclosed(block, numbers, delimiter)
             yield block.ends, numbers
             number = int(numbers[-1])
             offset += len(block.data)
