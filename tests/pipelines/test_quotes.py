@@ -75,6 +75,12 @@ def test_a_quote_that_is_open_to_the_end_has_a_line(tmp_path, capsys):
     assert "row 2 begins in line 4 and extends to the end of the file" in capsys.readouterr().err
 
 
+def test_a_header_with_an_unclosed_quote_is_an_error(tmp_path, capsys):
+    (tmp_path / "a.csv").write_text('"text,label\n"a",b\n"c",d\n')
+    assert dry("text", tmp_path / "a.csv") == 2
+    assert "seems to have an unclosed quote: it extends over 2 lines" in capsys.readouterr().err
+
+
 def test_listings_have_the_same_checks(tmp_path, capsys):
     make_folder(tmp_path / "photos", {"ant": 2, "bee": 2})
     names = sorted(str(one.relative_to(tmp_path)) for one in tmp_path.glob("photos/*/*"))

@@ -33,6 +33,7 @@ from recordmill.transforms.sources.row_formats.row_format import UTF8, FileForma
 from recordmill.transforms.sources.row_formats.text_encodings import to_utf8
 from recordmill.transforms.sources.row_formats.text_files import TextFile, quote_rules
 
+_LINE_END = b"\n"
 _END = 1 << 62  # after the end of any file
 _REPEATED_HEADER = "equal to the header, as where files were joined: remove the row"
 
@@ -170,6 +171,13 @@ class DelimitedFile:
             for end in block.ends.tolist():
                 row = block.data[start:end].strip(b"\r\n")
                 if row and not (comment and row.startswith(comment)):
+                    if self._shape.checks_quotes and (block.unclosed < end).any():
+                        raise ConfigError(
+                            f"the header of {self._origin.place} seems to have an unclosed quote:"
+                            f" it extends over {row.count(_LINE_END) + 1} lines, to a quote that"
+                            " seems to open a value; close it, or pass --quoting off if quotes are"
+                            " data, or --quoting on if it is right"
+                        )
                     self._head_block = block
                     return row, at + end
                 start = end
