@@ -42,7 +42,7 @@ def open_short_flac(
     layout = read_flac_layout(file)
     if layout is None or layout.bits != _BITS or layout.header.frames is None:
         return None
-    most = size // _LEAST_FRAME * layout.most_samples
+    most = max(layout.header.frames, size // _LEAST_FRAME * layout.most_samples)
     if most * layout.header.channels * _BITS // 8 > _MOST_BYTES:
         return None
     data = file.read_at(0, size)
@@ -66,24 +66,26 @@ class _ShortFlacFile:
     ) -> None:
         self.header = header
         self._stream_info, self._data, self._open_other = stream_info, data, open_other
+        self._other: AudioFile | None = None
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._data.release()
+        if self._other is not None:
+            self._other.__exit__()
 
     def frames(self, start: int, stop: int) -> Floats:
-        known = self.header.frames
-        assert known is not None
-        samples = self._decode(known) if start == 0 and stop >= known else None
-        if samples is not None:
-            return samples
-        with self._open_other() as file:
-            return file.frames(start, stop)
+        if self._samples is not None:
+            return self._samples[start:stop]
+        if self._other is None:
+            self._other = self._open_other()
+        return self._other.frames(start, stop)
 
-    def _decode(self, count: int) -> Floats | None:
-        """Return all samples, float32[count, channels]; None unless every frame is intact."""
+    @functools.cached_property
+    def _samples(self) -> Floats | None:
+        """All samples, float32[n, channels]; None unless every frame is intact."""
         av = pyav()
         codec = av.CodecContext.create("flac", "r")
         codec.extradata = self._stream_info
@@ -93,7 +95,8 @@ class _ShortFlacFile:
             frames = codec.decode(av.Packet(self._data))
         except av.FFmpegError:
             return None
-        rate, channels = self.header.rate, self.header.channels
+        rate, channels, count = self.header.rate, self.header.channels, self.header.frames
+        assert count is not None
         samples = np.empty((count, channels), np.float32)
         at = 0
         for frame in frames:
