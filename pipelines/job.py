@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import platform
 from collections import Counter
@@ -56,6 +57,7 @@ from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.model.source import InformedSource, Layout, RowSource, notes_of_source
 from recordmill.transforms.reuse.frame_places import FramePlaces
 from recordmill.transforms.sources.rows.other_readings import reading_advice
+from recordmill.transforms.staged.early_reads import early_reads
 from recordmill.transforms.staged.listing import class_counts
 from recordmill.transforms.staged.row_reader import RowReader
 from recordmill.transforms.windowing.window_layout import window_layout
@@ -199,7 +201,8 @@ class Job:
         check_layout(self.config, windows, records)
         self.staging.begin()
         shards = None if damage is None else damage.shards
-        run_pipeline(self._road(listing, layout, records, required, fingerprint, shards))
+        with contextlib.ExitStack() as self._early:
+            run_pipeline(self._road(listing, layout, records, required, fingerprint, shards))
         if self.config.detach:
             return JobOutcome(status="detached")
         if published is not None and shards is not None and self.staging.verdict() is None:
@@ -216,12 +219,9 @@ class Job:
         verdict = self.staging.verdict()
         plan, rejects = self.staging.read_json("plan.json"), self.staging.rejects()
         notes = self._notes() if plan is None else tuple(map(Note.from_json, plan["notes"]))
+        facts = self._interpretation
         outcome = JobOutcome(
-            status="planned",
-            plan=plan,
-            rejects=rejects,
-            notes=notes,
-            interpretation=self._interpretation,
+            status="planned", plan=plan, rejects=rejects, notes=notes, interpretation=facts
         )
         if verdict is not None:
             verdict = verdict.with_advice(reading_advice(self.data_type.source, rejects))
@@ -249,8 +249,7 @@ class Job:
 
     def _records(self, layout: Layout) -> Layout:
         """Return the layout of the records. layout: layout of the rows."""
-        windows = self.data_type.windows
-        if windows is None:
+        if (windows := self.data_type.windows) is None:
             return layout
         return window_layout(layout, windows, window_numbers(self.config, layout))
 
@@ -280,11 +279,6 @@ class Job:
         required: columns of which rows without a value are rejected.
         shards: the shards to write; None for all, and to publish them.
         """
-        # Importing Beam takes as long as listing thousands of files, and many runs end before.
-        with permanent_imports():
-            from recordmill.pipelines.road import Road
-            from recordmill.transforms.checks.select_records import RecordSelection
-
         config, data_type = self.config, self.data_type
         context = self._context(rows)
         # Report a column that no feature can hold before the work. Loading artifacts takes longer.
@@ -315,6 +309,12 @@ class Job:
                 artifacts=context.artifacts,
                 conflicts=conflicts_of(config, data_type),
             )
+        if config.runner == "direct":
+            self._early.enter_context(early_reads(reader, listing.parts, config.max_worker_memory))
+        # Importing Beam takes as long as listing thousands of files, and many runs end before.
+        with permanent_imports():
+            from recordmill.pipelines.road import Road
+            from recordmill.transforms.checks.select_records import RecordSelection
         windowing = None
         if data_type.windows is not None:
             windowing = windowing_of(config, data_type.windows, rows, records, self.staging)

@@ -27,10 +27,11 @@ from recordmill.transforms.model.left_out import LeftOut
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.reuse.frame_places import FramePlaces
 from recordmill.transforms.reuse.row_recipes import source_hashes
+from recordmill.transforms.staged.early_reads import read_rows
 from recordmill.transforms.staged.encoder_tasks import check_rows, row_task
 from recordmill.transforms.staged.listing import make_or_reuse, write_checked_part
 from recordmill.transforms.staged.parts import read_part
-from recordmill.transforms.staged.row_reader import RowReader, read_rows_task, with_duplicate_ids
+from recordmill.transforms.staged.row_reader import RowReader, with_duplicate_ids
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -115,8 +116,7 @@ class PartCheck:
 
 def read_rows_of(part: StagedPart, *, reader: RowReader, run: RunSpec) -> list[StagedPart]:
     """Read the rows of a part that lists sections of files, in an encoder process."""
-    task = read_rows_task(reader, part, run.worker_memory)
-    return shared_pool(run.workers).submit_rows(task).result()
+    return read_rows(reader, part, workers=run.workers, memory=run.worker_memory)
 
 
 class _Prepare(beam.DoFn):
