@@ -394,6 +394,17 @@ def test_a_note_names_the_texts_among_numbers_of_json_lines(tmp_path):
     ) in note
 
 
+def test_numbers_that_json_lines_quote_in_some_rows_are_noted(tmp_path):
+    lines = [f'{{"v":{n if n % 3 else chr(34) + str(n) + chr(34)}}}' for n in range(1, 20)]
+    (tmp_path / "t.jsonl").write_text("\n".join(lines))
+    given = ("--input", tmp_path / "t.jsonl")
+    assert rows_of(tmp_path / "out", *given)["written"] == 19
+    (note,) = [one for one in Made(tmp_path / "out").manifest.notes if one.code == "text-column"]
+    assert "numbers in quotes beside others without, such as '3' in t.jsonl#3: correct" in str(note)
+    assert rows_of(tmp_path / "typed", *given, "--types", "v=int") == {"written": 19, "rejected": 0}
+    assert not Made(tmp_path / "typed").manifest.notes
+
+
 def test_missing_values_of_json_lines_do_not_make_a_column_text(tmp_path):
     lines = [f'{{"id":{n},"v":{n}.5,"w":{n},"label":"a"}}' for n in range(20)]
     lines[1] = '{"id":1,"v":"n/a","w":"?","label":"a"}'

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Iterator
 from typing import Any
 
@@ -40,6 +41,7 @@ from recordmill.transforms.sources.row_formats.text_files import TextFile
 LINE = "text"  # name of the column of plain lines
 _DECODER = json.JSONDecoder()
 _MOST_CELLS = 1 << 27  # rows times columns of a block: 1 GiB; dense rows have a hundredth
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _SPACE = "\ufeff \t\r\n"  # concatenated files have byte order marks inside
 
 
@@ -195,7 +197,10 @@ def _odd_value(values: list[Any], rows: list[int]) -> OddValue | None:
             return OddValue(json_text(value) or "", why, row)
     others = [(value, row) for value, row in present if type(value) not in (int, float)]
     texts = list(dict.fromkeys(value for value, _ in others if isinstance(value, str)))
-    if texts and len(others) < len(present) / 2 and all(type(one) is str for one, _ in others):
+    all_texts = bool(texts) and all(type(one) is str for one, _ in others)
+    if all_texts and len(others) < len(present) and all(map(_NUMBER.fullmatch, texts)):
+        return OddValue(texts[0], "numbers in quotes beside others without", others[0][1])
+    if all_texts and len(others) < len(present) / 2:
         words = few_texts(texts, len(others), len(present))
         return None if words is None else OddValue(texts[0], words, others[0][1])
     return None
