@@ -690,8 +690,11 @@ def test_a_truncated_compressed_file_fails_the_job(tmp_path: pathlib.Path) -> No
         (
             {"in/a.jsonl": "{}".encode("utf-16")},
             {},
-            "begins with the byte order mark of UTF-16: save it as",
+            "begins as text of UTF-16 does: save it as UTF-8, or pass --encoding utf-16",
         ),
+        ({"in/a.csv": "text,label\n".encode("utf-16-le")}, {}, "or pass --encoding utf-16-le"),
+        ({"in/a.csv": "text,label\n".encode("utf-16-be")}, {}, "or pass --encoding utf-16-be"),
+        ({"in/a.csv": "text\nx\n".encode("utf-32")}, {}, "or pass --encoding utf-32"),
         (
             {"in/a.csv": 'text\nx\n"y\nz\n'},
             {},

@@ -10,6 +10,7 @@ from recordmill.errors import ConfigError
 from recordmill.transforms.sources.row_formats.row_format import UTF8, is_byte_searchable
 
 _WIDE = re.compile(rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}")
+_BEGIN = 16  # bytes by which UTF-16 is recognized
 _LEAST_WIDE = 6  # bytes in characters of UTF-8 beyond ASCII that are no coincidence
 _BEYOND_ASCII = bytes(range(128, 256))
 _INVALID = "recordmill.invalid"
@@ -18,7 +19,7 @@ codecs.register_error(_INVALID, lambda error: ("\udcff", error.end))  # type: ig
 
 
 class Utf16Error(ConfigError):
-    """A file that is read as UTF-8 begins with the byte order mark of UTF-16."""
+    """A file that is read as UTF-8 begins as text of UTF-16 or UTF-32 does."""
 
 
 def to_utf8(data: bytes, encoding: str) -> bytes:
@@ -33,6 +34,21 @@ def is_utf8(data: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
+
+
+def wide_encoding(head: bytes) -> str | None:
+    """Return the encoding of text whose first bytes are those of UTF-16 or UTF-32, else None.
+
+    Without a byte order mark, every other byte of the first characters has to be zero.
+    """
+    if head.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
+        return "utf-32"
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    first, second = set(head[:_BEGIN:2]), set(head[1:_BEGIN:2])
+    if len(head) < _BEGIN or (0 in first) == (0 in second):
+        return None
+    return "utf-16-le" if second == {0} else "utf-16-be" if first == {0} else None
 
 
 def holds_utf8(data: bytes, encoding: str) -> bool:

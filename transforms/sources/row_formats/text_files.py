@@ -46,6 +46,7 @@ from recordmill.transforms.sources.row_formats.text_encodings import (
     holds_utf8,
     is_utf8,
     to_utf8,
+    wide_encoding,
 )
 
 _FIRST_READ = 64 << 10  # bytes of the first read, because often only the header is needed
@@ -306,13 +307,10 @@ class TextFile:
         """The first bytes, decompressed but not decoded."""
         with self.origin.parsing(), self._opened() as file:
             head: bytes = file.read(_FIRST_READ)
-        if self.file_format.encoding == UTF8 and head[:2] in (
-            codecs.BOM_UTF16_LE,
-            codecs.BOM_UTF16_BE,
-        ):
+        if self.file_format.encoding == UTF8 and (wide := wide_encoding(head)) is not None:
             raise Utf16Error(
-                f"expected UTF-8, but the {self.origin.noun} {self.origin.place} begins with the "
-                "byte order mark of UTF-16: save it as UTF-8, or pass --encoding utf-16"
+                f"expected UTF-8, but the {self.origin.noun} {self.origin.place} begins as text of"
+                f" {wide.upper()} does: save it as UTF-8, or pass --encoding {wide}"
             )
         if holds_utf8(head, self.file_format.encoding):
             raise ConfigError(
