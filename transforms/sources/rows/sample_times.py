@@ -26,6 +26,7 @@ _COMMON_FORMATS = (
     "%Y%m%d %H%M%S", "%Y%m%d%H%M%S", "%Y%m%d",
 )  # fmt: skip
 
+_DAYS_MOVED = 3  # days after the end of a month, at most
 _YEAR_1000 = -30_610_224_000 * 10**6  # Arrow's %Y takes fewer digits: 24 would be the year 24
 _ZONES = {"%z", "%Z", "%s"}
 _UTC_NAMES = ("UTC", "GMT", "UT", "Z")
@@ -132,7 +133,39 @@ def strptime(texts: pa.Array, time_format: str) -> pa.Array:
     if "%f" in parts:
         return _parse_fractions(texts, parts)
     times = pc.strptime(texts, format=time_format, unit="us", error_is_null=True)
-    return pc.if_else(pc.greater_equal(times.cast(pa.int64()), _YEAR_1000), times, None)
+    times = pc.if_else(pc.greater_equal(times.cast(pa.int64()), _YEAR_1000), times, None)
+    return _without_missing_days(texts, times, time_format)
+
+
+def _without_missing_days(texts: pa.Array, times: pa.Array, time_format: str) -> pa.Array:
+    """Return times with null for days such as 31 June, which Arrow reads as 1 July.
+
+    texts: the times as text, of this format.
+    """
+    parts = _PARTS.findall(time_format.replace("%F", "%Y-%m-%d").replace("%D", "%m/%d/%y"))
+    if "%d" not in parts:
+        return times
+    at = np.arange(len(texts))
+    if _ZONES.isdisjoint(parts):
+        at = np.flatnonzero(np.asarray(pc.less_equal(pc.day(times), _DAYS_MOVED).fill_null(False)))
+    place = parts.index("%d")
+    before, after = _pattern(parts[:place]), _pattern(parts[place + 1 :])
+    form = rf"^(?P<before>{before})(?P<day>\s*\d{{1,2}})(?P<after>{after})$"
+    found = pc.extract_regex(texts.take(pa.array(at)), form)
+    left, days, right = (pc.struct_field(found, name) for name in ("before", "day", "after"))
+    # The middle of the month is in it in every time zone.
+    middle = pc.strptime(
+        pc.binary_join_element_wise(left, right, "15"),
+        format="".join([*parts[:place], "%d", *parts[place + 1 :]]),
+        unit="us",
+        error_is_null=True,
+    )
+    months = np.asarray(middle.cast(pa.timestamp("us"))).astype("datetime64[M]")
+    lengths = ((months + 1).astype("datetime64[D]") - months.astype("datetime64[D]")).astype(int)
+    numbers = np.asarray(pc.utf8_trim_whitespace(days).cast(pa.int64()).fill_null(0))
+    exists = np.ones(len(texts), np.bool_)
+    exists[at] = (numbers <= lengths) | np.isnat(months)
+    return pc.if_else(pa.array(exists), times, None)
 
 
 def _parse_fractions(texts: pa.Array, parts: Sequence[str]) -> pa.Array:
