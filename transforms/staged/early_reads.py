@@ -10,7 +10,8 @@ from recordmill.job.staging import StagedPart
 from recordmill.processes.pool import running_pool, shared_pool
 from recordmill.transforms.staged.row_reader import RowReader, read_rows_task
 
-_early: dict[str, Future[list[StagedPart]]] = {}  # by the name of the part
+# By the folder of the staging and the name of the part: jobs may run at the same time.
+_early: dict[tuple[str, str], Future[list[StagedPart]]] = {}
 
 
 @contextlib.contextmanager
@@ -23,23 +24,29 @@ def early_reads(
     task goes on. memory: bytes that an encoder process may have.
     """
     pool = running_pool()
+    begun: dict[tuple[str, str], Future[list[StagedPart]]] = {}
     if reader is not None and pool is not None:
         for part in sorted(parts, key=lambda part: (-part.reads, part.name)):
-            _early[part.name] = pool.submit_rows(read_rows_task(reader, part, memory))
+            begun[_place(reader, part)] = pool.submit_rows(read_rows_task(reader, part, memory))
+    _early.update(begun)
     try:
         yield
     finally:
-        for future in _early.values():
+        for place, future in begun.items():
+            _early.pop(place, None)
             future.cancel()
-        wait(_early.values())
-        _early.clear()
+        wait(begun.values())
+
+
+def _place(reader: RowReader, part: StagedPart) -> tuple[str, str]:
+    return reader.staging.root.spelling, part.name
 
 
 def read_rows(
     reader: RowReader, part: StagedPart, *, workers: int, memory: int
 ) -> list[StagedPart]:
     """Read a part of a listing in an encoder process, unless that has begun already."""
-    early = _early.pop(part.name, None)
+    early = _early.pop(_place(reader, part), None)
     if early is None:
         early = shared_pool(workers).submit_rows(read_rows_task(reader, part, memory))
     return early.result()

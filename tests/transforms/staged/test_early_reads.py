@@ -4,7 +4,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from recordmill.job.staging import StagedPart
+from recordmill.job.staging import StagedPart, Staging
+from recordmill.storage.files import Location
 from recordmill.transforms.staged import early_reads
 
 PARTS = [StagedPart(name=f"listing/{n}", rows=1, bytes=1, reads=n) for n in (1, 3, 2)]
@@ -13,7 +14,8 @@ PARTS = [StagedPart(name=f"listing/{n}", rows=1, bytes=1, reads=n) for n in (1, 
 class Reader:
     """Reads a part as itself. read: names of the parts, in order."""
 
-    def __init__(self):
+    def __init__(self, job):
+        self.staging = Staging.of(Location.parse("out"), job)
         self.read = []
 
 
@@ -34,7 +36,7 @@ def reader(monkeypatch):
         return read
 
     monkeypatch.setattr(early_reads, "read_rows_task", task)
-    return Reader()
+    return Reader("a")
 
 
 @pytest.fixture
@@ -54,6 +56,16 @@ def test_each_part_is_read_once_the_largest_first(reader, pool):
     assert reader.read == ["listing/3", "listing/2", "listing/1"]
     assert early_reads.read_rows(reader, PARTS[0], workers=1, memory=0) == [PARTS[0]]
     assert reader.read[3:] == ["listing/1"]
+
+
+def test_jobs_at_the_same_time_read_their_own_parts(reader, pool):
+    other = Reader("b")
+    with early_reads.early_reads(reader, PARTS, 0):
+        early_reads.read_rows(other, PARTS[0], workers=1, memory=0)
+        with early_reads.early_reads(other, (), 0):
+            pass
+        early_reads.read_rows(reader, PARTS[0], workers=1, memory=0)
+    assert (reader.read, other.read) == (["listing/3", "listing/2", "listing/1"], ["listing/1"])
 
 
 def test_a_run_that_fails_leaves_no_task(reader, pool):
