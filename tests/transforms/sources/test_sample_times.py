@@ -5,7 +5,7 @@ import datetime
 import pyarrow as pa
 import pytest
 
-from recordmill.transforms.sources.rows.sample_times import strptime
+from recordmill.transforms.sources.rows.sample_times import format_hint, strptime
 
 
 @pytest.mark.parametrize(
@@ -43,3 +43,16 @@ def test_times_are_parsed_as_by_python(time_format, text, expected):
     parsed = strptime(pa.array([text, None], pa.string()), time_format).cast(pa.timestamp("us"))
     time = None if expected is None else datetime.datetime.fromisoformat(expected)
     assert parsed.to_pylist() == [time, None]
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("10/25/2025 08:00 PM", "(is it --time-format '%m/%d/%Y %I:%M %p'?)"),
+        ("25.10.2025 8:00:30 am", "(is it --time-format '%d.%m.%Y %I:%M:%S %p'?)"),
+        ("2025-02-29 00:00", "such as 2026-01-31 18:00, or a number (--time-format names another"),
+        ("31.06.2025", "or a number (--time-format names another"),
+    ],
+)
+def test_errors_name_usual_formats(text, hint):
+    assert hint in format_hint(text, None)

@@ -19,7 +19,8 @@ PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 _MICROSECONDS = pa.timestamp("us")
 _DATES = ("%d/%m/%Y", "%d.%m.%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y", "%Y-%m-%d")
-_CLOCKS = (" %H:%M:%S", " %H:%M", " %H.%M.%S", "", " %H:%M:%S.%f", " %H:%M:%S,%f")
+_CLOCKS = (" %H:%M:%S", " %H:%M", " %H.%M.%S", "", " %H:%M:%S.%f", " %H:%M:%S,%f",
+           " %I:%M:%S %p", " %I:%M %p")  # fmt: skip
 _COMMON_FORMATS = (
     *(date + clock for date in _DATES for clock in _CLOCKS),
     *(date.replace("%Y", "%y") + clock for date in _DATES for clock in _CLOCKS),
