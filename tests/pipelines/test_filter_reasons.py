@@ -46,6 +46,15 @@ def test_rows_of_tables(tmp_path, capsys):
     )
 
 
+def test_rows_of_listings(photos, tmp_path):
+    files = sorted(photos.rglob("*.jpg"))
+    rows = [f"{path};{n}\n;\n" for n, path in enumerate(files)]
+    (tmp_path / "a.csv").write_text("path;size\n" + "".join(rows))
+    options = ("--delimiter", ";", "--where", "size > 1")
+    made = make(tmp_path / "out", "--input", tmp_path / "a.csv", *options)
+    assert reasons(made) == ({"blank": 8, "where": 2}, {})
+
+
 def test_rows_of_series(tmp_path):
     times = [0, 1, 2, 2, 3, 4, 5, 5, 9, 20]
     lines = [f"{'x' if n < 8 else 'y'},{time},{time}" for n, time in enumerate(times)]

@@ -2,6 +2,7 @@
 
 import itertools
 import pathlib
+import re
 from collections import Counter
 from collections.abc import Callable
 
@@ -154,6 +155,18 @@ def test_excluded_keys(write, whole, tmp_path):
     assert [str(note) for note in dataset.manifest.notes if note.code == "unknown-keys"] == [
         "1 of 4 keys of --exclude-keys belongs to no record"
     ]
+
+
+def test_excluded_keys_of_another_kind(write, tmp_path):
+    left_out = tmp_path / "left_out"
+    left_out.write_text("joy/1.jpg")
+    notes = write("--exclude-keys", left_out).manifest.notes
+    (note,) = [one for one in notes if one.code == "unknown-keys"]
+    assert re.fullmatch(
+        r"1 of 1 key of --exclude-keys belongs to no record; keys of records look like '\S+',"
+        r" not 'joy/1\.jpg'",
+        str(note),
+    )
 
 
 def test_files_of_options_begin_with_a_byte_order_mark(tmp_path):

@@ -50,7 +50,7 @@ def plan_notes(
     yield from _missing_classes(survey, labels)
     yield from _misread_lists(labels, run)
     yield from _few_lists(survey)
-    yield from _unknown_keys(left_out, run)
+    yield from _unknown_keys(survey, left_out, run)
     if run.presplit:
         yield from _odd_splits(survey)
     yield from _empty_splits(survey, run)
@@ -150,15 +150,23 @@ def _few_lists(survey: Survey) -> Iterator[Note]:
         )
 
 
-def _unknown_keys(left_out: Mapping[str, int], run: RunSpec) -> Iterator[Note]:
+def _unknown_keys(survey: Survey, left_out: Mapping[str, int], run: RunSpec) -> Iterator[Note]:
     """Yield a note if some keys of --exclude-keys belong to no record."""
     if run.rules.excluded_keys is None:
         return
-    keys = len(read_keys(run.rules.excluded_keys))
+    keys = read_keys(run.rules.excluded_keys)
+    count = len(keys)
     found = left_out.get("exclude-keys", 0)
-    if found < keys:
-        belong = "belongs" if keys - found == 1 else "belong"
-        text = f"{keys - found} of {count_of(keys, 'key')} of --exclude-keys {belong} to no record"
+    if found < count:
+        belong = "belongs" if count - found == 1 else "belong"
+        text = (
+            f"{count - found} of {count_of(count, 'key')} of --exclude-keys {belong} to no record"
+        )
+        if not found:
+            sample = next(sample for sample in survey.samples.values() if len(sample))
+            text += (
+                f"; keys of records look like {sample['key'][0].as_py()!r}, not {keys[0].as_py()!r}"
+            )
         yield Note("unknown-keys", text)
 
 

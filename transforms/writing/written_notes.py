@@ -61,11 +61,13 @@ def _box_notes(infos: Sequence[ShardInfo]) -> tuple[Note, ...]:
     if not parts:
         return ()
     count = sum(found[reason][0] for reason in _DROPPED if reason in found)
+    augmented = found["augmented"][0] if "augmented" in found else 0
+    more = f"; augmentation dropped {augmented:,} more" if augmented else ""
     made = sum(info.objects[0] for info in infos if info.objects is not None)
     return (
         Note(
             "boxes",
             f"{count:,} of {made:,} boxes, those of copies included, were dropped:"
-            f" {'; '.join(parts)}",
+            f" {'; '.join(parts)}{more}",
         ),
     )

@@ -278,10 +278,11 @@ class FileList:
             for rows in file.read(section, wanted, roles.named()):
                 check_unnamed(rows, place)
                 named.add(map(normal_path, rows.columns[roles.main].drop_null().to_pylist()))
-                left_out: dict[str, int] = {}
+                left_out = rows.skipped
                 if row_filter is not None:
-                    rows, left_out = row_filter.apply(rows, parser)
-                    filtered += sum(left_out.values())
+                    rows, not_matching = row_filter.apply(rows, parser)
+                    left_out |= not_matching
+                    filtered += sum(not_matching.values())
                 rows = with_missing(rows, parser, {*rows.columns.schema.names} - {roles.main})
                 rows = with_numbers(rows, roles, self.label_type, parser)
                 listed = resolve_files(
