@@ -97,7 +97,7 @@ class CommonConfig(
         shapes_bytes=True,
         metavar="COLUMN",
         help="Column that identifies a group, such as a patient; a group never spans two splits."
-        " Records without a value are a group each.",
+        " Each record without a value is a group of its own.",
     )
     drop_columns: tuple[str, ...] = option(
         (),
