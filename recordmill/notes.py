@@ -37,7 +37,7 @@ CODES: Mapping[str, str] = {
     "missing-class": "names of classes look like spellings of a missing value",
     "near-duplicates": "there are groups of records with similar content",
     "no-classes": "folder names that may be classes are not used as classes",
-    "no-group": "records have no group, or one of white space alone",
+    "no-group": "records have no group, or one whose name is white space alone",
     "no-window": "series are too short for a window, or have gaps",
     "pages": "images have further pages or frames, of which only the first was read",
     "quotes": "quotes in CSV or TSV may be data",

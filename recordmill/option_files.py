@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from recordmill.errors import ConfigError
 
-DELIMITERS = (",", ";", "\t")  # that small CSV files may have
+DELIMITERS = (",", ";", "\t")  # between the columns of small CSV files
 LARGEST = 256 << 20  # bytes: millions of keys for --exclude-keys
 
 

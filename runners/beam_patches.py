@@ -297,9 +297,9 @@ def measure_cached_state_alone(statecache: ModuleType) -> None:
 
 @functools.cache
 def report_user_metrics_alone() -> None:
-    """Report the counters of a pipeline alone to Flink, and none that Beam adds to each transform.
+    """Report only a pipeline's own counters to Flink, not those that Beam adds to each transform.
 
-    Whenever the state of a job is requested, its JobManager prints all of them as JSON, and each
+    Whenever the state of a job is requested, its JobManager prints all counters as JSON, and each
     heartbeat carries them. Saves the JobManager 4 ms of CPU per request. Checked with Beam 2.77.0.
     """
     bundle_processor: Any = sys.modules.get("apache_beam.runners.worker.bundle_processor")

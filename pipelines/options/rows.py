@@ -87,7 +87,7 @@ class DelimitedConfig(CommonConfig):
         group=ROWS,
         shapes_bytes=True,
         metavar="N",
-        help="Skip this many lines at the start of each file of CSV and TSV, before the header.",
+        help="Skip this many lines at the start of each CSV or TSV file, before the header.",
     )
     decimal: Literal[".", ","] = option(
         _DEFAULT.decimal,

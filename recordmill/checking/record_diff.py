@@ -57,8 +57,8 @@ def diff_records(before: Dataset, after: Dataset) -> RecordDiff:
     """Compare the records of two datasets by their keys.
 
     Contents are compared by the hashes in the indexes, and by the stored values of features that
-    these do not cover; or if one of the datasets has no hashes, or their digests are equal, by the
-    bytes of the records, which hold the labels as well.
+    the hashes do not cover. If one of the datasets has no hashes, or if their digests are equal,
+    the bytes of the records are compared, which hold the labels as well.
 
     Raises:
       IndexDamagedError, DatasetDamagedError, StorageError: a dataset cannot be read.

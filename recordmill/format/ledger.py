@@ -209,8 +209,8 @@ class Reduced:
         )
 
 
-# Remarkable properties of an image: further pages or frames were not read, --intensity-window does
-# not apply to it or is beyond its 8 bits, and boxes reach beyond it (counted).
+# Findings on an image, for notes: further pages or frames were not read, --intensity-window does
+# not apply to it or reaches beyond its 8 bits, or boxes reach beyond it (boxes are counted).
 Noted = Literal["pages", "window_unused", "window_beyond", "boxes_beyond"]
 
 # {reason: (number of records or objects, smallest key of a record with one)}

@@ -102,8 +102,8 @@ class Location:
         if scheme not in (*_BUCKETS, *_HAVE_FOLDERS):
             if scheme in _WEB:
                 raise ConfigError(
-                    f"{shown(text)!r} is an address of the web, and nothing is downloaded: download"
-                    " it, for example with curl -LO, and pass the path of the file"
+                    f"{shown(text)!r} is a web address, and nothing is downloaded: download it,"
+                    " for example with curl -LO, and pass the path of the file"
                 )
             raise ConfigError(
                 f"unknown scheme {uri[1]!r} in {shown(text)!r}: expected a local path, or one of "

@@ -93,8 +93,8 @@ def serve_environment(
 def add_secret(pipeline: Any, secret: str, *, job: str) -> None:
     """Add the secret of a worker pool, and a job's id, to a pipeline's external environments.
 
-    Flink passes these parameters on to the pool. They are not pipeline options, because Flink shows
-    those.
+    Flink passes these parameters on to the pool. They are not pipeline options, because Flink
+    displays those.
     """
     for environment in pipeline.components.environments.values():
         if environment.urn == common_urns.environments.EXTERNAL.urn:

@@ -135,7 +135,7 @@ class FlinkJob:
         """Run a pipeline to its end or, if it is to be detached, until the cluster has accepted it.
 
         activity: returns a value that changes as the job progresses, in addition to what Flink
-          reports itself. is_working: returns whether the job surely does not end at once.
+          reports itself. is_working: returns whether the job certainly cannot end yet.
 
         Raises:
           RunError: the job failed, was cancelled by someone else, or stalled.
@@ -267,7 +267,7 @@ class FlinkJob:
                 self._fail_stalled(cluster, status)
 
     def _update_status(self, cluster: Cluster, *, idle_seconds: float) -> None:
-        """Update the state of the job, and its details if there was no activity for a while."""
+        """Update the state of the job, and its details after a while without activity."""
         if self._embedded is not None and self._status is None:
             jobs = cluster.jobs()
             if not jobs:

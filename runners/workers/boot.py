@@ -87,9 +87,10 @@ def run_worker(argv: Sequence[str]) -> tuple[int, bool]:
 
 
 def _run_harness() -> bool:
-    """Run Beam's part of a worker, and return whether this process can run another worker.
+    """Run Beam's SDK harness, and return whether this process can run another worker.
 
-    Beam expects the process to end. If this version is known, what would stay is removed here.
+    Beam expects the process to end, so what it would leave behind is removed here, if its
+    version is known.
     """
     from apache_beam.runners.worker import sdk_worker_main
 

@@ -28,7 +28,9 @@ from recordmill.processes.pool import fork_children
 from recordmill.runners.beam_patches import permanent_imports
 
 ACCEPTED, FINISHED = b"+", b"-"
-_KEPT_SECONDS = 5.0  # that a worker waits for its next run; stages of a job follow within 0.1 s
+_KEPT_SECONDS = (
+    5.0  # for which a worker waits for its next run; the next stage of a job follows within 0.1 s
+)
 _BOOT = "recordmill.runners.workers.boot"
 
 

@@ -15,7 +15,7 @@ PARAMETER = "recordmill-secret"
 """Name of the secret among the parameters of an EXTERNAL environment."""
 
 JOB_PARAMETER = "recordmill-job"
-"""Name of the job among these parameters: a pool runs its workers in the same process."""
+"""Name of the id of the job among these: a pool runs all workers of a job in one process."""
 
 _ESTABLISHED = "01"
 _PEER = re.compile(r"ipv[46]:(\[[^]]+\]|[^:]+):(\d+)")

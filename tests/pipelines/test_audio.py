@@ -209,7 +209,7 @@ def test_segments_of_a_listing(tmp_path, words):
 
 @pytest.mark.parametrize("name", ["a.wav", "a.flac", "a.ogg"])
 def test_segments_of_a_file_that_ends_early_are_rejected(tmp_path, name):
-    """Also those in the part that is there: the file is not what its owner takes it for."""
+    """Also segments before the end: the file is not complete."""
     whole = write(tmp_path / name, chirp(16000, 48000))
     cut = tmp_path / f"cut-{name}"
     cut.write_bytes(whole.read_bytes()[: whole.stat().st_size * 9 // 10])

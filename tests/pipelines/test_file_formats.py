@@ -290,7 +290,10 @@ def test_utf_8_that_is_read_as_an_encoding_of_one_byte_is_an_error(lines, tmp_pa
     (tmp_path / "t.csv").write_text(lines)
     given = ("--input", tmp_path / "t.csv", "--output", tmp_path / "out")
     assert run("text", *given, "--encoding", "cp1252") == 2
-    assert "t.csv are UTF-8, and would be read as others: leave the" in capsys.readouterr().err
+    assert (
+        "t.csv are UTF-8, and would be read as other characters: leave the"
+        in capsys.readouterr().err
+    )
 
 
 def test_rejects_that_no_option_reads_get_no_advice(tmp_path, capsys):

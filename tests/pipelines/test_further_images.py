@@ -1,4 +1,4 @@
-"""Image files that hold several images: raw files of cameras, pages, animations."""
+"""Image files that hold several images: camera raw files, pages, animations."""
 
 import pytest
 from PIL import Image
@@ -38,7 +38,7 @@ def test_previews_of_raw_files_are_rejected(tmp_path):
         assert made.rejects == dict.fromkeys([*RAW, "preview.tif"], "unsupported")
         assert made.keys("train") == {"ok.png", "pyramid.tif"}
     details = (tmp_path / "none" / "rejects.jsonl").read_text()
-    assert details.count("a raw file of a camera") == len(RAW)
+    assert details.count("a camera raw file") == len(RAW)
     assert "whose first image is a preview of another" in details
 
 
@@ -52,7 +52,7 @@ def test_further_pages_and_frames_are_noted(tmp_path, capsys):
     argv = ("--input", folder, "--output", tmp_path / "out", "--splits", "train=1")
     note = (
         "5 files have further pages or frames, of which only the first was read, such as a.gif:"
-        " write each that is meant to a file of its own"
+        " write each that you need to a file of its own"
     )
     assert images(*argv, "--dry-run", "--fail-on", "pages") == 1
     assert f"error: in the sample that was encoded, {note}" in capsys.readouterr().err

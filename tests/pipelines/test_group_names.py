@@ -1,4 +1,4 @@
-"""Notes on groups that differ by their spelling alone, and on records without a group."""
+"""Notes on groups that differ only by spelling, and on records without a group."""
 
 import pathlib
 
@@ -11,13 +11,13 @@ from tests.folders import make_picture
 GROUPS = ("P07", "p07 ", "P08", "Mu\u0308ller", "M\u00fcller", "", "p07 ", " ")
 ALIKE = (
     "6 groups become 4 if case, surrounding spaces and Unicode form are ignored: {};"
-    " write each group in one way only"
+    " spell each group in one way"
 )
 NAMES = "'Mu\u0308ller' (train) and 'M\u00fcller' (train); 'P07' (train) and 'p07 ' (train)"
 MISSING = (
-    "1 of 8 records has no group: each has a group of its own, so fill in the group of those that"
+    "1 of 8 records has no group: each is a group of its own, so fill in the group of those that"
     " belong together; the group of 1 record is white space alone, which counts as a name: --trim"
-    " takes it as no group"
+    " reads it as missing"
 )
 
 
@@ -62,7 +62,7 @@ def test_groups_of_equal_numbers(tmp_path, capsys):
     assert main(["table", *argv, "--group-column", "patient", "--splits", "train=1"]) == 0
     assert (
         "names of groups are the same number in different notations: '7' (train) and '7.0'"
-        " (train); write each group in one way only"
+        " (train); spell each group in one way"
     ) in capsys.readouterr().err
 
 
@@ -73,7 +73,7 @@ def test_each_can_be_an_error(planned):
 
 def test_the_splits_of_groups_are_named(planned):
     _, notes = planned("--splits", "train=0.5,test=0.5", "--seed", "3")
-    assert "'P07' (test) and 'p07 ' (train); 1 of 2 are in several splits; write" in notes
+    assert "'P07' (test) and 'p07 ' (train); 1 of 2 are in several splits; spell" in notes
 
 
 def test_trimmed_groups_are_missing(planned):
@@ -85,7 +85,7 @@ def test_trimmed_groups_are_missing(planned):
 def test_of_many_groups_some_are_compared(planned, monkeypatch):
     monkeypatch.setattr(group_names, "COMPARED", 2)
     _, notes = planned()
-    assert "note: of more, 3 groups become 2 if case" in notes
+    assert "note: in a sample, 3 groups become 2 if case" in notes
 
 
 def test_series_are_compared(tmp_path, capsys):
@@ -101,7 +101,7 @@ def test_series_are_compared(tmp_path, capsys):
 
 
 def test_files_are_not_compared_as_groups(tmp_path, capsys):
-    """Chunks of a text have their file for a group, which its owner has named to the letter."""
+    """Chunks are grouped by their file, and names that differ by case are different files."""
     for name in ("a.txt", "A.txt"):
         (tmp_path / "in").mkdir(exist_ok=True)
         (tmp_path / "in" / name).write_text("one two three four " * 20)

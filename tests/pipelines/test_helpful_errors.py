@@ -1,4 +1,4 @@
-"""Errors on files that other programs made, and what they tell to do, through the command line."""
+"""Errors on files of other programs, and the advice in them, through the command line."""
 
 import json
 import struct
@@ -52,7 +52,7 @@ def test_addresses_of_the_web_are_not_downloaded(command, tmp_path, capsys):
     given = ("--input", "https://example.com/x.zip", "--output", tmp_path / "out")
     assert run(command, *given) == 2
     assert (
-        "'https://example.com/x.zip' is an address of the web, and nothing is downloaded: download"
+        "'https://example.com/x.zip' is a web address, and nothing is downloaded: download"
         " it, for example with curl -LO, and pass the path of the file" in capsys.readouterr().err
     )
 
@@ -117,8 +117,8 @@ def test_columns_that_differ_by_case_are_not_to_be_dropped(order, tmp_path, caps
     assert run("table", "--input", tmp_path / "in", "--output", tmp_path / "out") == 2
     a, b = ("0.csv", "1.csv") if order[0] == "Text" else ("1.csv", "0.csv")
     assert (
-        f"{a} has a column 'Text', and {b} has 'text', which differs by case, spaces or Unicode"
-        " form only: give the column one name in all files" in capsys.readouterr().err
+        f"{a} has a column 'Text', and {b} has 'text', which differs only by case, spaces or"
+        " Unicode form: give the column one name in all files" in capsys.readouterr().err
     )
 
 

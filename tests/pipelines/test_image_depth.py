@@ -144,7 +144,7 @@ def test_images_that_a_window_does_not_fit_are_noted(tmp_path, capsys):
 
     dark = (
         "1 gray image has 8 bits, such as shallow.png: --intensity-window reaches beyond 255, so it"
-        " darkens such images; leave them out, or scale them to the bits of the others"
+        " darkens such images; leave them out, or scale them to the bit depth of the others"
     )
     unused = (
         "2 images have colours, a palette, transparency or 1 bit, such as a.png, so"

@@ -30,8 +30,8 @@ def test_classes_named_like_missing_values_are_noted(command, tmp_path, capsys):
     (note,) = notes_of(capsys, *given)
     assert note == (
         "2 classes have names that may stand for a missing value: 'N/A' (10 records), 'NULL'"
-        " (20 records); --missing N/A,NULL makes the rows of files and listings unlabelled,"
-        " --exclude-labels N/A,NULL leaves the records out"
+        " (20 records); --missing N/A,NULL reads them as missing in rows and listings,"
+        " --exclude-labels N/A,NULL leaves their records out"
     )
     assert notes_of(capsys, *given, "--exclude-labels", "N/A,NULL") == []
     assert run(*given, "--missing", "N/A,NULL", "--unlabelled", "keep") == 0

@@ -136,7 +136,7 @@ def test_columns_that_pandas_named_are_noted(command, tmp_path):
     assert main([*argv, "Unnamed: 0,Unnamed: 3", "--fail-on", "unnamed-column"]) == 0
     assert main([*argv, "Unnamed: 3", "--overwrite"]) == 0
     (note,) = [one for one in Made(tmp_path / "out").manifest.notes if one.code == "unnamed-column"]
-    assert "'Unnamed: 0': pandas names columns without a name so" in str(note)
+    assert "'Unnamed: 0': pandas gives such names to columns without one" in str(note)
     assert "--drop-columns 'Unnamed: 0' leaves them out" in str(note)
 
 

@@ -48,8 +48,8 @@ def test_an_unclosed_quote_that_swallows_rows_is_an_error(
     assert (
         f"unclosed quote in {tmp_path / name}: row 3 extends to line 8, because the quote in line 5"
         " is closed only there, by a quote that seems to open a value: close it, or double the"
-        " quotes inside a value; if quotes are data there, pass --quoting off; if the row is right,"
-        " --quoting on"
+        " quotes inside a value; if quotes are data there, pass --quoting off; if the row is"
+        " correct, pass --quoting on"
     ) in error
 
 
@@ -206,7 +206,7 @@ def test_rejects_of_quotes_after_spaces_name_trim(tmp_path, capsys):
 def test_names_of_columns_in_quotes_after_spaces_are_an_error(tmp_path, capsys):
     (tmp_path / "a.csv").write_text('"text", "label"\nx,y\nz,y\n')
     assert dry("text", tmp_path / "a.csv") == 2
-    assert 'the name "label" is in quotes, as spaces stand before them: pass' in (
+    assert 'the quotes are part of the name "label", because spaces precede them: pass' in (
         capsys.readouterr().err
     )
     assert dry("text", tmp_path / "a.csv", "--trim") == 0

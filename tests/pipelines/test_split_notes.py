@@ -23,6 +23,6 @@ def test_odd_names_of_splits_are_noted(tmp_path):
     (tmp_path / "t.csv").write_text("\n".join(["text,split", *rows]))
     made = make(tmp_path / "out", "--input", tmp_path / "t.csv", command="text")
     assert [str(note) for note in made.manifest.notes if note.code == "splits"] == [
-        "a split 'nan' has 2 records: does it mean no value?",
+        "a split 'nan' has 2 records: is it a missing value?",
         "the input names a split 'tain' (2 records): is it 'train'?",
     ]

@@ -1,7 +1,8 @@
-"""Short FLAC files of 16 bits, decoded by FFmpeg.
+"""Short 16-bit FLAC files, decoded by FFmpeg.
 
-For a file of a second, libsndfile takes 44 microseconds more than FFmpeg, to start and to copy the
-samples. Whatever is unusual or damaged is left to libsndfile, so that outcomes are the same.
+For a file of one second, libsndfile takes 44 microseconds more than FFmpeg, for its start and for
+copies of samples. Whatever is unusual or damaged is left to libsndfile, so that outcomes are the
+same.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from recordmill.transforms.audio.audio_structure import (
 _BITS = 16
 _LEVEL = np.float32(1 / 32768)  # of 16-bit samples
 _LEAST_FRAME = 10  # bytes of a FLAC frame, at least
-_MOST_BYTES = 128 << 20  # of all samples, even if a hostile file has as many frames as fit in it
+_MOST_BYTES = 128 << 20  # of all samples, even if a hostile file holds as many frames as fit
 
 
 @functools.cache
 def pyav() -> Any:
-    """Return the package of FFmpeg. Raises ConfigError if it is not installed."""
+    """Return the FFmpeg package, PyAV. Raises ConfigError if it is not installed."""
     return import_package("av", extra="audio", needed_for="reading audio")
 
 

@@ -35,7 +35,7 @@ def first_directory(file: BinaryIO) -> ImageFileDirectory_v2:
 
 
 def preview_problem(file: BinaryIO) -> str | None:
-    """Return why the first image of a TIFF is not the one that its owner means.
+    """Return why the first image of a TIFF is not the full image.
 
     None if it is, or if its tags are broken.
     """
@@ -50,13 +50,13 @@ def preview_problem(file: BinaryIO) -> str | None:
             is_raw = is_preview or any(map(_is_of_sensor, inner))
         if is_raw:
             return (
-                "a raw file of a camera, such as DNG, NEF, CR2 or ARW, of which only a preview"
-                " could be read: develop it to TIFF, PNG or JPEG first"
+                "a camera raw file, such as DNG, NEF, CR2 or ARW, of which only a preview"
+                " could be read: convert it to TIFF, PNG or JPEG first"
             )
         if is_preview and first.next:
             return (
-                "a TIFF whose first image is a preview of another: keep only the image that is"
-                " meant, as the first"
+                "a TIFF whose first image is a preview of another: write the full image to a"
+                " file of its own"
             )
     except TAG_ERRORS:
         pass  # opening it gives the reason

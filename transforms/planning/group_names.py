@@ -13,7 +13,7 @@ from recordmill.notes import Note, count_of
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.label_rules import alike_names, equal_numbers, fold_labels
 
-COMPARED = 100_000  # groups; of more, those of smallest hashes are compared
+COMPARED = 100_000  # groups; if there are more, those with the smallest hashes are compared
 _SHOWN = 3  # groups in a note
 _HASH, _NAME, _SPLIT = "hash", "name", "split"
 _SCHEMA = pa.schema([(_HASH, pa.uint64()), (_NAME, pa.string()), (_SPLIT, pa.string())])
@@ -65,7 +65,7 @@ class GroupNames:
         )
 
     def notes(self, records: int, noun: str) -> Iterator[Note]:
-        """Yield notes on names that differ by their spelling alone, and on records without a group.
+        """Yield notes on names that differ only by spelling, and on records without a group.
 
         records: number of all records. noun: `group`, or `series` if these are the groups.
         """
@@ -77,30 +77,29 @@ class GroupNames:
             few = len(names) - sum(len(alike) - 1 for alike in spellings)
             yield Note(
                 "groups-alike",
-                f"{'of more, ' if self.capped else ''}{count} become {few:,} if case, surrounding"
-                f" spaces and Unicode form are ignored: {_shown(spellings, splits)};"
-                f" write each {noun} in one way only",
+                f"{'in a sample, ' if self.capped else ''}{count} become {few:,} if case,"
+                f" surrounding spaces and Unicode form are ignored: {_shown(spellings, splits)};"
+                f" spell each {noun} in one way",
             )
         notations = equal_numbers([name for name in names if name == name.strip()])
         if notations:
             yield Note(
                 "groups-alike",
                 f"names of {noun if noun == 'series' else 'groups'} are the same number in"
-                f" different notations: {_shown(notations, splits)}; write each {noun} in one way"
-                " only",
+                f" different notations: {_shown(notations, splits)}; spell each {noun} in one way",
             )
         if noun == "group" and (self.missing or self.blank):
             yield Note("no-group", self._missing(records))
 
     def _missing(self, records: int) -> str:
-        one = "each has a group of its own, so fill in the group of those that belong together"
+        one = "each is a group of its own, so fill in the group of those that belong together"
         have = "has" if self.missing == 1 else "have"
         found = f"{self.missing:,} of {count_of(records, 'record')} {have} no group: {one}"
         if not self.blank:
             return found
         blank = (
             f"the group of {count_of(self.blank, 'record')} is white space alone, which counts as a"
-            " name: --trim takes it as no group"
+            " name: --trim reads it as missing"
         )
         return f"{found}; {blank}" if self.missing else blank
 

@@ -116,8 +116,8 @@ def _missing_classes(survey: Survey, labels: Sequence[str]) -> Iterator[Note]:
     yield Note(
         "missing-class",
         f"{'a class has a name' if len(found) == 1 else f'{len(found)} classes have names'} that"
-        f" may stand for a missing value: {some}{more}; --missing {names} makes the rows of files"
-        f" and listings unlabelled, --exclude-labels {names} leaves the records out",
+        f" may stand for a missing value: {some}{more}; --missing {names} reads them as missing"
+        f" in rows and listings, --exclude-labels {names} leaves their records out",
     )
 
 
@@ -146,7 +146,7 @@ def _few_lists(survey: Survey) -> Iterator[Note]:
         yield Note(
             "label-lists",
             f"{labelled:,} records have {labelled + more:,} classes in all: each gets a list of"
-            " classes, because a few have several; correct the input if a record should have one",
+            " classes, because a few have several; if each should have one, correct the input",
         )
 
 
@@ -179,7 +179,7 @@ def _odd_splits(survey: Survey) -> Iterator[Note]:
         if (near := misspelt_split(name)) is not None:
             yield Note("splits", f"the input names a split {name!r} ({records}): is it {near!r}?")
         elif name.casefold() in _MISSING:
-            yield Note("splits", f"a split {name!r} has {records}: does it mean no value?")
+            yield Note("splits", f"a split {name!r} has {records}: is it a missing value?")
 
 
 def _empty_splits(survey: Survey, run: RunSpec) -> Iterator[Note]:

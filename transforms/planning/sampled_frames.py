@@ -26,7 +26,7 @@ _NAME = "sample"
 def keeps_frames(run: RunSpec) -> bool:
     """Return whether frames of the sample are kept for the shards, if they have recipes.
 
-    Those of a compressed sample cannot be taken one by one, and with `--reuse` most are known.
+    Compressed frames cannot be taken one by one, and with `--reuse` most records are known.
     """
     return run.reuse is None and run.compression == "none" and run.staging.root.is_local
 
@@ -43,7 +43,7 @@ def with_sampled_frames(
     start: int,
     staging: Staging,
 ) -> pa.RecordBatch:
-    """Return rows of a first shard with the places of frames of the sample, if there are any.
+    """Return rows of the first shard of a split with the places of frames of the sample, if any.
 
     recipes: returns the recipes of the rows. start: index of the first row in the shard.
     """
@@ -55,7 +55,7 @@ def with_sampled_frames(
 
 
 class SampledFrames:
-    """Stages frames of the sample, up to `limits.SAMPLE_BYTES`; used as a context."""
+    """Context manager that stages frames of the sample, up to `limits.SAMPLE_BYTES`."""
 
     def __init__(self, staging: Staging) -> None:
         self._staging = staging

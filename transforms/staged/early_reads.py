@@ -10,7 +10,7 @@ from recordmill.job.staging import StagedPart
 from recordmill.processes.pool import running_pool, shared_pool
 from recordmill.transforms.staged.row_reader import RowReader, read_rows_task
 
-# By the folder of the staging and the name of the part: jobs may run at the same time.
+# Keys are the staging folder and the name of the part, because jobs may run at the same time.
 _early: dict[tuple[str, str], Future[list[StagedPart]]] = {}
 
 
@@ -20,8 +20,8 @@ def early_reads(
 ) -> Iterator[None]:
     """Begin to read the parts of a listing, the largest first, if encoder processes are running.
 
-    `read_rows_of` in this process takes the results. Inside the block they are read; at its end, no
-    task goes on. memory: bytes that an encoder process may have.
+    `read_rows` in this process takes the results. When the block ends, tasks that have not begun
+    are cancelled, and the others are awaited. memory: bytes that an encoder process may have.
     """
     pool = running_pool()
     begun: dict[tuple[str, str], Future[list[StagedPart]]] = {}
@@ -45,7 +45,7 @@ def _place(reader: RowReader, part: StagedPart) -> tuple[str, str]:
 def read_rows(
     reader: RowReader, part: StagedPart, *, workers: int, memory: int
 ) -> list[StagedPart]:
-    """Read a part of a listing in an encoder process, unless that has begun already."""
+    """Read a part of a listing in an encoder process, or take the result of its early read."""
     early = _early.pop(_place(reader, part), None)
     if early is None:
         early = shared_pool(workers).submit_rows(read_rows_task(reader, part, memory))

@@ -16,17 +16,18 @@ from recordmill.transforms.model import batch
 from recordmill.transforms.model.user_columns import user_fields
 from recordmill.transforms.windowing.time_survey import SERIES, TIME
 
-_SAMPLED = 4096  # rows of a sample, of all series together
-_LEAST = 8  # equal rows from which on series share rows
-_MOST = 0.9  # fraction of the rows at the same times that have to be equal
-_DISTINCT = 0.5  # fraction of the equal rows: a few values that recur are equal by chance
-_COMPARED = 4  # series with the same row that are compared with each other
+_SAMPLED = 4096  # rows of the sample, over all series
+_LEAST = 8  # equal sampled rows for a pair of series to share rows
+_MOST = 0.9  # least fraction of equal rows among those at times that both series have
+# Least fraction of distinct rows among the equal ones: values that recur match by chance.
+_DISTINCT = 0.5
+_COMPARED = 4  # series with the same row that are compared in pairs
 _RANK = batch.salt(0, "sampled times")
 _UNIT = batch.salt(0, "sampled series")
 
 
 def largest_rank(rows: int) -> int:
-    """Return the largest rank of the sampled times, for a number of rows of all series."""
+    """Return the largest rank of the sampled times, given the number of rows of all series."""
     return (_SAMPLED << 64) // max(rows, _SAMPLED) - 1
 
 
@@ -36,7 +37,7 @@ class RowSample:
 
     units: names of the series, or of their groups. rows: (rank of the time, rank of the unit, hash
     of the values, index of the unit), sorted; those with the smallest ranks of all rows. Rows that
-    repeat the values before them are left out, because machines at rest are alike.
+    repeat the values before them are left out, because the rows of idle machines are alike.
     """
 
     units: Sequence[str] = ()
@@ -48,8 +49,8 @@ class RowSample:
     ) -> RowSample:
         """Sample rows that are ordered by series and time.
 
-        largest: rank of the times. by_group: whether units are groups. without: columns that are
-        not compared.
+        largest: largest rank of a sampled time. by_group: whether units are groups.
+        without: columns that are not compared.
         """
         names = [field.name for field in user_fields(rows.schema) if field.name not in without]
         if not len(rows) or not names:
@@ -94,7 +95,7 @@ class RowSample:
             yield rank, of_unit, values, self.units[unit]
 
     def pairs(self) -> list[tuple[str, str]]:
-        """Return the units that have equal rows at most of the times that both have, sorted."""
+        """Return the sorted pairs of units with equal rows at most of the times that both have."""
         times: dict[int, set[int]] = collections.defaultdict(set)
         equal: dict[tuple[int, int], list[int]] = collections.defaultdict(list)
         for rank, at_time in itertools.groupby(self.rows, key=lambda row: row[0]):

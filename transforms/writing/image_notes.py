@@ -10,7 +10,7 @@ from recordmill.notes import Note
 
 
 def image_notes(several: Iterable[Counted], *, sampled: bool = False) -> Iterator[Note]:
-    """Yield a note on each kind of findings. sampled: whether only a sample was encoded."""
+    """Yield a note on each kind of finding. sampled: whether only a sample was encoded."""
     found = functools.reduce(add_counted, several, dict[str, tuple[int, str]]())
     where = "in the sample that was encoded, " if sampled else ""
     for reason, (code, one, many, what) in _TEXTS.items():
@@ -26,13 +26,13 @@ _TEXTS: dict[Noted, tuple[str, str, str, str]] = {
         "pages",
         *("file has", "files have"),
         "further pages or frames, of which only the first was read, such as {key}: write each that"
-        " is meant to a file of its own",
+        " you need to a file of its own",
     ),
     "window_beyond": (
         "intensity-window",
         *("gray image has", "gray images have"),
         "8 bits, such as {key}: --intensity-window reaches beyond 255, so it darkens such images;"
-        " leave them out, or scale them to the bits of the others",
+        " leave them out, or scale them to the bit depth of the others",
     ),
     "window_unused": (
         "intensity-window",

@@ -26,7 +26,7 @@ class _Pending:
     """Chunks that are not in the index yet, without their data."""
 
     def __init__(self) -> None:
-        self.count = 0  # rows
+        self.count = 0  # of rows
         self.rows: list[pa.RecordBatch] = []
         self.kept: list[npt.NDArray[np.int64]] = []
         self.lengths: list[npt.NDArray[np.int64]] = []
@@ -89,7 +89,7 @@ class ShardOutcome:
         self.reduced = self.reduced.plus(encoded.reduced)
         self.noted = add_counted(self.noted, encoded.noted)
         self.reused += encoded.reused
-        # They are hashed here, while later chunks are encoded.
+        # Recipes are hashed here, while later chunks are encoded.
         if self._recipes is not None and (recipes := chunk.recipes()) is not None:
             columns = [
                 as_binary(recipes.recipes[encoded.kept]),
@@ -113,10 +113,10 @@ class ShardOutcome:
         self.rejected += len(originals.intersection(reject.key for reject in encoded.rejects))
         self.filtered.update(o for key, o in dict(encoded.filtered).items() if key in originals)
 
-    def finish(self, none: pa.RecordBatch) -> FileInfo:
-        """Complete the index and the recipes. none: rows for a shard without any."""
+    def finish(self, empty: pa.RecordBatch) -> FileInfo:
+        """Complete the index and the recipes. empty: no rows, for a shard without any."""
         if not self.planned and not self._pending.rows:
-            self._pending.rows.append(none)
+            self._pending.rows.append(empty)
             self._pending.kept.append(np.zeros(0, np.int64))
             self._pending.lengths.append(np.zeros(0, np.int64))
         if self._pending.rows:

@@ -1,7 +1,7 @@
 """The rows of a shard in their final order, sorted block by block and kept in slices.
 
-The shuffle cuts a large shard into blocks, so that the rows of one block are in memory at a time
-(docs/adr/0059-a-shard-is-a-sequence-of-blocks.md).
+The shuffle cuts a large shard into blocks, so that only the rows of one block are in memory at
+a time (docs/adr/0059-a-shard-is-a-sequence-of-blocks.md).
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class ShardRows:
     def __init__(self, staging: Staging, *, step: int) -> None:
         self._place = staging.place(f"spill/{uuid.uuid4().hex}.slices")
         self._step = step
-        self._slices: list[pa.Buffer | tuple[int, int]] = []  # or the range of a file
+        self._slices: list[pa.Buffer | tuple[int, int]] = []  # in memory, or a range of the file
         self._ends: list[int] = []  # index of the row after each slice
         self._kept = 0  # bytes of the slices in memory
         self._sink: Any = None
@@ -77,9 +77,9 @@ class ShardRows:
     def sort(
         cls, blocks: Mapping[int, Sequence[Piece]], staging: Staging, *, step: int, seed: int
     ) -> Self:
-        """Sort the rows of a shard, block by block, as `sort_block` does.
+        """Sort the rows of a shard with `sort_block`, block by block.
 
-        blocks: {number of a block: its pieces}, which have rows.
+        blocks: {number of a block: its pieces}; no piece is empty.
         """
         rows = cls(staging, step=step)
         try:

@@ -51,7 +51,7 @@ def _block_counts(plan: Plan) -> dict[str, int]:
 def block_indices(rows: pa.RecordBatch, *, plan: Plan) -> npt.NDArray[np.int64]:
     """Return the index in `all_blocks` of the block of each row: int64[n].
 
-    It is the rank of the row, scaled to the number of blocks of its split. Blocks of a shard are
+    This is the rank of the row, scaled to the number of blocks of its split. Blocks of a shard are
     equal parts of its range of ranks, so their number does not move a row to another shard.
     """
     codes, splits = batch.encode(rows[batch.SPLIT])

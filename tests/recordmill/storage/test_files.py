@@ -79,7 +79,7 @@ def test_a_relative_path_becomes_absolute(
         ("a\0b", "expected a path or a URI"),
         (
             "http://host/a",
-            "'http://host/a' is an address of the web, and nothing is downloaded: download it",
+            "'http://host/a' is a web address, and nothing is downloaded: download it",
         ),
         ("file://host/a", "expected file:///PATH without a host"),
         ("s3:///a", "expected s3://BUCKET/PATH, got 's3:///a'"),

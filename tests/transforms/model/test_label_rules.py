@@ -1,4 +1,4 @@
-"""Classes whose names differ by their spelling alone."""
+"""Classes whose names differ only by spelling."""
 
 import json
 

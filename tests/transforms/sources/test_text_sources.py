@@ -690,7 +690,7 @@ def test_a_truncated_compressed_file_fails_the_job(tmp_path: pathlib.Path) -> No
         (
             {"in/a.jsonl": "{}".encode("utf-16")},
             {},
-            "begins as text of UTF-16 does: save it as UTF-8, or pass --encoding utf-16",
+            "seems to be UTF-16: save it as UTF-8, or pass --encoding utf-16",
         ),
         ({"in/a.csv": "text,label\n".encode("utf-16-le")}, {}, "or pass --encoding utf-16-le"),
         ({"in/a.csv": "text,label\n".encode("utf-16-be")}, {}, "or pass --encoding utf-16-be"),

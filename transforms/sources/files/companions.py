@@ -36,7 +36,7 @@ MASK_SUFFIXES = (
 _MASK_FOLDERS = ("mask", "masks", "segmentation", "segmentations", "segmentationclass", "gt")
 _LOSSLESS = (".png", ".gif", ".bmp", ".tif", ".tiff")
 _MASKS = rf"({'|'.join(MASK_SUFFIXES)})\.[^./]*$|(^|/)(?i:{'|'.join(_MASK_FOLDERS)})/[^/]*$"
-_MOST_OF = 0.9  # of the images have a file of their name in a folder of masks
+_MOST_OF = 0.9  # least fraction of images with a file of the same name in a folder of masks
 _TABLES = ("csv", "jsonl", "parquet", "tsv")
 _YOLO = re.compile(rb"\s*\d+( +[\d.eE+-]+){4,}[ \t]*(\r?\n|$)")
 # {extension: (pattern that a file of annotations begins with or contains, what it is)}
@@ -45,12 +45,12 @@ _ANNOTATIONS: dict[str, tuple[Callable[[bytes], object], str]] = {
     "txt": (_YOLO.match, "YOLO"),
     "xml": (re.compile(rb"<annotation\b").search, "Pascal VOC"),
 }
-_READ = 1 << 16  # bytes at the begin of a file
-_PROBED = 3  # files of an extension that are opened
+_READ = 1 << 16  # bytes at the beginning of a file
+_PROBED = 3  # files per extension that are opened
 
 
 class CompanionFinder:
-    """Collects the files of an input that were not read, or became records, but could be others.
+    """Collects files of an input that may be meant for another option, whether read or skipped.
 
     inputs: of the records. kinds: the kinds of files to look for.
     """

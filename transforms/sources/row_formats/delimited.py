@@ -176,7 +176,7 @@ class DelimitedFile:
                             f"the header of {self._origin.place} seems to have an unclosed quote:"
                             f" it extends over {row.count(_LINE_END) + 1} lines, to a quote that"
                             " seems to open a value; close it, or pass --quoting off if quotes are"
-                            " data, or --quoting on if it is right"
+                            " data, or --quoting on if the header is correct"
                         )
                     self._head_block = block
                     return row, at + end

@@ -67,8 +67,8 @@ def other_layout(names: Sequence[str], rows: Rows, *, quotes: bool) -> str | Non
     quoted = [name for name in names if len(name) > 1 and name[0] == name[-1] == '"']
     if quotes and quoted:
         return (
-            f"the name {quoted[0]} is in quotes, as spaces stand before them: pass --trim, which"
-            " drops the spaces"
+            f"the quotes are part of the name {quoted[0]}, because spaces precede them: pass"
+            " --trim, which drops the spaces"
         )
     if not quotes and len(quoted) == len(names):
         return (
@@ -98,7 +98,7 @@ def late_header(
 ) -> str | None:
     """Return why the header seems to be below the first row, with advice; None if it does not.
 
-    Instruments and banks write lines on the whole file before the header.
+    Exports of instruments and banks often begin with lines about the whole file.
 
     rows: the rows below, as parsed with these names. lines: the first lines of the file.
     """

@@ -11,7 +11,7 @@ from recordmill.transforms.sources.row_formats.row_format import UTF8, is_byte_s
 
 _WIDE = re.compile(rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}")
 _BEGIN = 16  # bytes by which UTF-16 is recognized
-_LEAST_WIDE = 6  # bytes in characters of UTF-8 beyond ASCII that are no coincidence
+_LEAST_WIDE = 6  # bytes of non-ASCII characters in UTF-8 that are no coincidence
 _BEYOND_ASCII = bytes(range(128, 256))
 _INVALID = "recordmill.invalid"
 # A lone surrogate, which no encoding decodes to: `to_utf8` encodes it as invalid UTF-8.
@@ -19,7 +19,7 @@ codecs.register_error(_INVALID, lambda error: ("\udcff", error.end))  # type: ig
 
 
 class Utf16Error(ConfigError):
-    """A file that is read as UTF-8 begins as text of UTF-16 or UTF-32 does."""
+    """A file that is read as UTF-8 seems to be UTF-16 or UTF-32."""
 
 
 def to_utf8(data: bytes, encoding: str) -> bytes:

@@ -280,7 +280,7 @@ class TextFile:
             f"unclosed quote in {self.origin.place}: row {numbers[row]} extends to line {last},"
             f" because the quote in line {line} is closed only there, by a quote that seems to open"
             f" a value: {self._quote_advice(block.data[start : block.ends[row]])}; if the row is"
-            " right, --quoting on"
+            " correct, pass --quoting on"
         )
 
     def _quote_advice(self, row: bytes) -> str:
@@ -309,14 +309,15 @@ class TextFile:
             head: bytes = file.read(_FIRST_READ)
         if self.file_format.encoding == UTF8 and (wide := wide_encoding(head)) is not None:
             raise Utf16Error(
-                f"expected UTF-8, but the {self.origin.noun} {self.origin.place} begins as text of"
-                f" {wide.upper()} does: save it as UTF-8, or pass --encoding {wide}"
+                f"expected UTF-8, but the {self.origin.noun} {self.origin.place} seems to be"
+                f" {wide.upper()}: save it as UTF-8, or pass --encoding {wide}"
             )
         if holds_utf8(head, self.file_format.encoding):
             raise ConfigError(
-                f"--encoding {self.file_format.encoding}: the characters beyond ASCII in the"
-                f" {self.origin.noun} {self.origin.place} are UTF-8, and would be read as others:"
-                " leave the option out; if only some files or rows have this encoding, convert them"
+                f"--encoding {self.file_format.encoding}: the non-ASCII characters in the"
+                f" {self.origin.noun} {self.origin.place} are UTF-8, and would be read as other"
+                " characters: leave the option out; if only some files or rows have this"
+                " encoding, convert them"
             )
         return head
 

@@ -29,14 +29,14 @@ def refuse_unknown_missing(parser: ValueParser, names: Collection[str], *, where
 
 
 def alike_name(name: str, names: Iterable[str]) -> str | None:
-    """Return another name that differs by case, spaces or Unicode form only; None without one."""
+    """Return another name that differs only by case, spaces or Unicode form; None without one."""
     others = sorted({*names} - {name})
     folded, *found = fold_labels(pa.array([name, *others], pa.string()))
     return next((one for one, text in zip(others, found, strict=True) if text == folded), None)
 
 
 def unnamed_notes(names: Collection[str], user_columns: Iterable[str]) -> dict[str, Note]:
-    """Return notes on columns without a name, and on those of the user that pandas has named.
+    """Return notes on columns without a name, and on columns that pandas seems to have named.
 
     names: of all columns.
     """
@@ -47,7 +47,7 @@ def unnamed_notes(names: Collection[str], user_columns: Iterable[str]) -> dict[s
     named = [name for name in user_columns if _NAMED_BY_PANDAS.fullmatch(name)]
     if named:
         text = (
-            f"{quoted(named)}: pandas names columns without a name so, such as its index;"
+            f"{quoted(named)}: pandas gives such names to columns without one, such as its index;"
             f" --drop-columns {shlex.quote(','.join(named))} leaves them out of records"
         )
         notes["named by pandas"] = Note("unnamed-column", text)

@@ -113,8 +113,8 @@ def _refuse_others(schema: pa.Schema, schemas: dict[str, pa.Schema], path: str) 
                 )
             if name not in other.names and (like := alike_name(name, other.names)) is not None:
                 raise ConfigError(
-                    f"{here} has a column {name!r}, and {there} has {like!r}, which differs by"
-                    " case, spaces or Unicode form only: give the column one name in all listings"
+                    f"{here} has a column {name!r}, and {there} has {like!r}, which differs only"
+                    " by case, spaces or Unicode form: give the column one name in all listings"
                 )
             if name not in other.names:
                 raise ConfigError(

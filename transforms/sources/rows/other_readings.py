@@ -102,8 +102,8 @@ def _advice(name: str, origin: Origin, row_format: RowFormat) -> str | None:
     is_wide = undecodable < before.bad.total() - undecodable
     if not is_wide and found.encoding == UTF8 and not before.ascii:
         return (
-            f"{count_of(undecodable, 'row')} of {name} are not UTF-8, but others have characters"
-            " beyond ASCII that are: convert these rows to UTF-8"
+            f"{count_of(undecodable, 'row')} of {name} are not UTF-8, but non-ASCII characters"
+            " of other rows are: convert these rows to UTF-8"
         )
     for option, other in _alternatives(row_format, name, by_columns=is_wide):
         after = _read(origin, other, name)

@@ -117,8 +117,8 @@ def read_header(
                 at_first = differ[0] in first[1]
                 raise ConfigError(
                     f"{(first[0] if at_first else file).key} has a column {differ[0]!r}, and"
-                    f" {(file if at_first else first[0]).key} has {other!r}, which differs by case,"
-                    " spaces or Unicode form only: give the column one name in all files"
+                    f" {(file if at_first else first[0]).key} has {other!r}, which differs only by"
+                    " case, spaces or Unicode form: give the column one name in all files"
                 )
             names = quoted(column_types if here == file.key else first[1])
             raise ConfigError(

@@ -63,8 +63,7 @@ class ArrayForm:
         if files == "audio" and (rate_feature is None or dtype not in _CODECS):
             raise ConfigError(
                 f"the feature {name!r} holds numbers ({dtype}) that are no waveforms: make this"
-                " dataset from the original files, too; recordmill arrays reads the numbers as they"
-                " are"
+                " dataset from the original files; recordmill arrays reads the numbers as they are"
             )
         form = cls(
             dtype=dtype,
