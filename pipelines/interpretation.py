@@ -268,7 +268,9 @@ def _classes(
         others = f" (--label-column could be {_some(list(map(repr, columns)))})" if columns else ""
         return f"none; no column is named {', '.join(LABELS[:-1])} or {LABELS[-1]}{others}"
     if not layout.labelled:
-        return "none of images; boxes have theirs" if OBJECTS in layout.columns.names else "none"
+        return (
+            "none for images; boxes have their own" if OBJECTS in layout.columns.names else "none"
+        )
     if getattr(config, "annotations", ()) or OBJECTS in layout.columns.names:
         return "the annotations"
     if roles is not None and roles.classes is not None:

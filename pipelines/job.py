@@ -311,7 +311,8 @@ class Job:
             )
         if config.runner == "direct":
             self._early.enter_context(early_reads(reader, listing.parts, config.max_worker_memory))
-        # Importing Beam takes as long as listing thousands of files, and many runs end before.
+        # Importing Beam takes as long as listing thousands of files, and many runs end before
+        # they need it.
         with permanent_imports():
             from recordmill.pipelines.road import Road
             from recordmill.transforms.checks.select_records import RecordSelection

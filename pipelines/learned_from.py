@@ -222,7 +222,8 @@ class LearnedDataset:
         if differ:
             drop = ""
             if {*layout.columns.names}.difference(expected).issuperset(differ):
-                drop = f"leave out new ones by --drop-columns {shlex.quote(','.join(differ))}, or "
+                columns = shlex.quote(",".join(differ))
+                drop = f"leave out new columns with --drop-columns {columns}, or "
             raise ConfigError(
                 f"{self} has other features than this input gives: {_some(differ.values())}. The"
                 f" columns and their types have to be the same; {drop}learn again without {_FLAG}"

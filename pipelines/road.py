@@ -114,7 +114,7 @@ class Road:
 
     @property
     def _at_most(self) -> int | None:
-        """The number of records that the dataset cannot exceed; None if it is not known yet."""
+        """Upper bound of the number of records of the dataset; None if it is not known yet."""
         is_known = self.reader is None and self.windowing is None and self.balance != "oversample"
         return self.listing.rows if is_known else None
 

@@ -68,7 +68,7 @@ class Publish(beam.PTransform):
     Nothing is published if the counts of the ledger do not add up, or if too many records were
     rejected. Publishing is a stage of the pipeline, so that it also happens without the submitter.
 
-    at_most: number of records that the dataset cannot exceed; None if that is unknown. The contents
+    at_most: upper bound of the number of records; None if it is unknown. The contents
       of few records are compared while they are published, which saves a shuffle.
 
     Raises:

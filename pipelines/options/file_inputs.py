@@ -96,12 +96,12 @@ def files_of(
 ) -> FileList | JoinedListings | FileTree | TfrecordMedia | MediaRows:
     """Return the source for --input: listings, by their extension; else folders, patterns or files.
 
-    Tables that hold the files themselves are no listings.
+    Tables that hold the files themselves are not listings.
 
     leave_out: extensions of files to skip. unlabelled: overrides --unlabelled. columns: fields of
     the config that apply to listings only. labelled: whether folders or listings give labels. raw:
-    the files that are made of raw arrays in TFRecords; None if the command reads none. companions:
-    kinds of files among those of a folder for which notes are made.
+    kind of file as which raw arrays in TFRecords are read; None if the command reads none.
+    companions: kinds of files in a folder for which notes are made.
 
     Raises:
       ConfigError: an option for listings is given without a listing, or the input is not a file
@@ -120,7 +120,7 @@ def files_of(
     unlabelled = unlabelled or config.unlabelled
     of_listings = set(config.given_format())
     if getattr(config, "annotations", None):
-        of_listings.discard("decimal")  # a CSV file of boxes may have it, too
+        of_listings.discard("decimal")  # also applies to a CSV file of boxes
     if hold_records(inputs, functools.partial(may_be, leave_out=leave_out)):
         refuse_given(config, columns, "applies to listings, and --input holds TFRecord files")
         return records_of(config, unlabelled=unlabelled, labelled=labelled, raw=raw)

@@ -141,7 +141,7 @@ class ShardInfo:
     objects: (objects of its records, written objects).
     dropped_objects: {reason: (number of dropped objects, smallest key of a record with one)}.
     reduced: records with images of which not all bits were read.
-    noted: {what notes are made of: (number without copies, smallest key of a record with one)}.
+    noted: {finding that notes report: (number without copies, smallest key of a record with one)}.
     reused: number of records, copies included, that were taken from an earlier dataset.
     has_recipes: whether recipes are beside it.
     """

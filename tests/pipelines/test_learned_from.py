@@ -189,7 +189,7 @@ def test_the_option_that_leaves_out_a_new_column_is_named(
     given = ["--input", source, "--output", tmp_path / "out", *FEATURES, "--learned-from"]
     assert run("table", *given, base.folder) == 2
     assert "'my note' is new. The columns" in (said := capsys.readouterr().err)
-    assert "leave out new ones by --drop-columns 'my note', or learn again without" in said
+    assert "leave out new columns with --drop-columns 'my note', or learn again without" in said
     assert run("table", *given, base.folder, "--drop-columns", "my note") == 0
 
 

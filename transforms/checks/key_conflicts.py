@@ -1,8 +1,8 @@
 """Rows that have the same key in a column: equal rows count once, `--conflicts` decides the others.
 
-Rows meet by the 8-byte hash of their key, 12 bytes each. Those whose hash repeats are read, and
-their content is hashed; only parts with such rows are written again. The first row of a key is that
-of the first part, so that the outcome does not depend on workers or the runner.
+Rows are joined by the 8-byte hash of their key, 12 bytes each. Those whose hash repeats are read,
+and their content is hashed; only parts with such rows are written again. The first row of a key is
+that of the first part, so that the outcome does not depend on workers or the runner.
 """
 
 import dataclasses

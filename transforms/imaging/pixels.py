@@ -90,7 +90,7 @@ class EncodedImage:
     source: (width, height) of the upright image before resizing.
     reduced: if the file has more bits per channel than were read, the highest level in it, scaled
         to 0 to 65535; else None. None with depth 8, which asks for it.
-    noted: what notes are made of.
+    noted: findings that notes report.
     to_upright: transform from the image as stored to the upright one.
     to_resized: transform from the upright image to the resized one.
     to_augmented: transform of the augmentations, from the resized image to this one.
@@ -292,7 +292,7 @@ def _finish(image: ImageFile, data: bytes, options: ImageOptions) -> _Finished:
 
 
 def _noted(image: ImageFile, data: bytes, options: ImageOptions) -> Sequence[Noted]:
-    """Return what notes on a loaded image are made of."""
+    """Return the findings on a loaded image that notes report."""
     found: list[Noted] = ["pages"] if has_further_images(image, data) else []
     window = options.intensity_window
     if window is not None and not is_gray(image.mode):

@@ -148,7 +148,7 @@ class Encoded:
     dropped_objects: {reason: (number of dropped objects, smallest key of a record with one)}; the
       reasons are fields of `ObjectCounts`.
     reduced: records with images of which not all bits were read.
-    noted: what notes are made of, counted without copies; the reasons are `Noted`.
+    noted: findings that notes report (`Noted`), counted without copies.
     steps: {column: number of steps} of feature lists; then rows become SequenceExamples.
     content: binary(16)[k], the hash of the bytes or numbers that were read for each kept record, if
       the source did not hash them.

@@ -18,7 +18,7 @@ class ExampleFacts:
     dropped_objects: {reason: number of dropped objects}.
     reduced: (highest level, bits) of an image of which not all bits were read, as for
       `Reduced.one`; None if all were read.
-    noted: {what notes are made of: how often it is in the Example}.
+    noted: {finding that notes report: how often the Example has it}.
     """
 
     objects: tuple[int, int] | None = None
@@ -45,5 +45,5 @@ class ExampleFacts:
         return Reduced() if self.reduced is None else Reduced.one(key, *self.reduced)
 
     def noted_of(self, key: str) -> Counted:
-        """Return the counts of what notes are made of for a record of this key."""
+        """Return the counts of findings that notes report, for a record of this key."""
         return {reason: (count, key) for reason, count in self.noted.items()}

@@ -38,7 +38,7 @@ class LineBlock:
         return [self.data[start:end].rstrip(b"\r\n") for start, end in itertools.pairwise(starts)]
 
     def reject_header(self, header: bytes, delimiter: bytes, why: str) -> LineBlock:
-        """Return the block without the rows that repeat the header, which are bad rows.
+        """Return the block with the rows that repeat the header among the bad rows.
 
         Case, quotes, and spaces around names do not matter.
         """
@@ -63,13 +63,13 @@ class LineBlock:
 
 
 def _names(line: bytes, delimiter: bytes) -> list[bytes]:
-    """Return the names in a header, in lower case, without quotes, spaces and separators after."""
+    """Return the names in a header in lower case, without quotes, spaces, trailing separators."""
     names = line.rstrip(_AFTER + delimiter).split(delimiter)
     return [name.strip(_AROUND).lower() for name in names]
 
 
 def without_marks(data: bytes, ends: IntArray) -> tuple[bytes, IntArray]:
-    """Return rows without byte order marks at their beginnings, as joined files have them."""
+    """Return rows without byte order marks at their beginnings, which joined files have."""
     if codecs.BOM_UTF8 not in data:
         return data, ends
     starts = np.append(0, ends)[:-1]
@@ -89,7 +89,7 @@ def select_rows(data: bytes, ends: IntArray, keep: npt.NDArray[np.bool_]) -> tup
 
 
 def rejected_rows(bad: Sequence[BadRow]) -> LineBlock:
-    """Return a block of no rows but rejected ones."""
+    """Return a block that has only rejected rows."""
     none = np.zeros(0, np.int64)
     return LineBlock(data=b"", ends=none, numbers=none, bad=tuple(bad))
 

@@ -67,7 +67,7 @@ def with_missing(rows: Rows, parser: ValueParser, names: Collection[str]) -> Row
 
 
 def segment_notes(names: Sequence[str], place: Location) -> list[Note]:
-    """Return a note if columns, by their names, hold the start and the end of segments of files."""
+    """Return a note if columns are named like the start and end (or duration) of segments."""
     by_stem: dict[str, str] = {}
     for name in names:
         by_stem.setdefault(_SUFFIX.sub("", name.strip().lower()), name)
