@@ -353,8 +353,8 @@ def test_names_in_quotes_are_an_error_that_names_quoting(tmp_path, capsys):
          " '\u22125.5' in t.csv#10"),
         ([*range(10, 20), "(20)", "7-"], "because of another notation of negative numbers, such as"
          " '(20)' in t.csv#11"),
-        (["2026-01-31", *["2026-01-31 00:00:00"] * 19], "because of dates with a time, beside"
-         " others without, such as '2026-01-31 00:00:00' in t.csv#2"),
+        (["2026-01-31", *["2026-01-31 00:00:00"] * 19], "because of dates with a time beside"
+         " dates without one, such as '2026-01-31 00:00:00' in t.csv#2"),
         (["2026-01-31 00:00:00", *["2026-01-31 00:00:00Z"] * 9], "because of times with a time"
          " zone, such as '2026-01-31 00:00:00Z' in t.csv#2: correct the input, or declare"),
         (["2026-01-31T00:00+01:00"] * 9, "+01:00' in t.csv#1: correct the input, because every"),
@@ -403,7 +403,7 @@ def test_numbers_that_json_lines_quote_in_some_rows_are_noted(tmp_path):
     given = ("--input", tmp_path / "t.jsonl")
     assert rows_of(tmp_path / "out", *given)["written"] == 19
     (note,) = [one for one in Made(tmp_path / "out").manifest.notes if one.code == "text-column"]
-    assert "numbers in quotes beside others without, such as '3' in t.jsonl#3: correct" in str(note)
+    assert "numbers in quotes beside numbers without, such as '3' in t.jsonl#3" in str(note)
     assert rows_of(tmp_path / "typed", *given, "--types", "v=int") == {"written": 19, "rejected": 0}
     assert not Made(tmp_path / "typed").manifest.notes
 

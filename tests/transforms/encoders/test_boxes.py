@@ -529,7 +529,9 @@ def test_pictures_without_annotations_are_counted_and_named(choice, tmp_path):
 def test_annotations_without_pictures_are_counted_and_named(tmp_path):
     made = make(tmp_path / "out", *some_pictures(tmp_path / "in", [("c", INSIDE)], names="ab"))
     assert made.rejects == {"c.png": "missing"}
-    assert "but the path of no image ends with this" in (made.folder / "rejects.jsonl").read_text()
+    assert (
+        "but no image has a path that ends with this" in (made.folder / "rejects.jsonl").read_text()
+    )
     assert made.manifest.ledger.inputs.rejected == 1
 
 

@@ -155,7 +155,7 @@ class AnnotatedFiles:
                 name,
                 "read",
                 Reason.MISSING,
-                f"{self.where} names it, but the path of no image ends with this name",
+                f"{self.where} names it, but no image has a path that ends with this name",
             )
             for name in index.unused()
         ]

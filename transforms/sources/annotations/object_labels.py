@@ -175,7 +175,7 @@ class ObjectLabels:
         rules, found = self._rules.labels, pa.array(sorted(self._olds), pa.string())
         new, why = rules.outcomes(found)
         kept = {name for name, reason in zip(new, why, strict=True) if reason is None}
-        if self._labelled == "box":  # of the classes of images there is a note anyway
+        if self._labelled == "box":  # for classes of images there is a note anyway
             yield from alike_classes(sorted(name for name in kept if name is not None))
         known = {*rules.folded(found)}
         pairs = zip(rules.mapping, rules.olds, strict=True)

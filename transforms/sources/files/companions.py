@@ -144,9 +144,10 @@ class CompanionFinder:
             else:
                 continue  # a class may have the name of such a folder
             mask, image = self._examples[kind]
+            look = "looks like a mask of another" if count == 1 else "look like masks of others"
             yield Note(
                 "masks",
-                f"{count_of(count, 'file')} of the dataset look like masks of others, such as"
+                f"{count_of(count, 'file')} of the dataset {look}, such as"
                 f" {mask} of {image}: {option} reads them as masks",
             )
 

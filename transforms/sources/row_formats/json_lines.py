@@ -199,7 +199,7 @@ def _odd_value(values: list[Any], rows: list[int]) -> OddValue | None:
     texts = list(dict.fromkeys(value for value, _ in others if isinstance(value, str)))
     all_texts = bool(texts) and all(type(one) is str for one, _ in others)
     if all_texts and len(others) < len(present) and all(map(_NUMBER.fullmatch, texts)):
-        return OddValue(texts[0], "numbers in quotes beside others without", others[0][1])
+        return OddValue(texts[0], "numbers in quotes beside numbers without", others[0][1])
     if all_texts and len(others) < len(present) / 2:
         words = few_texts(texts, len(others), len(present))
         return None if words is None else OddValue(texts[0], words, others[0][1])

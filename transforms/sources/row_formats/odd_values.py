@@ -109,7 +109,7 @@ def odd_value(column: pa.Array, decimal: str) -> tuple[int, str, bool] | None:
             return int(others[0]), "dates in different formats", False
         days = _matches(column, _DAY)
         if days.any() and len(timed := np.flatnonzero(dates[0] & ~days)):
-            return int(timed[0]), "dates with a time, beside others without", False
+            return int(timed[0]), "dates with a time beside dates without one", False
         zoned = np.flatnonzero(_matches(column, _ZONED))
         if len(zoned):
             return int(zoned[0]), "times with a time zone", len(zoned) == count
