@@ -45,7 +45,7 @@ def _ends(levels):
 
 
 def iou(one, other):
-    """Of two boxes: what they share, of what they cover together."""
+    """Intersection over union of two boxes."""
     one, other = np.asarray(one, float), np.asarray(other, float)
     sides = np.clip(np.minimum(one[2:], other[2:]) - np.maximum(one[:2], other[:2]), 0, None)
     shared = np.prod(sides)
@@ -53,7 +53,7 @@ def iou(one, other):
 
 
 def boxes_of(example):
-    """Of a written Example, float64[n, 4] in pixels of its picture."""
+    """Boxes of a written Example, float64[n, 4] in pixels of its image."""
     names = [f"image/object/bbox/{name}" for name in ("xmin", "ymin", "xmax", "ymax")]
     (width,), (height,) = example["image/width"], example["image/height"]
     corners = np.stack([np.asarray(example[name], float) for name in names], axis=1)

@@ -1,4 +1,4 @@
-"""What the code of docs/reading.md needs to run."""
+"""Names that the code of docs/reading.md needs to run."""
 
 import pathlib
 import re

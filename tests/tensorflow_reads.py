@@ -9,7 +9,7 @@ from tests.image_runs import Made
 
 
 def parse(made: Made, split: str) -> list[dict[str, tf.Tensor]]:
-    """What TensorFlow reads, by the declared features."""
+    """Parse a split with TensorFlow by the declared features."""
     manifest = made.manifest
     spec = {
         name: tf.io.VarLenFeature(tf.as_dtype(feature.dtype))

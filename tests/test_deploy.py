@@ -1,4 +1,4 @@
-"""What stands in deploy/ works as its comments say."""
+"""Files in deploy/ work as their comments say."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What importing costs: linters check the layers, these what a fresh interpreter really loads."""
+"""Imports: linters check the layers, these tests the modules that a fresh interpreter loads."""
 
 import subprocess
 import sys
@@ -15,7 +15,7 @@ def loaded(statement: str) -> set[str]:
 
 
 def printed(code: str) -> str:
-    """What a fresh interpreter prints."""
+    """Output of a fresh interpreter."""
     done = subprocess.run(
         [sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60
     )

@@ -25,7 +25,7 @@ def break_class(character):
 
 
 def segments(text):
-    """What stands between two boundaries, as lists of (character with its marks, class)."""
+    """Text between two boundaries, as lists of (character with its marks, class)."""
     units = []
     for character in text:
         kind = break_class(character)
@@ -44,7 +44,7 @@ def segments(text):
 
 
 def stay_together(before, left, right, after):
-    """Whether there is no boundary between `left` and `right`."""
+    """Return whether there is no boundary between `left` and `right`."""
     return (
         (left in _LETTER and right in _LETTER)  # WB5
         or (left in _LETTER and right in {"MidLetter"} | _QUOTES and after in _LETTER)  # WB6

@@ -36,7 +36,7 @@ class Ended:
 
     @property
     def last(self) -> str:
-        """What it said last on standard error."""
+        """Its last output on standard error."""
         return self.err.strip().splitlines()[-1] if self.err.strip() else ""
 
 

@@ -1,4 +1,4 @@
-"""What goes wrong on a cluster: what is said, what is left, and how the next run goes on."""
+"""Failures on a cluster: messages, files that remain, and how the next run goes on."""
 
 import json
 import pathlib

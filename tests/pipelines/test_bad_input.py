@@ -1,4 +1,4 @@
-"""What a user gets for what cannot work: an exit code, and a sentence that says what to do."""
+"""Input that cannot work gives an exit code, and a sentence that says what to do."""
 
 import ctypes
 import os

@@ -113,7 +113,7 @@ def test_what_shapes_bytes() -> None:
 
 
 def test_what_shapes_bytes_of_windows_and_texts() -> None:
-    """Of files that options name the content counts, not the path."""
+    """Files that options name count by content, not by path."""
     fields = {field.name for field in dataclasses.fields(CommonConfig)}
     for kind, files in (
         (SensorConfig, {"intervals"}),

@@ -55,7 +55,7 @@ def by_key(made: Made, split: str, records) -> dict:
 
 
 def decoded(name: str, feature, value):
-    """What a record holds, with pictures as pixels, as TensorFlow decodes them."""
+    """Content of a record, with images as pixels, as TensorFlow decodes them."""
     if feature.kind in ("image", "mask") and feature.shape:
         one = dataclasses.replace(feature, shape=())
         several = np.stack([decoded(name, one, picture) for picture in value])

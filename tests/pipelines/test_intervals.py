@@ -68,7 +68,7 @@ def as_json(path: pathlib.Path) -> pathlib.Path:
 
 
 def class_of(series: str, minute: int, outside: str | None) -> str | None:
-    """Of intervals that meet in one row, the later one."""
+    """If intervals meet in one row, the later one counts."""
     for name, start, end, label in reversed(INTERVALS):
         if name == series and start <= minute <= end:
             return label

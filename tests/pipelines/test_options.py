@@ -19,7 +19,7 @@ PICTURE = declaration.Group(30, "Pictures")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Pictures(config.CommonConfig):
-    """What a kind of data adds."""
+    """Options that a data type adds."""
 
     size: tuple[int, int] | None = declaration.option(
         (224, 224),

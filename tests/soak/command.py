@@ -33,7 +33,7 @@ PHOTOS = larger("clothing", SMALL_CLOTHING)
 
 
 class DifferenceError(AssertionError):
-    """What was promised and did not hold."""
+    """A promise that did not hold."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -51,7 +51,7 @@ class ImagesCommand:
 
     @property
     def arguments(self) -> list[str]:
-        """What stands after `recordmill`."""
+        """Arguments after `recordmill`."""
         places = ["--input", str(self.source), "--output", str(self.output)]
         splits = ["--splits", "train=0.8,validation=0.1,test=0.1"]
         how = ["--size", str(self.size), "--balance", "oversample", "--seed", "7", "--quiet"]
@@ -126,7 +126,7 @@ def expect_same(got: Content, expected: Content) -> None:
 
 
 def state(output: pathlib.Path, known: Mapping[str, bytes]) -> str:
-    """What a reader finds: 'no dataset', or the name of the known manifest that is there.
+    """State that a reader finds: 'no dataset', or the name of the known manifest that is there.
 
     Raises:
       DifferenceError: it is another one, or `recordmill verify` finds damage.

@@ -58,7 +58,7 @@ class Finished:
 
 
 def undisturbed(command: ImagesCommand) -> Finished:
-    """What a command makes of an empty folder."""
+    """Result of a command in an empty folder."""
     started = time.monotonic()
     command.finish()
     seconds = time.monotonic() - started

@@ -62,7 +62,7 @@ def no_pipeline(road):
 
 
 def status(job) -> str:
-    """Of a job that needs no pipeline."""
+    """Status of a job that needs no pipeline."""
     return job.run(no_pipeline, on_listed=lambda rows: None).status
 
 

@@ -1,4 +1,4 @@
-"""What is inferred of records: dtype, shape and kind of every feature, and the classes."""
+"""Properties inferred from records: dtype, shape and kind of every feature, and the classes."""
 
 import dataclasses
 import re

@@ -1,4 +1,4 @@
-"""What recordmill.load returns: which records, in which order, in which batches."""
+"""Records that recordmill.load returns, their order and their batches."""
 
 import collections
 import pathlib

@@ -1,4 +1,4 @@
-"""What recordmill.load cannot do, and what it says then, before a record is read."""
+"""Errors of recordmill.load on options that it cannot serve, before a record is read."""
 
 import re
 

@@ -79,7 +79,7 @@ def expected(rows, *, balance, target):
 
 
 def quotas_of(rows, *, balance, target):
-    """What the transform finds out, without an engine."""
+    """Findings of the transform, without a runner."""
     ranked = balance_rows(rows, seed=SEED)
     labels, ranks, keys = ranked["label"], np.asarray(ranked["rank"]), ranked["key"]
     found = pending_quotas(
@@ -169,7 +169,7 @@ def test_the_seed_decides_who_is_repeated():
 
 
 def test_undersampling_takes_no_side():
-    """Which records stay is independent of their split and their place."""
+    """The choice of records does not depend on their split and their place."""
     rows = records([("a", "train")] * 4000)
     ranks = balance_ranks(rows, seed=SEED).astype(np.float64)
     order = batch.order_ranks(rows, seed=SEED).astype(np.float64)

@@ -94,7 +94,7 @@ def inputs():
 
 
 class Stratify(beam.PTransform):
-    """What the road does with --stratify: (rows with their splits, problems)."""
+    """Apply --stratify as the road does: (rows with their splits, problems)."""
 
     def __init__(self, grouped):
         super().__init__()

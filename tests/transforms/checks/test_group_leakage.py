@@ -44,7 +44,7 @@ def test_groups_that_span_splits_are_named(tmp_path, stratify):
 
 
 def test_a_row_without_a_split_may_move_its_group_into_two(tmp_path):
-    """Of 40 groups with one row in test and one that goes by hash, some hash to train."""
+    """40 groups have one row in test and one by hash; some hash to train."""
     groups = [f"group {i // 2}" for i in range(80)]
     splits = ["test", None] * 40
     outcome = run(tiny_job(tmp_path / "out", source(groups, splits), splits=SPLITS, num_shards=1))

@@ -39,7 +39,7 @@ def told(path):
 
 
 def moved(box, width, height, size, mode):
-    """What a resize makes of a box, worked out side by side; None where nothing is left of it."""
+    """A box after a resize, computed side by side; None if nothing is left of it."""
     target_height, target_width = size
     out = []
     across, down = target_width / width, target_height / height

@@ -1,4 +1,4 @@
-"""What is learned of columns, and what they become by it, against NumPy and plain Python."""
+"""Values learned from columns, and their transforms, compared with NumPy and plain Python."""
 
 import itertools
 import json

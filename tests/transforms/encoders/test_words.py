@@ -27,7 +27,7 @@ _BLOCKS |= {*range(0x20000, 0x33480)}
 
 
 def standardize(texts):
-    """What a model does before it splits at whitespace."""
+    """Normalize as a model does before it splits at whitespace."""
     no_nul = tf.strings.regex_replace(texts, r"\x00", " ")  # TensorFlow would end the text there
     lowered = tf.strings.lower(no_nul, encoding="utf-8")
     return tf.strings.regex_replace(lowered, SPLIT_WORDS, SPLIT_WORDS_REWRITE)

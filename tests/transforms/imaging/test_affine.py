@@ -1,4 +1,4 @@
-"""Where points and boxes go: sums that undo themselves, and pixels that went the same way."""
+"""Transforms of points and boxes: inverses, and pixels that move the same way."""
 
 import numpy as np
 import pytest

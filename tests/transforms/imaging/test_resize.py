@@ -1,4 +1,4 @@
-"""Where pixels go when a picture is resized, and what scaled decoding costs."""
+"""Positions of pixels when an image is resized, and the cost of scaled decoding."""
 
 import numpy as np
 import pytest

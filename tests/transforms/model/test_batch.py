@@ -43,7 +43,7 @@ def keyed(keys, **columns):
 
 
 def sums(batches):
-    """What a fingerprint is made of."""
+    """Sums of the hashes of rows, of which a fingerprint is made."""
     return [
         sum(int(part.sum(dtype=np.uint64)) for part in parts) % 2**64
         for parts in zip(*map(batch.hash_rows, batches), strict=True)

@@ -40,7 +40,7 @@ def smallest(rows, label, size):
 
 
 def meet(parts):
-    """What the engine's GroupByKey does."""
+    """Group by key as the runner does."""
     met = {}
     for label, rows in parts:
         met.setdefault(label, []).append(rows)

@@ -39,7 +39,7 @@ OPTIONS = {
 
 
 def staged(folder, source, **options):
-    """What the road knows when it plans: (survey, parts, staging)."""
+    """State of the road when it plans: (survey, parts, staging)."""
     staging = Staging.of(Location.parse(str(folder)), "job")
     parts = stage_listing(source, staging).parts
     surveys = []

@@ -1,4 +1,4 @@
-"""What is counted of several ranges of a column at once, against plain Python, range by range."""
+"""Counts of several ranges of a column at once, compared with plain Python, range by range."""
 
 import itertools
 import math
@@ -131,7 +131,7 @@ def test_texts(kind, values, cuts):
 
 
 def test_more_values_than_are_summed_at_once():
-    """Of full precision, and so far apart that no digits have all of them."""
+    """Values of full precision, so far apart that no digits have all of them."""
     generator = np.random.default_rng(0)
     sizes = np.ldexp(np.nextafter(1, 0), [0, 0, 0, -20, -40, 900, -1000])
     values = generator.choice([*sizes, *-sizes, *ODD], 100_000)

@@ -120,7 +120,7 @@ def examples(data, compression="none"):
     compression=st.sampled_from(["none", "gzip"]),
 )
 def test_a_shard(tmp_path_factory, values, copies, task_rows, compression):
-    """What is written, in which order, and what is said of it, by an oracle."""
+    """Written records, their order and their counts, by an oracle."""
     staging = Staging.of(Location.parse(str(tmp_path_factory.mktemp("out"))), "job")
     writer = ShardWriter(
         encoder=TinyEncoder(), staging=staging, compression=compression, groups=True
