@@ -141,7 +141,7 @@ def files_of(
             remedy = " or --dedup drop" if config.conflicts == "first" else ""
             raise ConfigError(
                 f"--conflicts {config.conflicts}: has no effect without a listing{remedy}, because"
-                " paths of files do not repeat: leave it out, or add what it needs"
+                " paths of files do not repeat: add that, or leave the option out"
             )
         if config.split_from == "column":
             raise ConfigError(

@@ -196,5 +196,5 @@ class RowsConfig(DelimitedConfig):
             remedy = " or --dedup drop" if self.conflicts == "first" else ""
             raise ConfigError(
                 f"--conflicts {self.conflicts}: has no effect without --key-column{remedy}, because"
-                " keys by content do not repeat"
+                " keys by content do not repeat: add that, or leave the option out"
             )

@@ -154,7 +154,7 @@ def _refuse_conflicts(config: FilesConfig) -> None:
         remedy = " or --dedup drop" if config.conflicts == "first" else ""
         raise ConfigError(
             f"--conflicts {config.conflicts}: has no effect without --key-column{remedy}, because"
-            " the numbers of records do not repeat: leave it out, or add what it needs"
+            " the numbers of records do not repeat: add that, or leave the option out"
         )
 
 
