@@ -9,13 +9,9 @@ from recordmill.notes import Note
 from recordmill.pipelines import listing
 from recordmill.processes import pool
 from tests.folders import make_picture
-from tests.image_runs import encoders_kept, make
+from tests.image_runs import make
 
-
-@pytest.fixture(autouse=True, scope="module")
-def _processes():
-    with encoders_kept():
-        yield
+pytestmark = pytest.mark.usefixtures("encoders")
 
 
 def notes(folder: pathlib.Path, *argv: object, command: str = "images") -> dict[str, list[str]]:

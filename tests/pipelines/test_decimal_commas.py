@@ -1,24 +1,19 @@
 """Decimal commas and semicolons, as spreadsheets of many countries write them."""
 
 import json
-from collections.abc import Iterator
 
 import pytest
 
 from tests import sounds
 from tests.folders import make_folder, make_picture
-from tests.image_runs import Made, encoders_kept, make, run
+from tests.image_runs import Made, make, run
+
+pytestmark = pytest.mark.usefixtures("encoders")
 
 HINT = "; --decimal , reads decimal commas"
 ADVICE = "most of them are numbers with decimal commas, which --decimal , reads"
 SEMICOLONS = ("--delimiter", ";")
 COMMA = (*SEMICOLONS, "--decimal", ",")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def encoders() -> Iterator[None]:
-    with encoders_kept():
-        yield
 
 
 def examples(made: Made) -> list[dict]:

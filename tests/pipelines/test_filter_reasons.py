@@ -1,19 +1,14 @@
 """Filtered inputs and records by reason: in the manifest, and in what commands print."""
 
 import re
-from collections.abc import Iterator
 
 import pytest
 
 from recordmill.pipelines.cli import main
 from tests.folders import make_folder, make_picture
-from tests.image_runs import Made, encoders_kept, make
+from tests.image_runs import Made, make
 
-
-@pytest.fixture(scope="module", autouse=True)
-def encoders() -> Iterator[None]:
-    with encoders_kept():
-        yield
+pytestmark = pytest.mark.usefixtures("encoders")
 
 
 def reasons(made: Made) -> tuple[dict[str, int], dict[str, int]]:

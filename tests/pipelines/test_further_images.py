@@ -4,14 +4,10 @@ import pytest
 from PIL import Image
 
 from tests.folders import make_picture
-from tests.image_runs import encoders_kept, images, make
+from tests.image_runs import images, make
 from tests.tiff_files import tiff
 
-
-@pytest.fixture(autouse=True, scope="module")
-def _processes():
-    with encoders_kept():
-        yield
+pytestmark = pytest.mark.usefixtures("encoders")
 
 
 RAW = {

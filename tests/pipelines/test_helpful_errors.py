@@ -3,20 +3,15 @@
 import json
 import struct
 import unicodedata
-from collections.abc import Iterator
 
 import pytest
 
 from recordmill.pipelines.cli import main
 from tests import sounds
 from tests.folders import make_folder
-from tests.image_runs import Made, encoders_kept, make, run
+from tests.image_runs import Made, make, run
 
-
-@pytest.fixture(scope="module", autouse=True)
-def encoders() -> Iterator[None]:
-    with encoders_kept():
-        yield
+pytestmark = pytest.mark.usefixtures("encoders")
 
 
 def details(folder) -> dict[str, tuple[str, str]]:

@@ -1,18 +1,13 @@
 """Classes named like missing values, and --missing for them, through the command line."""
 
 import json
-from collections.abc import Iterator
 
 import pytest
 
 from tests.folders import make_folder
-from tests.image_runs import Made, encoders_kept, make, run
+from tests.image_runs import Made, make, run
 
-
-@pytest.fixture(scope="module", autouse=True)
-def encoders() -> Iterator[None]:
-    with encoders_kept():
-        yield
+pytestmark = pytest.mark.usefixtures("encoders")
 
 
 def notes_of(capsys: pytest.CaptureFixture[str], command: str, *argv: object) -> list[str]:

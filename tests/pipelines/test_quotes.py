@@ -3,19 +3,14 @@
 import gzip
 import json
 import pathlib
-from collections.abc import Iterator
 
 import pytest
 
 from recordmill.transforms.sources.row_formats import text_files
 from tests.folders import make_folder
-from tests.image_runs import encoders_kept, make, run
+from tests.image_runs import make, run
 
-
-@pytest.fixture(scope="module", autouse=True)
-def encoders() -> Iterator[None]:
-    with encoders_kept():
-        yield
+pytestmark = pytest.mark.usefixtures("encoders")
 
 
 def dry(command: str, source: pathlib.Path, *argv: object) -> int:

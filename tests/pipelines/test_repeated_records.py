@@ -6,14 +6,10 @@ import json
 import pytest
 from PIL import Image
 
-from tests.image_runs import Made, encoders_kept, run
+from tests.image_runs import Made, run
 from tests.tfrecord_inputs import write_records
 
-
-@pytest.fixture(autouse=True, scope="module")
-def _processes():
-    with encoders_kept():
-        yield
+pytestmark = pytest.mark.usefixtures("encoders")
 
 
 def png(colour: str) -> bytes:

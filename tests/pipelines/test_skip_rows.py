@@ -1,25 +1,20 @@
 """Lines before the header of CSV files, and --skip-rows for them, through the command line."""
 
 import gzip
-from collections.abc import Iterator
 
 import pytest
 
 from recordmill.transforms.sources.row_formats import text_files
 from tests.folders import make_folder
-from tests.image_runs import Made, encoders_kept, make, run
+from tests.image_runs import Made, make, run
+
+pytestmark = pytest.mark.usefixtures("encoders")
 
 PREAMBLE = 'Device: "X1\nSerial: 77\n\nUnits: C\n'
 ROWS = "id,text,label\n" + "".join(f'{n},"text, {n}",{"ab"[n % 2]}\n' for n in range(20))
 BANK = '"Kontonummer:";"DE12";\n\n"Von:";"01.01.2026";\n\n"Datum";"Text";"Betrag";\n' + "".join(
     f'"{n:02d}.01.2026";"x {n}";"{n},5";\n' for n in range(1, 20)
 )
-
-
-@pytest.fixture(scope="module", autouse=True)
-def encoders() -> Iterator[None]:
-    with encoders_kept():
-        yield
 
 
 @pytest.mark.parametrize(
