@@ -28,6 +28,8 @@ from recordmill.transforms.sources.rows.sample_times import format_hint, strptim
         ("%Y-%m-%d %H:%M %Z", "2024-07-01 12:00 CET", None),
         ("%Y-%m-%d %%Z", "2024-07-01 %Z", "2024-07-01"),
         ("%d.%m.%Y", "31.06.2025", None),
+        ("%Y-%j", "2025-366", None),
+        ("%Y-%j", "2024-366", "2024-12-31"),
         ("%d.%m.%Y", "29.02.2025", None),
         ("%d.%m.%Y", "29.02.2024", "2024-02-29"),
         ("%m/%d/%y %H:%M", "2/30/24 23:59", None),

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -144,28 +145,49 @@ def _without_missing_days(texts: pa.Array, times: pa.Array, time_format: str) ->
     texts: the times as text, of this format.
     """
     parts = _PARTS.findall(time_format.replace("%F", "%Y-%m-%d").replace("%D", "%m/%d/%y"))
-    if "%d" not in parts:
-        return times
-    at = np.arange(len(texts))
-    if _ZONES.isdisjoint(parts):
-        at = np.flatnonzero(np.asarray(pc.less_equal(pc.day(times), _DAYS_MOVED).fill_null(False)))
-    place = parts.index("%d")
+    if "%j" in parts:
+        every = np.arange(len(texts))
+        times = _without_days_beyond(texts, times, parts, every, day="%j", period="Y")
+    if "%d" in parts:
+        at = np.arange(len(texts))
+        if _ZONES.isdisjoint(parts):
+            moved = pc.less_equal(pc.day(times), _DAYS_MOVED).fill_null(False)
+            at = np.flatnonzero(np.asarray(moved))
+        times = _without_days_beyond(texts, times, parts, at, day="%d", period="M")
+    return times
+
+
+def _without_days_beyond(
+    texts: pa.Array,
+    times: pa.Array,
+    parts: Sequence[str],
+    at: npt.NDArray[np.int64],
+    *,
+    day: Literal["%d", "%j"],
+    period: Literal["M", "Y"],
+) -> pa.Array:
+    """Return times with null for days beyond the last of their month or year.
+
+    parts: of the format. at: indices of the times to check. day: the part that numbers the days of
+    the period.
+    """
+    place = parts.index(day)
     before, after = _pattern(parts[:place]), _pattern(parts[place + 1 :])
-    form = rf"^(?P<before>{before})(?P<day>\s*\d{{1,2}})(?P<after>{after})$"
+    form = rf"^(?P<before>{before})(?P<day>{_DIGITS[day]})(?P<after>{after})$"
     found = pc.extract_regex(texts.take(pa.array(at)), form)
     left, days, right = (pc.struct_field(found, name) for name in ("before", "day", "after"))
-    # The middle of the month is in it in every time zone.
+    # Day 15 is in the same period in every time zone.
     middle = pc.strptime(
-        pc.binary_join_element_wise(left, right, "15"),
-        format="".join([*parts[:place], "%d", *parts[place + 1 :]]),
+        pc.binary_join_element_wise(left, right, "015" if day == "%j" else "15"),
+        format="".join([*parts[:place], day, *parts[place + 1 :]]),
         unit="us",
         error_is_null=True,
     )
-    months = np.asarray(middle.cast(pa.timestamp("us"))).astype("datetime64[M]")
-    lengths = ((months + 1).astype("datetime64[D]") - months.astype("datetime64[D]")).astype(int)
+    periods = np.asarray(middle.cast(pa.timestamp("us"))).astype(f"datetime64[{period}]")
+    lengths = (periods + 1).astype("datetime64[D]") - periods.astype("datetime64[D]")
     numbers = np.asarray(pc.utf8_trim_whitespace(days).cast(pa.int64()).fill_null(0))
     exists = np.ones(len(texts), np.bool_)
-    exists[at] = (numbers <= lengths) | np.isnat(months)
+    exists[at] = (numbers <= lengths.astype(int)) | np.isnat(periods)
     return pc.if_else(pa.array(exists), times, None)
 
 
