@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import hypothesis
 import pytest
 
+from recordmill.storage import storage_errors
 from tests.beam_reuse import reused_inspections
 from tests.encoder_reuse import reused_encoders
 from tests.image_runs import encoders_kept
@@ -53,6 +54,14 @@ def pytest_collection_finish() -> None:
 @pytest.fixture(autouse=True, scope="session")
 def _reused() -> Iterator[None]:
     with reused_encoders(), reused_inspections():
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_pauses() -> Iterator[None]:
+    """Calls of storage are repeated at once in this process, not after 2.6 s in all."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(storage_errors, "PAUSES", (0,) * len(storage_errors.PAUSES))
         yield
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from recordmill.storage import input_files, storage_errors
+from recordmill.storage import input_files
 from recordmill.storage.files import Location
 from tests.archive_files import files_in, tar_of, zip_of
 from tests.image_runs import images, make, run
@@ -201,7 +201,6 @@ def test_an_error_of_the_disk_is_no_reject(
     def fail(*_: object) -> bytes:
         raise OSError(errno.EIO, "injected")
 
-    monkeypatch.setattr(storage_errors, "PAUSES", (0, 0, 0))
     monkeypatch.setattr(input_files, "read_exactly", fail)
     assert images("--input", archive, "--output", tmp_path / "out", *_SMALL) == 1
     assert "x.tar: input/output error; check the disk" in capsys.readouterr().err

@@ -20,7 +20,6 @@ import pyarrow as pa
 import pytest
 
 from recordmill.pipelines.cli import main
-from recordmill.storage import storage_errors
 from recordmill.storage.local_files import LocalFiles
 from tests.image_runs import images
 from tests.paths import ROOT, SMALL_CLOTHING
@@ -29,11 +28,6 @@ from tests.soak import faults
 pytestmark = pytest.mark.usefixtures("encoders")
 
 _ONE_SHARD = ("--num-shards", "1", "--size", "16", "--splits", "train=1")
-
-
-@pytest.fixture(autouse=True)
-def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(storage_errors, "PAUSES", (0, 0, 0))
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,6 @@ from recordmill.format.manifest import load
 from recordmill.job import lock
 from recordmill.job.claims import PREFIX
 from recordmill.job.staging import FOLDER
-from recordmill.storage import storage_errors
 from recordmill.storage.files import Location, StorageError
 from tests.image_runs import images
 from tests.paths import DEMO
@@ -121,8 +120,7 @@ PHOTO = bytes(range(256)) * 16
         ("cut", lambda place: [entry.name for entry in place.parent.list_dir()], ["photo"]),
     ],
 )
-def test_a_damaged_answer_is_requested_again(kind, operation, expected, s3, monkeypatch):
-    monkeypatch.setattr(storage_errors, "PAUSES", (0, 0, 0))
+def test_a_damaged_answer_is_requested_again(kind, operation, expected, s3):
     name = uuid.uuid4().hex
     place = Location.parse(s3(f"once-{kind}/{name}/photo"))
     place.write_bytes(PHOTO)
