@@ -46,7 +46,14 @@ class LineBlock:
         needle = max(names, key=len)
         lengths = np.diff(self.ends, prepend=0)
         fits = (lengths >= len(b"".join(names))) & (lengths <= len(header) + 4 * len(names))
-        lower = self.data.lower() if fits.any() else b""
+        if names[0]:
+            rows = np.flatnonzero(fits)
+            begins = np.frombuffer(self.data, np.uint8)[(self.ends - lengths)[rows]]
+            first = np.frombuffer(names[0][:1] + names[0][:1].upper() + _AROUND, np.uint8)
+            fits[rows] = np.isin(begins, first)
+        if not fits.any():  # as in most blocks, whose data is then not copied
+            return self
+        lower = self.data.lower()
         keep = np.ones(len(self.ends), np.bool_)
         at = lower.find(needle)
         while at >= 0:
