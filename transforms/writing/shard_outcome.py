@@ -36,7 +36,7 @@ class _Pending:
         self.recipes: list[pa.RecordBatch] = []
 
     def add(self, rows: pa.RecordBatch, chunk: EncodedChunk) -> None:
-        self.rows.append(rows)
+        self.rows.append(rows.select([name for name in rows.schema.names if name in _NEEDED]))
         self.kept.append(chunk.kept + self.count)
         self.count += len(rows)
         self.lengths.append(chunk.lengths)
@@ -219,3 +219,5 @@ _INDEXED = {
     "source": batch.SOURCE,
     "content": batch.CONTENT,
 }
+# Columns of rows that the counts and the index take; the values of features are not copied.
+_NEEDED = {*_INDEXED.values(), batch.PLACE, batch.COPY}
