@@ -16,6 +16,7 @@ from recordmill.job.staging import REUSE, Staging
 from recordmill.tfrecord.framing import payload_crcs
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.run_spec import RunSpec
+from recordmill.transforms.planning.survey import SAMPLE
 from recordmill.transforms.reuse.frame_places import PLACE, FramePlaces, PlacesWriter
 from recordmill.transforms.reuse.row_recipes import RowRecipes
 from recordmill.transforms.staged.encoder_tasks import EncodedChunk
@@ -47,10 +48,10 @@ def with_sampled_frames(
 
     recipes: returns the recipes of the rows. start: index of the first row in the shard.
     """
-    if not staging.root.is_local:
+    if start >= SAMPLE or not staging.root.is_local:
         return rows
     places = FramePlaces(staging, _NAME)
-    found = recipes() if start < (places.recipes or 0) else None
+    found = recipes() if places.recipes else None
     return rows if found is None else places.add_to(rows, found.recipes)
 
 
