@@ -20,7 +20,7 @@ from recordmill.transforms.planning.profiling import ProfileOutcome
 from recordmill.transforms.planning.survey import Survey
 from recordmill.transforms.staged.batches import Element, scan
 from recordmill.transforms.staged.parts import read_part
-from recordmill.transforms.writing.dataset_manifest import all_rejects, tfds_notes
+from recordmill.transforms.writing.dataset_manifest import excluded_by, tfds_notes
 from recordmill.transforms.writing.depth_notes import depth_notes
 from recordmill.transforms.writing.image_notes import image_notes
 
@@ -63,9 +63,8 @@ def _plan(
         listing_filtered={} if listing is None else listing.filtered,
     )
     if plan_only:
-        rejects = all_rejects(
-            () if listing is None else listing.rejects, plan.parts, (), run.staging
-        )
+        checked = excluded_by(plan.parts, run.staging)[0]
+        rejects = sorted({*(() if listing is None else listing.rejects), *checked})
         run.staging.place("rejects.jsonl").write_bytes(b"".join(map(reject_line, rejects)))
     if plan.verdict is not None:
         run.staging.write_verdict(plan.verdict)

@@ -46,16 +46,15 @@ from recordmill.transforms.writing.written_notes import written_notes
 _OF_CLASSES = ("label-map", "exclude-labels")  # options whose reasons name a class
 
 
-def all_rejects(
-    listing: Iterable[Reject],
-    parts: Iterable[StagedPart],
-    infos: Iterable[ShardInfo],
-    staging: Staging,
-) -> list[Reject]:
-    """Return all rejects, sorted by key; a record is listed once, whatever its copies."""
-    checked = [reject for part in parts for reject in read_excluded(part, staging=staging)[0]]
-    written = [reject for info in infos for reject in info.rejects]
-    return sorted({*listing, *checked, *written})
+def excluded_by(parts: Iterable[StagedPart], staging: Staging) -> tuple[list[Reject], Counter[str]]:
+    """Return the rows that checks have excluded: (rejects, {option: number of rows})."""
+    rejects: list[Reject] = []
+    filtered: Counter[str] = Counter()
+    for part in parts:
+        rejected, left_out = read_excluded(part, staging=staging)
+        rejects += rejected
+        filtered.update(left_out)
+    return rejects, filtered
 
 
 def expect_copies_as_records(infos: Iterable[ShardInfo], staging: Staging) -> None:
@@ -78,18 +77,6 @@ def expect_copies_as_records(infos: Iterable[ShardInfo], staging: Staging) -> No
         f" as faulty memory ({len(rejects)} records have rejected copies, one is {one.key!r}:"
         f" {one.detail}): run the same command again to write their shards again"
     )
-
-
-def _filtered(
-    parts: Iterable[StagedPart], infos: Iterable[ShardInfo], staging: Staging
-) -> Counter[str]:
-    """Return {option: number of records that it excluded}, without copies."""
-    counts: Counter[str] = Counter()
-    for part in parts:
-        counts.update(read_excluded(part, staging=staging)[1])
-    for info in infos:
-        counts.update(info.filtered)
-    return counts
 
 
 def _by_option(counts: Mapping[str, int]) -> dict[str, int]:
@@ -117,10 +104,14 @@ def publish_dataset(
     staging, parts = run.staging, plan.parts
     expect_copies_as_records(infos, staging)
     listing = staging.listing() or NO_LISTING
-    rejects = all_rejects(listing.rejects, parts, infos, staging)
+    checked, filtered = excluded_by(parts, staging)
+    # A record is listed once, whatever its copies.
+    written = [reject for info in infos for reject in info.rejects]
+    rejects = sorted({*listing.rejects, *checked, *written})
     staging.place("rejects.jsonl").write_bytes(b"".join(map(reject_line, rejects)))
     verdict = plan.verdict
-    filtered = _filtered(parts, infos, staging)
+    for info in infos:
+        filtered.update(info.filtered)
     skipped: Counter[str] = Counter(listing.filtered)
     for part in parts:
         skipped.update(read_skipped(part, staging=staging))
