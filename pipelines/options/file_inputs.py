@@ -136,13 +136,7 @@ def files_of(
             f"applies to listings (CSV, TSV, JSONL, Parquet), and --input {inputs} is not one:"
             " leave the option out, or pass the listing as --input",
         )
-        drops = "drop" in (config.dedup, config.near_duplicates)
-        if config.conflicts != "reject" and not (drops and config.conflicts == "first"):
-            remedy = " or --dedup drop" if config.conflicts == "first" else ""
-            raise ConfigError(
-                f"--conflicts {config.conflicts}: has no effect without a listing{remedy}, because"
-                " paths of files do not repeat: add that, or leave the option out"
-            )
+        config.refuse_conflicts("a listing", "paths of files do not repeat")
         if config.split_from == "column":
             raise ConfigError(
                 f"--split-from column: applies to listings, and --input {inputs} is not one"

@@ -139,6 +139,19 @@ class DelimitedConfig(CommonConfig):
             if declared[name].group == ROWS and getattr(self, name) != declared[name].default
         )
 
+    def refuse_conflicts(self, needed: str, why: str) -> None:
+        """Raise ConfigError if --conflicts is given without effect.
+
+        needed: what gives keys that may repeat. why: other keys do not.
+        """
+        drops = "drop" in (self.dedup, self.near_duplicates)
+        if self.conflicts != "reject" and not (drops and self.conflicts == "first"):
+            remedy = " or --dedup drop" if self.conflicts == "first" else ""
+            raise ConfigError(
+                f"--conflicts {self.conflicts}: has no effect without {needed}{remedy}, because"
+                f" {why}: add that, or leave the option out"
+            )
+
     def refuse_label_from(self) -> None:
         """Raise ConfigError if --label-from is given, because a column gives the classes."""
         if self.label_from != "top":
@@ -190,11 +203,5 @@ class RowsConfig(DelimitedConfig):
                 "--weight-column: cannot be combined with --preprocessing-fn, which makes all"
                 " features: return the weight as one of them"
             )
-        drops = "drop" in (self.dedup, self.near_duplicates)
-        decides = self.key_column is not None or (drops and self.conflicts == "first")
-        if self.conflicts != "reject" and not decides:
-            remedy = " or --dedup drop" if self.conflicts == "first" else ""
-            raise ConfigError(
-                f"--conflicts {self.conflicts}: has no effect without --key-column{remedy}, because"
-                " keys by content do not repeat: add that, or leave the option out"
-            )
+        if self.key_column is None:
+            self.refuse_conflicts("--key-column", "keys by content do not repeat")

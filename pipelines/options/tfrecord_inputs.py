@@ -132,7 +132,7 @@ def records_of(
             columns["drop_columns"] += (columns["label_column"],)
         columns["label_column"], label_type, unlabelled = None, None, "keep"
     if columns["key_column"] is None:
-        _refuse_conflicts(config)
+        config.refuse_conflicts("--key-column", "the numbers of records do not repeat")
     decides = config.key_column is not None or config.conflicts != "reject"
     return TfrecordMedia(
         input=config.inputs,
@@ -145,17 +145,6 @@ def records_of(
         finds_split=config.split_from in ("auto", "column"),
         **{name: value for name, value in columns.items() if name != "weight_column"},
     )
-
-
-def _refuse_conflicts(config: FilesConfig) -> None:
-    """Raise ConfigError for --conflicts, if keys are the numbers of records."""
-    drops = "drop" in (config.dedup, config.near_duplicates)
-    if config.conflicts != "reject" and not (drops and config.conflicts == "first"):
-        remedy = " or --dedup drop" if config.conflicts == "first" else ""
-        raise ConfigError(
-            f"--conflicts {config.conflicts}: has no effect without --key-column{remedy}, because"
-            " the numbers of records do not repeat: add that, or leave the option out"
-        )
 
 
 def _files(config: FilesConfig) -> Iterator[TfrecordFile]:
