@@ -20,8 +20,8 @@ _MOST = 64  # directories; a loop ends there
 TAG_ERRORS = (KeyError, OSError, OverflowError, SyntaxError, TypeError, ValueError, struct.error)
 
 
-def first_directory(file: BinaryIO) -> ImageFileDirectory_v2:
-    """Return the tags of the first image of a TIFF.
+def read_directory(file: BinaryIO, at: int | None = None) -> ImageFileDirectory_v2:
+    """Return the tags of an image of a TIFF. at: the place of its directory; None for the first.
 
     Raises:
         one of `TAG_ERRORS`: they are broken.
@@ -29,7 +29,7 @@ def first_directory(file: BinaryIO) -> ImageFileDirectory_v2:
     file.seek(0)
     head = file.read(8)
     tags = ImageFileDirectory_v2(head + file.read(8) if _BIG in head[2:4] else head)
-    file.seek(tags.next)
+    file.seek(tags.next if at is None else at)
     tags.load(file)
     return tags
 
@@ -42,11 +42,11 @@ def preview_problem(file: BinaryIO) -> str | None:
     try:
         file.seek(8)
         is_cr2 = file.read(len(_CR2)) == _CR2
-        first = first_directory(file)
+        first = read_directory(file)
         is_preview = bool(_number(first, _SUBFILE_TYPE) & _REDUCED)
         is_raw = is_cr2 or _DNG_VERSION in first or _is_of_sensor(first)
         if not is_raw and _SUB_IFDS in first:
-            inner = [_directory(file, at) for at in numbers_of(first[_SUB_IFDS])[:_MOST]]
+            inner = [read_directory(file, at) for at in numbers_of(first[_SUB_IFDS])[:_MOST]]
             is_raw = is_preview or any(map(_is_of_sensor, inner))
         if is_raw:
             return (
@@ -66,24 +66,16 @@ def preview_problem(file: BinaryIO) -> str | None:
 def has_further_pages(file: BinaryIO) -> bool:
     """Return whether a TIFF has pages after the first, beside previews and masks of it."""
     try:
-        tags = first_directory(file)
+        tags = read_directory(file)
         for _ in range(_MOST):
             if not tags.next:
                 return False
-            tags = _directory(file, tags.next)
+            tags = read_directory(file, tags.next)
             if not _number(tags, _SUBFILE_TYPE) & (_REDUCED | _MASK):
                 return True
     except TAG_ERRORS:
         pass  # what follows cannot be read
     return False
-
-
-def _directory(file: BinaryIO, at: int) -> ImageFileDirectory_v2:
-    """Return the tags of a further image. at: the place of its directory."""
-    tags = first_directory(file)
-    file.seek(at)
-    tags.load(file)
-    return tags
 
 
 def _is_of_sensor(tags: ImageFileDirectory_v2) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import BinaryIO
 
-from recordmill.transforms.imaging.tiff_directories import TAG_ERRORS, first_directory, numbers_of
+from recordmill.transforms.imaging.tiff_directories import TAG_ERRORS, numbers_of, read_directory
 
 _BITS_PER_SAMPLE, _SAMPLES_PER_PIXEL, _SAMPLE_FORMAT = 258, 277, 339
 _FORMATS = {
@@ -29,7 +29,7 @@ def is_unknown_type(error: BaseException) -> bool:
 def tiff_pixels(file: BinaryIO) -> str | None:
     """Return the type of a TIFF's pixels and how to convert it; None if its tags are broken."""
     try:
-        tags = first_directory(file)
+        tags = read_directory(file)
         bits = numbers_of(tags.get(_BITS_PER_SAMPLE, 1))
         formats = numbers_of(tags.get(_SAMPLE_FORMAT, 1))
         channels = numbers_of(tags.get(_SAMPLES_PER_PIXEL, 1))[0]
