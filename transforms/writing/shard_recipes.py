@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import Any, Self
+from typing import Any
 
 import pyarrow as pa
 
@@ -16,6 +16,7 @@ from recordmill.transforms.model.data_type import Encoder, ReusableEncoder
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.reuse.row_recipes import header_of
 from recordmill.transforms.staged.mapped_files import open_arrow
+from recordmill.transforms.writing.staged_file import StagedFile
 
 
 def can_have_recipes(encoder: Encoder, compression: str) -> bool:
@@ -28,38 +29,23 @@ def staged_recipes(staging: Staging, shard: str) -> Location:
     return staging.place(f"recipes/{shard}.arrow")
 
 
-class StagedRecipes:
-    """Writes the recipes of a shard into staging.
-
-    place: of the complete file. draft: place of the file until then.
-    """
+class StagedRecipes(StagedFile):
+    """Writes the recipes of a shard into staging."""
 
     def __init__(self, place: Location, draft: Location) -> None:
-        self._place = place
-        self._draft = draft
-        self._sink: Any = None
+        super().__init__(place, draft)
         self._writer: Any = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._sink is not None:
-            self._sink.close()
 
     def add(self, recipes: pa.RecordBatch) -> None:
         """Add the recipes of the next rows."""
         if self._writer is None:
-            self._sink = self._draft.open_output()
-            self._writer = pa.ipc.new_file(self._sink, SCHEMA)
+            self._writer = pa.ipc.new_file(self._open(), SCHEMA)
         self._writer.write_batch(recipes)
 
     def finish(self) -> None:
         """Move the complete file to its place."""
         self._writer.close()
-        self._sink.close()
-        self._place.parent.make_dirs()
-        self._draft.rename_to(self._place)
+        self._complete()
         self._place.parent.sync_folder()
 
 

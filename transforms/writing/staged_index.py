@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
 
 import pyarrow as pa
 
@@ -10,30 +10,19 @@ from recordmill.format.file_info import FileInfo, HashingWriter
 from recordmill.format.shard_index import index_writer
 from recordmill.storage.files import Location
 from recordmill.transforms.model import limits
+from recordmill.transforms.writing.staged_file import StagedFile
 
 
-class StagedIndex:
-    """Writes an index.
-
-    place: of the index. draft: place of the file until it is complete.
-    """
+class StagedIndex(StagedFile):
+    """Writes the index of a shard into staging."""
 
     def __init__(self, place: Location, draft: Location) -> None:
-        self._place = place
-        self._draft = draft
+        super().__init__(place, draft)
         self._tables: list[pa.Table] = []
         self._rows = 0
         self._hashed_keys = False
-        self._sink: Any = None
         self._hashing: HashingWriter | None = None
         self._writer: Any = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._sink is not None:
-            self._sink.close()
 
     def add(self, table: pa.Table, *, hashed_keys: bool) -> None:
         """Add rows. hashed_keys: as in `index_writer`."""
@@ -49,9 +38,7 @@ class StagedIndex:
             self._write_group()
         assert self._hashing is not None
         self._writer.close()
-        self._sink.close()
-        self._place.parent.make_dirs()
-        self._draft.rename_to(self._place)
+        self._complete()
         return self._hashing.info
 
     def _write_group(self) -> None:
@@ -64,7 +51,6 @@ class StagedIndex:
             return
         table = pa.concat_tables(tables)
         if self._writer is None:
-            self._sink = self._draft.open_output()
-            self._hashing = HashingWriter(self._sink)
+            self._hashing = HashingWriter(self._open())
             self._writer = index_writer(self._hashing, table.schema, hashed_keys=self._hashed_keys)
         self._writer.write_table(table)
