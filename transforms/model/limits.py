@@ -55,3 +55,14 @@ ROW_BYTES = 64 << 20  # of the blocks that are sorted at a time; a single block 
 SLICE_ROWS = 1 << 13  # sorted rows are kept in slices of up to this many rows,
 SLICE_BYTES = 1 << 20  # and about this many bytes
 INDEX_GROUP_ROWS = 1 << 15  # about the rows of a row group of an index
+LARGE_ROW = 4 << 10  # bytes; larger rows are mostly of thousands of columns
+_MOST_OF_LARGE_ROWS = 4  # by what factor large rows raise a limit, at most
+
+
+def for_rows(limit: int, row_bytes: float) -> int:
+    """Return a limit of bytes for rows of this size.
+
+    It is up to four times as high for large rows, because work on each of their columns would take
+    more time than the rows do.
+    """
+    return round(limit * min(max(row_bytes / LARGE_ROW, 1), _MOST_OF_LARGE_ROWS))

@@ -125,7 +125,8 @@ class ShardRows:
 
     def _add(self, rows: pa.RecordBatch) -> None:
         """Add the sorted rows of a block."""
-        fitting = limits.SLICE_BYTES * len(rows) // max(rows.nbytes, 1)
+        row_bytes = max(rows.nbytes / len(rows), 1)
+        fitting = int(limits.for_rows(limits.SLICE_BYTES, row_bytes) / row_bytes)
         step = min(max(fitting, 1), limits.SLICE_ROWS)
         for at in range(0, len(rows), step):
             some = rows.slice(at, step)

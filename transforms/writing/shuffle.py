@@ -41,9 +41,9 @@ def _block_counts(plan: Plan) -> dict[str, int]:
     """Return {split: number of blocks of each of its shards}."""
     shards = sum(split.shards for split in plan.splits.values())
     most = max(limits.MAX_BLOCKS // max(shards, 1), 1) if plan.spill else 1
+    size = limits.for_rows(limits.BLOCK_BYTES, plan.row_bytes)
     return {
-        name: min(-(-split.records * plan.row_bytes // (split.shards * limits.BLOCK_BYTES)), most)
-        or 1
+        name: min(-(-split.records * plan.row_bytes // (split.shards * size)), most) or 1
         for name, split in plan.splits.items()
     }
 
@@ -143,7 +143,7 @@ class CutIntoPieces(beam.DoFn):
 
 def _spilled_bytes(plan: Plan) -> int:
     """Return how many bytes of rows a worker collects before it writes a spill file."""
-    blocks = len(all_blocks(plan)) * limits.PIECE_BYTES
+    blocks = len(all_blocks(plan)) * limits.for_rows(limits.PIECE_BYTES, plan.row_bytes)
     shards = len(all_shards(plan)) * limits.PIECE_BYTES // 4
     return min(blocks, max(limits.BUFFER_BYTES, shards), limits.SPILL_BYTES)
 

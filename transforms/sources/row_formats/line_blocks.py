@@ -77,7 +77,7 @@ def _names(line: bytes, delimiter: bytes) -> list[bytes]:
 
 def without_marks(data: bytes, ends: IntArray) -> tuple[bytes, IntArray]:
     """Return rows without byte order marks at their beginnings, which joined files have."""
-    if codecs.BOM_UTF8 not in data:
+    if codecs.BOM_UTF8[:1] not in data or codecs.BOM_UTF8 not in data:  # a byte is found faster
         return data, ends
     starts = np.append(0, ends)[:-1]
     marked = np.array([data.startswith(codecs.BOM_UTF8, at) for at in starts.tolist()], np.bool_)
