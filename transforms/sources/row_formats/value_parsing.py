@@ -210,9 +210,13 @@ def _has_leading_zero(column: pa.Array) -> bool:
     """Return whether a text begins with an optional sign, a zero, and a digit or an x."""
     column = column.drop_null()
     _, offsets, data = column.buffers()
-    edges = np.frombuffer(offsets, np.int32, len(column) + 1, column.offset * 4).astype(np.int64)
-    text = np.append(np.frombuffer(data or b"", np.uint8), np.zeros(3, np.uint8))
-    first = text.take(edges[:-1])  # `[]` takes twice as long
+    if not data:
+        return False
+    edges = np.frombuffer(offsets, np.int32, len(column) + 1, column.offset * 4)
+    text = np.frombuffer(data, np.uint8)
+    # Indices beyond the buffer are clipped; the comparison with `edges` leaves those texts out.
+    first = text.take(edges[:-1], mode="clip")  # `[]` takes twice as long
     at = edges[:-1] + ((first == _PLUS) | (first == _MINUS))
-    zeros = np.flatnonzero((text.take(at) == _ZERO) & _AFTER_ZERO.take(text.take(at + 1)))
+    second = _AFTER_ZERO.take(text.take(at + 1, mode="clip"))
+    zeros = np.flatnonzero((text.take(at, mode="clip") == _ZERO) & second)
     return bool((at[zeros] + 1 < edges[1:][zeros]).any())
