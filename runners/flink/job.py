@@ -204,7 +204,8 @@ class FlinkJob:
                 jar,
                 job_server=None if self._cluster is None else self._jar,
                 pipeline=pipeline,
-                options=beam_options.get_all_options()
+                # Without defaults: Flink decodes the options twice or more for each task.
+                options=beam_options.get_all_options(drop_default=True)
                 | {versions.OPTION: versions.to_option(versions.installed())},
                 whole=options.whole_jar,
                 has_library=self._has_library,
