@@ -31,15 +31,15 @@ class AnalyzedBatches(NamedTuple):
     """Batches, and the results of the analysis of all of them.
 
     surveys: partial sums, one or more per bundle. learned, profiled: one element each, or the
-    value itself if it is known before the run. problems: reasons, as sentences for the user, why
-    the input cannot become a dataset.
+    value itself if it is known before the run. problems: sentences about repeated keys; None if the
+    source guarantees unique ones.
     """
 
     batches: beam.PCollection[Element]
     surveys: beam.PCollection[Survey]
     learned: beam.PCollection[Learned] | Learned
     profiled: beam.PCollection[ProfileOutcome] | ProfileOutcome
-    problems: beam.PCollection[str]
+    problems: beam.PCollection[str] | None
 
 
 class _SumSurveys(beam.DoFn):
@@ -60,10 +60,6 @@ class _SumSurveys(beam.DoFn):
 
 def _hashes(summary: PartSummary) -> Iterable[tuple[int, bytes]]:
     return summary.hashes
-
-
-def _problems(summary: PartSummary) -> Iterable[str]:
-    return summary.problems
 
 
 @dataclasses.dataclass(eq=False)
@@ -106,7 +102,7 @@ class Analyze(beam.PTransform):
         if profiling is not None and profiling.infer:
             infer_dataset_schema(summaries, profiling=profiling)
         surveys = summaries | "SumSurveys" >> beam.ParDo(_SumSurveys()).with_output_types(Survey)
-        problems = summaries | "Problems" >> beam.FlatMap(_problems).with_output_types(str)
+        problems = None
         if not self.unique_keys:
             keys = functools.partial(
                 scan,
@@ -118,8 +114,7 @@ class Analyze(beam.PTransform):
             hashes = summaries | "Hashes" >> beam.FlatMap(_hashes).with_output_types(
                 tuple[int, bytes]
             )
-            repeated = find_repeated_keys(hashes, keys, chunked=self.run.unit == "chunk")
-            problems = (problems, repeated) | "AllProblems" >> beam.Flatten()
+            problems = find_repeated_keys(hashes, keys, chunked=self.run.unit == "chunk")
         return AnalyzedBatches(
             batches=batches,
             surveys=surveys,

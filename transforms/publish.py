@@ -1,8 +1,7 @@
 """Publish: publishing of the finished shards as a dataset."""
 
 import dataclasses
-import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import apache_beam as beam
@@ -11,11 +10,13 @@ from apache_beam.pvalue import AsList, AsSingleton
 from recordmill.errors import RunError
 from recordmill.format.manifest import MANIFEST, load
 from recordmill.job import lock
-from recordmill.job.staging import FOLDER, ShardInfo
+from recordmill.job.staging import FOLDER, ShardInfo, Staging
 from recordmill.transforms.checks.content_check import (
     BucketReport,
     CheckContent,
+    Halves,
     find_all_repeated,
+    hash_halves,
     summarize,
 )
 from recordmill.transforms.model import limits
@@ -24,23 +25,38 @@ from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.planning.plan import Plan
 from recordmill.transforms.writing.dataset_manifest import publish_dataset
 
-_ReportOn = Callable[[Sequence[Any]], Sequence[BucketReport]]
+# A shard, and the hashes of its contents.
+_Hashed = tuple[ShardInfo, Sequence[tuple[int, Halves]]]
+
+
+def _hash(written: tuple[ShardInfo, int], *, staging: Staging) -> _Hashed:
+    return written[0], list(hash_halves(written, staging=staging))
+
+
+def _unhashed(written: tuple[ShardInfo, int]) -> _Hashed:
+    return written[0], []
 
 
 def _publish(
     _: bytes,
     plan: Plan,
-    infos: Sequence[ShardInfo],
-    contents: Sequence[Any],
+    shards: Sequence[_Hashed],
+    reports: Sequence[BucketReport] | None = None,
     *,
     run: RunSpec,
-    report: _ReportOn,
 ) -> list[str]:
-    """Publish the dataset, with a report on the contents of its records."""
+    """Publish the dataset, with a report on the contents of its records.
+
+    reports: of all contents; None if they are compared here.
+    """
     staging = run.staging
     if not staging.root.exists() and (staging.output / MANIFEST).exists():
         return [load(staging.output).digest]  # an earlier attempt of this step succeeded
-    manifest = publish_dataset(plan, infos, summarize(report(contents), staging), run=run)
+    infos = [info for info, _ in shards]
+    if reports is None:
+        contents = [halves for _, found in shards for halves in found]
+        reports = find_all_repeated(contents, staging=staging)
+    manifest = publish_dataset(plan, infos, summarize(reports, staging), run=run)
     written = sum(info.shard.records for info in infos)
     rejected = sum(len(info.rejects) for info in infos)
     RecordCounters("Publish").add(
@@ -83,10 +99,19 @@ class Publish(beam.PTransform):
         super().__init__()
 
     def expand(self, shards: Any) -> beam.PCollection[str]:  # WrittenShards
-        contents = shards.contents
-        report: _ReportOn = functools.partial(find_all_repeated, staging=self.run.staging)
-        if self.at_most is None or self.at_most > limits.INDEX_ROWS:
-            contents, report = contents | CheckContent(self.run.staging), list
+        run = self.run
+        # Each side input is a vertex of its own on Flink, so one brings summaries and hashes.
+        if self.at_most is not None and self.at_most <= limits.INDEX_ROWS:
+            hashed = shards.infos | "Hash" >> beam.Map(
+                _hash, staging=run.staging
+            ).with_output_types(_Hashed)
+            found = [AsList(hashed)]
+        else:
+            infos = shards.infos | "Infos" >> beam.Map(_unhashed).with_output_types(_Hashed)
+            contents = shards.infos | "Contents" >> beam.FlatMap(
+                hash_halves, staging=run.staging
+            ).with_output_types(tuple[int, Halves])
+            found = [AsList(infos), AsList(contents | CheckContent(run.staging))]
         # An impulse with side inputs, because a GroupByKey over no shards would emit nothing.
         return (
             shards.infos.pipeline
@@ -95,9 +120,7 @@ class Publish(beam.PTransform):
             >> beam.FlatMap(
                 _publish,
                 AsSingleton(shards.plan),
-                AsList(shards.infos),
-                AsList(contents),
-                run=self.run,
-                report=report,
+                *found,
+                run=run,
             ).with_output_types(str)
         )

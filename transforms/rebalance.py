@@ -47,7 +47,7 @@ def _plan(
         run.staging.root.make_dirs()
         run.staging.begin()
     survey = Survey.sum(surveys)
-    sentences = sorted(problems)
+    sentences = sorted([*problems, *survey.problems])
     if learned.problem is not None and survey.counts:
         sentences.append(learned.problem)
     listing = run.staging.listing()
@@ -140,7 +140,7 @@ class Rebalance(beam.PTransform):
                 functools.partial(_plan, run=run, plan_only=self.plan_only),
                 AsList(analyzed.surveys),
                 quotas,
-                AsList(analyzed.problems),
+                () if analyzed.problems is None else AsList(analyzed.problems),
                 _result(analyzed.learned),
                 _result(analyzed.profiled),
             ).with_output_types(Plan)

@@ -11,7 +11,7 @@ from recordmill.transforms.model import coders  # noqa: F401  (registers the bat
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.planning.plan import Plan
 from recordmill.transforms.staged.batches import spread
-from recordmill.transforms.writing.shuffle import BlockPiece, CutIntoPieces, ShardId, empty_pieces
+from recordmill.transforms.writing.shuffle import BlockPiece, CutIntoPieces, ShardId
 
 
 class ShuffledShards(NamedTuple):
@@ -19,10 +19,6 @@ class ShuffledShards(NamedTuple):
 
     pieces: beam.PCollection[tuple[ShardId, Iterable[BlockPiece]]]
     plan: beam.PCollection[Plan]
-
-
-def _unchanged(plan: Plan) -> Plan:
-    return plan
 
 
 @dataclasses.dataclass(eq=False)
@@ -44,21 +40,16 @@ class Reshuffle(beam.PTransform):
         super().__init__()
 
     def expand(self, planned: Any) -> Any:  # PlannedBatches -> ShuffledShards
-        # Side inputs are of a copy, so that NameShards is in the stage of the plan (`spread`).
-        copied = planned.plan | "CopyPlan" >> beam.Map(_unchanged).with_output_types(Plan)
-        plan = AsSingleton(copied)
-        # Handles, not rows, wait for the plan: a runner keeps waiting elements in memory.
-        pieces = spread(planned.batches, "SpreadBatches") | "Cut" >> beam.ParDo(
-            CutIntoPieces(self.run.staging, grouped=self.run.grouped), plan
-        ).with_output_types(tuple[ShardId, BlockPiece])
-        empty = planned.plan | "NameShards" >> beam.FlatMap(empty_pieces).with_output_types(
-            tuple[ShardId, BlockPiece]
-        )
         shards = (
-            (pieces, empty)
-            | "WithEmpty" >> beam.Flatten()
+            # Handles, not rows, wait for the plan: a runner keeps waiting elements in memory.
+            spread(planned.batches, "SpreadBatches")
+            | "Cut"
+            >> beam.ParDo(
+                CutIntoPieces(self.run.staging, grouped=self.run.grouped),
+                AsSingleton(planned.plan),
+            ).with_output_types(tuple[ShardId, BlockPiece])
             | "GroupByShard" >> beam.GroupByKey()
             # A few keys are distributed unevenly over the workers; reshuffled elements are not.
             | "Spread" >> beam.Reshuffle()
         )
-        return ShuffledShards(shards, copied)
+        return ShuffledShards(shards, planned.plan)

@@ -7,22 +7,18 @@ import apache_beam as beam
 from apache_beam.pvalue import AsSingleton
 
 from recordmill.job.staging import ShardInfo
-from recordmill.transforms.checks.content_check import Halves, hash_halves
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.planning.plan import Plan
 from recordmill.transforms.writing.shard_writer import ShardWriter, WriteShard
 
 
 class WrittenShards(NamedTuple):
-    """The summary of each finished shard, hashes of its contents in buckets, and the plan."""
+    """Each finished shard, with the number of records that are planned for the dataset, and the
+    plan.
+    """
 
-    infos: beam.PCollection[ShardInfo]
-    contents: beam.PCollection[tuple[int, Halves]]
+    infos: beam.PCollection[tuple[ShardInfo, int]]
     plan: beam.PCollection[Plan]
-
-
-def _info(written: tuple[ShardInfo, int]) -> ShardInfo:
-    return written[0]
 
 
 @dataclasses.dataclass(eq=False)
@@ -63,8 +59,4 @@ class WriteToTFRecord(beam.PTransform):
         written = shards.pieces | "WriteShard" >> beam.ParDo(
             WriteShard(writer, only=self.only), AsSingleton(shards.plan)
         ).with_output_types(tuple[ShardInfo, int])
-        infos = written | "Infos" >> beam.Map(_info).with_output_types(ShardInfo)
-        contents = written | "Contents" >> beam.FlatMap(
-            hash_halves, staging=run.staging
-        ).with_output_types(tuple[int, Halves])
-        return WrittenShards(infos, contents, shards.plan)
+        return WrittenShards(written, shards.plan)

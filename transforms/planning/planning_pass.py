@@ -42,7 +42,6 @@ class PartSummary:
     counts: counts of an analysis over the records of train.
     profile, source: profiles of the records, and of the rows that windows were cut from, for each
       group of columns.
-    problems: messages of `Problem`s among the batches.
     """
 
     survey: Survey = Survey()  # noqa: RUF009, it is frozen
@@ -50,7 +49,6 @@ class PartSummary:
     counts: AnalysisCounts | None = None
     profile: tuple[Piece, ...] = ()
     source: tuple[Piece, ...] = ()
-    problems: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -80,7 +78,7 @@ class PlanningPass:
           ConfigError: a record has no split.
         """
         if isinstance(element, Problem):
-            return PartSummary(problems=(element.message,))
+            return PartSummary(survey=Survey(problems=(element.message,)))
         if isinstance(element, Remark):
             return PartSummary(survey=Survey(notes=(element.note,)))
         part = element.part

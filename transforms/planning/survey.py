@@ -31,6 +31,7 @@ class Survey:
       string, row int64), sorted by (rank, key); at most `SAMPLE` of them.
     columns: descriptions of the columns of batches that a custom pipeline passed.
     notes: the `Remark`s among the batches, sorted.
+    problems: messages of the `Problem`s among the batches, sorted.
     groups: names of groups, if they are compared.
     """
 
@@ -40,6 +41,7 @@ class Survey:
     samples: Mapping[str, pa.RecordBatch] = dataclasses.field(default_factory=dict)
     columns: frozenset[str] = frozenset()
     notes: tuple[Note, ...] = ()
+    problems: tuple[str, ...] = ()
     groups: GroupNames | None = None
 
     @classmethod
@@ -105,6 +107,7 @@ class Survey:
             groups=GroupNames.sum(groups) if groups else None,
             columns=frozenset().union(*(survey.columns for survey in everything)),
             notes=tuple(sorted(note for survey in everything for note in survey.notes)),
+            problems=tuple(sorted(one for survey in everything for one in survey.problems)),
         )
 
 

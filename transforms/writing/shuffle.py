@@ -83,7 +83,10 @@ def balanced_rows(
 
 
 class CutIntoPieces(beam.DoFn):
-    """Cuts batches into the pieces of shards, inline or in spill files as the plan says."""
+    """Cuts batches into the pieces of shards, inline or in spill files as the plan says.
+
+    The first batch of the plan also gives an empty piece for each shard.
+    """
 
     def __init__(self, staging: Staging, *, grouped: bool) -> None:
         self._staging = staging
@@ -102,6 +105,8 @@ class CutIntoPieces(beam.DoFn):
         if plan.verdict is not None:
             return
         self._plan = plan
+        if isinstance(element, StagedBatch) and element.part.name == plan.parts[0].name:
+            yield from empty_pieces(plan)
         element_rows = balanced_rows(
             element, plan, self._staging, grouped=self._grouped, keys=False
         )
