@@ -16,6 +16,7 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import xxhash
@@ -143,7 +144,7 @@ def find_job_server_jar(given: str | None, *, flink_version: str, sha256: str | 
             f"--flink-job-server-sha256: expected {sha256}, but {jar} has {found}: if the"
             " expected value is right, remove that file, because it was replaced or is damaged"
         )
-    if not _has_entry(jar, f"{ENTRY_CLASS.replace('.', '/')}.class".encode()):
+    if not has_entry(jar, f"{ENTRY_CLASS.replace('.', '/')}.class".encode()):
         raise ConfigError(
             f"--flink-job-server-jar: expected Beam's job server for Flink, got {jar}, which does"
             f" not contain {ENTRY_CLASS}"
@@ -156,7 +157,7 @@ def _sha256(jar: str) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _has_entry(jar: str, name: bytes) -> bool:
+def has_entry(jar: str, name: bytes) -> bool:
     """Return whether a jar has an entry of that name.
 
     The name is searched in the bytes of the jar, because parsing the directory takes seconds.
@@ -205,6 +206,7 @@ def write_job_jar(
     options: Mapping[str, Any],
     whole: bool = False,
     has_library: bool = False,
+    classes: Mapping[str, bytes] = MappingProxyType({}),
 ) -> None:
     """Write the jar of a pipeline.
 
@@ -216,6 +218,7 @@ def write_job_jar(
     whole: also copy the classes that jobs with Python workers do not use.
     has_library: whether the cluster has the library of the job server (`write_library`); then only
       the classes that read the pipeline are copied.
+    classes: {entry: content} of further classes.
     """
     with zipfile.ZipFile(path, "w") as jar:
         if job_server is not None and has_library:
@@ -224,6 +227,8 @@ def write_job_jar(
         elif job_server is not None:
             leave_out = _IN_CLUSTER if whole else _IN_CLUSTER + _UNUSED
             _copy_entries(job_server, jar, leave_out=leave_out)
+        for name, content in classes.items():
+            jar.writestr(name, content, zipfile.ZIP_DEFLATED)
         for environment in pipeline.components.environments.values():
             for dependency in environment.dependencies:
                 _add_dependency(jar, dependency)

@@ -29,6 +29,7 @@ from apache_beam.runners.runner import PipelineResult, PipelineState
 from recordmill.errors import ConfigError, RunError
 from recordmill.runners import beam_patches
 from recordmill.runners.failures import parse_failure
+from recordmill.runners.flink import resource_detector
 from recordmill.runners.flink.embedded import EmbeddedFlink, find_java
 from recordmill.runners.flink.environments import add_secret, choose_environment, serve_environment
 from recordmill.runners.flink.jar import (
@@ -200,15 +201,17 @@ class FlinkJob:
             known = self._library is not None and self._library.result()
             self._has_library = known and not has_files(pipeline)
             jar = os.path.join(self._folder, "job.jar")
+            given, classes = resource_detector.for_job_server(self._jar)
+            given[versions.OPTION] = versions.to_option(versions.installed())
             write_job_jar(
                 jar,
                 job_server=None if self._cluster is None else self._jar,
                 pipeline=pipeline,
                 # Without defaults: Flink decodes the options twice or more for each task.
-                options=beam_options.get_all_options(drop_default=True)
-                | {versions.OPTION: versions.to_option(versions.installed())},
+                options=beam_options.get_all_options(drop_default=True) | given,
                 whole=options.whole_jar,
                 has_library=self._has_library,
+                classes=classes,
             )
             if self._cluster is None:
                 self._embedded = EmbeddedFlink(self._folder, parallelism=self._parallelism)

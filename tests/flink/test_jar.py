@@ -6,6 +6,7 @@ import zipfile
 from apache_beam.portability.api import beam_runner_api_pb2
 
 from benchmarks.flink_cluster import JOB_SERVER
+from recordmill.runners.flink import resource_detector
 from recordmill.runners.flink.jar import write_job_jar
 
 
@@ -38,3 +39,16 @@ def test_it_is_a_quarter_of_the_job_server(tmp_path):
         path.stat().st_size for path in (tmp_path / "job.jar", tmp_path / "whole.jar", JOB_SERVER)
     ]
     assert sizes[0] < 0.3 * sizes[2] < sizes[1] < sizes[2]
+
+
+def test_job_servers_have_the_interfaces_of_the_resource_detector():
+    """Otherwise the JobManager reads the directories of all jars of its class path for each job."""
+    options, entries = resource_detector.for_job_server(str(JOB_SERVER))
+    (name,) = options.values()
+    assert list(entries) == [f"{name.replace('.', '/')}.class"]
+
+
+def test_other_job_servers_get_no_resource_detector(tmp_path):
+    with zipfile.ZipFile(tmp_path / "other.jar", "w") as jar:
+        jar.writestr("org/apache/beam/runners/flink/FlinkPipelineRunner.class", b"")
+    assert resource_detector.for_job_server(str(tmp_path / "other.jar")) == ({}, {})
