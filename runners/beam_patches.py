@@ -19,6 +19,7 @@ from collections.abc import Callable, Hashable, Iterator
 from types import MethodType, ModuleType
 from typing import Any
 
+from recordmill.installed_versions import installed_version
 from recordmill.runners import omitted_modules
 from recordmill.runners.deferred_methods import deferred_methods
 
@@ -38,11 +39,9 @@ def enabled() -> bool:
     """Return whether patches apply in this process."""
     if os.environ.get(SWITCH) == "0":
         return False
-    import importlib.metadata  # here: it takes a third of the time of `recordmill --help`
-
     try:
-        return importlib.metadata.version("apache-beam") in CHECKED_VERSIONS
-    except importlib.metadata.PackageNotFoundError:
+        return installed_version("apache-beam") in CHECKED_VERSIONS
+    except ModuleNotFoundError:
         return False
 
 

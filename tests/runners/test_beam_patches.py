@@ -97,7 +97,7 @@ def test_the_switch_leaves_beam_unchanged(value, patched):
 
 def test_other_versions_of_beam_are_not_patched(unpatched, monkeypatch):
     before = attributes()
-    monkeypatch.setattr("importlib.metadata.version", lambda name: "2.78.0")
+    monkeypatch.setattr(beam_patches, "installed_version", lambda name: "2.78.0")
     with beam_patches.permanent_imports():
         pass
     assert attributes() == before

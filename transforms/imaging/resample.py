@@ -14,6 +14,7 @@ from typing import Any
 
 from PIL import Image
 
+from recordmill.installed_versions import installed_version
 from recordmill.transforms.imaging.geometry import Size
 
 try:
@@ -62,9 +63,7 @@ def versions() -> dict[str, str]:
 
 @functools.cache
 def _version() -> str:
-    from importlib.metadata import version  # imported here: encoder processes do not need it
-
-    return version("cykooz-resizer")
+    return installed_version("cykooz-resizer")
 
 
 @functools.cache

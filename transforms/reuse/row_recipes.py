@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import importlib.metadata
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -19,6 +18,7 @@ import pyarrow as pa
 
 from recordmill.format.content_hashes import digest_halves
 from recordmill.format.recipes import Fingerprint, RecipesHeader
+from recordmill.installed_versions import installed_version
 from recordmill.job.staging import to_json
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import Context, Encoder, ReusableEncoder
@@ -38,7 +38,7 @@ class RowRecipes(NamedTuple):
 
 @functools.cache
 def _own_version() -> str:
-    return importlib.metadata.version(_OWN)  # parses a file: milliseconds
+    return installed_version(_OWN)
 
 
 def header_of(encoder: Encoder, fingerprint: Fingerprint) -> RecipesHeader | None:
@@ -51,6 +51,14 @@ def header_of(encoder: Encoder, fingerprint: Fingerprint) -> RecipesHeader | Non
         settings=encoder.settings(),
         versions={**encoder.versions(), _OWN: _own_version()},
     )
+
+
+def can_have_recipes(encoder: Encoder, compression: str) -> bool:
+    """Return whether frames can be copied one by one, so that shards get recipes.
+
+    If so, the bytes of a shard do not depend on the rows that a task encodes together.
+    """
+    return isinstance(encoder, ReusableEncoder) and compression == "none"
 
 
 def row_recipes(
