@@ -19,7 +19,7 @@ from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.data_type import Context
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.planning.sampled_frames import SampledFrames, forget_frames, keeps_frames
-from recordmill.transforms.reuse.row_recipes import RowRecipes, row_recipes
+from recordmill.transforms.reuse.row_recipes import RowRecipes, can_have_recipes, row_recipes
 from recordmill.transforms.staged.encoder_tasks import (
     EncodedChunk,
     encode_chunk,
@@ -95,7 +95,10 @@ def measure(
             sizes[name] = int(np.mean(np.asarray(rows[batch.SIZE])))
         else:
             sizes[name] = rows.nbytes // len(rows)
-        step = max(min(len(rows) // 8, limits.SAMPLE_TASK_BYTES // max(sizes[name], 1)), 1)
+        step = len(rows) // 8
+        if can_have_recipes(run.encoder, run.compression):  # bytes do not depend on tasks, of which
+            step = -(-len(rows) // min(pool.workers, 8))  # each costs 2 ms
+        step = max(min(step, limits.SAMPLE_TASK_BYTES // max(sizes[name], 1)), 1)
         tasks[name] = collections.deque(
             _submit(packed, rows, slice(at, at + step), recipes, run=run, pool=pool)
             for at in range(0, len(rows), step)

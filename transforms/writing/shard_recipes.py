@@ -12,16 +12,10 @@ from recordmill.format.manifest import RECIPES, Manifest
 from recordmill.format.recipes import SCHEMA, write_recipes
 from recordmill.job.staging import ShardInfo, Staging
 from recordmill.storage.files import Location
-from recordmill.transforms.model.data_type import Encoder, ReusableEncoder
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.reuse.row_recipes import header_of
 from recordmill.transforms.staged.mapped_files import open_arrow
 from recordmill.transforms.writing.staged_file import StagedFile
-
-
-def can_have_recipes(encoder: Encoder, compression: str) -> bool:
-    """Return whether frames can be copied one by one, so that shards get recipes."""
-    return isinstance(encoder, ReusableEncoder) and compression == "none"
 
 
 def staged_recipes(staging: Staging, shard: str) -> Location:

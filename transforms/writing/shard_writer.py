@@ -33,18 +33,14 @@ from recordmill.transforms.model.data_type import Encoder
 from recordmill.transforms.planning.plan import Plan
 from recordmill.transforms.planning.sampled_frames import with_sampled_frames
 from recordmill.transforms.reuse.frame_places import FramePlaces
-from recordmill.transforms.reuse.row_recipes import row_recipes
+from recordmill.transforms.reuse.row_recipes import can_have_recipes, row_recipes
 from recordmill.transforms.staged.encoder_tasks import EncodedChunk, pack_encoder
 from recordmill.transforms.staged.parts import with_staged_paths
 from recordmill.transforms.staged.spill import Piece
 from recordmill.transforms.writing.ordered_encoding import RowChunk, encode_in_order
 from recordmill.transforms.writing.shard_draft import ShardDraft
 from recordmill.transforms.writing.shard_outcome import ShardOutcome
-from recordmill.transforms.writing.shard_recipes import (
-    StagedRecipes,
-    can_have_recipes,
-    staged_recipes,
-)
+from recordmill.transforms.writing.shard_recipes import StagedRecipes, staged_recipes
 from recordmill.transforms.writing.shard_rows import Chunk, ShardRows
 from recordmill.transforms.writing.shuffle import BlockPiece, ShardId
 from recordmill.transforms.writing.staged_index import StagedIndex

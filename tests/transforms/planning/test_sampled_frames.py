@@ -36,3 +36,25 @@ def test_the_shards_take_the_frames_of_the_sample(tmp_path, monkeypatch, options
     assert taken[2:] == [0, 0]
     assert files_of(tmp_path / "out") == files_of(tmp_path / "other")
     assert reused(tmp_path / "out") is None
+
+
+def test_few_tasks_encode_the_sample_if_bytes_do_not_depend_on_them(tmp_path, monkeypatch):
+    submit, tasks = estimates._submit, []
+
+    def counting(*args, **more):
+        tasks.append(tmp_path)
+        return submit(*args, **more)
+
+    monkeypatch.setattr(estimates, "_submit", counting)
+    folder = make_folder(tmp_path / "in", {"ant": 16})
+    argv = ["--input", folder, "--splits", "train=1", "--workers", "2"]
+    counts = []
+    with encoders_kept():
+        for output, options in (("out", []), ("gzip", ["--compression", "gzip"]), ("other", [])):
+            if output == "other":
+                monkeypatch.setattr(estimates, "can_have_recipes", lambda *_: False)
+            assert run(tmp_path / output, *argv, *options) == 0
+            counts.append(len(tasks))
+            tasks.clear()
+    assert counts == [2, 8, 8]
+    assert files_of(tmp_path / "out") == files_of(tmp_path / "other")
