@@ -14,6 +14,7 @@ from recordmill.job import lock, publishing
 from recordmill.job.staging import FOLDER, Listing, Staging
 from recordmill.notes import Note
 from recordmill.pipelines.duplicate_rules import check_rules
+from recordmill.pipelines.early_work import early_work
 from recordmill.pipelines.identity import job_id, shaping_of, versions_of
 from recordmill.pipelines.input_changes import describe_changes
 from recordmill.pipelines.interpretation import (
@@ -57,7 +58,6 @@ from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.model.source import InformedSource, Layout, RowSource, notes_of_source
 from recordmill.transforms.reuse.frame_places import FramePlaces
 from recordmill.transforms.sources.rows.other_readings import reading_advice
-from recordmill.transforms.staged.early_reads import early_reads
 from recordmill.transforms.staged.listing import class_counts
 from recordmill.transforms.staged.row_reader import RowReader
 from recordmill.transforms.windowing.window_layout import window_layout
@@ -309,10 +309,10 @@ class Job:
                 artifacts=context.artifacts,
                 conflicts=conflicts_of(config, data_type),
             )
-        if config.runner == "direct":
-            self._early.enter_context(early_reads(reader, listing.parts, config.max_worker_memory))
-        # Importing Beam takes as long as listing thousands of files, and many runs end before
-        # they need it.
+        run = self._run_spec(rows, records, fingerprint)
+        early = early_work(config, data_type, run, listing, reader, artifacts=context.artifacts)
+        self._early.enter_context(early)
+        # Many runs end before they need Beam, whose import takes as long as thousands of files.
         with permanent_imports():
             from recordmill.pipelines.road import Road
             from recordmill.transforms.checks.select_records import RecordSelection
@@ -320,7 +320,7 @@ class Job:
         if data_type.windows is not None:
             windowing = windowing_of(config, data_type.windows, rows, records, self.staging)
         return Road(
-            run=self._run_spec(rows, records, fingerprint),
+            run=run,
             listing=listing,
             reader=reader,
             check=check,

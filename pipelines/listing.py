@@ -34,8 +34,9 @@ def list_input(
     if pool is not None and isinstance(source, MovableSource) and source.is_movable:
         listed = pool.submit(stage_listing, source, staging, rules=rules)
         with permanent_imports():
-            for module in ("recordmill.pipelines.road", "recordmill.runners.direct"):
-                importlib.import_module(module)
+            for module in ("apache_beam", "recordmill.pipelines.road", "recordmill.runners.direct"):
+                if not listed.done():
+                    importlib.import_module(module)
         if listed.exception() is None:
             on_rows(listed.result().rows)
             return listed.result()

@@ -7,7 +7,7 @@ import functools
 import hashlib
 import math
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
 import pyarrow as pa
@@ -22,7 +22,7 @@ from recordmill.notes import Note
 from recordmill.processes.row_tasks import MAX_MEMORY
 from recordmill.storage.files import Location
 from recordmill.tfrecord.features import Features
-from recordmill.transforms.model.data_type import Context, Encoded, Encoder
+from recordmill.transforms.model.data_type import Artifact, Context, Encoded, Encoder
 from recordmill.transforms.model.label_rules import LabelRules
 from recordmill.transforms.model.source import Layout
 from recordmill.transforms.model.window_options import WindowOptions
@@ -187,6 +187,16 @@ class RunSpec:
             "shard_size": self.shard_bytes,
             "splits": self.splits,
         }
+
+    def context(self, labels: Sequence[str], artifacts: Mapping[str, Artifact]) -> Context:
+        """Return the context of the encoder. labels: classes of the records, in order."""
+        return Context(
+            seed=self.seed,
+            labels=tuple(labels) if self.labels is None else self.labels,
+            label_offset=self.label_offset,
+            rename=self.rename,
+            artifacts=artifacts,
+        )
 
     def encoder_files(self, context: Context) -> Mapping[str, bytes]:
         """Return {name: content} of the files of the dataset that the encoder gives."""

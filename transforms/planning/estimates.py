@@ -13,11 +13,13 @@ import numpy as np
 import pyarrow as pa
 
 from recordmill.format.ledger import Counted, Reduced, add_counted
-from recordmill.job.staging import Staging, to_json
+from recordmill.job.staging import to_json
 from recordmill.processes.pool import ProcessPool, shared_pool
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.data_type import Context
 from recordmill.transforms.model.run_spec import RunSpec
+from recordmill.transforms.planning.early_frames import stop_early_frames, take_early_frames
+from recordmill.transforms.planning.sample_rows import fetch_sample, sample_size
 from recordmill.transforms.planning.sampled_frames import SampledFrames, forget_frames, keeps_frames
 from recordmill.transforms.reuse.row_recipes import RowRecipes, can_have_recipes, row_recipes
 from recordmill.transforms.staged.encoder_tasks import (
@@ -26,7 +28,6 @@ from recordmill.transforms.staged.encoder_tasks import (
     pack_encoder,
     row_task,
 )
-from recordmill.transforms.staged.parts import read_part, with_all_keys, with_staged_paths
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -54,11 +55,6 @@ def _from_json(data: Mapping[str, Any]) -> dict[str, Estimate]:
     return {split: Estimate.from_json(estimate) for split, estimate in data.items()}
 
 
-def sample_size(records: int) -> int:
-    """Return the size of the sample of a split: a hundredth of its records, from 16 to 256."""
-    return min(max(records // 100, 16), 256, records)
-
-
 def measure(
     samples: Mapping[str, pa.RecordBatch],
     records: Mapping[str, int],
@@ -76,14 +72,14 @@ def measure(
     if stored is not None:
         forget_frames(staging)  # a power cut may have left parts of them
         return stored
+    stop_early_frames(run)
     pool = shared_pool(run.workers)
     packed = pack_encoder(run.encoder, context)
     started = time.perf_counter()
     tasks = {}
     sizes = {}
     for name, sample in samples.items():
-        rows = _fetch(sample.slice(0, sample_size(records[name])), name, staging)
-        rows = with_staged_paths(rows, staging)
+        rows = fetch_sample(sample.slice(0, sample_size(records[name])), name, staging)
         recipes = None
         if run.reuse is not None or keeps_frames(run):
             recipes = row_recipes(
@@ -106,6 +102,8 @@ def measure(
     with SampledFrames(staging) as frames:
         results = {name: _sum(of_split, frames) for name, of_split in tasks.items()}
         elapsed = time.perf_counter() - started
+        for early in take_early_frames(run):
+            frames.add(*early)
         frames.finish()
     taken = sum(int(sample_size(records[name])) for name in samples)
     seconds = elapsed / max(taken, 1)
@@ -171,28 +169,3 @@ def _sum(tasks: collections.deque[_Task], frames: SampledFrames) -> _Encoded:
         if recipes is not None:
             frames.add(rows, chunk, recipes)
     return _Encoded(kept, total, reduced, noted)
-
-
-def _with_names(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Return rows with places as text, so that estimates do not depend on how places are staged."""
-    for name in (batch.SOURCE, batch.PLACE):
-        if name in rows.schema.names:
-            rows = batch.set_column(rows, name, batch.place_names(rows[name]))
-    return rows
-
-
-def _fetch(sample: pa.RecordBatch, split: str, staging: Staging) -> pa.RecordBatch:
-    """Read the rows of a sample, in its order."""
-    names = sample["part"].to_pylist()
-    at = np.asarray(sample["row"])
-    batches = []
-    positions: list[int] = []
-    for name in sorted(set(names)):
-        chosen = [i for i, other in enumerate(names) if other == name]
-        rows = read_part(name, staging=staging, keys=False).take(pa.array(at[chosen]))
-        batches.append(_with_names(with_all_keys(rows)))
-        positions += chosen
-    joined = batch.concat(batches).take(pa.array(np.argsort(positions)))
-    count = len(joined)
-    joined = batch.set_column(joined, batch.SPLIT, pa.repeat(split, count))
-    return batch.set_column(joined, batch.COPY, pa.array(np.zeros(count, np.int32)))

@@ -18,7 +18,6 @@ from recordmill.notes import Note, first_failing
 from recordmill.transforms.balancing.quotas import Quota
 from recordmill.transforms.model import limits
 from recordmill.transforms.model.data_type import Artifact, Context
-from recordmill.transforms.model.label_rules import class_order
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.planning.duplicate_notes import duplicate_notes
 from recordmill.transforms.planning.estimates import Estimate, measure
@@ -167,9 +166,7 @@ def make_plan(
     problems = [*problems, *_unlike_columns(survey), *_unusable_splits(survey)]
     problems += [] if run.windows is None else series.problems(run.windows)
     problems += unknown_splits(run.num_shards, run.windows, names)
-    labels = class_order(
-        {name for counts in survey.classes.values() for name in counts if name is not None}
-    )
+    labels = survey.labels
     windows = run.windows is not None
     problems += numbers_as_classes(labels, run.number_labels, windows=windows)
     left_out: Counter[str] = Counter(listing_filtered)
@@ -190,13 +187,7 @@ def make_plan(
     elif verdict is None and profiled.problems:
         found = "; ".join(profiled.problems)
         verdict = Verdict(f"{found}: {profiled.advice}")
-    context = Context(
-        seed=run.seed,
-        labels=tuple(labels) if run.labels is None else run.labels,
-        label_offset=run.label_offset,
-        rename=run.rename,
-        artifacts=artifacts or {},
-    )
+    context = run.context(labels, artifacts or {})
     notes = (
         *run.notes,
         *learned_notes,

@@ -13,6 +13,7 @@ from recordmill.job.staging import StagedPart
 from recordmill.notes import Note
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.label_lists import held
+from recordmill.transforms.model.label_rules import class_order
 from recordmill.transforms.planning.group_names import GroupNames
 
 SAMPLE = 256  # maximum number of records of the sample of a split
@@ -81,6 +82,13 @@ class Survey:
     def classes(self) -> Mapping[str, Collection[str | None]]:
         """The classes that records of each split have; None for records without one."""
         return self.held or self.counts
+
+    @property
+    def labels(self) -> list[str]:
+        """The classes of all records, in order."""
+        return class_order(
+            {name for classes in self.classes.values() for name in classes if name is not None}
+        )
 
     @classmethod
     def sum(cls, surveys: Iterable[Survey]) -> Survey:

@@ -17,9 +17,10 @@ from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.model.source import Layout
 from recordmill.transforms.model.splits import assign
 from recordmill.transforms.planning import estimates
-from recordmill.transforms.planning.estimates import Estimate, sample_size
+from recordmill.transforms.planning.estimates import Estimate
 from recordmill.transforms.planning.plan import SplitPlan, make_plan
 from recordmill.transforms.planning.refusals import refusal
+from recordmill.transforms.planning.sample_rows import sample_size
 from recordmill.transforms.planning.survey import SAMPLE, Survey
 from recordmill.transforms.staged.listing import stage_listing
 from recordmill.transforms.staged.parts import read_part
