@@ -35,10 +35,11 @@ def reused_inspections() -> Iterator[None]:
 def _patch(patch: pytest.MonkeyPatch) -> None:
     from apache_beam import pipeline
     from apache_beam.internal import pickler
+    from apache_beam.internal.cloudpickle import cloudpickle
     from apache_beam.options import pipeline_options
     from apache_beam.runners.worker import bundle_processor
     from apache_beam.transforms import core, util
-    from apache_beam.typehints import decorators, native_type_compatibility
+    from apache_beam.typehints import decorators, native_type_compatibility, typehints
     from apache_beam.typehints.decorators import IOTypeHints
 
     def no_origin(cls: type[IOTypeHints], *_: Any, **__: Any) -> list[str]:
@@ -83,10 +84,39 @@ def _patch(patch: pytest.MonkeyPatch) -> None:
         except TypeError:
             return convert(hint)
 
+    @contextlib.contextmanager
+    def pickles_without_code() -> Iterator[None]:
+        """Pickle functions without their code inside the block, for pipelines of this process.
+
+        What the functions refer to is pickled as ever.
+        """
+        with uncompressed_pickles(), pytest.MonkeyPatch.context() as inner:
+            inner.setattr(cloudpickle, "_code_reduce", _code_by_number)
+            yield
+
+    def user_metrics(self: Any) -> list[Any]:
+        """Return the counters of our own transforms, not what Beam counts beside them."""
+        found: dict[Any, Any] = {}
+        for name, operation in self.ops.items():
+            found |= operation.user_monitoring_infos(name)
+        return list(found.values())
+
+    def is_consistent_once(sub: Any, base: Any) -> bool:
+        """Compare two types once; those that cannot be hashed are compared each time."""
+        try:
+            if (sub, base) not in consistent:
+                consistent[sub, base] = is_consistent_with(sub, base)
+            return consistent[sub, base]
+        except TypeError:
+            return is_consistent_with(sub, base)
+
     options: Any = pipeline_options.PipelineOptions
     parsed: dict[Any, argparse.Namespace] = {}
     values: dict[Any, tuple[dict[str, Any], dict[str, Any]]] = {}
     converted: dict[Any, Any] = {}
+    consistent: dict[tuple[Any, Any], bool] = {}
+    is_consistent_with = typehints.is_consistent_with
+    uncompressed_pickles = beam_patches.uncompressed_pickles
     init_others, convert = options.__init__, native_type_compatibility.convert_to_beam_type
     get_other, get_all_options = options.__getattr__, options.get_all_options
     hints = _once_per_function(IOTypeHints.from_callable)
@@ -99,6 +129,10 @@ def _patch(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(module, "get_signature", get_signature)
     for module in (decorators, native_type_compatibility):
         patch.setattr(module, "convert_to_beam_type", convert_once)
+    for module in (core, typehints):
+        patch.setattr(module, "is_consistent_with", is_consistent_once)
+    patch.setattr(beam_patches, "uncompressed_pickles", pickles_without_code)
+    patch.setattr(bundle_processor.BundleProcessor, "monitoring_infos", user_metrics)
     # Each of a run's bundles starts a thread that creates its operations, and waits for it.
     futures = SimpleNamespace(ThreadPoolExecutor=_InlineExecutor, TimeoutError=TimeoutError)
     patch.setattr(bundle_processor, "concurrent", SimpleNamespace(futures=futures))
@@ -111,6 +145,19 @@ def _patch(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(options, "__init__", init)
     patch.setattr(options, "__getattr__", get_option)
     patch.setattr(pipeline_options._BeamArgumentParser, "_get_formatter", formatter)
+
+
+_codes: dict[int, CodeType] = {}
+
+
+def _code_by_number(code: CodeType, config: Any) -> tuple[Callable[[int], CodeType], tuple[int]]:
+    """Reduce a code object to its number, and keep it."""
+    _codes[id(code)] = code
+    return _code_of, (id(code),)
+
+
+def _code_of(number: int) -> CodeType:
+    return _codes[number]
 
 
 class _InlineExecutor(Executor):
