@@ -55,7 +55,8 @@ _QUERY = re.compile(r"\?((?:[a-z_]+=[^?]*)?)\Z")
 _BUCKETS = ("s3", "gs", "gcs", "abfs", "abfss")
 _HAVE_FOLDERS = ("hdfs", "viewfs", "mock")
 _WEB = ("http", "https")
-_BUFFER = 1 << 20  # bytes
+_BUFFER = 1 << 20  # bytes that are read at once
+_WRITE_BUFFER = 1 << 18  # bytes; larger writes are not copied
 
 
 def is_uri(text: str) -> bool:
@@ -230,7 +231,7 @@ class Location:
         with guard(), self.pinned(itself=True) as path:
             store = self.store
             raw = store.open_scratch(path) if scratch else store.open_output(path)
-        return io.BufferedWriter(GuardedStream(raw, guard, reads=False), _BUFFER)
+        return io.BufferedWriter(GuardedStream(raw, guard, reads=False), _WRITE_BUFFER)
 
     def read_bytes(self) -> bytes:
         """Return the content of the file."""

@@ -36,7 +36,10 @@ class _Pending:
         self.recipes: list[pa.RecordBatch] = []
 
     def add(self, rows: pa.RecordBatch, chunk: EncodedChunk) -> None:
-        self.rows.append(rows.select([name for name in rows.schema.names if name in _NEEDED]))
+        needed = rows.select([name for name in rows.schema.names if name in _NEEDED])
+        if needed.nbytes * 4 < rows.nbytes:  # views would keep the values of features in memory
+            needed = batch.take(needed, np.arange(len(needed)))
+        self.rows.append(needed)
         self.kept.append(chunk.kept + self.count)
         self.count += len(rows)
         self.lengths.append(chunk.lengths)
@@ -99,7 +102,7 @@ class ShardOutcome:
             ]
             pending.recipes.append(pa.RecordBatch.from_arrays(columns, schema=RECIPES_SCHEMA))
         pending.add(rows, encoded)
-        if pending.count >= limits.SLICE_ROWS:
+        if pending.count >= limits.INDEX_GROUP_ROWS:
             self._index_pending()
         self.rejects += encoded.rejects
         if not encoded.rejects and not encoded.filtered:

@@ -127,13 +127,17 @@ class ShardRows:
         """Add the sorted rows of a block."""
         row_bytes = max(rows.nbytes / len(rows), 1)
         fitting = int(limits.for_rows(limits.SLICE_BYTES, row_bytes) / row_bytes)
-        step = min(max(fitting, 1), limits.SLICE_ROWS)
-        for at in range(0, len(rows), step):
-            some = rows.slice(at, step)
+        fitting = min(max(fitting, 1), limits.SLICE_ROWS)
+        # Slices end where chunks do, if one fits, so that most chunks need not be joined.
+        size = fitting // self._step * self._step or fitting
+        at, end = 0, self._ends[-1] if self._ends else 0
+        while at < len(rows):
+            some = rows.slice(at, size - end % size)
+            at, end = at + len(some), end + len(some)
             data = batch.to_buffer(batch.with_sorted_files(some))
             self._hash.update(data)
             self._keep(data)
-            self._ends.append((self._ends[-1] if self._ends else 0) + len(some))
+            self._ends.append(end)
 
     def _keep(self, data: pa.Buffer) -> None:
         if self._sink is None and self._kept + len(data) <= limits.BLOCK_BYTES:

@@ -119,7 +119,7 @@ def test_an_index_grows_by_groups_of_rows(tmp_path, monkeypatch):
         monkeypatch.setattr(limits, name, value)
     again, grown, other = _files(stagings[1], blocks_of(rows, 4, 3, 5), rows)
     assert again == data
-    assert pq.ParquetFile(grown.local_path).metadata.num_row_groups == 4
+    assert pq.ParquetFile(grown.local_path).metadata.num_row_groups == 7
     assert pq.read_table(grown.local_path) == pq.read_table(index.local_path)
     assert other.shard.classes == info.shard.classes
     assert (other.planned, other.copies, other.originals) == (80, info.copies, info.originals)
