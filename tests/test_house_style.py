@@ -2,9 +2,9 @@
 
 import ast
 import collections
+import functools
 import pathlib
 import re
-from collections.abc import Iterator
 
 from tests.paths import ROOT
 
@@ -13,17 +13,20 @@ OPENERS = re.compile(r"(What|Which|Whether|Where|Those|That|Of)\b")
 SHORT_NAMES = re.compile(r"^\s*(from|import) (transforms|pipelines|runners)\b", re.MULTILINE)
 
 
-def modules() -> Iterator[tuple[pathlib.Path, ast.Module]]:
-    """Yield the modules of the project; links below recordmill/ are not followed."""
-    for room in ROOMS:
-        for path in sorted((ROOT / room).rglob("*.py")):
-            if not any(parent.is_symlink() for parent in path.parents):
-                yield path, ast.parse(path.read_text())
+@functools.cache
+def modules() -> dict[pathlib.Path, ast.Module]:
+    """Return the modules of the project; links below recordmill/ are not followed."""
+    return {
+        path: ast.parse(path.read_text())
+        for room in ROOMS
+        for path in sorted((ROOT / room).rglob("*.py"))
+        if not any(parent.is_symlink() for parent in path.parents)
+    }
 
 
 def test_no_two_public_classes_share_a_name():
     places = collections.defaultdict(list)
-    for path, module in modules():
+    for path, module in modules().items():
         for node in module.body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places[node.name].append(str(path.relative_to(ROOT)))
@@ -34,7 +37,7 @@ def test_no_two_public_classes_share_a_name():
 def test_docstrings_say_what_is_done_or_name_it():
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     found = []
-    for path, module in modules():
+    for path, module in modules().items():
         for node in ast.walk(module):
             text = ast.get_docstring(node) if isinstance(node, documented) else None
             if text is not None and OPENERS.match(text):
@@ -44,7 +47,7 @@ def test_docstrings_say_what_is_done_or_name_it():
 
 
 def test_modules_are_imported_by_their_one_name():
-    sources = [path for path, _ in modules()]
+    sources = [*modules()]
     sources += [
         path for room in ("tests", "benchmarks", "examples") for path in (ROOT / room).rglob("*.py")
     ]
