@@ -125,7 +125,9 @@ def _counted(name: str, step: int, begun: list[str]) -> Callable:
     def operation(self: LocalFiles, path: str, *args: object, **options: object) -> object:
         folder, file = os.path.split(path)
         if folder.startswith("/proc/"):  # of an open folder
-            folder = os.path.realpath(folder)
+            *proc, number = folder.split("/")[:5]
+            opened = os.readlink("/".join([*proc, number]))
+            folder = os.path.join(opened, *folder.split("/")[5:])
         begun.append(f"{name} {os.path.join(folder, file)}")
         if len(begun) == step:
             if name == "delete_tree":  # it is no single step: some of it is gone
