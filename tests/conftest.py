@@ -10,7 +10,7 @@ from recordmill.storage import storage_errors
 from tests.beam_reuse import reused_inspections
 from tests.encoder_reuse import reused_encoders
 from tests.image_runs import encoders_kept
-from tests.s3_server import CREDENTIALS
+from tests.s3_server import CREDENTIALS, shared_server
 
 # Hundreds of processes that tests start, such as encoder processes, would compile all that they
 # import, which is two thirds of their CPU.
@@ -22,7 +22,7 @@ gc.disable()
 
 # How long an example may take says nothing on a machine with other work.
 _UNHURRIED = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}
-hypothesis.settings.register_profile("quick", max_examples=50, **_UNHURRIED)
+hypothesis.settings.register_profile("quick", max_examples=25, **_UNHURRIED)
 hypothesis.settings.register_profile("thorough", max_examples=1000, **_UNHURRIED)
 hypothesis.settings.load_profile("quick")
 
@@ -53,7 +53,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def _reused() -> Iterator[None]:
-    with reused_encoders(), reused_inspections():
+    with reused_encoders(), reused_inspections(), shared_server():
         yield
 
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import json
 import os
 import pathlib
@@ -37,11 +38,42 @@ CREDENTIALS = {
 BUCKET = "bucket"
 
 
+_shared: list[tuple[contextlib.ExitStack, list[Callable[[str], str]]]] = []
+_numbers = itertools.count()
+
+
+@contextlib.contextmanager
+def shared_server() -> Iterator[None]:
+    """Inside the block, servers without failures and log are one, which starts with the first.
+
+    Starting one takes a second. Each gets keys below a folder of its own.
+    """
+    with contextlib.ExitStack() as stack:
+        _shared.append((stack, []))
+        try:
+            yield
+        finally:
+            _shared.pop()
+
+
 @contextlib.contextmanager
 def s3_server(
     *, fail: float = 0.0, log: pathlib.Path | None = None
 ) -> Iterator[Callable[[str], str]]:
     """Gives a function from a key to its URI. log: the file that gets a line for each request."""
+    if fail or log is not None or not _shared:
+        with _server(fail=fail, log=log) as uri:
+            yield uri
+        return
+    stack, servers = _shared[-1]
+    if not servers:
+        servers.append(stack.enter_context(_server(fail=0.0, log=None)))
+    folder = f"server-{next(_numbers)}"
+    yield lambda key: servers[0](f"{folder}/{key}" if key else "")
+
+
+@contextlib.contextmanager
+def _server(*, fail: float, log: pathlib.Path | None) -> Iterator[Callable[[str], str]]:
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.s3_server", "--fail", str(fail),
          *([] if log is None else ["--log", str(log)])],
