@@ -8,8 +8,7 @@ import apache_beam as beam
 from apache_beam.pvalue import AsList, AsSingleton
 
 from recordmill.errors import RunError
-from recordmill.format.manifest import MANIFEST, load
-from recordmill.job import lock
+from recordmill.job import lock, publishing
 from recordmill.job.staging import FOLDER, ShardInfo, Staging
 from recordmill.transforms.checks.content_check import (
     BucketReport,
@@ -50,8 +49,9 @@ def _publish(
     reports: of all contents; None if they are compared here.
     """
     staging = run.staging
-    if not staging.root.exists() and (staging.output / MANIFEST).exists():
-        return [load(staging.output).digest]  # an earlier attempt of this step succeeded
+    published = publishing.swept_manifest(staging)
+    if published is not None:  # an earlier attempt of this step succeeded
+        return [published.digest]
     infos = [info for info, _ in shards]
     if reports is None:
         contents = [halves for _, found in shards for halves in found]

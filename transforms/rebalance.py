@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, get_args
 
 import apache_beam as beam
@@ -18,7 +18,7 @@ from recordmill.transforms.planning.learning import Learned
 from recordmill.transforms.planning.plan import Plan, make_plan
 from recordmill.transforms.planning.profiling import ProfileOutcome
 from recordmill.transforms.planning.survey import Survey
-from recordmill.transforms.staged.batches import Element, scan
+from recordmill.transforms.staged.batches import Element, StagedBatch, scan
 from recordmill.transforms.staged.parts import read_part
 from recordmill.transforms.writing.dataset_manifest import excluded_by, tfds_notes
 from recordmill.transforms.writing.depth_notes import depth_notes
@@ -42,7 +42,8 @@ def _plan(
     *,
     run: RunSpec,
     plan_only: bool = False,
-) -> Plan:
+) -> tuple[Plan, tuple[StagedBatch, ...]]:
+    """Return the plan, and handles on all batches of records."""
     if run.is_custom:
         run.staging.root.make_dirs()
         run.staging.begin()
@@ -85,7 +86,15 @@ def _plan(
         read=sum(sum(split.before.values()) for split in plan.splits.values()),
         out=sum(split.records for split in plan.splits.values()),
     )
-    return plan
+    return plan, survey.batches
+
+
+def _plan_of(planned: tuple[Plan, tuple[StagedBatch, ...]]) -> Plan:
+    return planned[0]
+
+
+def _batches_of(planned: tuple[Plan, tuple[StagedBatch, ...]]) -> Iterable[StagedBatch]:
+    return planned[1]
 
 
 @dataclasses.dataclass(eq=False)
@@ -132,7 +141,7 @@ class Rebalance(beam.PTransform):
                 seed=run.seed,
             )
             quotas = AsSingleton(found, default_value={})
-        plan = (
+        planned = (
             analyzed.batches.pipeline
             | "Once" >> beam.Impulse()
             | "Plan"
@@ -143,9 +152,13 @@ class Rebalance(beam.PTransform):
                 () if analyzed.problems is None else AsList(analyzed.problems),
                 _result(analyzed.learned),
                 _result(analyzed.profiled),
-            ).with_output_types(Plan)
+            ).with_output_types(tuple[Plan, tuple[StagedBatch, ...]])
         )
-        return PlannedBatches(analyzed.batches, plan)
+        # The batches come from here, not from Analyze: on Flink, Analyze then shares a region, and
+        # a worker, with the plan, as its results go nowhere else.
+        batches = planned | "PlannedBatches" >> beam.FlatMap(_batches_of).with_output_types(Element)
+        plan = planned | "PlanAlone" >> beam.Map(_plan_of).with_output_types(Plan)
+        return PlannedBatches(batches, plan)
 
     def _extract_input_pvalues(self, analyzed: Any) -> Any:
         # Beam expects every input to be a PCollection; results known before the run are not.

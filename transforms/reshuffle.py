@@ -10,7 +10,6 @@ from apache_beam.pvalue import AsSingleton
 from recordmill.transforms.model import coders  # noqa: F401  (registers the batch's coder)
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.planning.plan import Plan
-from recordmill.transforms.staged.batches import spread
 from recordmill.transforms.writing.shuffle import BlockPiece, CutIntoPieces, ShardId
 
 
@@ -42,7 +41,8 @@ class Reshuffle(beam.PTransform):
     def expand(self, planned: Any) -> Any:  # PlannedBatches -> ShuffledShards
         shards = (
             # Handles, not rows, wait for the plan: a runner keeps waiting elements in memory.
-            spread(planned.batches, "SpreadBatches")
+            planned.batches
+            | "SpreadBatches" >> beam.Reshuffle()
             | "Cut"
             >> beam.ParDo(
                 CutIntoPieces(self.run.staging, grouped=self.run.grouped),

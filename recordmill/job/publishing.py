@@ -192,6 +192,16 @@ def expect_published(staging: Staging, error: RunError) -> None:
     raise error
 
 
+def swept_manifest(staging: Staging) -> Manifest | None:
+    """Return the manifest of a job whose staging was swept after publishing; None before.
+
+    A runner that retries the last steps of such a job finds nothing left to do.
+    """
+    if staging.root.exists() or not (staging.output / MANIFEST).exists():
+        return None
+    return load(staging.output)
+
+
 def sweep(staging: Staging) -> str:
     """Sweep staging after publishing, and return a sentence if that fails."""
     try:

@@ -95,7 +95,7 @@ class PlanningPass:
             )
         _COUNTERS.add(read=len(rows), out=len(rows))
         task = self._task(part.name, rows, analysis=self.analysis, profiler=self.records)
-        survey = Survey.of(rows, part, seed=self.seed, groups=self.groups)
+        survey = Survey.of(rows, element, seed=self.seed, groups=self.groups)
         if part.name.startswith("batches/"):
             columns = frozenset({described_columns(part, self.staging)})
             survey = dataclasses.replace(survey, columns=columns)

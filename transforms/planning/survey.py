@@ -15,6 +15,7 @@ from recordmill.transforms.model import batch
 from recordmill.transforms.model.label_lists import held
 from recordmill.transforms.model.label_rules import class_order
 from recordmill.transforms.planning.group_names import GroupNames
+from recordmill.transforms.staged.batches import StagedBatch
 
 SAMPLE = 256  # maximum number of records of the sample of a split
 
@@ -25,7 +26,8 @@ Counts = Mapping[str | None, int]  # {label: number of records}; None for record
 class Survey:
     """Counts and samples of records.
 
-    parts: the surveyed parts, sorted by name. counts: {split: {label: number of records}}.
+    batches: handles on the surveyed batches, sorted by the names of their parts.
+    counts: {split: {label: number of records}}.
     held: {split: {class: records that hold it}} of records that may have several labels; these
       count once in `counts`, under the class that the fewest records hold.
     samples: {split: its records of smallest rank}, with columns (rank uint64, key string, part
@@ -36,7 +38,7 @@ class Survey:
     groups: names of groups, if they are compared.
     """
 
-    parts: tuple[StagedPart, ...] = ()
+    batches: tuple[StagedBatch, ...] = ()
     counts: Mapping[str, Counts] = dataclasses.field(default_factory=dict)
     held: Mapping[str, Mapping[str, int]] = dataclasses.field(default_factory=dict)
     samples: Mapping[str, pa.RecordBatch] = dataclasses.field(default_factory=dict)
@@ -47,9 +49,9 @@ class Survey:
 
     @classmethod
     def of(
-        cls, rows: pa.RecordBatch, part: StagedPart, *, seed: int, groups: bool = False
+        cls, rows: pa.RecordBatch, handle: StagedBatch, *, seed: int, groups: bool = False
     ) -> Survey:
-        """Survey the rows of one part, which have their splits. groups: whether to compare them."""
+        """Survey the rows of a batch, which have their splits. groups: whether to compare them."""
         ranks = batch.order_ranks(rows, seed=seed)
         split_codes, splits = batch.encode(rows[batch.SPLIT])
         label_codes, labels = batch.encode(rows[batch.LABEL])
@@ -71,12 +73,17 @@ class Survey:
                 {
                     "rank": pa.array(ranks[at]),
                     "key": batch.keys(rows.take(pa.array(at))),
-                    "part": pa.repeat(part.name, len(at)),
+                    "part": pa.repeat(handle.part.name, len(at)),
                     "row": pa.array(at),
                 }
             )
         named = GroupNames.of(rows) if groups else None
-        return cls(parts=(part,), counts=counts, held=held_by, samples=samples, groups=named)
+        return cls(batches=(handle,), counts=counts, held=held_by, samples=samples, groups=named)
+
+    @property
+    def parts(self) -> tuple[StagedPart, ...]:
+        """The surveyed parts, sorted by name."""
+        return tuple(handle.part for handle in self.batches)
 
     @property
     def classes(self) -> Mapping[str, Collection[str | None]]:
@@ -93,14 +100,14 @@ class Survey:
     @classmethod
     def sum(cls, surveys: Iterable[Survey]) -> Survey:
         """Add surveys up; their order does not matter."""
-        parts: list[StagedPart] = []
+        batches: list[StagedBatch] = []
         counts: dict[str, Counter[str | None]] = {}
         held_by: dict[str, Counter[str]] = {}
         samples: dict[str, list[pa.RecordBatch]] = {}
         everything = list(surveys)
         groups = [survey.groups for survey in everything if survey.groups is not None]
         for survey in everything:
-            parts += survey.parts
+            batches += survey.batches
             for split, found in survey.counts.items():
                 counts.setdefault(split, Counter()).update(found)
             for split, classes in survey.held.items():
@@ -108,7 +115,7 @@ class Survey:
             for split, sample in survey.samples.items():
                 samples.setdefault(split, []).append(sample)
         return cls(
-            parts=tuple(sorted(parts, key=lambda part: part.name)),
+            batches=tuple(sorted(batches, key=lambda handle: handle.part.name)),
             counts=counts,
             held=held_by,
             samples={split: _smallest(found) for split, found in samples.items()},

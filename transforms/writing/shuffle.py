@@ -13,6 +13,7 @@ import pyarrow as pa
 from apache_beam.transforms.window import GlobalWindows
 from apache_beam.utils.windowed_value import WindowedValue
 
+from recordmill.job.publishing import swept_manifest
 from recordmill.job.staging import Staging
 from recordmill.transforms.balancing.quotas import replicate
 from recordmill.transforms.model import batch, coders, limits  # noqa: F401  (coders: registers the batch's coder)
@@ -102,7 +103,8 @@ class CutIntoPieces(beam.DoFn):
         self._bytes = 0
 
     def process(self, element: Element, plan: Plan) -> Iterator[tuple[ShardId, BlockPiece]]:
-        if plan.verdict is not None:
+        # Flink retries the steps up to Publish together.
+        if plan.verdict is not None or swept_manifest(self._staging) is not None:
             return
         self._plan = plan
         if isinstance(element, StagedBatch) and element.part.name == plan.parts[0].name:

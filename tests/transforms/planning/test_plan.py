@@ -22,6 +22,7 @@ from recordmill.transforms.planning.plan import SplitPlan, make_plan
 from recordmill.transforms.planning.refusals import refusal
 from recordmill.transforms.planning.sample_rows import sample_size
 from recordmill.transforms.planning.survey import SAMPLE, Survey
+from recordmill.transforms.staged.batches import StagedBatch
 from recordmill.transforms.staged.listing import stage_listing
 from recordmill.transforms.staged.parts import read_part
 from tests.tiny import TinyEncoder, TinySource, tiny_rows
@@ -46,7 +47,7 @@ def staged(folder, source, **options):
     surveys = []
     for part in parts:
         rows = assign(read_part(part.name, staging=staging), fractions=FRACTIONS, seed=SEED)
-        surveys.append(Survey.of(rows, part, seed=SEED))
+        surveys.append(Survey.of(rows, StagedBatch(part), seed=SEED))
     return Survey.sum(surveys), parts, staging
 
 
@@ -55,7 +56,7 @@ def planned(
 ):
     output = staging.output.spelling
     return make_plan(
-        dataclasses.replace(survey, parts=tuple(parts)),
+        dataclasses.replace(survey, batches=tuple(map(StagedBatch, parts))),
         quotas or {},
         problems,
         run=RunSpec(output=output, encoder=encoder or TinyEncoder(), **{**OPTIONS, **options}),
@@ -90,7 +91,11 @@ def test_a_survey_counts_and_samples_whatever_the_parts(rows, size):
         }
     )
     surveys = [
-        Survey.of(table.slice(at, size), StagedPart(name=f"{at}", rows=0, bytes=0), seed=SEED)
+        Survey.of(
+            table.slice(at, size),
+            StagedBatch(StagedPart(name=f"{at}", rows=0, bytes=0)),
+            seed=SEED,
+        )
         for at in range(0, len(rows), size)
     ]
     found = Survey.sum([Survey.sum(surveys[1:]), *surveys[:1]])
