@@ -340,7 +340,11 @@ def test_a_file_of_a_secret_is_private(content, mode, message, tmp_path):
         read_secret(str(tmp_path / "secret"), option="--secret-file")
 
 
-def test_the_owner_of_a_connection_is_known_for_both_families():
+@pytest.mark.parametrize("diagnosed", [True, False])
+def test_the_owner_of_a_connection_is_known_for_both_families(diagnosed, monkeypatch):
+    """Whether the kernel tells about a single connection, or only lists all of them."""
+    if not diagnosed:
+        monkeypatch.setattr(peers, "_diagnose", lambda *_: None)
     for family, host in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
         with socket.create_server((host, 0), family=family) as server:
             port = server.getsockname()[1]
