@@ -9,16 +9,17 @@ and its record is encoded again. So the bytes of a dataset do not depend on it.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import threading
+import functools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from concurrent.futures import Future, wait
+from typing import Any, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
-from recordmill.job.staging import Listing, StagedPart
-from recordmill.processes.pool import ProcessPool, process_count, running_pool
+from recordmill.job.staging import REUSE, Listing, StagedPart
+from recordmill.processes.pool import process_count, running_pool
+from recordmill.processes.row_tasks import Faults, RowTask
+from recordmill.storage.files import Location
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.data_type import Artifact
 from recordmill.transforms.model.run_spec import RunSpec
@@ -27,19 +28,12 @@ from recordmill.transforms.planning.sample_rows import fetch_sample, sample_size
 from recordmill.transforms.planning.sampled_frames import keeps_frames
 from recordmill.transforms.planning.survey import Survey
 from recordmill.transforms.reuse.row_recipes import RowRecipes, can_have_recipes, row_recipes
-from recordmill.transforms.staged.encoder_tasks import (
-    EncodedChunk,
-    encode_chunk,
-    pack_encoder,
-    row_task,
-)
+from recordmill.transforms.staged.encoder_tasks import EncodedChunk, encode_chunk, pack_encoder
 from recordmill.transforms.staged.parts import read_part
 
-THREAD = "early-frames"
-
-_TASK_ROWS = 32  # a task ends soon, as the sample waits for it
-_MOST = 256  # rows: more than an encoder process encodes in that time
-_BYTES = limits.SAMPLE_BYTES // 2  # of the frames; the rest is left for those of the sample
+_STEP = 32  # rows that are encoded before the process looks whether it is to stop
+_MOST = 512  # rows: more than are encoded in that time
+_BYTES = limits.SAMPLE_BYTES // 2  # of their frames; the rest is left for those of the sample
 _ROWS = range(1 << 10, 1 << 17)  # of a listing: more take too long to rank, and fewer gain nothing
 
 
@@ -51,96 +45,62 @@ class EarlyFrames(NamedTuple):
     recipes: RowRecipes
 
 
-class _Chosen(NamedTuple):
-    """Rows to encode. packed: result of `pack_encoder`."""
+class _Following(NamedTuple):
+    """Rows of a split that follow its sample, and the results of the first of them.
 
-    packed: bytes
-    rows: Sequence[tuple[pa.RecordBatch, RowRecipes]]
+    chunks: of `_STEP` rows each.
+    """
+
+    rows: pa.RecordBatch
+    recipes: RowRecipes
+    chunks: list[EncodedChunk]
 
 
-def _choose_rows(
-    run: RunSpec, parts: Sequence[StagedPart], artifacts: Mapping[str, Artifact]
-) -> _Chosen:
-    """Choose the rows of each split that follow its sample, as the plan will probably have them."""
+def _encode_rows(
+    run: RunSpec, parts: Sequence[StagedPart], artifacts: Mapping[str, Artifact], stop: Location
+) -> list[_Following]:
+    """Encode the rows that follow the samples, as the plan will probably have them.
+
+    stop: a file, which exists once no more rows are to be encoded.
+    """
     by_key = SplitByKey(run.splits, run.seed)
     survey = Survey.sum(
         Survey.of(by_key(read_part(part.name, staging=run.staging)), part, seed=run.seed)
         for part in parts
     )
     context = run.context(survey.labels, artifacts)
-    chosen: list[tuple[pa.RecordBatch, RowRecipes]] = []
-    left = _MOST
+    packed = pack_encoder(run.encoder, context)
+    encoded = []
+    rows_left, bytes_left = _MOST, _BYTES
     for split, sample in survey.samples.items():
         size = sample_size(sum(survey.counts[split].values()))
-        following = sample.slice(size, left)
-        if not len(following):
+        following = sample.slice(size, rows_left)
+        if stop.exists() or not len(following):
             continue
         rows = fetch_sample(following, split, run.staging)
-        found = row_recipes(rows, encoder=run.encoder, context=context, fingerprint=run.fingerprint)
-        if found is not None:
-            chosen.append((rows, found))
-            left -= len(rows)
-    return _Chosen(pack_encoder(run.encoder, context), chosen)
-
-
-@dataclasses.dataclass
-class _EarlyEncoding:
-    """A thread that has rows encoded, one task after another, until it is stopped."""
-
-    run: RunSpec
-    parts: Sequence[StagedPart]
-    artifacts: Mapping[str, Artifact]
-    pool: ProcessPool
-    frames: list[EarlyFrames] = dataclasses.field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._encode, name=THREAD)
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Begin no further task."""
-        self._stopped.set()
-
-    def finish(self) -> list[EarlyFrames]:
-        """Stop, wait for the end of the task that runs, and return what was encoded."""
-        self.stop()
-        self._thread.join()
-        return self.frames
-
-    def _encode(self) -> None:
-        chosen = self.pool.submit(_choose_rows, self.run, self.parts, self.artifacts)
-        if chosen.exception() is not None:
-            return  # the plan reads the same rows, and raises it
-        packed, splits = chosen.result()
-        size = 0
-        for rows, recipes in splits:
-            step = _TASK_ROWS
-            if batch.SIZE in rows.schema.names:
-                each = int(np.mean(np.asarray(rows[batch.SIZE])))
-                step = max(min(step, limits.TASK_BYTES // max(each, 1)), 1)
-            for at in range(0, len(rows), step):
-                if self._stopped.is_set() or size > _BYTES:
-                    return
-                some = rows.slice(at, step)
-                task = row_task(
-                    encode_chunk,
-                    packed,
-                    self.run.compression,
-                    rows=some,
-                    memory=self.run.worker_memory,
-                )
-                encoded = self.pool.submit_rows(task)
-                if encoded.exception() is not None:
-                    return  # the shard encodes the same rows, and raises it
-                chunk = encoded.result()
-                size += len(chunk.data)
-                of_some = RowRecipes(*(hashes[at : at + step] for hashes in recipes))
-                self.frames.append(EarlyFrames(some, chunk, of_some))
+        rows_left -= len(rows)
+        recipes = row_recipes(
+            rows, encoder=run.encoder, context=context, fingerprint=run.fingerprint
+        )
+        if recipes is None:
+            break
+        chunks: list[EncodedChunk] = []
+        encoded.append(_Following(rows, recipes, chunks))
+        for at in range(0, len(rows), _STEP):
+            if stop.exists() or bytes_left <= 0:
+                break
+            some = batch.to_bytes(rows.slice(at, _STEP))
+            chunks.append(encode_chunk(packed, run.compression, some))
+            bytes_left -= len(chunks[-1].data)
+    return encoded
 
 
 # Keys are staging folders, because jobs may run at the same time.
-_early: dict[str, _EarlyEncoding] = {}
+_early: dict[str, Future[list[_Following]]] = {}
+
+
+def _stop_file(run: RunSpec) -> Location:
+    return run.staging.place(f"{REUSE}/sample.begun")
 
 
 @contextlib.contextmanager
@@ -162,21 +122,46 @@ def early_frames(
     ):
         yield
         return
-    early = _early[staging.root.spelling] = _EarlyEncoding(run, listing.parts, artifacts, pool)
+    stop = _stop_file(run)
+    stop.delete(missing_ok=True)
+    encode = functools.partial(_encode_rows, run, listing.parts, artifacts, stop)
+
+    def call(faults: Faults) -> Any:
+        del faults
+        return encode
+
+    # If a record crashes the process, nothing is taken, and its shard finds out about it.
+    task = RowTask(count=0, call=call, trial=_no_trial, memory=run.worker_memory)
+    _early[staging.root.spelling] = pool.submit_rows(task)
     try:
         yield
     finally:
-        _early.pop(staging.root.spelling, None)
-        early.finish()
+        stop_early_frames(run)
+        if (early := _early.pop(staging.root.spelling, None)) is not None:
+            wait([early])
+
+
+def _no_trial(some: range) -> None:
+    del some
 
 
 def stop_early_frames(run: RunSpec) -> None:
-    """Begin no further task: all encoder processes are needed."""
-    if (early := _early.get(run.staging.root.spelling)) is not None:
-        early.stop()
+    """Let the encoder process stop soon, because all of them are needed."""
+    if run.staging.root.spelling in _early:
+        stop = _stop_file(run)
+        stop.parent.make_dirs()
+        stop.write_bytes(b"", scratch=True)
 
 
-def take_early_frames(run: RunSpec) -> list[EarlyFrames]:
-    """Return what was encoded, the first time that it is called."""
+def take_early_frames(run: RunSpec) -> Iterator[EarlyFrames]:
+    """Wait for the encoder process, and yield what it encoded; the first time only.
+
+    If it failed, so does the plan or a shard, which reads the same rows.
+    """
     early = _early.pop(run.staging.root.spelling, None)
-    return [] if early is None else early.finish()
+    if early is None or early.exception() is not None:
+        return
+    for rows, recipes, chunks in early.result():
+        for number, chunk in enumerate(chunks):
+            some = slice(number * _STEP, (number + 1) * _STEP)
+            yield EarlyFrames(rows[some], chunk, RowRecipes(*(hashes[some] for hashes in recipes)))

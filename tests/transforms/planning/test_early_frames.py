@@ -1,6 +1,6 @@
 """Records that are encoded before the pipeline runs: their frames are used, and bytes stay."""
 
-import threading
+from concurrent.futures import wait
 
 import pytest
 
@@ -25,13 +25,11 @@ def taken(monkeypatch):
         counts.append(sum(len(some) - some.null_count for some in places))
         return encode(chunks, **more)
 
-    def wait(run):
-        for thread in threading.enumerate():
-            if thread.name == early_frames.THREAD:
-                thread.join()
+    def wait_for(run):
+        wait(early_frames._early.values())
 
     monkeypatch.setattr(shard_writer, "encode_in_order", counting)
-    monkeypatch.setattr(estimates, "stop_early_frames", wait)
+    monkeypatch.setattr(estimates, "stop_early_frames", wait_for)
     monkeypatch.setattr(early_frames, "running_pool", shared_pool)
     monkeypatch.setattr(early_frames, "_ROWS", range(1, 1000))
     return counts
