@@ -22,7 +22,8 @@ from recordmill.transforms.planning.profiling import (
     infer_dataset_schema,
 )
 from recordmill.transforms.planning.survey import Survey
-from recordmill.transforms.staged.batches import Element, scan
+from recordmill.transforms.staged.batches import scan
+from recordmill.transforms.staged.handles import Element
 
 _SUMMED_AT_ONCE = 10  # surveys that are held in memory before they are added up
 

@@ -30,14 +30,13 @@ from recordmill.transforms.model import batch
 from recordmill.transforms.model.counters import RecordCounters
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.model.splits import SplitByKey
-from recordmill.transforms.staged.batches import (
+from recordmill.transforms.staged.batches import RowScan, scan
+from recordmill.transforms.staged.handles import (
     Element,
     Problem,
     Remark,
-    RowScan,
     StagedBatch,
     part_of,
-    scan,
     with_step,
 )
 from recordmill.transforms.staged.listing import SYSTEM

@@ -21,7 +21,7 @@ from recordmill.transforms.model.data_type import Chunker, Duplicates, RowCheck
 from recordmill.transforms.model.label_rules import LabelRules
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.model.source import RowSource, Source, keyed_by_content
-from recordmill.transforms.staged.batches import Element, Problem, StagedBatch
+from recordmill.transforms.staged.handles import Element, Problem, StagedBatch
 from recordmill.transforms.staged.listing import (
     prepare_output,
     row_layout,

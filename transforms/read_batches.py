@@ -16,7 +16,8 @@ from recordmill.transforms.model.counters import RecordCounters
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.planning.plan import Plan
 from recordmill.transforms.rebalance import PlannedBatches
-from recordmill.transforms.staged.batches import Element, Problem, scan
+from recordmill.transforms.staged.batches import scan
+from recordmill.transforms.staged.handles import Element, Problem
 from recordmill.transforms.writing.shuffle import balanced_rows
 
 _COUNTERS = RecordCounters("ReadBatches")

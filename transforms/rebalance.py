@@ -18,7 +18,8 @@ from recordmill.transforms.planning.learning import Learned
 from recordmill.transforms.planning.plan import Plan, make_plan
 from recordmill.transforms.planning.profiling import ProfileOutcome
 from recordmill.transforms.planning.survey import Survey
-from recordmill.transforms.staged.batches import Element, StagedBatch, scan
+from recordmill.transforms.staged.batches import scan
+from recordmill.transforms.staged.handles import Element, StagedBatch
 from recordmill.transforms.staged.parts import read_part
 from recordmill.transforms.writing.dataset_manifest import excluded_by, tfds_notes
 from recordmill.transforms.writing.depth_notes import depth_notes

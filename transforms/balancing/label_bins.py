@@ -24,7 +24,8 @@ from recordmill.transforms.encoders.table_ranks import (
 )
 from recordmill.transforms.model import batch
 from recordmill.transforms.planning.look_again import look_again
-from recordmill.transforms.staged.batches import Element, Remark, StagedBatch, scan
+from recordmill.transforms.staged.batches import scan
+from recordmill.transforms.staged.handles import Element, Remark, StagedBatch
 from recordmill.transforms.staged.listing import rewrite_part
 from recordmill.transforms.statistics.bit_histogram import FirstBits
 from recordmill.transforms.statistics.exact_ranks import values_of_keys

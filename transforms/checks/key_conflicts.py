@@ -33,7 +33,7 @@ from recordmill.transforms.sources.rows.repeated_rows import (
     Conflicts,
     conflict_text,
 )
-from recordmill.transforms.staged.batches import Problem
+from recordmill.transforms.staged.handles import Problem
 from recordmill.transforms.staged.listing import rewrite_part
 from recordmill.transforms.staged.parts import read_part
 

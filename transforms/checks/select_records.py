@@ -16,7 +16,8 @@ from recordmill.transforms.balancing.quotas import FindThresholds
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.label_rules import LabelRules
 from recordmill.transforms.model.rank_cuts import Histogram, RankCut, Threshold, thresholds, within
-from recordmill.transforms.staged.batches import Element, StagedBatch, scan
+from recordmill.transforms.staged.batches import scan
+from recordmill.transforms.staged.handles import Element, StagedBatch
 from recordmill.transforms.staged.listing import rewrite_part
 
 Cuts = Mapping[str, tuple[RankCut, ...]]

@@ -29,7 +29,7 @@ from recordmill.transforms.planning.sampled_frames import keeps_frames
 from recordmill.transforms.planning.survey import Survey
 from recordmill.transforms.reuse.row_recipes import RowRecipes, can_have_recipes, row_recipes
 from recordmill.transforms.staged.encoder_tasks import EncodedChunk, encode_chunk, pack_encoder
-from recordmill.transforms.staged.parts import read_part
+from recordmill.transforms.staged.handles import StagedBatch
 
 _STEP = 32  # rows that are encoded before the process looks whether it is to stop
 _MOST = 512  # rows: more than are encoded in that time
@@ -65,8 +65,8 @@ def _encode_rows(
     """
     by_key = SplitByKey(run.splits, run.seed)
     survey = Survey.sum(
-        Survey.of(by_key(read_part(part.name, staging=run.staging)), part, seed=run.seed)
-        for part in parts
+        Survey.of(by_key(handle.read(run.staging, columns=None)), handle, seed=run.seed)
+        for handle in map(StagedBatch, parts)
     )
     context = run.context(survey.labels, artifacts)
     packed = pack_encoder(run.encoder, context)

@@ -26,7 +26,7 @@ from recordmill.transforms.planning.part_task import (
     try_part_rows,
 )
 from recordmill.transforms.planning.survey import Survey
-from recordmill.transforms.staged.batches import Element, Problem, Remark
+from recordmill.transforms.staged.handles import Element, Problem, Remark
 from recordmill.transforms.staged.parts import described_columns
 from recordmill.transforms.staged.spill import Piece
 

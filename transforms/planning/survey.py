@@ -15,7 +15,7 @@ from recordmill.transforms.model import batch
 from recordmill.transforms.model.label_lists import held
 from recordmill.transforms.model.label_rules import class_order
 from recordmill.transforms.planning.group_names import GroupNames
-from recordmill.transforms.staged.batches import StagedBatch
+from recordmill.transforms.staged.handles import StagedBatch
 
 SAMPLE = 256  # maximum number of records of the sample of a split
 

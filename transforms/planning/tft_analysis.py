@@ -38,7 +38,7 @@ from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.data_type import Artifact
 from recordmill.transforms.model.user_columns import user_feature, user_fields
 from recordmill.transforms.planning.learning import Learned
-from recordmill.transforms.staged.batches import Element, StagedBatch
+from recordmill.transforms.staged.handles import Element, StagedBatch
 
 _TYPES = {"int64": pa.int64(), "float32": pa.float32(), "string": pa.binary()}
 

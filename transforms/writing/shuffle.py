@@ -20,7 +20,7 @@ from recordmill.transforms.model import batch, coders, limits  # noqa: F401  (co
 from recordmill.transforms.model.counters import RecordCounters
 from recordmill.transforms.planning.plan import Plan
 from recordmill.transforms.staged import spill
-from recordmill.transforms.staged.batches import Element, StagedBatch
+from recordmill.transforms.staged.handles import Element, StagedBatch
 from recordmill.transforms.staged.spill import Piece
 
 ShardId = tuple[str, int]  # (split, number)

@@ -12,7 +12,7 @@ from recordmill.job.staging import Staging
 from recordmill.storage.files import Location
 from recordmill.transforms.checks import key_conflicts as decisions
 from recordmill.transforms.model import batch, limits
-from recordmill.transforms.staged.batches import Problem
+from recordmill.transforms.staged.handles import Problem
 from recordmill.transforms.staged.listing import read_excluded, write_checked_part
 from recordmill.transforms.staged.parts import read_part
 

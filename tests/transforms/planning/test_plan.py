@@ -22,7 +22,7 @@ from recordmill.transforms.planning.plan import SplitPlan, make_plan
 from recordmill.transforms.planning.refusals import refusal
 from recordmill.transforms.planning.sample_rows import sample_size
 from recordmill.transforms.planning.survey import SAMPLE, Survey
-from recordmill.transforms.staged.batches import StagedBatch
+from recordmill.transforms.staged.handles import StagedBatch
 from recordmill.transforms.staged.listing import stage_listing
 from recordmill.transforms.staged.parts import read_part
 from tests.tiny import TinyEncoder, TinySource, tiny_rows
