@@ -268,10 +268,7 @@ BREAKS = st.sampled_from("\n\r\x85\u2028\ufeff\0 \udcf6")
 TEXT = st.text(st.characters(exclude_categories=["Cs"]) | BREAKS, min_size=1)
 
 
-@settings(
-    max_examples=100,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     given=st.builds(
         Pictures,

@@ -5,7 +5,7 @@ import unicodedata
 import pyarrow.compute as pc
 import pytest
 import tensorflow as tf
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from recordmill.transforms.encoders.tokenization.tokenizers import words
@@ -90,7 +90,6 @@ def test_words_of_any_text_are_those_of_tensorflow(texts):
 
 @given(st.lists(TEXTS | KNOTS | KNOTS_THAT_DIFFER, max_size=5))
 @example(SAMPLES)
-@settings(max_examples=50)  # Arrow makes the pattern anew each time
 def test_words_of_any_text_are_those_of_the_pattern(texts):
     assert listed(find_words(strings(texts))) == by_pattern(texts)
 
