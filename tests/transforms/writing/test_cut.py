@@ -13,7 +13,7 @@ def test_a_retry_after_publishing_finds_nothing_to_do(tmp_path):
     """A runner may repeat this step if a worker dies at the very end, when staging is swept."""
     job = tiny_job(tmp_path / "out", TinySource(rows=tiny_rows(20)))
     run(job)
-    part = StagedPart("listing/00000", 20, 100)
+    part = StagedPart(name="listing/00000", rows=20, bytes=100)
     plan = Plan(seed=0, splits={}, quotas={}, context=Context(seed=0, labels=()), parts=(part,))
     cut = CutIntoPieces(job.staging, grouped=False)
     cut.start_bundle()
