@@ -114,7 +114,7 @@ def early_frames(
     pool, staging = running_pool(), run.staging
     if (
         pool is None
-        or process_count(run.workers) < 2  # this process needs a core for its imports
+        or process_count(0) < 2  # this process needs a core for its imports
         or listing.rows not in _ROWS
         or not can_have_recipes(run.encoder, run.compression)
         or not keeps_frames(run)

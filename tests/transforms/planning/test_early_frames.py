@@ -31,6 +31,7 @@ def taken(monkeypatch):
     monkeypatch.setattr(shard_writer, "encode_in_order", counting)
     monkeypatch.setattr(estimates, "stop_early_frames", wait_for)
     monkeypatch.setattr(early_frames, "running_pool", shared_pool)
+    monkeypatch.setattr(early_frames, "process_count", lambda workers: 2)
     monkeypatch.setattr(early_frames, "_ROWS", range(1, 1000))
     return counts
 
