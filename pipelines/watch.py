@@ -61,7 +61,7 @@ class JobProgress:
         listing = self._staging.place("listing")
         folders = listing.list_dir() if listing.exists() else []
         parts = [len(list((listing / folder.name).list_dir())) for folder in folders]
-        return max(parts, default=0) * limits.BATCH_ROWS
+        return max(parts, default=0) * limits.REFERENCE_ROWS
 
     def _writing(self, plan: dict[str, dict[str, dict[str, int]]]) -> Snapshot:
         splits = plan["splits"].values()

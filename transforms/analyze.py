@@ -55,8 +55,9 @@ class _SumSurveys(beam.DoFn):
             self._surveys = [Survey.sum(self._surveys)]
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
-        if self._surveys:
-            yield GlobalWindows.windowed_value_at_end_of_window(Survey.sum(self._surveys))
+        surveys, self._surveys = self._surveys, []
+        if surveys:
+            yield GlobalWindows.windowed_value_at_end_of_window(Survey.sum(surveys))
 
 
 def _hashes(summary: PartSummary) -> Iterable[tuple[int, bytes]]:

@@ -55,8 +55,8 @@ _QUERY = re.compile(r"\?((?:[a-z_]+=[^?]*)?)\Z")
 _BUCKETS = ("s3", "gs", "gcs", "abfs", "abfss")
 _HAVE_FOLDERS = ("hdfs", "viewfs", "mock")
 _WEB = ("http", "https")
-_BUFFER = 1 << 20  # bytes that are read at once
-_WRITE_BUFFER = 1 << 18  # bytes; larger writes are not copied
+_READ_BUFFER = 1 << 20  # bytes
+_WRITE_BUFFER = 1 << 17  # larger writes are not copied; a shard that is written has five
 
 
 def is_uri(text: str) -> bool:
@@ -213,7 +213,7 @@ class Location:
         """Open the file as `open_input` does, with every operation inside a context of `guard`."""
         with guard():
             raw = call_with_retries(self.store.open_input, self.path)
-        return io.BufferedReader(GuardedStream(raw, guard, reads=True), _BUFFER)
+        return io.BufferedReader(GuardedStream(raw, guard, reads=True), _READ_BUFFER)
 
     def open_output(self) -> BinaryIO:
         """Open a new file as a buffered stream; its content is on disk once that is closed.

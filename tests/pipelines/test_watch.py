@@ -33,7 +33,7 @@ def test_rows_are_counted_by_full_parts_while_another_process_lists(tmp_path):
         part.parent.make_dirs()
         part.write_bytes(b"")
     snapshot = JobProgress(place).poll()
-    assert (snapshot.phase, snapshot.done) == ("listing", 2 * limits.BATCH_ROWS)
+    assert (snapshot.phase, snapshot.done) == ("listing", 2 * limits.REFERENCE_ROWS)
 
 
 def test_planning_comes_after_listing(tmp_path):

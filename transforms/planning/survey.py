@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from recordmill.job.staging import StagedPart
 from recordmill.notes import Note
@@ -128,5 +129,5 @@ class Survey:
 
 def _smallest(samples: list[pa.RecordBatch]) -> pa.RecordBatch:
     joined = batch.concat(samples)
-    order = joined.sort_by([("rank", "ascending"), ("key", "ascending")])
-    return batch.concat([order.slice(0, SAMPLE)])
+    order = pc.sort_indices(joined, sort_keys=[("rank", "ascending"), ("key", "ascending")])
+    return joined.take(order[:SAMPLE])  # a slice would be sent with all rows

@@ -140,7 +140,7 @@ class ShardRows:
             self._ends.append(end)
 
     def _keep(self, data: pa.Buffer) -> None:
-        if self._sink is None and self._kept + len(data) <= limits.BLOCK_BYTES:
+        if self._sink is None and self._kept + len(data) <= limits.KEPT_BYTES:
             self._slices.append(data)
             self._kept += len(data)
             return

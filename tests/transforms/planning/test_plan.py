@@ -111,6 +111,20 @@ def test_a_survey_counts_and_samples_whatever_the_parts(rows, size):
     assert found.counts.keys() == {split for _, split in rows}
 
 
+def test_the_samples_of_a_sum_are_sent_alone():
+    """Arrow sends a slice with all rows that it was taken from."""
+    rows = pa.RecordBatch.from_pydict(
+        {
+            batch.KEY: pa.array(map(str, range(10 * SAMPLE))),
+            batch.LABEL: pa.nulls(10 * SAMPLE, pa.string()),
+            batch.SPLIT: batch.constant("train", 10 * SAMPLE),
+        }
+    )
+    survey = Survey.of(rows, StagedPart(name="part", rows=0, bytes=0), seed=SEED)
+    found = Survey.sum([survey] * 20).samples["train"]
+    assert found.get_total_buffer_size() < 2 * survey.samples["train"].get_total_buffer_size()
+
+
 def test_splits_come_in_the_users_order_and_others_after(new):
     rows = [(f"{i}", "a", b"v") for i in range(4)]
     made = planned(*new(rows, splits=("zebra", "test", "apple", "train")))

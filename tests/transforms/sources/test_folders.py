@@ -391,7 +391,7 @@ def test_an_unreadable_root(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_parts_are_bounded(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "BATCH_ROWS", 3)
+    monkeypatch.setattr(limits, "REFERENCE_ROWS", 3)
     monkeypatch.setattr(references, "_BLOCK", 2)
     fill(tmp_path, *(f"roses/{i}" for i in range(5)), "loose1", "loose2")
     parts = list(FileTree(input=str(tmp_path)).scan())

@@ -62,7 +62,7 @@ def test_blocks_and_slices_keep_the_order(staging, count, blocks, pieces, step, 
     expected = rows.drop_columns([batch.HASH]).take(pa.array(order)).to_pylist()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(limits, "SLICE_ROWS", 8)
-        patch.setattr(limits, "BLOCK_BYTES", kept)
+        patch.setattr(limits, "KEPT_BYTES", kept)
         with (
             ShardRows.sort(blocks_of(rows, blocks, 1, 3), staging, step=step, seed=3) as one,
             ShardRows.sort(blocks_of(rows, blocks, pieces, 3), staging, step=step, seed=3) as some,

@@ -69,7 +69,7 @@ SECTIONS = pa.schema([*COLUMNS, *(pa.field(name, pa.int64()) for name in (START,
 
 @dataclasses.dataclass
 class ReferenceCollector:
-    """Collects references, rejects and filter counts into parts of `limits.BATCH_ROWS` rows.
+    """Collects references, rejects and filter counts into parts of `limits.REFERENCE_ROWS` rows.
 
     rows: the rows after the last block. Blocks are columns, because objects take several times as
       much memory. totals: counts of all parts taken so far, by description. first_reject: of all
@@ -125,7 +125,7 @@ class ReferenceCollector:
     @property
     def full(self) -> bool:
         """True if the part should be taken."""
-        return self.count + len(self.rejects) >= limits.BATCH_ROWS
+        return self.count + len(self.rejects) >= limits.REFERENCE_ROWS
 
     def take(self) -> ListingPart:
         """Return the items collected since the last call."""
