@@ -120,7 +120,8 @@ def test_the_samples_of_a_sum_are_sent_alone():
             batch.SPLIT: batch.constant("train", 10 * SAMPLE),
         }
     )
-    survey = Survey.of(rows, StagedPart(name="part", rows=0, bytes=0), seed=SEED)
+    part = StagedBatch(StagedPart(name="part", rows=0, bytes=0))
+    survey = Survey.of(rows, part, seed=SEED)
     found = Survey.sum([survey] * 20).samples["train"]
     assert found.get_total_buffer_size() < 2 * survey.samples["train"].get_total_buffer_size()
 
