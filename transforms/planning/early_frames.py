@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from recordmill.job.staging import REUSE, Listing, StagedPart
 from recordmill.processes.pool import process_count, running_pool
-from recordmill.processes.row_tasks import Faults, RowTask
+from recordmill.processes.row_tasks import Faults, RowTask, WorkerDiedError
 from recordmill.storage.files import Location
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.data_type import Artifact
@@ -64,9 +64,9 @@ def _encode_rows(
     stop: a file, which exists once no more rows are to be encoded.
     """
     by_key = SplitByKey(run.splits, run.seed)
+    handles = [StagedBatch(part, (by_key,)) for part in parts]
     survey = Survey.sum(
-        Survey.of(by_key(handle.read(run.staging, columns=None)), handle, seed=run.seed)
-        for handle in map(StagedBatch, parts)
+        Survey.of(handle.read(run.staging), handle, seed=run.seed) for handle in handles
     )
     context = run.context(survey.labels, artifacts)
     packed = pack_encoder(run.encoder, context)
@@ -156,10 +156,10 @@ def stop_early_frames(run: RunSpec) -> None:
 def take_early_frames(run: RunSpec) -> Iterator[EarlyFrames]:
     """Wait for the encoder process, and yield what it encoded; the first time only.
 
-    If it failed, so does the plan or a shard, which reads the same rows.
+    If a record crashed it, nothing was encoded, and its shard rejects it.
     """
     early = _early.pop(run.staging.root.spelling, None)
-    if early is None or early.exception() is not None:
+    if early is None or isinstance(early.exception(), WorkerDiedError):
         return
     for rows, recipes, chunks in early.result():
         for number, chunk in enumerate(chunks):

@@ -1,11 +1,13 @@
 """Records that are encoded before the pipeline runs: their frames are used, and bytes stay."""
 
-from concurrent.futures import wait
+from concurrent.futures import Future, wait
 
 import pytest
 
+from recordmill.errors import RunError
 from recordmill.pipelines import early_work
 from recordmill.processes.pool import shared_pool
+from recordmill.processes.row_tasks import WorkerDiedError
 from recordmill.transforms.planning import early_frames, estimates
 from recordmill.transforms.reuse.frame_places import STORED
 from recordmill.transforms.writing import shard_writer
@@ -71,3 +73,16 @@ def test_frames_of_wrong_guesses_are_not_taken(tmp_path, monkeypatch, taken, arg
         monkeypatch.setattr(early_frames, "running_pool", lambda: None)
         assert run(tmp_path / "other", *argv, *options) == 0
     assert files_of(tmp_path / "out") == files_of(tmp_path / "other")
+
+
+@pytest.mark.parametrize(("error", "code"), [(WorkerDiedError("crashed"), 0), (RunError("no"), 1)])
+def test_only_a_crash_is_left_to_the_shards(tmp_path, monkeypatch, taken, argv, error, code):
+    class Pool:
+        def submit_rows(self, task):
+            future = Future()
+            future.set_exception(error)
+            return future
+
+    monkeypatch.setattr(early_frames, "running_pool", Pool)
+    with encoders_kept():
+        assert run(tmp_path / "out", *argv) == code
