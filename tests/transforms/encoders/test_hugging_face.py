@@ -5,7 +5,7 @@ import itertools
 
 import pytest
 import tokenizers
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Regex, models, normalizers, pre_tokenizers, processors, trainers
 
@@ -118,7 +118,6 @@ def by_ours(encoder, texts, *, max_length):
 
 @pytest.mark.parametrize("edges", [True, False])
 @pytest.mark.parametrize("name", BY_PIECE)
-@settings(max_examples=60)
 @given(batches=st.lists(TEXTS, min_size=1, max_size=3), max_length=st.none() | st.integers(4, 12))
 @example(batches=[SAMPLES, SAMPLES[::-1]], max_length=None)
 @example(batches=[MESSAGES[:400], ["a <mask> b", " a", "a b ", "", "a  b c\u00a0 d"]], max_length=9)

@@ -9,7 +9,7 @@ from collections import Counter
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tensorflow_metadata.proto.v0 import statistics_pb2
 
@@ -144,7 +144,6 @@ def rows_of_records(records):
     return rows_of(columns, splits=[r[4] for r in records], labels=[r[5] for r in records])
 
 
-@settings(max_examples=30)
 @given(RECORDS)
 def test_a_slice_is_counted_as_it_were_without_others(records):
     found, _ = read(count(rows_of_records(records), labelled=True))
@@ -160,7 +159,6 @@ def test_a_slice_is_counted_as_it_were_without_others(records):
         assert alone[name] == found[name]
 
 
-@settings(max_examples=30)
 @given(RECORDS, st.integers(1, 29), st.integers(1, 29))
 def test_the_file_is_the_same_in_whatever_order_parts_are_added_up(records, one, two):
     rows = rows_of_records(records)
