@@ -151,8 +151,8 @@ class CutIntoPieces(beam.DoFn):
 def _spilled_bytes(plan: Plan) -> int:
     """Return how many bytes of rows a worker collects before it writes a spill file."""
     blocks = len(all_blocks(plan)) * limits.for_rows(limits.PIECE_BYTES, plan.row_bytes)
-    shards = len(all_shards(plan)) * limits.PIECE_BYTES // 4
-    return min(blocks, max(limits.BUFFER_BYTES, shards), limits.SPILL_BYTES)
+    least = limits.for_rows(limits.BUFFER_BYTES, plan.row_bytes)
+    return min(blocks, max(least, blocks // 4), limits.SPILL_BYTES)
 
 
 def empty_pieces(plan: Plan) -> Iterator[tuple[ShardId, BlockPiece]]:
