@@ -99,12 +99,12 @@ class CutIntoPieces(beam.DoFn):
         self._counters = RecordCounters("Reshuffle")
 
     def start_bundle(self) -> None:
-        self._rows, self._blocks = [], []
-        self._bytes = 0
+        self._clear()
+        # Flink retries the steps up to Publish together.
+        self._is_published = swept_manifest(self._staging) is not None
 
     def process(self, element: Element, plan: Plan) -> Iterator[tuple[ShardId, BlockPiece]]:
-        # Flink retries the steps up to Publish together.
-        if plan.verdict is not None or swept_manifest(self._staging) is not None:
+        if plan.verdict is not None or self._is_published:
             return
         self._plan = plan
         if isinstance(element, StagedBatch) and element.part.name == plan.parts[0].name:
@@ -137,13 +137,17 @@ class CutIntoPieces(beam.DoFn):
         for element in self._flush():
             yield GlobalWindows.windowed_value_at_end_of_window(element)
 
+    def _clear(self) -> None:
+        self._rows, self._blocks = [], []
+        self._bytes = 0
+
     def _flush(self) -> list[tuple[ShardId, BlockPiece]]:
         if not self._rows:
             return []
         assert self._plan is not None
         ids = all_blocks(self._plan)
         rows, blocks = pa.Table.from_batches(self._rows), np.concatenate(self._blocks)
-        self.start_bundle()
+        self._clear()
         pieces = spill.spill(rows, blocks, self._staging)
         return [(ids[at][0], (ids[at][1], piece)) for at, piece in pieces]
 
