@@ -342,7 +342,7 @@ def test_a_file_of_a_secret_is_private(content, mode, message, tmp_path):
 
 @pytest.mark.parametrize("diagnosed", [True, False])
 def test_the_owner_of_a_connection_is_known_for_both_families(diagnosed, monkeypatch):
-    """Whether the kernel tells about a single connection, or only lists all of them."""
+    """A caller is known by one request to the kernel, or by its list of all connections."""
     if not diagnosed:
         monkeypatch.setattr(peers, "_diagnose", lambda *_: None)
     for family, host in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
