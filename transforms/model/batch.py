@@ -146,6 +146,8 @@ def with_sorted_files(rows: pa.RecordBatch) -> pa.RecordBatch:
     for name in (SOURCE, PLACE):
         if name in rows.schema.names and rows[name].type == PLACES:
             files, numbers = rows[name].flatten()
+            if len(files.dictionary) == 1:
+                continue
             codes, values = encode(files)
             order = np.asarray(pc.sort_indices(values))
             ranks = np.empty(len(order), np.int32)

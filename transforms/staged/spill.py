@@ -18,7 +18,6 @@ import pyarrow as pa
 from recordmill.job.staging import Staging
 from recordmill.tfrecord.flat_arrays import stable_order
 from recordmill.transforms.model import batch, limits
-from recordmill.transforms.staged.mapped_files import read_range
 
 # (b"IPC stream", "", 0, 0) inline, (b"", file, offset, length) spilled. Beam's coder for tuples is
 # fast.
@@ -56,11 +55,15 @@ def spill(
     place = staging.place(name)
     place.parent.make_dirs()
     pieces: list[tuple[int, Piece]] = []
+    start = 0
     with place.open_scratch() as sink:
         for shard, part in split_by_shard(rows, shards):
-            start = sink.tell()
-            batch.write(part, sink)  # with schema and dictionaries, as each piece is read alone
-            pieces.append((shard, (b"", name, start, sink.tell() - start)))
+            # With schema and dictionaries, as each piece is read alone; written at once, because a
+            # stream would take the interpreter's lock for each column.
+            data = batch.to_buffer(part)
+            sink.write(data)
+            pieces.append((shard, (b"", name, start, len(data))))
+            start += len(data)
     return pieces
 
 
@@ -108,4 +111,4 @@ def get_bytes(piece: Piece, staging: Staging) -> bytes:
 def load(piece: Piece, *, staging: Staging) -> pa.RecordBatch:
     """Read the rows of a piece."""
     data, name, offset, length = piece
-    return batch.from_bytes(data or read_range(staging.place(name), offset, length))
+    return batch.from_bytes(data or staging.place(name).read_range(offset, length))

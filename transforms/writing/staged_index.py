@@ -11,6 +11,8 @@ from recordmill.format.shard_index import index_writer
 from recordmill.storage.files import Location
 from recordmill.transforms.writing.staged_file import StagedFile
 
+_BUFFER = 1 << 18  # bytes of pages
+
 
 class StagedIndex(StagedFile):
     """Writes the index of a shard into staging."""
@@ -36,11 +38,14 @@ class StagedIndex(StagedFile):
             self._write(self._empty)
         assert self._hashing is not None
         self._writer.close()
+        self._sink.close()
         self._complete()
         return self._hashing.info
 
     def _write(self, table: pa.Table, *, hashed_keys: bool = False) -> None:
         if self._writer is None:
             self._hashing = HashingWriter(self._open())
-            self._writer = index_writer(self._hashing, table.schema, hashed_keys=hashed_keys)
+            # Arrow collects pages, as it takes the interpreter's lock for whatever it passes on.
+            self._sink = pa.BufferedOutputStream(pa.PythonFile(self._hashing, "wb"), _BUFFER)
+            self._writer = index_writer(self._sink, table.schema, hashed_keys=hashed_keys)
         self._writer.write_table(table)
