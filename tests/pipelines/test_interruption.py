@@ -181,26 +181,26 @@ def test_a_shard_goes_on_where_it_was(long_job, tmp_path, monkeypatch):
     argv = [*long_job, "--size", "480", "--num-shards", "1"]
     whole = make(tmp_path / "whole", *argv).manifest
     appended = []
-    firsts = []
+    left = []
     append, encode = ShardDraft.append, shard_writer.encode_in_order
 
-    def append_one(draft, chunk):
+    def append_one(draft, chunk, digest):
         if appended:
             raise RunError("stopped")
-        append(draft, chunk)
+        append(draft, chunk, digest)
         appended.append(chunk)
 
     def encode_from(chunks, **options):
-        first, *others = chunks
-        firsts.append(first.start)
-        return encode([first, *others], **options)
+        chunks = [*chunks]
+        left.append(sum(len(chunk.rows) for chunk in chunks))
+        return encode(chunks, **options)
 
     with monkeypatch.context() as patch:
         patch.setattr(ShardDraft, "append", append_one)
         assert images("--output", tmp_path / "out", *argv) == 1
     monkeypatch.setattr(shard_writer, "encode_in_order", encode_from)
     assert make(tmp_path / "out", *argv).manifest == whole
-    assert firsts == [len(appended[0].kept)]
+    assert left == [200 - len(appended[0].kept)]
 
 
 # --- What goes wrong on the way ----------------------------------------------------------------

@@ -26,14 +26,14 @@ def _no_recipes() -> None:
 class RowChunk:
     """Rows of a shard that one task encodes.
 
-    start: index of the first row in the shard. inputs: the columns that the encoder gets.
-    recipes: returns the recipes of the rows; None if they have none.
+    inputs: the columns that the encoder gets. recipes: returns the recipes of the rows; None if
+      they have none. digest: as in `shard_rows.Chunk`.
     """
 
-    start: int
     rows: pa.RecordBatch
     inputs: pa.RecordBatch
     recipes: Callable[[], RowRecipes | None] = _no_recipes
+    digest: bytes = b""
 
 
 class _TaskBudget:

@@ -4,15 +4,16 @@ A run that was killed leaves both. The next attempt copies the chunks that the j
 each checked by its hash, and encodes from the first missing row on, so that the shard gets the same
 bytes. Only local file systems keep half-written files; in object stores a draft has no journal.
 
-An entry of the journal is a header (sizes of entry and chunk, hash of the chunk's bytes), an Arrow
-stream of one row with all other fields of the chunk, and a hash of both.
+An entry of the journal is a header (sizes of entry and chunk, hash of the chunk's bytes, digest of
+the rows up to its last one), an Arrow stream of one row with all other fields of the chunk, and a
+hash of both.
 """
 
 import dataclasses
 import json
 import struct
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from typing import Any, BinaryIO, Self
 
 import numpy as np
@@ -26,7 +27,8 @@ from recordmill.storage.files import Location, MissingError
 from recordmill.transforms.model import batch
 from recordmill.transforms.staged.encoder_tasks import EncodedChunk
 
-_HEADER = struct.Struct("<QQ16s")  # bytes of the fields, bytes of the chunk, their hash
+# Bytes of the fields, bytes of the chunk, their hash, digest of the rows.
+_HEADER = struct.Struct("<QQ16s16s")
 _SUM = 8  # bytes of the hash of an entry
 _MOST = 1 << 30  # bytes of the fields of a chunk; more is damage
 
@@ -48,15 +50,15 @@ _FIELDS = pa.schema(
 class ShardDraft:
     """A shard that is being written.
 
-    name: file name of the shard. digest: of all that determines its bytes.
+    name: file name of the shard. context: hash of all that determines its bytes, except its rows.
     """
 
-    def __init__(self, staging: Staging, name: str, digest: str) -> None:
+    def __init__(self, staging: Staging, name: str, context: bytes) -> None:
         self._folder = staging.place(DRAFTS)
         # A hash, because a name that is longer than that of the shard could be too long.
         self._shard = xxhash.xxh3_64_hexdigest(name.encode())
-        self._digest = digest
-        self.place = self._folder / f"{self._shard}-{digest}-{uuid.uuid4().hex}.tmp"
+        self._prefix = f"{self._shard}-{context.hex()}-"
+        self.place = self._folder / f"{self._prefix}{uuid.uuid4().hex}.tmp"
         self._journal: BinaryIO | None = None
 
     def __enter__(self) -> Self:
@@ -72,18 +74,8 @@ class ShardDraft:
             self._journal.close()
         self._sink.close()
 
-    def count_earlier(self) -> int:
-        """Return the number of chunks in the journal of an earlier attempt."""
-        if self._earlier is None:
-            return 0
-        try:
-            with _journal_of(self._earlier).open_input() as journal:
-                return sum(1 for _ in _entries(journal))
-        except MissingError:
-            return 0
-
-    def earlier_chunks(self) -> Iterator[EncodedChunk]:
-        """Yield the chunks that an earlier attempt has written, from the first on."""
+    def earlier_chunks(self) -> Generator[tuple[bytes, EncodedChunk]]:
+        """Yield (digest of the rows up to its last one, chunk) of what an earlier attempt wrote."""
         if self._earlier is None:
             return
         try:
@@ -93,12 +85,12 @@ class ShardDraft:
         # What it held is in this draft now.
         _delete(self._earlier)
 
-    def append(self, chunk: EncodedChunk) -> None:
-        """Write a chunk, and then its entry in the journal."""
+    def append(self, chunk: EncodedChunk, digest: bytes) -> None:
+        """Write a chunk, and then its entry in the journal. digest: of the rows up to its end."""
         self._sink.write(chunk.data)
         if self._journal is not None:
             self._sink.flush()
-            self._journal.write(_entry(chunk))
+            self._journal.write(_entry(chunk, digest))
             self._journal.flush()
 
     def finish(self, place: Location) -> None:
@@ -112,8 +104,8 @@ class ShardDraft:
         return self._folder / f"{self.place.name.removesuffix('.tmp')}.{suffix}"
 
     def _find_earlier(self) -> Location | None:
-        """Return the longest draft of the same bytes."""
-        sizes = self._names(f"{self._shard}-{self._digest}-")
+        """Return the longest draft in the same context."""
+        sizes = self._names(self._prefix)
         drafts = {name: size for name, size in sizes.items() if name.endswith(".tmp")}
         return self._folder / max(drafts, key=lambda name: drafts[name]) if drafts else None
 
@@ -123,8 +115,8 @@ class ShardDraft:
         return {entry.name: entry.size for entry in found if entry.name.startswith(prefix)}
 
 
-def read_chunks(draft: Location) -> Iterator[EncodedChunk]:
-    """Yield the complete chunks of a draft, from the first on.
+def read_chunks(draft: Location) -> Iterator[tuple[bytes, EncodedChunk]]:
+    """Yield (digest of the rows up to its last one, chunk) of the complete chunks of a draft.
 
     Raises:
       MissingError: the draft or its journal is missing.
@@ -142,7 +134,7 @@ def _delete(draft: Location) -> None:
     _journal_of(draft).delete(missing_ok=True)
 
 
-def _entry(chunk: EncodedChunk) -> bytes:
+def _entry(chunk: EncodedChunk, digest: bytes) -> bytes:
     """Return the entry of a chunk."""
     in_order = np.array_equal(chunk.kept, np.arange(len(chunk.lengths)))
     others = {
@@ -164,7 +156,7 @@ def _entry(chunk: EncodedChunk) -> bytes:
     columns = [_one(values[field.name], field.type) for field in _FIELDS]
     fields = batch.to_bytes(pa.RecordBatch.from_arrays(columns, schema=_FIELDS))
     data_hash = xxhash.xxh3_128_digest(chunk.data)
-    entry = _HEADER.pack(len(fields), len(chunk.data), data_hash) + fields
+    entry = _HEADER.pack(len(fields), len(chunk.data), data_hash, digest) + fields
     return entry + xxhash.xxh3_64_digest(entry)
 
 
@@ -189,28 +181,22 @@ def _one(values: Any, kind: pa.DataType) -> pa.Array:
     )
 
 
-def _chunks(journal: BinaryIO, data: BinaryIO) -> Iterator[EncodedChunk]:
+def _chunks(journal: BinaryIO, data: BinaryIO) -> Iterator[tuple[bytes, EncodedChunk]]:
     """Yield the chunks of a draft, up to the first incomplete or damaged one."""
-    for fields, length, data_hash in _entries(journal):
-        content = data.read(length)
-        if xxhash.xxh3_128_digest(content) != data_hash:
-            return
-        yield _chunk(content, batch.from_bytes(fields))
-
-
-def _entries(journal: BinaryIO) -> Iterator[tuple[bytes, int, bytes]]:
-    """Yield (fields, size of the chunk in bytes, its hash) up to an incomplete or damaged entry."""
     while True:
         header = journal.read(_HEADER.size)
         if len(header) < _HEADER.size:
             return
-        size, length, data_hash = _HEADER.unpack(header)
+        size, length, data_hash, digest = _HEADER.unpack(header)
         if size > _MOST:
             return
         fields, checksum = journal.read(size), journal.read(_SUM)
         if xxhash.xxh3_64_digest(header + fields) != checksum:
             return
-        yield fields, length, data_hash
+        content = data.read(length)
+        if xxhash.xxh3_128_digest(content) != data_hash:
+            return
+        yield digest, _chunk(content, batch.from_bytes(fields))
 
 
 def _chunk(data: bytes, fields: pa.RecordBatch) -> EncodedChunk:

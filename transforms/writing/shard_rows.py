@@ -1,4 +1,4 @@
-"""The rows of a shard in their final order, sorted block by block and kept in slices.
+"""The rows of a shard in their final order, sorted block by block.
 
 The shuffle cuts a large shard into blocks, so that only the rows of one block are in memory at
 a time (docs/adr/0059-a-shard-is-a-sequence-of-blocks.md).
@@ -6,12 +6,11 @@ a time (docs/adr/0059-a-shard-is-a-sequence-of-blocks.md).
 
 from __future__ import annotations
 
-import bisect
+import dataclasses
 import threading
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -50,111 +49,73 @@ _row_budget = _RowBudget()
 
 
 class Chunk(NamedTuple):
-    """Rows of a shard that one task encodes. start: index of the first one in the shard."""
+    """Rows of a shard that one task encodes.
+
+    start: index of the first one in the shard. digest: hash of these rows and all before them. The
+      rows that follow may change it too, as Arrow pads a slice with what is behind it.
+    """
 
     start: int
     rows: pa.RecordBatch
+    digest: bytes
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class ShardRows:
-    """The rows of a shard in their final order, without hashes, in slices of its blocks.
+    """The rows of a shard in their final order, without hashes, sorted while they are read.
 
     Their keys are complete only after `batch.with_keys`.
 
-    step: rows that one task encodes. digest: hash of the slices.
+    blocks: {number of a block: its pieces}; no piece is empty. step: rows of a chunk. context: hash
+      of all else that determines the bytes of the shard.
     """
 
-    def __init__(self, staging: Staging, *, step: int) -> None:
-        self._place = staging.place(f"spill/{uuid.uuid4().hex}.slices")
-        self._step = step
-        self._slices: list[pa.Buffer | tuple[int, int]] = []  # in memory, or a range of the file
-        self._ends: list[int] = []  # index of the row after each slice
-        self._kept = 0  # bytes of the slices in memory
-        self._sink: Any = None
-        self._hash = xxhash.xxh3_128()
+    blocks: Mapping[int, Sequence[Piece]]
+    staging: Staging
+    step: int
+    seed: int
+    context: bytes
 
-    @classmethod
-    def sort(
-        cls, blocks: Mapping[int, Sequence[Piece]], staging: Staging, *, step: int, seed: int
-    ) -> Self:
-        """Sort the rows of a shard with `sort_block`, block by block.
-
-        blocks: {number of a block: its pieces}; no piece is empty.
-        """
-        rows = cls(staging, step=step)
-        try:
-            for _, pieces in sorted(blocks.items()):
-                with _row_budget.hold(sum(len(data) + length for data, _, _, length in pieces)):
-                    rows._add(sort_block(pieces, seed=seed, staging=staging))
-            if rows._sink is not None:
-                rows._sink.close()
-        except BaseException:
-            rows.__exit__()
-            raise
-        return rows
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._sink is not None:
-            self._sink.close()
-            self._place.delete(missing_ok=True)
-
-    @property
     def digest(self) -> bytes:
-        return self._hash.digest()
+        """Return the hash of the context and all rows, for which these are sorted."""
+        digest = self.context
+        for chunk in self.chunks():
+            digest = chunk.digest
+        return digest
 
-    def chunks(self, first: int = 0) -> Iterator[Chunk]:
-        """Yield the rows in chunks of `step`. first: index of the first row, a multiple of it."""
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield the rows in chunks of `step`.
+
+        Raises:
+          RunError: two records have the same key.
+        """
+        digest = xxhash.xxh3_128(self.context)
         parts: list[pa.RecordBatch] = []
-        missing = self._step
-        for number in range(bisect.bisect_right(self._ends, first), len(self._slices)):
-            rows = self._read(number)
-            at = max(first - self._ends[number] + len(rows), 0)
+        start, missing = 0, self.step
+
+        def joined() -> Chunk:
+            rows = batch.with_sorted_files(batch.concat(parts))
+            digest.update(batch.to_buffer(rows))
+            return Chunk(start, rows, digest.digest())
+
+        for rows in self._sorted_blocks():
+            at = 0
             while at < len(rows):
                 parts.append(rows.slice(at, missing))
                 at += len(parts[-1])
                 missing -= len(parts[-1])
                 if not missing:
-                    yield Chunk(first, batch.concat(parts))
-                    first += self._step
-                    parts, missing = [], self._step
+                    yield joined()
+                    start += self.step
+                    parts, missing = [], self.step
         if parts:
-            yield Chunk(first, batch.concat(parts))
+            yield joined()
 
-    def _add(self, rows: pa.RecordBatch) -> None:
-        """Add the sorted rows of a block."""
-        row_bytes = max(rows.nbytes / len(rows), 1)
-        fitting = int(limits.for_rows(limits.SLICE_BYTES, row_bytes) / row_bytes)
-        fitting = min(max(fitting, 1), limits.SLICE_ROWS)
-        # Slices end where chunks do, if one fits, so that most chunks need not be joined.
-        size = fitting // self._step * self._step or fitting
-        at, end = 0, self._ends[-1] if self._ends else 0
-        while at < len(rows):
-            some = rows.slice(at, size - end % size)
-            at, end = at + len(some), end + len(some)
-            data = batch.to_buffer(batch.with_sorted_files(some))
-            self._hash.update(data)
-            self._keep(data)
-            self._ends.append(end)
-
-    def _keep(self, data: pa.Buffer) -> None:
-        if self._sink is None and self._kept + len(data) <= limits.KEPT_BYTES:
-            self._slices.append(data)
-            self._kept += len(data)
-            return
-        if self._sink is None:
-            self._place.parent.make_dirs()
-            self._sink = self._place.open_scratch()
-        self._slices.append((self._sink.tell(), len(data)))
-        self._sink.write(data)
-
-    def _read(self, number: int) -> pa.RecordBatch:
-        kept = self._slices[number]
-        if isinstance(kept, tuple):
-            kept = pa.py_buffer(self._place.read_range(*kept))
-        return batch.from_bytes(kept)
+    def _sorted_blocks(self) -> Iterator[pa.RecordBatch]:
+        for _, pieces in sorted(self.blocks.items()):
+            with _row_budget.hold(sum(len(data) + length for data, _, _, length in pieces)):
+                rows = sort_block(pieces, seed=self.seed, staging=self.staging)
+            yield rows
 
 
 def sort_block(pieces: Sequence[Piece], *, seed: int, staging: Staging) -> pa.RecordBatch:

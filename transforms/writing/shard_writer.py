@@ -10,7 +10,8 @@ import contextlib
 import dataclasses
 import functools
 import hashlib
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing
 
@@ -92,17 +93,16 @@ class ShardWriter:
         blocks: dict[int, list[Piece]] = {}
         for block, piece in pieces:
             blocks.setdefault(block, []).append(piece)
-        step = plan.splits[shard[0]].task_rows
-        with ShardRows.sort(blocks, self.staging, step=step, seed=plan.seed) as rows:
-            return self._write(shard, rows, plan)
-
-    def _write(self, shard: ShardId, rows: ShardRows, plan: Plan) -> ShardInfo:
         split, number = shard
         count = plan.splits[split].shards
         name = shard_name(split, number, count, self.compression)
-        digest = self._digest(rows, plan, split)
+        context = self._context(plan, split)
+        step = plan.splits[split].task_rows
+        rows = ShardRows(
+            blocks=blocks, staging=self.staging, step=step, seed=plan.seed, context=context
+        )
         done = self.staging.shard_info(name)
-        if done is not None and done.plan == digest and self._is_complete(done, count):
+        if done is not None and self._is_complete(done, count) and done.plan == rows.digest().hex():
             return done
         info_place = self.staging.place(f"info/{name}.json")
         if done is not None:
@@ -112,14 +112,14 @@ class ShardWriter:
         index = self.staging.place(index_name(split, number, count))
         place = self.staging.place(f"shards/{name}")
         with contextlib.ExitStack() as files:
-            draft = files.enter_context(ShardDraft(self.staging, name, digest))
+            draft = files.enter_context(ShardDraft(self.staging, name, context))
             recipes = None
             if self._has_recipes:
                 recipes = StagedRecipes(staged_recipes(self.staging, name), draft.beside("recipes"))
                 files.enter_context(recipes)
             staged = files.enter_context(StagedIndex(index, draft.beside("index")))
             outcome = ShardOutcome(staged, recipes, groups=self.groups)
-            size, sha256 = self._write_rows(rows, draft, outcome, plan, shard)
+            size, sha256, digest = self._write_rows(rows, draft, outcome, plan, shard)
             indexed = outcome.finish(_no_rows())
         place.parent.make_dirs()
         draft.finish(place)
@@ -131,7 +131,7 @@ class ShardWriter:
             classes=outcome.classes,
             index=indexed,
         )
-        info = self._info(shard, written, digest, outcome)
+        info = self._info(shard, written, digest.hex(), outcome)
         info_place.parent.make_dirs()
         # A run that resumes after a power cut takes what has an info for complete.
         place.parent.sync_folder()
@@ -153,7 +153,7 @@ class ShardWriter:
                 )
         elif (found := recipes()) is not None:
             inputs = self.reuse.add_to(inputs, found.recipes)
-        return RowChunk(start=chunk.start, rows=rows, inputs=inputs, recipes=recipes)
+        return RowChunk(rows=rows, inputs=inputs, recipes=recipes, digest=chunk.digest)
 
     def _without_unused(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Return rows without the columns that only the index needs.
@@ -166,8 +166,8 @@ class ShardWriter:
             unused.add(batch.CONTENT)
         return rows.drop_columns([name for name in rows.schema.names if name in unused])
 
-    def _digest(self, rows: ShardRows, plan: Plan, split: str) -> str:
-        """Return a hash of all that determines the bytes of a shard."""
+    def _context(self, plan: Plan, split: str) -> bytes:
+        """Return a hash of all that determines the bytes of a shard, except its rows."""
         artifacts = {
             name: dataclasses.replace(a, path="") for name, a in plan.context.artifacts.items()
         }
@@ -175,7 +175,7 @@ class ShardWriter:
         shared = [context, plan.splits[split].task_rows, self.groups]
         if self._has_recipes:
             shared.append(self.fingerprint)
-        return xxhash.xxh3_128_hexdigest(to_json(shared) + rows.digest)
+        return xxhash.xxh3_128_digest(to_json(shared))
 
     def _is_complete(self, done: ShardInfo, count: int) -> bool:
         place = self.staging.place(f"shards/{done.shard.file}")
@@ -190,53 +190,40 @@ class ShardWriter:
 
     def _write_rows(
         self, rows: ShardRows, draft: ShardDraft, outcome: ShardOutcome, plan: Plan, shard: ShardId
-    ) -> tuple[int, str]:
-        """Write the Examples of rows, and return the size in bytes and the sha256 of the file."""
+    ) -> tuple[int, str, bytes]:
+        """Write the Examples of rows, and return (size of the file, its sha256, digest of rows)."""
         sha256 = hashlib.sha256()
-        size = 0
+        size, digest = 0, rows.context
         for chunk, encoded in self._chunks(rows, draft, plan, shard):
             if self.reuse is None:  # frames of the sample are new
                 encoded = dataclasses.replace(encoded, reused=0)
-            draft.append(encoded)
+            digest = chunk.digest
+            draft.append(encoded, digest)
             sha256.update(encoded.data)
             size += len(encoded.data)
             outcome.add(chunk, encoded)
-        return size, sha256.hexdigest()
+        return size, sha256.hexdigest(), digest
 
     def _chunks(
         self, rows: ShardRows, draft: ShardDraft, plan: Plan, shard: ShardId
-    ) -> Generator[tuple[RowChunk, EncodedChunk]]:
+    ) -> Iterator[tuple[RowChunk, EncodedChunk]]:
         """Yield rows and their Examples: those of an earlier attempt, then the others."""
-
-        def prepared(first: int) -> Iterator[RowChunk]:
-            return (self._prepared(chunk, plan, shard) for chunk in rows.chunks(first))
-
-        def encode(first: int) -> Generator[tuple[RowChunk, EncodedChunk]]:
-            return encode_in_order(
-                prepared(first),
-                packed=packed,
-                split=plan.splits[shard[0]],
-                compression=self.compression,
-                pool=pool,
-                memory=self.worker_memory,
-            )
-
-        packed, pool = pack_encoder(self.encoder, plan.context), shared_pool(self.workers)
-        step = plan.splits[shard[0]].task_rows
-        first, expected = 0, draft.count_earlier() * step
-        # While the chunks of an earlier attempt are copied, the next ones are encoded.
-        with closing(encode(expected)) as encoded, ThreadPoolExecutor(1) as thread:
-            following = thread.submit(next, encoded, None) if expected else None
-            for earlier, chunk in zip(draft.earlier_chunks(), prepared(0), strict=False):
-                yield chunk, earlier
-                first += step
-            found = following.result() if following is not None else None
-            if first == expected:
-                if found is not None:
-                    yield found
-                yield from encoded
-        if first != expected:  # the draft is damaged
-            yield from encode(first)
+        chunks: Iterator[RowChunk] = (self._prepared(chunk, plan, shard) for chunk in rows.chunks())
+        with closing(draft.earlier_chunks()) as earlier:
+            for chunk in chunks:
+                found = next(earlier, None)
+                if found is None or found[0] != chunk.digest:
+                    chunks = itertools.chain([chunk], chunks)
+                    break
+                yield chunk, found[1]
+        yield from encode_in_order(
+            chunks,
+            packed=pack_encoder(self.encoder, plan.context),
+            split=plan.splits[shard[0]],
+            compression=self.compression,
+            pool=shared_pool(self.workers),
+            memory=self.worker_memory,
+        )
 
     def _info(
         self, shard: ShardId, written: Shard, digest: str, outcome: ShardOutcome

@@ -1,4 +1,4 @@
-"""The rows of a shard in blocks and slices: the order and the files are those of a single block."""
+"""The rows of a shard in blocks: the order and the files are those of a single block."""
 
 import numpy as np
 import pyarrow as pa
@@ -48,37 +48,49 @@ def blocks_of(rows, count, pieces, seed):
     return blocks
 
 
+def rows_in(blocks, staging, step, context=b"context"):
+    return ShardRows(blocks=blocks, staging=staging, step=step, seed=3, context=context)
+
+
 @given(
     count=st.integers(1, 60),
     blocks=st.integers(1, 7),
     pieces=st.integers(1, 4),
     step=st.integers(1, 9),
-    first=st.integers(0, 8),
-    kept=st.sampled_from([0, 1 << 12, 1 << 20]),
 )
-def test_blocks_and_slices_keep_the_order(staging, count, blocks, pieces, step, first, kept):
+def test_blocks_and_pieces_keep_the_order(staging, count, blocks, pieces, step):
     rows = placed_rows(count)
     order = np.argsort(batch.order_ranks(rows, seed=3))
     expected = rows.drop_columns([batch.HASH]).take(pa.array(order)).to_pylist()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(limits, "SLICE_ROWS", 8)
-        patch.setattr(limits, "KEPT_BYTES", kept)
-        with (
-            ShardRows.sort(blocks_of(rows, blocks, 1, 3), staging, step=step, seed=3) as one,
-            ShardRows.sort(blocks_of(rows, blocks, pieces, 3), staging, step=step, seed=3) as some,
-        ):
-            assert one.digest == some.digest
-            chunks = [(at, chunk.to_pylist()) for at, chunk in some.chunks()]
-            later = [(at, chunk.to_pylist()) for at, chunk in some.chunks(first * step)]
-    assert chunks == [(at, expected[at : at + step]) for at in range(0, count, step)]
-    assert later == chunks[first:]
-    assert not staging.place("spill").exists() or not staging.place("spill").list_dir()
+    one = [*rows_in(blocks_of(rows, blocks, 1, 3), staging, step).chunks()]
+    some = [*rows_in(blocks_of(rows, blocks, pieces, 3), staging, step).chunks()]
+    assert [chunk.digest for chunk in one] == [chunk.digest for chunk in some]
+    assert [chunk.rows.to_pylist() for chunk in some] == [
+        expected[at : at + step] for at in range(0, count, step)
+    ]
+    assert [chunk.start for chunk in some] == [*range(0, count, step)]
+
+
+def test_a_digest_covers_all_rows_up_to_its_chunk_and_the_context(staging):
+    rows = placed_rows(120)
+    changed = rows.to_pylist()
+    order = np.argsort(batch.order_ranks(rows, seed=3))
+    changed[order[100]]["value"] = b"else"
+    others = pa.RecordBatch.from_pylist(changed, schema=rows.schema)
+    digests, of_others, elsewhere = (
+        [chunk.digest for chunk in rows_in(blocks_of(some, 2, 2, 3), staging, 30, context).chunks()]
+        for some, context in ((rows, b"one"), (others, b"one"), (rows, b"two"))
+    )
+    assert [a == b for a, b in zip(digests, of_others, strict=True)] == [True, True, True, False]
+    assert not set(digests) & set(elsewhere)
+    assert rows_in(blocks_of(rows, 2, 1, 3), staging, 30, b"one").digest() == digests[-1]
+    assert rows_in({}, staging, 3, b"one").digest() == b"one"
 
 
 def test_equal_keys_are_an_error_wherever_they_are(staging):
     rows = batch.concat([placed_rows(20), placed_rows(1)])
     with pytest.raises(RunError, match="two records have the key '0'"):
-        ShardRows.sort(blocks_of(rows, 5, 2, 3), staging, step=4, seed=3)
+        rows_in(blocks_of(rows, 5, 2, 3), staging, 4).digest()
 
 
 def test_a_plan_of_large_shards_has_blocks(monkeypatch):
@@ -115,7 +127,7 @@ def test_an_index_grows_by_groups_of_rows(tmp_path, monkeypatch):
     rows = rows_of([b"good", b"bad", b"skip", b"fine"] * 10, copies=2)
     stagings = [Staging.of(Location.parse(str(tmp_path / name)), "job") for name in "ab"]
     data, index, info = _files(stagings[0], blocks_of(rows, 1, 1, 5), rows)
-    for name, value in (("SLICE_ROWS", 6), ("BLOCK_BYTES", 0), ("INDEX_GROUP_ROWS", 10)):
+    for name, value in (("BLOCK_BYTES", 0), ("INDEX_GROUP_ROWS", 10)):
         monkeypatch.setattr(limits, name, value)
     again, grown, other = _files(stagings[1], blocks_of(rows, 4, 3, 5), rows)
     assert again == data

@@ -212,7 +212,7 @@ def ahead(values, pool, *, record_bytes=limits.TASK_BYTES):
     )
     packed = shard_writer.pack_encoder(TinyEncoder(), Context(seed=0))
     rows = [rows_of([value]) for value in values]
-    chunks = (RowChunk(start=at, rows=one, inputs=one) for at, one in enumerate(rows))
+    chunks = (RowChunk(rows=one, inputs=one) for one in rows)
     return encode_in_order(chunks, packed=packed, split=split, compression="none", pool=pool)
 
 
@@ -241,7 +241,7 @@ def test_results_come_in_order_though_they_are_ready_in_any():
     counter = iter(range(100))
     with Backwards(4) as pool:
         chunks = list(ahead([b"%d" % i for i in range(20)], pool))
-    assert [chunk.start for chunk, _ in chunks] == list(range(20))
+    assert [chunk.rows["value"][0].as_py() for chunk, _ in chunks] == [b"%d" % i for i in range(20)]
     assert [examples(chunk.data)[0]["value"] for _, chunk in chunks] == [
         [b"%d" % i] for i in range(20)
     ]
