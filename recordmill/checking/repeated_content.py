@@ -25,6 +25,7 @@ from recordmill.tfrecord.flat_arrays import Ints, offsets_of, stable_order
 COLUMNS = ("label", "labels", "copy", "content")  # columns of an index that are compared
 NAMES = ("key", "source")  # columns that are read for shown records only
 _SHOWN = 10  # records of a content that its line lists
+_SAMPLED = 1 << 14  # hashes that show whether most repeat
 _LINES_AT_ONCE = 1 << 13  # lines that are in memory as text
 _ESCAPED = r'[\x00-\x1f"\\]'  # characters that JSON strings hold as escape sequences
 
@@ -40,6 +41,11 @@ def content_halves(index: pa.Table) -> UInt64Array:
 
 def repeated_halves(halves: UInt64Array) -> UInt64Array:
     """Return the values that occur at least twice: uint64[m], sorted, each once."""
+    some = halves[:_SAMPLED]
+    if 2 * len(pc.unique(pa.array(some))) < len(some):  # a hash table is small, and faster
+        counted = pc.value_counts(pa.array(halves))
+        again = pc.greater(counted.field("counts"), 1)
+        return np.sort(counted.field("values").filter(again).to_numpy())
     values = np.sort(halves)
     again = values[1:][values[1:] == values[:-1]]
     starts = np.flatnonzero(again[1:] != again[:-1]) + 1

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from recordmill.job.staging import StagedPart, Staging, to_json
-from recordmill.tfrecord.flat_arrays import offsets_of, stable_order
+from recordmill.tfrecord.flat_arrays import Ints, hash_order, offsets_of, stable_order
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.staged import spill
 from recordmill.transforms.staged.spill import Piece
@@ -68,13 +68,14 @@ def join_candidates(
     return Partition(names, rows, np.repeat(np.arange(len(pieces)), sizes))
 
 
-def with_equal(hashes: batch.UInt64Array) -> npt.NDArray[np.int64]:
+def with_equal(hashes: batch.UInt64Array) -> Ints:
     """Return the indices of the hashes that occur more than once, int64[m]."""
-    ordered = np.sort(hashes)
+    order = hash_order(hashes)
+    ordered = hashes[order]
     same = ordered[1:] == ordered[:-1]
-    if not same.any():  # the usual case; finding the indices takes far longer
+    if not same.any():
         return np.zeros(0, np.int64)
     is_equal = np.append(False, same)
     is_equal[:-1] |= same
-    equal: npt.NDArray[np.int64] = np.argsort(hashes)[is_equal]
+    equal: Ints = order[is_equal]
     return equal

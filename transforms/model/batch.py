@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import xxhash
 
 from recordmill.format.xxh3 import hash_strings as hash_strings
+from recordmill.tfrecord.flat_arrays import hash_order
 
 KEY = "__key__"  # string: unique and stable name of the record; null: see `with_keys`
 LABEL = "__label__"  # string, nullable: name of the class
@@ -178,7 +179,7 @@ def order_ranks(rows: pa.RecordBatch, *, seed: int) -> UInt64Array:
 
 def sort_order(ranks: UInt64Array, rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
     """Return the indices that sort rows by (rank, key, copy): int64[n]."""
-    order = np.argsort(ranks)
+    order = hash_order(ranks)
     ordered = ranks[order]
     if not (ordered[1:] == ordered[:-1]).any():
         return order

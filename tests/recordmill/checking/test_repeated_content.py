@@ -46,6 +46,15 @@ def naive_lines(indexes):
     return found
 
 
+@pytest.mark.parametrize("distinct", [1, 40, 10_000])
+def test_halves_that_several_records_have(distinct):
+    """Few distinct ones are counted, and many are sorted."""
+    halves = np.random.default_rng(0).integers(0, distinct, 500).astype(np.uint64) << np.uint64(50)
+    expected = sorted(half for half, count in Counter(halves.tolist()).items() if count > 1)
+    assert len(expected) > 0
+    assert repeated_halves(halves).tolist() == expected
+
+
 def random_indexes(splits):
     random = np.random.default_rng(0)
     rows = [
