@@ -42,8 +42,9 @@ INLINE_BYTES = 1 << 20  # rows of up to this many bytes go through the shuffle i
 PART_INLINE_BYTES = 1 << 16  # the same for the hashes of a part of the listing
 CELL_ROWS = 1 << 16  # about the number of rows that are cut into windows together
 SPILL_BYTES = 64 << 20  # the most that a worker collects before it writes a spill file
-BUFFER_BYTES = 6 << 20  # the same, if blocks are few
-PIECE_BYTES = 1 << 18  # per block in a spill file, or a quarter, if blocks are many
+BUFFER_BYTES = 16 << 20  # the same, if blocks are few
+REFERENCE_BUFFER_BYTES = 6 << 20  # the same for references, of which little else is in memory
+PIECE_BYTES = 1 << 19  # per block in a spill file, or less, if blocks are many
 PROFILED_COLUMNS = 64  # whose statistics are summed together
 COUNT_BYTES = 32 << 20  # of counts that a bundle collects before it emits them
 

@@ -130,7 +130,7 @@ class CutIntoPieces(beam.DoFn):
         self._rows.append(rows)
         self._blocks.append(blocks)
         self._bytes += rows.nbytes
-        if self._bytes >= _spilled_bytes(plan):
+        if self._bytes >= _spilled_bytes(plan, rows):
             yield from self._flush()
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
@@ -152,10 +152,12 @@ class CutIntoPieces(beam.DoFn):
         return [(ids[at][0], (ids[at][1], piece)) for at, piece in pieces]
 
 
-def _spilled_bytes(plan: Plan) -> int:
-    """Return how many bytes of rows a worker collects before it writes a spill file."""
+def _spilled_bytes(plan: Plan, rows: pa.RecordBatch) -> int:
+    """Return how many bytes of such rows a worker collects before it writes a spill file."""
+    refers = not {batch.PATH, batch.DATA}.isdisjoint(rows.schema.names)
+    buffered = limits.REFERENCE_BUFFER_BYTES if refers else limits.BUFFER_BYTES
     blocks = len(all_blocks(plan)) * limits.for_rows(limits.PIECE_BYTES, plan.row_bytes)
-    least = limits.for_rows(limits.BUFFER_BYTES, plan.row_bytes)
+    least = limits.for_rows(buffered, plan.row_bytes)
     return min(blocks, max(least, blocks // 4), limits.SPILL_BYTES)
 
 
