@@ -15,6 +15,7 @@ from recordmill.transforms.model import limits
 from recordmill.transforms.sources.row_formats.row_boundaries import IntArray
 from recordmill.transforms.sources.row_formats.row_file import BadRow
 
+_MARK = codecs.BOM_UTF8
 _AFTER = b" \t\r\n"
 _AROUND = b' \t"'
 
@@ -77,14 +78,17 @@ def _names(line: bytes, delimiter: bytes) -> list[bytes]:
 
 def without_marks(data: bytes, ends: IntArray) -> tuple[bytes, IntArray]:
     """Return rows without byte order marks at their beginnings, which joined files have."""
-    if codecs.BOM_UTF8[:1] not in data or codecs.BOM_UTF8 not in data:  # a byte is found faster
-        return data, ends
     starts = np.append(0, ends)[:-1]
-    marked = np.array([data.startswith(codecs.BOM_UTF8, at) for at in starts.tolist()], np.bool_)
+    content = np.frombuffer(data, np.uint8)
+    marked = np.zeros(len(ends), np.bool_)
+    # Only the first byte of each row is looked at: to search all bytes takes 1.5 ns for each.
+    for row in np.flatnonzero(content.take(starts, mode="clip") == _MARK[0]) if data else ():
+        marked[row] = data.startswith(_MARK, int(starts[row]))
+    if not marked.any():
+        return data, ends
     keep = np.ones(len(data), np.bool_)
-    keep[(starts[marked, None] + np.arange(len(codecs.BOM_UTF8))).ravel()] = False
-    found = np.frombuffer(data, np.uint8)[keep].tobytes()
-    return found, ends - len(codecs.BOM_UTF8) * np.cumsum(marked)
+    keep[(starts[marked, None] + np.arange(len(_MARK))).ravel()] = False
+    return content[keep].tobytes(), ends - len(_MARK) * np.cumsum(marked)
 
 
 def select_rows(data: bytes, ends: IntArray, keep: npt.NDArray[np.bool_]) -> tuple[bytes, IntArray]:

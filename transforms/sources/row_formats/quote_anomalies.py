@@ -63,8 +63,7 @@ class QuoteAnomalies:
 
     def count_enclosed(self, block: Block, numbers: IntArray, delimiter: bytes) -> None:
         """Count the values in quotes of a block in which quotes are data."""
-        starts = (b"\n", delimiter)
-        if not any(one + b'"' in block.data for one in starts) and block.data[:1] != b'"':
+        if not _may_enclose(block.data, delimiter):
             return
         edge = re.escape(delimiter)
         value = rb'(?:^|%b)"((?:[^"\r\n]|"")*)"(?=%b|\r?$)' % (edge, edge)
@@ -80,6 +79,16 @@ class QuoteAnomalies:
             if not getattr(self, what):
                 setattr(self, f"first_{what}", int(rows[0]))
             setattr(self, what, getattr(self, what) + len(rows))
+
+
+def _may_enclose(data: bytes, delimiter: bytes) -> bool:
+    """Return whether a value may begin with a quote."""
+    if b'"' not in data:
+        return False
+    content = np.frombuffer(data, np.uint8)
+    quotes = np.flatnonzero(content == ord('"'))  # a tenth of the time of a search for two bytes
+    before = content[quotes[quotes > 0] - 1]
+    return bool(quotes[0] == 0 or np.isin(before, [ord("\n"), delimiter[-1]]).any())
 
 
 def quote_notes(anomalies: Sequence[tuple[str, QuoteAnomalies]]) -> Mapping[str, Note]:
