@@ -43,15 +43,17 @@ PART_INLINE_BYTES = 1 << 16  # the same for the hashes of a part of the listing
 CELL_ROWS = 1 << 16  # about the number of rows that are cut into windows together
 SPILL_BYTES = 64 << 20  # the most that a worker collects before it writes a spill file
 BUFFER_BYTES = 16 << 20  # the same, if blocks are few
-REFERENCE_BUFFER_BYTES = 6 << 20  # the same for references, of which little else is in memory
-PIECE_BYTES = 1 << 19  # per block in a spill file, or less, if blocks are many
+REFERENCE_BUFFER_BYTES = 2 << 20  # the same for references, of which little else is in memory
+PIECE_BYTES = 1 << 19  # per block in a spill file, or an eighth, if blocks are many
 PROFILED_COLUMNS = 64  # whose statistics are summed together
 COUNT_BYTES = 32 << 20  # of counts that a bundle collects before it emits them
 
 # Writing.
 LOOK_AHEAD_BYTES = 16 << 20  # of results per encoder process, over all writers of this process
 SHARDS_AT_ONCE = 2  # shards of a bundle that are written concurrently
-BLOCK_BYTES = 4 << 20  # about the bytes of the rows of a block of a shard
+BLOCK_BYTES = 4 << 20  # about the bytes of the rows of a block of a shard, at most
+BLOCK_TASKS = 32  # encoder tasks of a block, if their rows are much smaller than what they refer to
+LEAST_BLOCK_BYTES = 1 << 18
 MAX_BLOCKS = 256  # of all shards, unless there are more shards: pieces must not be too small
 ROW_BYTES = 8 << 20  # of the blocks that are sorted at a time; a single block may exceed it
 INDEX_GROUP_ROWS = 1 << 15  # about the rows of a row group of an index

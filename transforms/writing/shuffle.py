@@ -42,11 +42,14 @@ def _block_counts(plan: Plan) -> dict[str, int]:
     """Return {split: number of blocks of each of its shards}."""
     shards = sum(split.shards for split in plan.splits.values())
     most = max(limits.MAX_BLOCKS // max(shards, 1), 1) if plan.spill else 1
-    size = limits.for_rows(limits.BLOCK_BYTES, plan.row_bytes)
-    return {
-        name: min(-(-split.records * plan.row_bytes // (split.shards * size)), most) or 1
-        for name, split in plan.splits.items()
-    }
+    largest = limits.for_rows(limits.BLOCK_BYTES, plan.row_bytes)
+    counts = {}
+    for name, split in plan.splits.items():
+        of_tasks = limits.BLOCK_TASKS * split.task_rows * plan.row_bytes
+        size = min(largest, max(of_tasks, limits.LEAST_BLOCK_BYTES))
+        wanted = -(-split.records * plan.row_bytes // (split.shards * size))
+        counts[name] = min(wanted, most) or 1
+    return counts
 
 
 def block_indices(rows: pa.RecordBatch, *, plan: Plan) -> npt.NDArray[np.int64]:
@@ -158,7 +161,7 @@ def _spilled_bytes(plan: Plan, rows: pa.RecordBatch) -> int:
     buffered = limits.REFERENCE_BUFFER_BYTES if refers else limits.BUFFER_BYTES
     blocks = len(all_blocks(plan)) * limits.for_rows(limits.PIECE_BYTES, plan.row_bytes)
     least = limits.for_rows(buffered, plan.row_bytes)
-    return min(blocks, max(least, blocks // 4), limits.SPILL_BYTES)
+    return min(blocks, max(least, blocks // 8), limits.SPILL_BYTES)
 
 
 def empty_pieces(plan: Plan) -> Iterator[tuple[ShardId, BlockPiece]]:
