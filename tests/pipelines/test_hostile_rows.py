@@ -52,7 +52,7 @@ def long_number(path) -> None:
     path.write_text('{"a": 1}\n{"a": ' + "7" * 5000 + "}\n")
 
 
-INFLATED = 200 << 20  # bytes
+INFLATED = 100 << 20  # bytes
 
 MADE = {
     "zeros.avro": (zeros, "claims 1099511627776 rows in 0 bytes"),
@@ -130,7 +130,7 @@ def test_files_that_inflate_without_saying_so_are_errors_by_name(tmp_path) -> No
     files = {"x.avro": inflating_avro, "x.parquet": inflating_parquet}
     for name, make in files.items():
         make(tmp_path / name)
-    options = ("--max-worker-memory", 200 << 20, "--workers", 1)
+    options = ("--max-worker-memory", INFLATED + (20 << 20), "--workers", 1)
     runs = run_limited(
         *(
             ("table", "--input", tmp_path / name, *options, tmp_path / f"{name}-out")
