@@ -16,6 +16,7 @@ from recordmill.tfrecord.decode import ExampleError, decode_example
 from recordmill.tfrecord.example import encode_examples, encode_frames
 from recordmill.tfrecord.framing import frame, gzip_member, read_frames
 from recordmill.tfrecord.varint import decode_varints, encode_varint, encode_varints, read_varint
+from tests.examples_of_properties import many
 from tests.paths import TFRECORDS
 
 
@@ -202,7 +203,7 @@ def plain(features: dict) -> dict[str, tuple[str, str] | None]:
     }
 
 
-@settings(max_examples=150)
+@settings(max_examples=many(2))
 @given(batch=tables())
 def test_bytes_are_those_of_protobuf(tf, batch):
     expected = protobufs(tf, batch)
@@ -493,7 +494,7 @@ EDITS = st.tuples(
 )
 
 
-@settings(max_examples=800)
+@settings(max_examples=many(8))
 @given(edits=st.lists(EDITS, max_size=4))
 def test_agrees_with_protobuf_on_damaged_bytes(tf, edits):
     from google.protobuf.unknown_fields import UnknownFieldSet

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recordmill.transforms.balancing.group_division import count_groups, divide_groups
+from tests.examples_of_properties import many
 
 FRACTIONS = {"train": 0.7, "validation": 0.2, "test": 0.1}
 # {unit: {class: records}}; a unit of one record is no group
@@ -60,7 +61,7 @@ def distance(counts, fractions=FRACTIONS):
     )
 
 
-@settings(max_examples=150)
+@settings(max_examples=many(2))
 @given(GROUPS, SINGLES, st.integers(0, 3))
 def test_each_record_is_divided_once_and_no_group_moved_alone_is_nearer(groups, singles, seed):
     division = divided(groups, singles, seed=seed)

@@ -22,6 +22,7 @@ from recordmill.transforms.balancing.quotas import (
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.rank_cuts import Histogram, boundary_rows, thresholds
 from tests.beam_results import results
+from tests.examples_of_properties import many
 from tests.tiny import TinyEncoder
 
 SEED = 11
@@ -108,7 +109,7 @@ def numbered(times):
     return {key: list(range(n)) for key, n in times.items()}
 
 
-@settings(max_examples=300)
+@settings(max_examples=many(3))
 @given(st.sampled_from(GOALS), st.lists(st.tuples(LABELS, SPLITS), max_size=40), st.integers(1, 9))
 def test_every_record_as_often_as_it_must(goal, rows, size):
     balance, target = goal

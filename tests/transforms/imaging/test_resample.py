@@ -12,6 +12,7 @@ from PIL import Image
 
 from recordmill.transforms.imaging import resample
 from recordmill.transforms.imaging.resample import resize
+from tests.examples_of_properties import many
 from tests.pictures import levels
 
 SIDES = st.integers(1, 70)
@@ -53,7 +54,7 @@ def boxes(draw, side):
 
 
 @given(MODES, SIDES, SIDES, SIDES, SIDES, st.data())
-@settings(max_examples=300)
+@settings(max_examples=many(3))
 def test_scaling_is_the_triangle_filter(mode, width, height, across, down, data):
     left, right = data.draw(boxes(width))
     top, bottom = data.draw(boxes(height))

@@ -11,6 +11,7 @@ from recordmill.transforms.imaging import pixels
 from recordmill.transforms.imaging.geometry import plan_resize
 from recordmill.transforms.imaging.pixels import ImageOptions, decode
 from recordmill.transforms.imaging.resample import resize
+from tests.examples_of_properties import many
 from tests.paths import CLOTHING
 from tests.pictures import (
     BLUE,
@@ -30,7 +31,7 @@ SIDES = st.integers(1, 300)
 
 
 @given(SIDES, SIDES, SIDES, SIDES, st.sampled_from(["crop", "pad", "stretch", "fit"]))
-@settings(max_examples=400)
+@settings(max_examples=many(4))
 def test_geometry(width, height, target_height, target_width, resize_mode):
     options = ImageOptions(size=(target_height, target_width), resize_mode=resize_mode)
     plan = plan_resize((width, height), options)

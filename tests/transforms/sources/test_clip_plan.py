@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from recordmill.errors import ConfigError, RecordError
 from recordmill.transforms.sources.video.clip_plan import ClipSampling, ClipSection, plan_sections
 from recordmill.transforms.sources.video.video_decoder import Packets
+from tests.examples_of_properties import many
 
 MILLI = Fraction(1, 1000)
 
@@ -55,7 +56,7 @@ cuts = st.builds(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=many(3), deadline=None)
 @given(videos(), cuts, st.integers(1, 50))
 def test_clips_equal_a_plain_reference(found, cut, size) -> None:
     times = [int(time) - int(found.times[0]) for time in found.times]

@@ -13,6 +13,7 @@ from hypothesis.extra import numpy as arrays
 
 from recordmill.errors import Reason, RecordError
 from recordmill.transforms.sources.arrays.npy import HEAD, StoredArray, read_npy
+from tests.examples_of_properties import many
 
 NUMBERS = st.one_of(
     arrays.boolean_dtypes(),
@@ -150,7 +151,7 @@ def test_files_of_python_2_are_read(recwarn) -> None:
     assert not recwarn.list
 
 
-@settings(max_examples=300)
+@settings(max_examples=many(3))
 @given(st.data())
 def test_a_damaged_file_is_rejected_or_an_array(data) -> None:
     """Nothing else comes of a header in which bytes are changed."""

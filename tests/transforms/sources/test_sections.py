@@ -32,6 +32,7 @@ from recordmill.transforms.sources.row_formats.row_boundaries import (
 )
 from recordmill.transforms.sources.row_formats.row_file import Origin, RowFile
 from recordmill.transforms.sources.row_formats.row_format import RowFormat
+from tests.examples_of_properties import many
 
 NO_LIMIT = 1 << 30
 
@@ -87,7 +88,7 @@ SPACED = st.text(alphabet='a,""\n  ', max_size=60).map(str.encode)
 ESCAPED = st.text(alphabet='a,""\\\n\\', max_size=60).map(str.encode)
 
 
-@settings(max_examples=500)
+@settings(max_examples=many(5))
 @given(TABLE, st.integers(1, 30), st.sampled_from([b",", None]), st.sampled_from([NO_LIMIT, 3, 8]))
 @example(b'a,"b""', 1, b",", NO_LIMIT)
 @example(b'"a""\n"\nb', 4, b",", NO_LIMIT)
@@ -99,13 +100,13 @@ def test_rows_are_split_at_their_ends(
     check_split(data, size, limit, rules=delimiter and QuoteRules(delimiter=delimiter))
 
 
-@settings(max_examples=500)
+@settings(max_examples=many(5))
 @given(ESCAPED, st.integers(1, 30), st.sampled_from([NO_LIMIT, 3, 8]))
 def test_rows_with_escapes_are_split_at_their_ends(data: bytes, size: int, limit: int) -> None:
     check_split(data, size, limit, rules=QuoteRules(delimiter=b",", escape=b"\\"))
 
 
-@settings(max_examples=500)
+@settings(max_examples=many(5))
 @given(SPACED, st.integers(1, 30), st.sampled_from([NO_LIMIT, 3, 8]))
 def test_rows_with_spaces_are_split_at_their_ends(data: bytes, size: int, limit: int) -> None:
     check_split(data, size, limit, rules=QuoteRules(delimiter=b",", spaces=True))
@@ -185,7 +186,7 @@ def unended(last: bytes, row: bytes) -> bytes:
     return last
 
 
-@settings(max_examples=400)
+@settings(max_examples=many(4))
 @given(ESCAPED | SPACED, st.integers(1, 40), st.integers(1, 50), st.booleans())
 def test_sections_of_escaped_and_of_trimmed_values(
     folder: pathlib.Path, body: bytes, size: int, chunk: int, trim: bool
@@ -218,7 +219,7 @@ def test_sections_of_escaped_and_of_trimmed_values(
     assert len(bad) == sum(len(one) != 2 for one in found)
 
 
-@settings(max_examples=200)
+@settings(max_examples=many(2))
 @given(
     TABLE, st.integers(1, 40), st.integers(1, 50), st.booleans(), st.sampled_from(["", "\ufeff"])
 )
@@ -272,7 +273,7 @@ def test_sections_of_tables(
     assert [(one.number, one.reason, one.why.partition(";")[0]) for one in bad] == invalid
 
 
-@settings(max_examples=100)
+@settings(max_examples=many(1))
 @given(
     st.lists(
         st.sampled_from(
@@ -326,7 +327,7 @@ def some_objects(draw: st.DrawFn) -> list[str]:
 DEEP = '{"a": ' + "[" * 600 + "]" * 600 + "}"
 
 
-@settings(max_examples=200)
+@settings(max_examples=many(2))
 @given(some_objects())
 @example(['{"a": 1}{"a": 2}', '{"a": 3}'])
 @example(['{"a": 1}', '{"a": 1, "a": 2}', '{"a": NaN}'])
@@ -350,7 +351,7 @@ def by_name(read: tuple[list[tuple[int, dict[str, object]]], object]) -> object:
     return [(number, sorted(row.items())) for number, row in rows], bad
 
 
-@settings(max_examples=100)
+@settings(max_examples=many(1))
 @given(
     st.lists(st.text(alphabet="a \r\té", max_size=5), max_size=12), st.booleans(), st.integers(1, 9)
 )
