@@ -18,6 +18,7 @@ from recordmill.pipelines import cli
 
 _CHANGES = {"os.rename": 2, "os.remove": 1, "os.rmdir": 1, "os.mkdir": 2}  # event: index of dir_fd
 _BEGINS = "/side"
+_OPEN_FILES = "/proc/self/fd"
 
 
 def count_steps(output: str, *, kill_at: int, log: int) -> None:
@@ -29,7 +30,7 @@ def count_steps(output: str, *, kill_at: int, log: int) -> None:
         nonlocal steps, begun
         if event not in _CHANGES:
             return
-        path = os.fsdecode(arguments[0])
+        path = _named(os.fsdecode(arguments[0]))
         # Removing a tree goes by names relative to an open folder: dir_fd is -1 for all others.
         if not path.startswith(output) and arguments[_CHANGES[event]] == -1:
             return
@@ -44,6 +45,14 @@ def count_steps(output: str, *, kill_at: int, log: int) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     sys.addaudithook(on_event)
+
+
+def _named(path: str) -> str:
+    """Return the path of a file that is named through its open folder, as `pinned_path` does."""
+    if not path.startswith(f"{_OPEN_FILES}/"):
+        return path
+    number, _, name = path.removeprefix(f"{_OPEN_FILES}/").partition("/")
+    return os.path.join(os.readlink(f"{_OPEN_FILES}/{number}"), name)
 
 
 def main(step: str, log: str, *arguments: str) -> int:
