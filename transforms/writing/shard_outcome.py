@@ -37,7 +37,7 @@ class _Pending:
 
     def add(self, rows: pa.RecordBatch, chunk: EncodedChunk) -> None:
         needed = rows.select([name for name in rows.schema.names if name in _NEEDED])
-        if needed.nbytes * 4 < rows.nbytes:  # views would keep the values of features in memory
+        if needed.nbytes * 5 < rows.nbytes * 2:  # views would keep the other columns in memory
             needed = batch.take(needed, np.arange(len(needed)))
         self.rows.append(needed)
         self.kept.append(chunk.kept + self.count)
