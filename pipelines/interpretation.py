@@ -21,6 +21,7 @@ from recordmill.transforms.model.run_spec import GroupNoun
 from recordmill.transforms.model.source import Layout, RowSource, Source
 from recordmill.transforms.model.user_columns import user_fields
 from recordmill.transforms.model.window_options import WindowOptions
+from recordmill.transforms.sources.files.lower_splits import lower_notes
 from recordmill.transforms.sources.files.number_labels import TARGET
 from recordmill.transforms.sources.files.path_layout import FOLDERS, splits_in
 from recordmill.transforms.sources.media.media_rows import MediaRows
@@ -100,7 +101,15 @@ def media_tables(source: Source) -> MediaRows | None:
     return files if isinstance(files, MediaRows) else None
 
 
-def name_notes(config: CommonConfig, layout: Layout) -> tuple[Note, ...]:
+def name_notes(config: CommonConfig, source: Source, layout: Layout) -> tuple[Note, ...]:
+    """Return notes on names in the input that are not used, but could be classes or splits."""
+    unused: list[Note] = []
+    if isinstance(source, RecordRows) and layout.split_source in (None, FOLDERS):
+        unused = lower_notes(one.lower for one in source.row_input.laid_out)
+    return (*unused, *_input_notes(config, layout))
+
+
+def _input_notes(config: CommonConfig, layout: Layout) -> tuple[Note, ...]:
     """Return a note on inputs whose names could be classes, or on an only one named as a split."""
     (first, *others) = config.input
     if others and not layout.labelled:

@@ -192,7 +192,7 @@ class Job:
         facts = interpret(self.config, self.data_type, listing, layout, counts)
         learned = {} if self.learned is None else {"learned": f"from {shown(self.learned.place)}"}
         self._interpretation = {**facts, **reused.facts, **learned}
-        self._name_notes = (*listing.notes, *name_notes(self.config, layout))
+        self._name_notes = (*listing.notes, *name_notes(self.config, source, layout))
         on_interpreted(self._interpretation)
         windows = self.data_type.windows
         check_splits(self.config, windows, layout)

@@ -48,8 +48,8 @@ CODES: Mapping[str, str] = {
     "schema": "records violate the schema, or a part of it was not checked",
     "segments": "columns of a listing look like segments of files, but whole files were read",
     "shared-rows": "series have the same rows at the same times, and may be in different splits",
-    "splits": "folders or files have names of splits, but their records are divided by --splits; or"
-    " a name of a split seems misspelt, or a missing value",
+    "splits": "folders, files, classes or a column have names of splits, but their records are"
+    " divided by --splits; or a name of a split seems misspelt, or a missing value",
     "steps": "steps at the ends of arrays fill no chunk and were dropped",
     "stratify": "classes are not at the fractions of the splits, because groups stay whole",
     "text-column": "a column of numbers or dates was read as text because of some values",

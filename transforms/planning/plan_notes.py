@@ -48,6 +48,7 @@ def plan_notes(
         records = sum(sum(counts.values()) for counts in survey.counts.values())
         yield from survey.groups.notes(records, run.group_noun)
     yield from _missing_classes(survey, labels)
+    yield from _split_classes(labels)
     yield from _misread_lists(labels, run)
     yield from _few_lists(survey)
     yield from _unknown_keys(survey, left_out, run)
@@ -119,6 +120,17 @@ def _missing_classes(survey: Survey, labels: Sequence[str]) -> Iterator[Note]:
         f" may stand for a missing value: {some}{more}; --missing {names} reads them as missing"
         f" in rows and listings, --exclude-labels {names} leaves their records out",
     )
+
+
+def _split_classes(labels: Sequence[str]) -> Iterator[Note]:
+    """Yield a note if the classes are names of splits."""
+    if len(labels) > 1 and all(map(canonical_split, labels)):
+        yield Note(
+            "splits",
+            f"all classes have names of splits ({', '.join(labels[:_SHOWN])}): if they are the"
+            " splits, --split-from, --split-column or --input SPLIT=WHERE takes them, and"
+            " --label-from or --label-column the classes",
+        )
 
 
 def _misread_lists(labels: Sequence[str], run: RunSpec) -> Iterator[Note]:

@@ -26,6 +26,7 @@ from recordmill.transforms.sources.files.inputs import (
     is_utf8,
     walk_input,
 )
+from recordmill.transforms.sources.files.lower_splits import lower_notes
 from recordmill.transforms.sources.files.number_labels import NumberLabels
 from recordmill.transforms.sources.files.other_kinds import (
     RASTERIZE,
@@ -141,6 +142,9 @@ def walk_files(
     leave_out: extensions to skip (without dot, in lower case). They do not apply to a file, nor to
       a pattern that ends in one of them. on_skipped: called with each file of a folder that is
       skipped by its extension.
+
+    Raises:
+      ConfigError: as `list_files`; or only folders below the top folders have names of splits.
     """
     leave_out = frozenset(leave_out)  # every file is looked up
     for number, one in enumerate(laid_out):
@@ -156,6 +160,8 @@ def walk_files(
             if isinstance(item, File | LabelledMember):
                 item, label = item if isinstance(item, LabelledMember) else (item, None)
                 found = _classify(item, one, unlabelled, skipped, label)
+                if isinstance(found, LabelledFile) and one.lower is not None:
+                    one.lower.see(item.key)
                 if isinstance(found, LabelledFile) and one.archives is not None:
                     found = found._replace(source=_lineage(item, root))
                 elif isinstance(found, SkippedPath) and root.is_folder and one.archives is None:
@@ -168,6 +174,8 @@ def walk_files(
                 yield RejectedFile(_below(root, item), label)
             else:
                 yield item
+        if one.lower is not None:
+            one.lower.refuse()
 
 
 def _below(root: InputRoot, reject: Reject) -> Reject:
@@ -342,7 +350,8 @@ class FileTree:
         yield finder.seen(found.take())
         if not found.totals["rows"]:
             raise ConfigError(no_files_message(Inputs.of(self.input), found))
-        yield ListingPart(notes=tuple(finder.notes()))
+        on_splits = lower_notes(one.lower for one in self._laid_out)
+        yield ListingPart(notes=(*finder.notes(), *on_splits))
 
 
 def layout_notes(laid_out: Sequence[LaidOutInput]) -> tuple[Note, ...]:

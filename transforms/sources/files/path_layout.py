@@ -22,12 +22,12 @@ from recordmill.transforms.sources.archives.archive_tree import ArchiveTree, fin
 from recordmill.transforms.sources.archives.label_files import LabelFiles
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.inputs import InputRoot, find_roots, walk_input
+from recordmill.transforms.sources.files.lower_splits import IGNORE, LowerSplits, some
 from recordmill.unicode_tables import mask_later
 
 FOLDERS = "the top folders"  # as the source of splits or classes, in messages
 
-_NONE = "--split-from none ignores these names, --split-from column takes a column instead"
-_SHOWN = 3  # names in a message
+_KEPT = 4  # names for a message
 _WORD = re.compile(r"[^\W\d_]+")
 
 
@@ -87,7 +87,8 @@ class LaidOutInput(NamedTuple):
     """An input with the layout of its paths. split: of all its files, None if they differ.
 
     archives: the files in its archives; None if archives are not read. inner: folders in its only
-    top folder, by path; empty if it has others.
+    top folder, by path; empty if it has others. lower: finds names of splits below the top folders;
+    None if those are not to be used.
     """
 
     root: InputRoot
@@ -95,6 +96,7 @@ class LaidOutInput(NamedTuple):
     split: str | None
     archives: ArchiveTree | None = None
     inner: tuple[str, ...] = ()
+    lower: LowerSplits | None = None
 
     def split_and_label(self, key: str) -> tuple[str | None, str | None]:
         """Return (split, label) of a file, given its path relative to the input."""
@@ -208,7 +210,7 @@ def _splits_of(
         named, unnamed = _divide([str(root.given) for root in roots], found)
         raise ConfigError(
             f"some inputs have names of splits ({named}) and others do not ({unnamed}): name the"
-            f" split of each, as in --input train={roots[0].given}; {_NONE}"
+            f" split of each, as in --input train={roots[0].given}; {IGNORE}"
         )
     return found
 
@@ -247,10 +249,15 @@ def _lay_out_one(
         if inputs.split_from == "auto" and any(map(canonical_split, found)):
             raise ConfigError(
                 f"{root.given} holds a single folder, {folders[0]!r}, whose folders have names of"
-                f" splits ({_some(found)}): pass --input {root.given}/{folders[0]}; {_NONE}"
+                f" splits ({some(found)}): pass --input {root.given}/{folders[0]}; {IGNORE}"
             )
         inner = tuple(f"{folders[0]}/{name}" for name in found)
-    return LaidOutInput(root, layout, split, archives, inner)
+    by_user = inputs.split_from == "folders"
+    open_ = inputs.split_from == "auto" and not any(one.split for one in inputs.paths)
+    lower = None
+    if by_user or (open_ and not root.file and layout.splits is None and split is None):
+        lower = LowerSplits(root, archived=archives is not None, decided=by_user)
+    return LaidOutInput(root, layout, split, archives, inner, lower)
 
 
 def _layout_of(
@@ -279,7 +286,7 @@ def _layout_of(
             names = ", ".join(sorted(map(str, found - {split})))
             raise ConfigError(
                 f"--input {root.given} is the split {split}, but some of its {splits} have names"
-                f" of others ({names}): pass those of each split as an --input; {_NONE}"
+                f" of others ({names}): pass those of each split as an --input; {IGNORE}"
             )
     labels = inputs.label_from
     by_file = LabelFiles.parse(labels) is not None
@@ -338,14 +345,14 @@ def _files_as_splits(root: InputRoot, keys: Iterable[str]) -> Literal["files"] |
     named: list[str] = []
     unnamed: list[str] = []
     for key in keys:
-        some = named if _file_split(key.rpartition("/")[2]) else unnamed
-        if len(some) <= _SHOWN:
-            some.append(key)
+        names = named if _file_split(key.rpartition("/")[2]) else unnamed
+        if len(names) < _KEPT:
+            names.append(key)
     if named and unnamed:
         raise ConfigError(
-            f"{root.given} holds files named as splits ({_some(named)}) beside others"
-            f" ({_some(unnamed)}): select files with a pattern, or name the split of each with"
-            f" --input train=FILE; {_NONE}"
+            f"{root.given} holds files named as splits ({some(named)}) beside others"
+            f" ({some(unnamed)}): select files with a pattern, or name the split of each with"
+            f" --input train=FILE; {IGNORE}"
         )
     return "files" if named else None
 
@@ -383,10 +390,6 @@ def _folders_in(place: Location, rules: LayoutRules) -> list[str]:
 def _divide(names: Sequence[str], found: Sequence[str | None]) -> tuple[str, str]:
     """Return the names with a split and those without, for a message."""
     pairs = list(zip(names, found, strict=True))
-    return _some([name for name, split in pairs if split]), _some(
+    return some([name for name, split in pairs if split]), some(
         [name for name, split in pairs if not split]
     )
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")

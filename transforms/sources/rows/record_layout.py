@@ -17,6 +17,7 @@ from recordmill.transforms.sources.row_formats.row_file import Rows
 from recordmill.transforms.sources.row_formats.value_parsing import ValueParser, type_mismatch
 from recordmill.transforms.sources.rows.column_roles import ColumnRoles
 from recordmill.transforms.sources.rows.row_cache import RowCache
+from recordmill.transforms.sources.rows.row_inputs import RowInput
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -44,20 +45,23 @@ class RowLayout(Layout):
         return [*lists, *(field for field in compared if field.name not in read)]
 
 
-def split_source_of_rows(inputs: Inputs, roles: ColumnRoles, by_path: str | None) -> str | None:
+def split_source_of_rows(inputs: Inputs, roles: ColumnRoles, rows: RowInput) -> str | None:
     """Return the part of the input that names the splits of rows, for messages; None without one.
 
-    by_path: the part if it is names of files or folders, or --input.
+    rows: the files, after they were listed.
 
     Raises:
-      ConfigError: both a column and --input name splits, or the column is missing.
+      ConfigError: both a column and --input name splits, the column is missing, or only folders
+        below the top ones have names of splits.
     """
+    by_path = rows.split_source
     if roles.split is None:
         if inputs.split_from == "column":
             raise ConfigError(
                 f"--split-from column: found no column 'split' in {inputs}; name it with"
                 " --split-column"
             )
+        rows.refuse_lower_splits()
         return by_path
     if any(one.split for one in inputs.paths):
         raise ConfigError(

@@ -211,9 +211,7 @@ class RecordRows:
             ),
             labelled=roles.classes is not None,
             grouped=roles.group is not None,
-            split_source=split_source_of_rows(
-                Inputs.of(self.input), roles, self._rows.split_source
-            ),
+            split_source=split_source_of_rows(Inputs.of(self.input), roles, self._rows),
             roles=roles,
             written=pa.schema(
                 [written_field(field, header or column_types, column_types) for field in fields]

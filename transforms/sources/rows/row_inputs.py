@@ -69,10 +69,12 @@ class RowInput:
                     f" {one.root.given} do: move it, select files with a pattern, or pass"
                     " --split-from none"
                 )
-            item = item._replace(key=one.root.prefix + item.key)
             if not item.size and self.file_format(item).format == "tfrecord":
                 yield SkippedPath("empty")  # it is valid, and holds no record
                 continue
+            if one.lower is not None:
+                one.lower.see(item.key)
+            item = item._replace(key=one.root.prefix + item.key)
             if problem := file_problem(item):
                 yield Reject(shown(item.key), "read", *problem)
                 continue
@@ -100,6 +102,15 @@ class RowInput:
     def split_source(self) -> str | None:
         """The part of the input that names the splits, for messages; None if none does."""
         return split_source(self.laid_out)
+
+    def refuse_lower_splits(self) -> None:
+        """Raise ConfigError if only folders below the top ones have names of splits.
+
+        Files must have been listed before.
+        """
+        for one in self.laid_out:
+            if one.lower is not None:
+                one.lower.refuse()
 
     def file_format(self, file: File) -> FileFormat:
         """Return the format of a file."""

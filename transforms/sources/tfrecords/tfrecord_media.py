@@ -173,7 +173,7 @@ class TfrecordMedia:
             first = f"; the first problem: {problems[0]}" if problems else ""
             raise ConfigError(f"found no record with a feature in {self.input}{first}")
         roles = self._roles(sorted(names))
-        split_source_of_rows(self.input, roles, self._rows.split_source)
+        split_source_of_rows(self.input, roles, self._rows)
         users = self._user_columns(roles, sorted(names))
         column_types, row_filter = self._types(roles, users, names, files)
         roles = with_several(roles, column_types, self.label_separator, where=str(self.input))

@@ -1,0 +1,120 @@
+"""Names of splits that no rule takes: an error, or a note, says which options do."""
+
+import itertools
+import shlex
+
+import pytest
+
+from tests.folders import make_folder
+from tests.image_runs import Made, make, run
+
+pytestmark = pytest.mark.usefixtures("encoders")
+
+FOLDERS = ("a/train", "a/test", "b/train", "b/test")
+
+
+def write_rows(root, *names):
+    """Writes JSON lines with distinct texts."""
+    for number, name in enumerate(names):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        lines = [f'{{"text": "row {number} {n}", "x": {n}}}\n' for n in range(3)]
+        (root / name).write_text("".join(lines))
+    return root
+
+
+def write_texts(root, *names):
+    for name in names:
+        (root / name).mkdir(parents=True)
+        (root / name / "1.txt").write_text(f"a text in {name}")
+    return root
+
+
+def write_input(root, kind):
+    """Writes what `recordmill KIND` reads, with splits below the top folders."""
+    if kind == "images":
+        return make_folder(root, dict.fromkeys(FOLDERS, 1))
+    if kind == "documents":
+        return write_texts(root, *FOLDERS)
+    return write_rows(root, *(f"{name}/part-0.jsonl" for name in FOLDERS))
+
+
+def split_notes(dataset):
+    return [str(note) for note in dataset.manifest.notes if note.code == "splits"]
+
+
+def command_of(kind):
+    return "text" if kind == "documents" else kind
+
+
+@pytest.mark.parametrize("kind", ["images", "documents", "text", "table"])
+def test_splits_below_the_top_folders(kind, tmp_path, capsys):
+    root = write_input(tmp_path / "in", kind)
+    command, argv = command_of(kind), ("--output", tmp_path / "out")
+    assert run(command, *argv, "--input", root) == 2
+    said = capsys.readouterr().err
+    assert "holds folders named as splits (test, train) below other folders (a, b): " in said
+    advice = f"--input 'train={root}/*/train/**' --input 'test={root}/*/test/**'"
+    assert advice in said
+    assert "--split-from none ignores these names" in said
+    assert run(command, *argv, *shlex.split(advice)) == 0
+    dataset = Made(tmp_path / "out")
+    for split in ("train", "test"):
+        assert dataset.manifest.splits[split].records in (2, 6)
+    assert split_notes(dataset) == []
+    ignored = make(
+        tmp_path / "2", "--input", root, "--split-from", "none", "--splits", "train=1",
+        command=command,
+    )  # fmt: skip
+    assert ignored.manifest.splits["train"].records in (4, 12)
+    assert split_notes(ignored) == []
+
+
+@pytest.mark.parametrize("kind", ["images", "text"])
+def test_the_top_folders_as_splits(kind, tmp_path):
+    root = write_input(tmp_path / "in", kind)
+    dataset = make(
+        tmp_path / "out", "--input", root, "--split-from", "folders", command=command_of(kind)
+    )
+    note = split_notes(dataset)[0]
+    assert "have names of splits (test, train), but the splits are the top folders" in note
+    assert f"--input 'train={root}/*/train/**'" in note
+
+
+def test_a_column_of_splits_comes_before_folders(tmp_path):
+    root = tmp_path / "in"
+    for name, split in itertools.product("ab", ("train", "test")):
+        (root / name / split).mkdir(parents=True)
+        (root / name / split / "1.csv").write_text(f"x,split\n{name} {split},{split}\n")
+    dataset = make(tmp_path / "out", "--input", root, command="table")
+    assert dataset.manifest.splits["test"].records == 2
+    assert split_notes(dataset) == []
+
+
+def test_splits_in_one_of_several_folders(tmp_path):
+    root = make_folder(tmp_path / "in", {"a/train": 1, "a/test": 1, "b": 1})
+    (note,) = split_notes(make(tmp_path / "out", "--input", root))
+    assert "folders below a of" in note
+    assert "have names of splits (test, train), but records are divided by --splits" in note
+    assert f"--input 'train={root}/a/train/**'" in note
+    assert "(without the files of b/)" in note
+
+
+def test_folders_of_one_split_are_classes(tmp_path):
+    root = make_folder(tmp_path / "in", {"a/test": 1, "b/test": 1, "c": 1})
+    assert split_notes(make(tmp_path / "out", "--input", root)) == []
+
+
+def test_classes_named_as_splits(tmp_path):
+    root = make_folder(tmp_path / "in", dict.fromkeys(FOLDERS, 1))
+    argv = (
+        "--input",
+        root,
+        "--label-from",
+        "parent",
+        "--split-from",
+        "none",
+        "--splits",
+        "train=1",
+    )
+    (note,) = split_notes(make(tmp_path / "out", *argv))
+    assert "all classes have names of splits (test, train)" in note

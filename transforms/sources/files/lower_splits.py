@@ -1,0 +1,124 @@
+"""Names of splits that lie where they are not looked for, such as cat/train/1.jpg."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+
+from recordmill.errors import ConfigError
+from recordmill.format.split_names import canonical_split, in_order
+from recordmill.notes import Note
+from recordmill.transforms.sources.files.inputs import InputRoot
+
+IGNORE = "--split-from none ignores these names, --split-from column takes a column instead"
+
+_SHOWN = 3  # names in a message
+_LEVELS = 4  # of folders that are looked at
+
+
+@dataclasses.dataclass
+class _Level:
+    """Folders of one level below the top. names: {name of a folder: its split}.
+
+    parents: some of the folders around them. others: some of the folders without a split.
+    """
+
+    names: dict[str, str] = dataclasses.field(default_factory=dict)
+    parents: list[str] = dataclasses.field(default_factory=list)
+    others: list[str] = dataclasses.field(default_factory=list)
+
+    @property
+    def several(self) -> bool:
+        """True if there are at least two splits."""
+        return len({*self.names.values()}) > 1
+
+
+class LowerSplits:
+    """Finds names of splits among the folders below the top folders of an input.
+
+    archived: whether the folders are those in archives. decided: whether the user chose the top
+    folders as the splits; then names below them are no error.
+    """
+
+    def __init__(self, root: InputRoot, *, archived: bool, decided: bool) -> None:
+        self._root = root
+        self._archived = archived
+        self._decided = decided
+        self._last = ""
+        self._levels = [_Level() for _ in range(_LEVELS)]  # the first is the one below the top
+
+    def see(self, key: str) -> None:
+        """Take the path of a file relative to the input."""
+        folder = key[: key.rfind("/") + 1]
+        if folder == self._last:  # files of a folder follow each other
+            return
+        self._last = folder
+        names = folder.split("/")[:-1]
+        if not names or canonical_split(names[0]) is not None:
+            return
+        for number, level in enumerate(self._levels, 1):
+            split = canonical_split(names[number]) if number < len(names) else None
+            if split is None:
+                _keep(level.others, folder)
+            else:
+                level.names[names[number]] = split
+                _keep(level.parents, "/".join(names[:number]))
+
+    def refuse(self) -> None:
+        """Raise ConfigError if several folders hold folders named as splits, and none is chosen."""
+        for number, level in enumerate(self._levels, 1):
+            if not self._decided and level.several and len(level.parents) > 1:
+                raise ConfigError(
+                    f"{self._root.given} holds folders named as splits"
+                    f" ({some(sorted(level.names))}) below other folders ({some(level.parents)}):"
+                    f" {self._patterns(number, level)}; {IGNORE}"
+                )
+
+    def notes(self) -> Iterator[Note]:
+        """Yield a note on the first level that has names of splits, if `refuse` raises nothing."""
+        for number, level in enumerate(self._levels, 1):
+            if level.several:
+                instead = (
+                    "the splits are the top folders, because of --split-from folders"
+                    if self._decided
+                    else "records are divided by --splits"
+                )
+                text = (
+                    f"folders below {some(level.parents)} of {self._root.given} have names of"
+                    f" splits ({some(sorted(level.names))}), but {instead}:"
+                    f" {self._patterns(number, level)}"
+                )
+                yield Note("splits", text)
+                return
+
+    def _patterns(self, number: int, level: _Level) -> str:
+        """Return advice on the inputs that take these folders as the splits."""
+        root = "FOLDER" if self._archived else str(self._root.root).rstrip("/")
+        above = "/".join("*" * number) if len(level.parents) > 1 else level.parents[0]
+        by_split = in_order({*level.names.values()})
+        inputs = [
+            f"--input {shlex.quote(f'{split}={root}/{above}/{name}/**')}"
+            for split in by_split
+            for name in sorted(level.names)
+            if level.names[name] == split
+        ]
+        unpack = "unpack the archives, and then " if self._archived else ""
+        less = f" (without the files of {some(level.others)})" if level.others else ""
+        return f"{unpack}{' '.join(inputs)} takes them as splits{less}"
+
+
+def lower_notes(found: Iterable[LowerSplits | None]) -> list[Note]:
+    """Return the notes of inputs whose files were listed."""
+    return [note for one in found if one is not None for note in one.notes()]
+
+
+def some(names: Sequence[str]) -> str:
+    """Return the first names for a message."""
+    return ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
+
+
+def _keep(shown: list[str], name: str) -> None:
+    """Add a name to a list of those that may be shown."""
+    if len(shown) <= _SHOWN and name not in shown:
+        shown.append(name)
