@@ -5,12 +5,14 @@ import shlex
 
 import pytest
 
+from tests.archive_files import files_in, tar_of, zip_of
 from tests.folders import make_folder
 from tests.image_runs import Made, make, run
 
 pytestmark = pytest.mark.usefixtures("encoders")
 
 FOLDERS = ("a/train", "a/test", "b/train", "b/test")
+FOLDERS_OF_ONE = dict.fromkeys(FOLDERS, 1)
 
 
 def write_rows(root, *names):
@@ -32,7 +34,7 @@ def write_texts(root, *names):
 def write_input(root, kind):
     """Writes what `recordmill KIND` reads, with splits below the top folders."""
     if kind == "images":
-        return make_folder(root, dict.fromkeys(FOLDERS, 1))
+        return make_folder(root, FOLDERS_OF_ONE)
     if kind == "documents":
         return write_texts(root, *FOLDERS)
     return write_rows(root, *(f"{name}/part-0.jsonl" for name in FOLDERS))
@@ -99,13 +101,37 @@ def test_splits_in_one_of_several_folders(tmp_path):
     assert "(without the files of b/)" in note
 
 
+def test_splits_in_a_single_folder_of_an_archive(tmp_path, capsys):
+    root = make_folder(tmp_path / "in", {f"wrap/data/{name}/a": 1 for name in ("train", "test")})
+    members = files_in(root)
+    (tmp_path / "parts").mkdir()
+    tar_of(tmp_path / "parts" / "a.tar", members)
+    packed = zip_of(tmp_path / "x.zip", members)
+    for path in (root / "wrap", packed, tmp_path / "parts", tmp_path / "parts" / "*.tar"):
+        assert run("images", "--input", path, "--output", tmp_path / "out") == 2
+        said = capsys.readouterr().err
+        assert "holds a single folder, 'data', whose folders have names of splits (test, tr" in said
+        assert "--split-from none ignores these names" in said
+    assert "pass --input that folder, unpacked" in said
+    argv = ("--input", packed, "--split-from", "none", "--splits", "train=1")
+    assert split_notes(make(tmp_path / "out", *argv)) == []
+
+
+def test_folders_of_splits_below_classes_in_an_archive(tmp_path, capsys):
+    packed = zip_of(tmp_path / "x.zip", files_in(make_folder(tmp_path / "in", FOLDERS_OF_ONE)))
+    assert run("images", "--input", packed, "--output", tmp_path / "out") == 2
+    said = capsys.readouterr().err
+    assert "holds folders named as splits (test, train) below other folders (a, b): unpack" in said
+    assert "--input 'train=FOLDER/*/train/**'" in said
+
+
 def test_folders_of_one_split_are_classes(tmp_path):
     root = make_folder(tmp_path / "in", {"a/test": 1, "b/test": 1, "c": 1})
     assert split_notes(make(tmp_path / "out", "--input", root)) == []
 
 
 def test_classes_named_as_splits(tmp_path):
-    root = make_folder(tmp_path / "in", dict.fromkeys(FOLDERS, 1))
+    root = make_folder(tmp_path / "in", FOLDERS_OF_ONE)
     argv = (
         "--input",
         root,

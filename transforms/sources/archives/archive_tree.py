@@ -134,6 +134,11 @@ class ArchiveTree:
         """Yield the paths of all files that are not skipped."""
         return (self._key(*one) for one in self._names())
 
+    def inner_folders(self) -> list[str]:
+        """Return the names of the folders in the top folders, sorted."""
+        parts = (key.split("/", 2) for key in self.keys())
+        return sorted({one[1] for one in parts if len(one) > 2})
+
     def expand(self, found: Iterator[WalkItem]) -> Iterator[ArchiveItem]:
         """Yield the items, with the files in archives in place of the archives."""
         for item in found:

@@ -241,17 +241,21 @@ def _lay_out_one(
         folders = [] if root.file else _top_folders(root, rules)
     layout = _layout_of(root, folders, inputs, rules, split, archives)
     inner: tuple[str, ...] = ()
-    if len(folders) == 1 and archives is None and root.pattern is None and layout.splits is None:
+    whole = root.pattern is None or archives is not None
+    if len(folders) == 1 and whole and layout.splits is None:
         try:
-            found = _folders_in(root.root / folders[0], rules)
+            place = root.root / folders[0]
+            found = _folders_in(place, rules) if archives is None else archives.inner_folders()
         except PathError:
             found = []  # the walk rejects the folder
         if inputs.split_from == "auto" and any(map(canonical_split, found)):
+            where = f"{root.given}/{folders[0]}" if archives is None else "that folder, unpacked"
             raise ConfigError(
                 f"{root.given} holds a single folder, {folders[0]!r}, whose folders have names of"
-                f" splits ({some(found)}): pass --input {root.given}/{folders[0]}; {IGNORE}"
+                f" splits ({some(found)}): pass --input {where}; {IGNORE}"
             )
-        inner = tuple(f"{folders[0]}/{name}" for name in found)
+        if archives is None:
+            inner = tuple(f"{folders[0]}/{name}" for name in found)
     by_user = inputs.split_from == "folders"
     open_ = inputs.split_from == "auto" and not any(one.split for one in inputs.paths)
     lower = None
