@@ -21,9 +21,9 @@ from recordmill.transforms.model.run_spec import GroupNoun
 from recordmill.transforms.model.source import Layout, RowSource, Source
 from recordmill.transforms.model.user_columns import user_fields
 from recordmill.transforms.model.window_options import WindowOptions
-from recordmill.transforms.sources.files.lower_splits import lower_notes
 from recordmill.transforms.sources.files.number_labels import TARGET
 from recordmill.transforms.sources.files.path_layout import FOLDERS, splits_in
+from recordmill.transforms.sources.files.unused_splits import unused_notes
 from recordmill.transforms.sources.media.media_rows import MediaRows
 from recordmill.transforms.sources.rows.column_roles import ColumnRoles
 from recordmill.transforms.sources.rows.file_list import FileList, is_listing
@@ -105,7 +105,7 @@ def name_notes(config: CommonConfig, source: Source, layout: Layout) -> tuple[No
     """Return notes on names in the input that are not used, but could be classes or splits."""
     unused: list[Note] = []
     if isinstance(source, RecordRows) and layout.split_source in (None, FOLDERS):
-        unused = lower_notes(one.lower for one in source.row_input.laid_out)
+        unused = unused_notes(one.unused for one in source.row_input.laid_out)
     return (*unused, *_input_notes(config, layout))
 
 

@@ -23,6 +23,7 @@ _SPELLINGS = {
     "evaluation": "test",
 }
 
+_SET = re.compile(r"[-_ ]?set$")  # trainset and test_set are train and test
 _SIMILAR = 0.75  # of the letters
 
 
@@ -33,7 +34,8 @@ def is_split_name(name: str) -> bool:
 
 def canonical_split(name: str) -> str | None:
     """Return train, validation or test for a usual name of one of them, in any case, else None."""
-    return _SPELLINGS.get(name.lower())
+    lower = name.lower()
+    return _SPELLINGS.get(lower) or _SPELLINGS.get(_SET.sub("", lower))
 
 
 def misspelt_split(name: str) -> str | None:

@@ -125,6 +125,46 @@ def test_folders_of_splits_below_classes_in_an_archive(tmp_path, capsys):
     assert "--input 'train=FOLDER/*/train/**'" in said
 
 
+@pytest.mark.parametrize("names", [("trainset", "testset"), ("train_set", "a-validationset")])
+def test_files_of_sets(names, tmp_path):
+    root = write_rows(tmp_path / "in", *(f"{name}.jsonl" for name in names))
+    dataset = make(tmp_path / "out", "--input", root, command="table")
+    splits = {name for name, one in dataset.manifest.splits.items() if one.records}
+    assert splits == {"train", "test" if "testset" in names else "validation"}
+
+
+def test_folders_of_sets(tmp_path):
+    root = make_folder(tmp_path / "in", {"TrainSet/a": 1, "test-set/a": 1})
+    dataset = make(tmp_path / "out", "--input", root)
+    assert dataset.manifest.splits["test"].records == 1
+    assert dataset.manifest.labels == ("a",)
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [
+        ("table", ("trainA", "testB")),
+        ("text", ("x_trains", "x_tests")),
+        ("lines", ("TrainData", "DevData")),
+    ],
+)
+def test_files_whose_names_seem_to_hold_splits(kind, names, tmp_path):
+    ending = "txt" if kind == "lines" else "jsonl"
+    root = write_rows(tmp_path / "in", *(f"{name}.{ending}" for name in names))
+    argv = ("--documents", "line") if kind == "lines" else ()
+    command = "text" if kind == "lines" else kind
+    (note,) = split_notes(make(tmp_path / "out", "--input", root, *argv, command=command))
+    assert f"names of splits ({names[0]}.{ending}, {names[1]}.{ending}), but records are" in note
+    assert f"--input train={root}/{names[0]}.{ending}" in note
+    argv = (*argv, "--split-from", "none")
+    assert split_notes(make(tmp_path / "2", "--input", root, *argv, command=command)) == []
+
+
+def test_files_with_other_names(tmp_path):
+    root = write_rows(tmp_path / "in", "latest.jsonl", "trainA.jsonl", "contest.jsonl")
+    assert split_notes(make(tmp_path / "out", "--input", root, command="table")) == []
+
+
 def test_folders_of_one_split_are_classes(tmp_path):
     root = make_folder(tmp_path / "in", {"a/test": 1, "b/test": 1, "c": 1})
     assert split_notes(make(tmp_path / "out", "--input", root)) == []

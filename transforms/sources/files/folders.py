@@ -26,7 +26,6 @@ from recordmill.transforms.sources.files.inputs import (
     is_utf8,
     walk_input,
 )
-from recordmill.transforms.sources.files.lower_splits import lower_notes
 from recordmill.transforms.sources.files.number_labels import NumberLabels
 from recordmill.transforms.sources.files.other_kinds import (
     RASTERIZE,
@@ -49,6 +48,7 @@ from recordmill.transforms.sources.files.references import (
     label_problem,
     no_label,
 )
+from recordmill.transforms.sources.files.unused_splits import unused_notes
 from recordmill.transforms.sources.files.walks import (
     File,
     SkippedPath,
@@ -160,8 +160,8 @@ def walk_files(
             if isinstance(item, File | LabelledMember):
                 item, label = item if isinstance(item, LabelledMember) else (item, None)
                 found = _classify(item, one, unlabelled, skipped, label)
-                if isinstance(found, LabelledFile) and one.lower is not None:
-                    one.lower.see(item.key)
+                if isinstance(found, LabelledFile) and one.unused is not None:
+                    one.unused.see(item.key)
                 if isinstance(found, LabelledFile) and one.archives is not None:
                     found = found._replace(source=_lineage(item, root))
                 elif isinstance(found, SkippedPath) and root.is_folder and one.archives is None:
@@ -174,8 +174,8 @@ def walk_files(
                 yield RejectedFile(_below(root, item), label)
             else:
                 yield item
-        if one.lower is not None:
-            one.lower.refuse()
+        if one.unused is not None:
+            one.unused.refuse()
 
 
 def _below(root: InputRoot, reject: Reject) -> Reject:
@@ -350,7 +350,7 @@ class FileTree:
         yield finder.seen(found.take())
         if not found.totals["rows"]:
             raise ConfigError(no_files_message(Inputs.of(self.input), found))
-        on_splits = lower_notes(one.lower for one in self._laid_out)
+        on_splits = unused_notes(one.unused for one in self._laid_out)
         yield ListingPart(notes=(*finder.notes(), *on_splits))
 
 

@@ -22,7 +22,7 @@ from recordmill.transforms.sources.archives.archive_tree import ArchiveTree, fin
 from recordmill.transforms.sources.archives.label_files import LabelFiles
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.inputs import InputRoot, find_roots, walk_input
-from recordmill.transforms.sources.files.lower_splits import IGNORE, LowerSplits, some
+from recordmill.transforms.sources.files.unused_splits import IGNORE, UnusedSplits, divide, some
 from recordmill.unicode_tables import mask_later
 
 FOLDERS = "the top folders"  # as the source of splits or classes, in messages
@@ -87,8 +87,8 @@ class LaidOutInput(NamedTuple):
     """An input with the layout of its paths. split: of all its files, None if they differ.
 
     archives: the files in its archives; None if archives are not read. inner: folders in its only
-    top folder, by path; empty if it has others. lower: finds names of splits below the top folders;
-    None if those are not to be used.
+    top folder, by path; empty if it has others. unused: finds names of splits that no rule takes;
+    None if none is to be taken.
     """
 
     root: InputRoot
@@ -96,7 +96,7 @@ class LaidOutInput(NamedTuple):
     split: str | None
     archives: ArchiveTree | None = None
     inner: tuple[str, ...] = ()
-    lower: LowerSplits | None = None
+    unused: UnusedSplits | None = None
 
     def split_and_label(self, key: str) -> tuple[str | None, str | None]:
         """Return (split, label) of a file, given its path relative to the input."""
@@ -169,7 +169,7 @@ def _refuse_some_named(root: InputRoot, keys: Sequence[str]) -> None:
     """Raise ConfigError if only some of the archives have names of splits."""
     found = [_file_split(key.rpartition("/")[2]) for key in keys]
     if any(found) and not all(found):
-        named, unnamed = _divide(keys, found)
+        named, unnamed = divide(keys, found)
         raise ConfigError(
             f"{root.given} holds archives named as splits ({named}) beside others ({unnamed}):"
             " select archives with a pattern, or name the split of each with --input"
@@ -207,7 +207,7 @@ def _splits_of(
         return given
     found = [_input_split(root, rules) for root in roots]
     if any(found) and not all(found):
-        named, unnamed = _divide([str(root.given) for root in roots], found)
+        named, unnamed = divide([str(root.given) for root in roots], found)
         raise ConfigError(
             f"some inputs have names of splits ({named}) and others do not ({unnamed}): name the"
             f" split of each, as in --input train={roots[0].given}; {IGNORE}"
@@ -258,10 +258,15 @@ def _lay_out_one(
             inner = tuple(f"{folders[0]}/{name}" for name in found)
     by_user = inputs.split_from == "folders"
     open_ = inputs.split_from == "auto" and not any(one.split for one in inputs.paths)
-    lower = None
+    unused = None
     if by_user or (open_ and not root.file and layout.splits is None and split is None):
-        lower = LowerSplits(root, archived=archives is not None, decided=by_user)
-    return LaidOutInput(root, layout, split, archives, inner, lower)
+        unused = UnusedSplits(
+            root,
+            archived=archives is not None,
+            decided=by_user,
+            of_files=rules.file_names is not None,
+        )
+    return LaidOutInput(root, layout, split, archives, inner, unused)
 
 
 def _layout_of(
@@ -330,7 +335,7 @@ def _splits_from(
     found = [canonical_split(name) for name in folders]
     if any(found):
         if not all(found):
-            named, unnamed = _divide(folders, found)
+            named, unnamed = divide(folders, found)
             raise ConfigError(
                 f"{root.given} holds folders named as splits ({named}) beside others ({unnamed}):"
                 " --split-from folders makes each of them a split, --split-from none ignores the"
@@ -389,11 +394,3 @@ def _top_folders(root: InputRoot, rules: LayoutRules) -> list[str]:
 def _folders_in(place: Location, rules: LayoutRules) -> list[str]:
     names = [entry.name for entry in place.list_dir() if entry.kind == "dir"]
     return [name for name in sorted(names) if not rules.skip(name)]
-
-
-def _divide(names: Sequence[str], found: Sequence[str | None]) -> tuple[str, str]:
-    """Return the names with a split and those without, for a message."""
-    pairs = list(zip(names, found, strict=True))
-    return some([name for name, split in pairs if split]), some(
-        [name for name, split in pairs if not split]
-    )

@@ -61,7 +61,7 @@ def split_source_of_rows(inputs: Inputs, roles: ColumnRoles, rows: RowInput) -> 
                 f"--split-from column: found no column 'split' in {inputs}; name it with"
                 " --split-column"
             )
-        rows.refuse_lower_splits()
+        rows.refuse_unused_splits()
         return by_path
     if any(one.split for one in inputs.paths):
         raise ConfigError(

@@ -72,8 +72,8 @@ class RowInput:
             if not item.size and self.file_format(item).format == "tfrecord":
                 yield SkippedPath("empty")  # it is valid, and holds no record
                 continue
-            if one.lower is not None:
-                one.lower.see(item.key)
+            if one.unused is not None:
+                one.unused.see(item.key)
             item = item._replace(key=one.root.prefix + item.key)
             if problem := file_problem(item):
                 yield Reject(shown(item.key), "read", *problem)
@@ -103,14 +103,14 @@ class RowInput:
         """The part of the input that names the splits, for messages; None if none does."""
         return split_source(self.laid_out)
 
-    def refuse_lower_splits(self) -> None:
+    def refuse_unused_splits(self) -> None:
         """Raise ConfigError if only folders below the top ones have names of splits.
 
         Files must have been listed before.
         """
         for one in self.laid_out:
-            if one.lower is not None:
-                one.lower.refuse()
+            if one.unused is not None:
+                one.unused.refuse()
 
     def file_format(self, file: File) -> FileFormat:
         """Return the format of a file."""

@@ -34,7 +34,6 @@ from recordmill.transforms.sources.files.folders import (
 )
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.inputs import InputRoot, check_paths
-from recordmill.transforms.sources.files.lower_splits import lower_notes
 from recordmill.transforms.sources.files.number_labels import NumberLabels
 from recordmill.transforms.sources.files.path_layout import (
     LaidOutInput,
@@ -48,6 +47,7 @@ from recordmill.transforms.sources.files.references import (
     Unlabelled,
     check_unlabelled,
 )
+from recordmill.transforms.sources.files.unused_splits import unused_notes
 from recordmill.transforms.sources.files.walks import File, SkippedPath
 from recordmill.transforms.sources.row_formats.json_lines import LINE, PlainLines
 from recordmill.transforms.sources.row_formats.row_file import Origin
@@ -180,7 +180,7 @@ class TextFolder:
             if found.full:
                 yield found.take()
         yield found.take()
-        self._notes[:] = lower_notes(one.lower for one in self._laid_out)
+        self._notes[:] = unused_notes(one.unused for one in self._laid_out)
         if self.documents == "file" and named == files > 0 and split_source(self._laid_out) is None:
             text = (
                 f"all {files} text files have names of splits, but each file is one document:"

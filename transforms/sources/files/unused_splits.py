@@ -1,8 +1,9 @@
-"""Names of splits that lie where they are not looked for, such as cat/train/1.jpg."""
+"""Names of splits that no rule takes, such as that in cat/train/1.jpg or trainA.csv."""
 
 from __future__ import annotations
 
 import dataclasses
+import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -14,6 +15,8 @@ from recordmill.transforms.sources.files.inputs import InputRoot
 IGNORE = "--split-from none ignores these names, --split-from column takes a column instead"
 
 _SHOWN = 3  # names in a message
+_WORD = re.compile(r"[^\W\d_]+")
+_PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")  # of a word such as trainA or TrainSet
 _LEVELS = 4  # of folders that are looked at
 
 
@@ -34,23 +37,30 @@ class _Level:
         return len({*self.names.values()}) > 1
 
 
-class LowerSplits:
-    """Finds names of splits among the folders below the top folders of an input.
+class UnusedSplits:
+    """Finds names of splits among the folders below the top folders of an input, and in files.
 
     archived: whether the folders are those in archives. decided: whether the user chose the top
-    folders as the splits; then names below them are no error.
+    folders as the splits; then names below them are no error. of_files: whether names of files may
+    name splits.
     """
 
-    def __init__(self, root: InputRoot, *, archived: bool, decided: bool) -> None:
+    def __init__(
+        self, root: InputRoot, *, archived: bool, decided: bool, of_files: bool = False
+    ) -> None:
         self._root = root
         self._archived = archived
         self._decided = decided
+        self._of_files = of_files and not decided
+        self._files: dict[str, str] = {}  # by the splits that their names seem to contain
         self._last = ""
         self._levels = [_Level() for _ in range(_LEVELS)]  # the first is the one below the top
 
     def see(self, key: str) -> None:
         """Take the path of a file relative to the input."""
         folder = key[: key.rfind("/") + 1]
+        if self._of_files and (split := _near_split(key[len(folder) :])) is not None:
+            self._files.setdefault(split, key)
         if folder == self._last:  # files of a folder follow each other
             return
         self._last = folder
@@ -91,10 +101,27 @@ class LowerSplits:
                 )
                 yield Note("splits", text)
                 return
+        if len(self._files) > 1:
+            by_split = [(split, self._files[split]) for split in in_order(self._files)]
+            inputs = [
+                f"--input {shlex.quote(f'{one}={self._folder}/{key}')}" for one, key in by_split
+            ]
+            yield Note(
+                "splits",
+                f"names of files of {self._root.given} seem to contain names of splits"
+                f" ({some([key for _, key in by_split])}), but records are divided by --splits:"
+                f" separate the words, as in train_a, or name the split of each file, as in"
+                f" {' '.join(inputs)}; --split-from none omits this note",
+            )
+
+    @property
+    def _folder(self) -> str:
+        """The folder that keys are relative to, for messages."""
+        return "FOLDER" if self._archived else str(self._root.root).rstrip("/")
 
     def _patterns(self, number: int, level: _Level) -> str:
         """Return advice on the inputs that take these folders as the splits."""
-        root = "FOLDER" if self._archived else str(self._root.root).rstrip("/")
+        root = self._folder
         above = "/".join("*" * number) if len(level.parents) > 1 else level.parents[0]
         by_split = in_order({*level.names.values()})
         inputs = [
@@ -108,7 +135,7 @@ class LowerSplits:
         return f"{unpack}{' '.join(inputs)} takes them as splits{less}"
 
 
-def lower_notes(found: Iterable[LowerSplits | None]) -> list[Note]:
+def unused_notes(found: Iterable[UnusedSplits | None]) -> list[Note]:
     """Return the notes of inputs whose files were listed."""
     return [note for one in found if one is not None for note in one.notes()]
 
@@ -116,6 +143,23 @@ def lower_notes(found: Iterable[LowerSplits | None]) -> list[Note]:
 def some(names: Sequence[str]) -> str:
     """Return the first names for a message."""
     return ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
+
+
+def divide(names: Sequence[str], found: Sequence[str | None]) -> tuple[str, str]:
+    """Return the names with a split and those without, for a message."""
+    pairs = list(zip(names, found, strict=True))
+    return some([name for name, split in pairs if split]), some(
+        [name for name, split in pairs if not split]
+    )
+
+
+def _near_split(name: str) -> str | None:
+    """Return the split that a word of a file name seems to contain: train of trainA or traina."""
+    for word in _WORD.findall(name.rpartition(".")[0]):
+        for part in (*_PART.findall(word), word[:-1]):
+            if (split := canonical_split(part)) is not None:
+                return split
+    return None
 
 
 def _keep(shown: list[str], name: str) -> None:
