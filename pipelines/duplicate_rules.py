@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from recordmill.errors import ConfigError
 from recordmill.pipelines.options.duplicates import DuplicateConfig
 from recordmill.transforms.model.data_type import DataType, NearDuplicates
 from recordmill.transforms.model.same_content import SameContent
+from recordmill.transforms.model.source import Layout
+from recordmill.transforms.model.user_columns import user_fields
+from recordmill.transforms.sources.rows.record_columns import TEXT
+from recordmill.transforms.sources.rows.record_layout import RowLayout
+
+if TYPE_CHECKING:
+    from recordmill.pipelines.options.config import CommonConfig
 
 _DEFAULTS = {"distance": 4, "similarity": 0.8}
 _RECORDS = {"distance": "images and clips", "similarity": "texts"}
@@ -47,3 +54,16 @@ def near_duplicates(
     if measure == "distance":
         return NearDuplicates(mode=config.near_duplicates, distance=int(limit))
     return NearDuplicates(mode=config.near_duplicates, similarity=limit)
+
+
+def compared_columns(config: CommonConfig, data_type: DataType, rows: Layout) -> tuple[str, ...]:
+    """Return the columns whose values are the content of records; none if records are no rows.
+
+    They are those that `RecordRows.content_hashes` hashes. The column of texts is the last.
+    """
+    parts = data_type.windows is not None or data_type.chunker is not None
+    if parts or not isinstance(rows, RowLayout) or getattr(config, "pack", None) is not None:
+        return ()
+    others = (rows.roles.weight, rows.roles.target)
+    names = [field.name for field in user_fields(rows.columns) if field.name not in others]
+    return tuple(sorted(names, key=lambda name: name == TEXT and data_type.name == "text"))

@@ -13,7 +13,7 @@ from recordmill.errors import ConfigError, RunError
 from recordmill.job import lock, publishing
 from recordmill.job.staging import FOLDER, Listing, Staging
 from recordmill.notes import Note
-from recordmill.pipelines.duplicate_rules import check_rules
+from recordmill.pipelines.duplicate_rules import check_rules, compared_columns
 from recordmill.pipelines.early_work import early_work
 from recordmill.pipelines.identity import job_id, shaping_of, versions_of
 from recordmill.pipelines.input_changes import describe_changes
@@ -127,9 +127,8 @@ class Job:
         """Run the job, or the rest of it if an earlier run was interrupted.
 
         run_pipeline: builds and runs the pipeline. on_listed: called with numbers of listed rows.
-        on_interpreted: called with the content of `interpret` before the pipeline runs.
-        is_running: returns whether a detached job (cluster, job) of an earlier run still runs.
-        private: whether only this user reads and writes staged files.
+        on_interpreted: called with the content of `interpret` before the pipeline. is_running:
+        returns if a detached job (cluster, job) still runs. private: only this user sees staging.
 
         Raises:
           ConfigError: the options or the input cannot be used.
@@ -384,6 +383,7 @@ class Job:
             fail_on=config.fail_on,
             listed_classes=self.rules.renamed(self._listed_classes),
             group_noun=group_noun(config, data_type.windows, roles),
+            compared=compared_columns(config, data_type, rows),
             rules=self.rules,
             card=self.card,
             job_id=self.id,

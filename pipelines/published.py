@@ -18,7 +18,7 @@ from recordmill.format.file_info import FileInfo, stream_info
 from recordmill.format.file_names import index_name
 from recordmill.format.manifest import JOB, MANIFEST, Manifest, load
 from recordmill.format.metadata_files import add_metadata
-from recordmill.format.typed_json import as_object
+from recordmill.format.typed_json import as_object, take_texts
 from recordmill.job import publishing
 from recordmill.job.staging import Staging, to_json
 from recordmill.pipelines.option_text import option_name, option_text
@@ -221,6 +221,14 @@ def _versions(encoders: Mapping[str, str]) -> dict[str, str]:
 
 def _flag(name: str) -> str:
     return name if " " in name else option_name(name)
+
+
+def compared_columns(job: Any) -> tuple[str, ...]:
+    """Return the columns that are the content of records, from the content of job.json.
+
+    It is empty if records are no rows, or if an earlier version wrote the file.
+    """
+    return take_texts({"compared": []} | as_object(job or {}), "compared")
 
 
 def warn_complete(prog: str, what: str) -> None:

@@ -31,7 +31,8 @@ CODES: Mapping[str, str] = {
     "label-lists": "names of classes look like lists of labels, lists of labels look like vectors"
     " of 0 and 1, or almost no record has several classes",
     "labels-alike": "classes differ only by case, spaces or Unicode form, or are the same number",
-    "leak": "records of equal content are in several splits",
+    "leak": "records of equal content are in several splits, or cannot be found, because a column,"
+    " such as an id, differs in every row",
     "many-copies": "balancing repeats the records of a class very often",
     "masks": "images look like masks of other images",
     "missing-class": "names of classes look like spellings of a missing value",

@@ -21,6 +21,7 @@ from recordmill.format import manifest
 from recordmill.format.manifest import ManifestError
 from recordmill.format.shard_index import IndexDamagedError
 from recordmill.format.split_names import TRAIN
+from recordmill.job.staging import Staging
 from recordmill.pipelines.commands.dataset_options import (
     DATASET,
     ComparedDatasetConfig,
@@ -30,6 +31,7 @@ from recordmill.pipelines.commands.in_processes import in_processes
 from recordmill.pipelines.options import values
 from recordmill.pipelines.options.command_line import parse_command
 from recordmill.pipelines.options.declaration import Group, option
+from recordmill.pipelines.published import compared_columns
 from recordmill.pipelines.terminal import distances, report
 from recordmill.profile.statistics_file import parse_compared
 from recordmill.reading.reader import RecordPlace
@@ -186,7 +188,12 @@ def inspect_main(argv: Sequence[str]) -> int:
         print(json.dumps(summary.to_json(), indent=2, ensure_ascii=False))
     else:
         tables = distances.tables(summary.skew, summary.drift, other=config.compare_with)
-        report.show(report.inspection(summary, dataset=dataset, distances=tables))
+        columns: tuple[str, ...] | None = None
+        with contextlib.suppress(DamageError):
+            columns = Staging(dataset).read_json(manifest.JOB, compared_columns)
+        report.show(
+            report.inspection(summary, dataset=dataset, distances=tables, compared=columns or ())
+        )
     return 0
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -14,15 +14,16 @@ from recordmill.notes import count_of
 from recordmill.pipelines.terminal.tables import new_table
 from recordmill.printable import printable
 
+_COLUMNS = 3  # compared ones that are named, at most
 _WINDOW = "window"  # the unit of `recordmill sensor`
 _ROWS_LEFT = " (in no window, equal to another row, blank, or left out by an option)"
 
 
-def ledger(manifest: Manifest) -> Text:
+def ledger(manifest: Manifest, compared: Sequence[str] = ()) -> Text:
     """Return a line each for inputs, records and copies, such as `9 inputs: 8 read, 1 rejected`.
 
     The number before the colon is the sum of the numbers after it, except in the last line, on
-    records of equal content.
+    records of equal content. compared: columns that are the content of records made of rows.
     """
     inputs, records = manifest.ledger.inputs, manifest.ledger.records
     copies, unit = manifest.ledger.copies, manifest.ledger.unit
@@ -57,7 +58,7 @@ def ledger(manifest: Manifest) -> Text:
         planned = f"{copies.planned:,} cop{'y' if copies.planned == 1 else 'ies'}"
         sums.append(_sum(planned, {"written": copies.written, "rejected": copies.rejected}))
     if manifest.content is not None:
-        sums.append(_compared(manifest.content))
+        sums.append(_compared(manifest.content, compared))
     return Text("\n".join(sums))
 
 
@@ -73,7 +74,7 @@ def filtered_table(ledger: Ledger) -> RenderableType | None:
     return table
 
 
-def _compared(report: ContentReport) -> str:
+def _compared(report: ContentReport, columns: Sequence[str]) -> str:
     """Return the line on records of equal content."""
     repeats = report.repeated.records - report.repeated.contents
     found = [f"{repeats:,} repeat{'s' if repeats == 1 else ''} another"] if repeats else []
@@ -83,7 +84,11 @@ def _compared(report: ContentReport) -> str:
     }
     found += [f"{count:,} {what}" for what, count in wrong.items() if count]
     found += [] if any(wrong.values()) else ["no leak", "no conflict"]
-    return f"{count_of(report.records, 'record')} compared by content: {', '.join(found)}"
+    by = printable(", ".join(columns)) or "content"
+    if len(columns) > _COLUMNS:
+        first = columns[: _COLUMNS - 1]
+        by = f"{printable(', '.join(first))} and {len(columns) - len(first)} more"
+    return f"{count_of(report.records, 'record')} compared by {by}: {', '.join(found)}"
 
 
 def _sum(total: str, parts: Mapping[str, int]) -> str:

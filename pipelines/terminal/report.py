@@ -124,11 +124,12 @@ def closing(
     seconds: float | None = None,
     distances: Sequence[RenderableType | None] = (),
     reused: int | None = None,
+    compared: Sequence[str] = (),
 ) -> RenderableType:
     """Return the tables that a job prints at its end.
 
     plan: adds the classes before balancing. distances: tables of skew and drift. reused: number of
-    records that were taken from earlier datasets; None if none could be.
+    records that were taken from earlier datasets; None if none could be. compared: as in `ledger`.
     """
     rates = manifest.fill_rates
     table = new_table("split", "records", "shards", "size", *(["filled"] if rates else []))
@@ -162,7 +163,7 @@ def closing(
     return stack(
         table,
         None if rates else classes_table(classes, labels=manifest.labels),
-        ledger(manifest),
+        ledger(manifest, compared),
         filtered_table(manifest.ledger),
         rejects_table(sum_up(rejects)),
         *distances,
@@ -200,9 +201,13 @@ def rejects_table(rejects: Mapping[str, RejectSummary]) -> RenderableType | None
 
 
 def inspection(
-    summary: Summary, *, dataset: object, distances: Sequence[RenderableType | None] = ()
+    summary: Summary,
+    *,
+    dataset: object,
+    distances: Sequence[RenderableType | None] = (),
+    compared: Sequence[str] = (),
 ) -> RenderableType:
-    """Return the tables of `recordmill inspect`."""
+    """Return the tables of `recordmill inspect`. compared: as in `ledger`."""
     manifest = summary.manifest
     facts = Table.grid(padding=(0, 2))
     options = ", ".join(f"{name}={value}" for name, value in sorted(manifest.options.items())
@@ -254,7 +259,7 @@ def inspection(
             weights=_weights(manifest),
         ),
         features,
-        ledger(manifest),
+        ledger(manifest, compared),
         filtered_table(manifest.ledger),
         rejects_table(summary.rejects),
         *distances,

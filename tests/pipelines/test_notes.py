@@ -145,7 +145,7 @@ def test_records_that_repeat_others_are_counted(tmp_path, capsys):
     (tmp_path / "rows.csv").write_text("\n".join(["x,label", *rows]))
     argv = ["table", "--input", str(tmp_path / "rows.csv"), "--output", str(tmp_path / "out")]
     assert main([*argv, "--splits", "train=1"]) == 0
-    line = "6 records compared by content: 3 repeat another, no leak, no conflict"
+    line = "6 records compared by x: 3 repeat another, no leak, no conflict"
     assert line in capsys.readouterr().out
 
 

@@ -81,6 +81,7 @@ class RunSpec:
     listed_classes: {class: number of files} of the listing, if it has classes.
     group_noun: name of groups in messages, `group` or `series`, if the input names them; None if
       they follow from files or from content.
+    compared: columns that are the content of records made of rows; none for other records.
     rules: rules for labels and keys. The plan checks that the classes that they name exist.
     card: licence, citation, description and the like of the dataset.
     job_id: name of the staging folder. options, versions: content of the manifest. job: content of
@@ -119,6 +120,7 @@ class RunSpec:
     fail_on: tuple[str, ...] = ()
     listed_classes: Mapping[str, int] = dataclasses.field(default_factory=dict)
     group_noun: GroupNoun | None = None
+    compared: tuple[str, ...] = ()
     rules: LabelRules = LabelRules()  # noqa: RUF009, it is frozen
     card: DatasetCard | None = None
     job_id: str | None = None

@@ -19,6 +19,7 @@ from recordmill.transforms.balancing.quotas import Quota
 from recordmill.transforms.model import limits
 from recordmill.transforms.model.data_type import Artifact, Context
 from recordmill.transforms.model.run_spec import RunSpec
+from recordmill.transforms.planning.compared_columns import notes_on_compared
 from recordmill.transforms.planning.duplicate_notes import duplicate_notes
 from recordmill.transforms.planning.estimates import Estimate, measure
 from recordmill.transforms.planning.plan_notes import plan_notes
@@ -195,6 +196,7 @@ def make_plan(
         *survey.notes,
         *plan_notes(survey, quotas, labels, left_out, run, series),
         *duplicate_notes(parts, run.staging),
+        *notes_on_compared(survey, run),
     )
     plan = Plan(
         seed=run.seed,

@@ -226,7 +226,8 @@ def build_manifest(
     folders = (run.staging.root, run.staging.output)
     manifest, described = add_metadata(manifest, run.card, folders=folders)
     reused = {} if run.reuse is None else {"reused": sum(info.reused for info in infos)}
-    job = {**(run.job or {"options": run.manifest_options}), **reused}
+    compared = {"compared": run.compared} if run.compared else {}
+    job = {**(run.job or {"options": run.manifest_options}), **compared, **reused}
     return manifest, {**files, **described, JOB: to_json(job) + b"\n"}
 
 
