@@ -30,7 +30,7 @@ def split_labels(texts: pa.Array, separator: str) -> pa.ListArray:
 
 
 def distinct_labels(lists: pa.ListArray) -> pa.ListArray:
-    """Return lists of names as labels: sorted, each once, without nulls and empty names.
+    """Return lists of names as labels: sorted, each once, without nulls and blank names.
 
     lists: list<string>[n]; a null list has no labels.
     """
@@ -46,11 +46,12 @@ def distinct_labels(lists: pa.ListArray) -> pa.ListArray:
 def label_cells(lists: pa.ListArray) -> tuple[Indices, Indices, pa.Array]:
     """Return the row and the code of each name in lists, int64[m] each, and the distinct names.
 
-    Nulls and empty names are left out.
+    Nulls and blank names are left out: those that are empty or white space alone.
     """
     counts = np.asarray(pc.list_value_length(lists).fill_null(0)).astype(np.int64)
     flat = pc.list_flatten(lists)
-    known = np.asarray(pc.not_equal(flat, "").fill_null(False), bool)
+    blank = pc.or_(pc.equal(flat, ""), pc.utf8_is_space(flat))
+    known = np.asarray(pc.invert(blank).fill_null(False), bool)
     codes, names = batch.encode(flat.filter(pa.array(known)))
     return np.repeat(np.arange(len(lists)), counts)[known], codes, names
 

@@ -195,4 +195,5 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 def _label_in(key: str, pattern: str) -> str | None:
     found = _compiled(pattern).search(unicode_tables.mask_later(key, keep=pattern))
-    return (key[slice(*found.span(1))] or None) if found else None
+    label = key[slice(*found.span(1))] if found else ""
+    return label if label.strip() else None

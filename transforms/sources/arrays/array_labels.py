@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from recordmill.errors import Reason, RecordError, Reject
 from recordmill.transforms.model import batch
@@ -85,7 +86,7 @@ def with_labels(
     labels = pa.concat_arrays(found)
     if numbers is not None:
         return numbers.convert(rows, labels, where=_IN_ARRAY)
-    rows = batch.set_column(rows, batch.LABEL, labels)
+    rows = batch.set_column(rows, batch.LABEL, _without_blanks(labels))
     rejects = []
     bad = np.zeros(len(rows), np.bool_)
     codes, texts = batch.encode(rows[batch.LABEL])
@@ -102,3 +103,10 @@ def with_labels(
         keys = rows[batch.KEY].filter(pa.array(at)).to_pylist()
         rejects += [Reject(key, "read", *problem) for key in keys]
     return (rows.filter(pa.array(~bad)) if bad.any() else rows), rejects
+
+
+def _without_blanks(labels: pa.Array) -> pa.Array:
+    """Return labels with nulls instead of texts that are empty or white space alone."""
+    if not pa.types.is_string(labels.type):
+        return labels
+    return pc.if_else(pc.or_(pc.equal(labels, ""), pc.utf8_is_space(labels)), None, labels)

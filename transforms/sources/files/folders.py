@@ -210,6 +210,7 @@ def _classify(
     layout = laid_out.layout
     split, label = laid_out.split_and_label(file.key)
     label = label if given is None else given
+    label = None if label is not None and label.isspace() else label
     if laid_out.root.prefix:
         file = file._replace(key=laid_out.root.prefix + file.key)
     problem = file_problem(file)

@@ -71,7 +71,7 @@ class InvalidRows(NamedTuple):
 
 
 def system_columns(rows: Rows, roles: ColumnRoles) -> SystemColumns:
-    """Return the system columns of rows. Empty text becomes null."""
+    """Return the system columns of rows. Empty text becomes null, and so does a blank label."""
     nulls = pa.nulls(len(rows.columns), pa.string())
     label, group, split = (
         nulls if name is None else empty_as_null(rows.columns[name])
@@ -80,6 +80,8 @@ def system_columns(rows: Rows, roles: ColumnRoles) -> SystemColumns:
     labels = _several_labels(rows, roles)
     if labels is not None:
         label = join_labels(labels)
+    elif pc.any(blank := is_only_space(label)).as_py():
+        label = pc.if_else(blank, None, label)
     key = keys_of(rows, roles) if roles.keys else nulls
     return SystemColumns(key, label, group, _canonical_splits(split), labels)
 
