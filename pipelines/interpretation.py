@@ -274,17 +274,25 @@ def _classes(
             return f"--intervals {intervals}"
         if config.label_type == "none":
             return "none, because of --label-type none"
-        others = f" (--label-column could be {_some(list(map(repr, columns)))})" if columns else ""
-        return f"none; no column is named {', '.join(LABELS[:-1])} or {LABELS[-1]}{others}"
-    if not layout.labelled:
         return (
-            "none for images; boxes have their own" if OBJECTS in layout.columns.names else "none"
+            f"none; no column is named {', '.join(LABELS[:-1])} or {LABELS[-1]}{_options(columns)}"
         )
+    if not layout.labelled:
+        if OBJECTS in layout.columns.names:
+            return "none for images; boxes have their own"
+        if roles is not None and config.label_type == "none":
+            return "none, because of --label-type none"
+        return "none" if roles is None else f"none{_options(columns)}"
     if getattr(config, "annotations", ()) or OBJECTS in layout.columns.names:
         return "the annotations"
     if roles is not None and roles.classes is not None:
         return _class_column(roles)
     return _array_labels(config) or _path_labels(config, layout)
+
+
+def _options(columns: Sequence[str]) -> str:
+    """Return the columns that may hold classes, for messages: ` (--label-column could be 'a')`."""
+    return f" (--label-column could be {_some(list(map(repr, columns)))})" if columns else ""
 
 
 def _class_column(roles: ColumnRoles) -> str:

@@ -328,7 +328,7 @@ def test_names_in_quotes_are_an_error_that_names_quoting(tmp_path, capsys):
         ([f"{n}%" for n in range(20)], "because of percent signs, such as '0%' in t.csv#1:"
          " correct the input, because every row has such a value; --types x=string keeps"),
         ([f'"{n},5"' for n in range(20)], "because of decimal commas, which --decimal , reads, such"
-         " as '0,5' in t.csv#1"),
+         " as '0,5' in t.csv#1; --types x=string keeps the text, without this note"),
         (['"1,234"', *(f'"1.{n}00,5"' for n in range(1, 10))], "because of decimal commas, which"
          " --decimal , reads, such as '1.100,5' in t.csv#2"),
         ([f"1\u202f{n}.5" for n in range(100, 120)], "because of thousands separators, such as"
@@ -347,7 +347,7 @@ def test_names_in_quotes_are_an_error_that_names_quoting(tmp_path, capsys):
         (["hPa", *(f'"1,0{n}.5"' for n in range(10, 30))], "because of thousands separators, such"
          " as '1,010.5' in t.csv#2: correct the input, because every row has"),
         ([f" {n}" for n in range(20)], "because of spaces around numbers, which --trim"
-         " strips, such as ' 0' in t.csv#1: correct the input, because every row"),
+         " strips, such as ' 0' in t.csv#1; --types x=string keeps the text"),
         ([*range(19), "19\t"], "which --trim strips, such as '19\\t' in t.csv#20"),
         ([*range(10, 19), "\u22125.5"], "because of another notation of negative numbers, such as"
          " '\u22125.5' in t.csv#10"),
@@ -589,3 +589,11 @@ def test_a_delimiter_of_several_files_is_named(tmp_path, capsys):
     assert "2023.csv has one column, 'id;x': if it holds several, pass --delimiter ';'" in (
         capsys.readouterr().err
     )
+
+
+def test_a_note_that_names_an_option_asks_for_no_correction(tmp_path):
+    rows = [("weight", "text"), *((f'"{n},5"', f"text {n}") for n in range(20))]
+    given = ("--input", table(tmp_path / "t.csv", rows), "--output", tmp_path / "out")
+    assert run("text", *given) == 0
+    (note,) = [one for one in Made(tmp_path / "out").manifest.notes if one.code == "text-column"]
+    assert str(note).endswith("decimal commas, which --decimal , reads, such as '0,5' in t.csv#1")

@@ -253,3 +253,19 @@ def test_an_image_whose_row_is_rejected_counts_as_named(tmp_path):
     made = make(tmp_path / "out", "--input", listing, *options)
     assert [*made.rejects.values()] == ["bad_value"]
     assert not [note for note in made.manifest.notes if note.code == "unlisted"]
+
+
+def test_columns_of_a_listing_that_could_be_classes(tmp_path, capsys):
+    make_folder(tmp_path / "in", {"a": 4})
+    lines = [f"in/a/{n:03}.jpg,{'xy'[n % 2]}" for n in range(4)]
+    (tmp_path / "a.csv").write_text("\n".join(["path,dx", *lines]))
+    argv = ["images", "--input", str(tmp_path / "a.csv"), "--output", str(tmp_path / "out")]
+    argv += ["--dry-run"]
+    assert main(argv) == 0
+    assert printed(capsys)["classes"] == "none (--label-column could be 'dx')"
+    assert main([*argv, "--label-type", "none"]) == 0
+    assert printed(capsys)["classes"] == "none, because of --label-type none"
+    assert main([*argv, "--drop-columns", "dx"]) == 0
+    assert printed(capsys)["classes"] == "none"
+    assert main([*argv, "--label-column", "dx"]) == 0
+    assert printed(capsys)["classes"].startswith("the column 'dx'")

@@ -35,8 +35,9 @@ _SHOWN = 40  # characters of a value in a message
 class OddValue(NamedTuple):
     """The first value that makes a column text.
 
-    why: words for its form. row: its number in the file. every: whether no value is a number or a
-    date as it should be, so that to declare the type would reject all of them.
+    why: words for its form, which name the option that reads it, if there is one. row: its number
+    in the file. every: whether no value is a number or a date as it should be, so that to declare
+    the type would reject all of them.
     """
 
     value: str
@@ -44,6 +45,11 @@ class OddValue(NamedTuple):
     row: int
     file: str = ""
     every: bool = False
+
+    @property
+    def has_option(self) -> bool:
+        """True if an option reads the values as numbers, so that the input can stay as it is."""
+        return ", which --" in self.why
 
     def describe(self, name: str) -> str:
         """Return why a column is text."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Collection, Iterable
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -16,6 +17,19 @@ from recordmill.transforms.sources.row_formats.value_parsing import ValueParser
 from recordmill.transforms.sources.rows.column_roles import quoted
 
 _NAMED_BY_PANDAS = re.compile(r"Unnamed: \d+")
+_CORRECT = "correct the input if the column holds numbers or dates"
+
+
+class TextAdvice(NamedTuple):
+    """Advice for a column that some values made text; {0} stands for its name.
+
+    every: if no value is a number or a date as it should be. by_option: then, if an option that the
+    note names reads all of them.
+    """
+
+    some: str = _CORRECT
+    every: str = _CORRECT
+    by_option: str = ""
 
 
 def refuse_unknown_missing(parser: ValueParser, names: Collection[str], *, where: str) -> None:
@@ -55,17 +69,20 @@ def unnamed_notes(names: Collection[str], user_columns: Iterable[str]) -> dict[s
 
 
 def text_notes(
-    fields: Iterable[pa.Field], column_types: ColumnTypes, *, advice: str, if_every: str
+    fields: Iterable[pa.Field], column_types: ColumnTypes, advice: TextAdvice
 ) -> dict[str, Note]:
     """Return a note on each column that a few values made text.
 
-    fields: of the columns without a declared type. advice: for the user; {0} stands for the name of
-    the column. if_every: the advice if no value is a number or a date as it should be.
+    fields: of the columns without a declared type.
     """
     notes = {}
     for field in fields:
         odd = column_types[field.name].odd
         if odd is not None and field.type == pa.string():
-            more = (if_every if odd.every else advice).format(field.name)
-            notes[f"text {field.name}"] = Note("text-column", f"{odd.describe(field.name)}: {more}")
+            why = odd.describe(field.name)
+            if odd.every and odd.has_option:
+                text = f"{why}; {advice.by_option}" if advice.by_option else why
+            else:
+                text = f"{why}: {advice.every if odd.every else advice.some}"
+            notes[f"text {field.name}"] = Note("text-column", text.replace("{0}", field.name))
     return notes

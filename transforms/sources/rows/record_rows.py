@@ -35,6 +35,7 @@ from recordmill.transforms.sources.row_formats.row_format import RowFormat
 from recordmill.transforms.sources.row_formats.text_columns import as_text
 from recordmill.transforms.sources.rows import content_keys
 from recordmill.transforms.sources.rows.column_checks import (
+    TextAdvice,
     refuse_unknown_missing,
     text_notes,
     unnamed_notes,
@@ -119,9 +120,7 @@ class RecordRows:
     _leading_fields: ClassVar[tuple[pa.Field, ...]] = SYSTEM_FIELDS
     # Whether to read all rows to find the columns that are never null.
     _infers_nullability: ClassVar[bool] = False
-    # Advice for a column that a few values made text; {0} stands for its name.
-    _text_advice: ClassVar[str] = "correct the input if the column holds numbers or dates"
-    _every_advice: ClassVar[str] = _text_advice  # if no value is as it should be
+    _text_advice: ClassVar[TextAdvice] = TextAdvice()
     _notes: dict[str, Note] = dataclasses.field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -203,8 +202,7 @@ class RecordRows:
             for field in self._user_fields(user_columns, column_types, roles)
         ]
         inferred = [field for field in fields if field.name not in self._declared]
-        advice, if_every = self._text_advice, self._every_advice
-        self._notes.update(text_notes(inferred, column_types, advice=advice, if_every=if_every))
+        self._notes.update(text_notes(inferred, column_types, self._text_advice))
         return RowLayout(
             columns=pa.schema(
                 [*self._leading_fields, *self._place_fields(roles), *label_fields(roles), *fields]

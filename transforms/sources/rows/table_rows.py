@@ -11,6 +11,7 @@ import pyarrow as pa
 from recordmill.errors import ConfigError, did_you_mean
 from recordmill.transforms.model.user_columns import check_types
 from recordmill.transforms.sources.row_formats.column_types import ColumnType, ColumnTypes
+from recordmill.transforms.sources.rows.column_checks import TextAdvice
 from recordmill.transforms.sources.rows.column_roles import ColumnRoles, quoted
 from recordmill.transforms.sources.rows.label_types import with_target
 from recordmill.transforms.sources.rows.record_columns import user_field
@@ -24,6 +25,7 @@ TYPES: Mapping[str, pa.DataType] = {
     "date": pa.date32(),
     "timestamp": pa.timestamp("us"),
 }
+_KEEP = "--types {0}=string keeps the text, without this note"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -37,13 +39,11 @@ class TableRows(RecordRows):
     """
 
     _infers_nullability: ClassVar[bool] = True
-    _text_advice: ClassVar[str] = (
-        "correct the input, or declare the type: --types {0}=float (or int, date) rejects rows"
-        " that do not fit, {0}=string keeps the text"
-    )
-    _every_advice: ClassVar[str] = (
-        "correct the input, because every row has such a value; --types {0}=string keeps the text,"
-        " without this note"
+    _text_advice: ClassVar[TextAdvice] = TextAdvice(
+        some="correct the input, or declare the type: --types {0}=float (or int, date) rejects rows"
+        " that do not fit, {0}=string keeps the text",
+        every=f"correct the input, because every row has such a value; {_KEEP}",
+        by_option=_KEEP,
     )
 
     types: tuple[tuple[str, str], ...] = ()
