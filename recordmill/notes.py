@@ -40,6 +40,8 @@ CODES: Mapping[str, str] = {
     "no-classes": "folder names that may be classes are not used as classes",
     "no-group": "records have no group, or one whose name is white space alone",
     "no-window": "series are too short for a window, or have gaps",
+    "numbers": "points in numbers may separate thousands, or different numbers"
+    " become equal as float32",
     "pages": "images have further pages or frames, of which only the first was read",
     "quotes": "quotes in CSV or TSV may be data",
     "resampled": "some steps of time series hold several rows, but most hold one",
@@ -53,7 +55,7 @@ CODES: Mapping[str, str] = {
     " divided by --splits; or a name of a split seems misspelt, or a missing value",
     "steps": "steps at the ends of arrays fill no chunk and were dropped",
     "stratify": "classes are not at the fractions of the splits, because groups stay whole",
-    "text-column": "a column of numbers or dates was read as text because of some values",
+    "text-column": "a column of numbers, dates or booleans was read as text because of some values",
     "tfds": "TFDS cannot show the dataset, or a part of it",
     "times": "numeric times are before 1970 or after 2100, are in 1970 but would be recent in"
     " another unit, or look like years or days of Excel; or only some times have a time zone",

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from recordmill.transforms.sources.row_formats.equal_floats import EqualFloats
+from recordmill.transforms.sources.row_formats.number_points import PointUse
 from recordmill.transforms.sources.row_formats.odd_values import OddValue
 
 _TIME = r"\d[-:]\d"
@@ -21,6 +23,8 @@ class ColumnType(NamedTuple):
     odd: the first value that made a column of numbers or dates text.
     missing_as: types as which a text of the column would be a missing value, such as `nan`.
     inside: names of the objects that the values of the column are inside of.
+    points: the use of points in numbers of text.
+    equal: two different floats that become equal as float32, if many do.
     """
 
     types: tuple[pa.DataType, ...] = ()
@@ -28,6 +32,8 @@ class ColumnType(NamedTuple):
     odd: OddValue | None = None
     missing_as: frozenset[pa.DataType] = frozenset()
     inside: frozenset[str] = frozenset()
+    points: PointUse = PointUse()
+    equal: EqualFloats | None = None
 
     def field_as(self, name: str, kind: pa.DataType) -> pa.Field:
         """Return the column as it is, nullable if it is once its values are of this type."""
@@ -109,9 +115,17 @@ def _unify_pair(one: ColumnType, other: ColumnType) -> ColumnType:
     nullable = one.nullable or other.nullable
     missing_as = one.missing_as | other.missing_as
     inside = one.inside | other.inside
+    points = one.points.plus(other.points)
+    equal = one.equal or other.equal
     if not one.types or not other.types:
         return ColumnType(
-            one.types or other.types, nullable, one.odd or other.odd, missing_as, inside
+            one.types or other.types,
+            nullable,
+            one.odd or other.odd,
+            missing_as,
+            inside,
+            points,
+            equal,
         )
     common = tuple(kind for kind in one.types if kind in other.types)
     wordy = any(kind.types == (pa.string(),) and kind.odd is None for kind in (one, other))
@@ -119,7 +133,7 @@ def _unify_pair(one: ColumnType, other: ColumnType) -> ColumnType:
     if odd is not None and not all(kind.odd and kind.odd.every for kind in (one, other)):
         odd = odd._replace(every=False)
     types = common or (_wider(one.types[0], other.types[0]),)
-    return ColumnType(types, nullable, odd, missing_as, inside)
+    return ColumnType(types, nullable, odd, missing_as, inside, points, equal)
 
 
 def _wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:

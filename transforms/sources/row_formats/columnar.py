@@ -19,6 +19,7 @@ from recordmill.format.parquet_footer import check_footer
 from recordmill.transforms.model import limits
 from recordmill.transforms.sources.row_formats.arrow_checks import Expansion, validate
 from recordmill.transforms.sources.row_formats.column_types import ColumnType, ColumnTypes
+from recordmill.transforms.sources.row_formats.equal_floats import equal_floats
 from recordmill.transforms.sources.row_formats.nested import flat_schema, flatten
 from recordmill.transforms.sources.row_formats.quote_anomalies import QuoteAnomalies
 from recordmill.transforms.sources.row_formats.row_file import (
@@ -84,6 +85,9 @@ class ColumnarFile:
         }
         for part in self._flat_parts(section, list(found)):
             for name, kind in found.items():
+                if kind.types == (pa.float64(),) and kind.equal is None:
+                    kind = kind._replace(equal=equal_floats(decode_dictionary(part[name])))
+                    found[name] = kind
                 if kind.nullable:
                     continue
                 values = decode_dictionary(part[name])

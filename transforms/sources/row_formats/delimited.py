@@ -18,6 +18,7 @@ from recordmill.transforms.sources.row_formats.csv_blocks import (
     CsvBlockParser,
     parse_options,
 )
+from recordmill.transforms.sources.row_formats.equal_floats import equal_floats
 from recordmill.transforms.sources.row_formats.header_check import (
     data_in_header,
     example_names,
@@ -25,6 +26,7 @@ from recordmill.transforms.sources.row_formats.header_check import (
     other_layout,
     repeated,
 )
+from recordmill.transforms.sources.row_formats.number_points import point_use
 from recordmill.transforms.sources.row_formats.odd_values import OddValue, odd_value
 from recordmill.transforms.sources.row_formats.quote_anomalies import QuoteAnomalies
 from recordmill.transforms.sources.row_formats.row_boundaries import Block, LargeRow, drop_spaces
@@ -98,6 +100,12 @@ class DelimitedFile:
                         value = columns[name][found[0]].as_py()
                         odd = OddValue(value, found[1], row, every=found[2])
                         kind = kind._replace(odd=odd)
+                elif kind.types and kind.types[0] != pa.bool_():
+                    decimal = self._shape.value_parser.decimal
+                    points = point_use(columns[name], values, rows.numbers, decimal)
+                    kind = kind._replace(points=points)
+                    if kind.types[0] == pa.float64() and (equal := equal_floats(values)):
+                        kind = kind._replace(equal=equal._replace(whole=False))  # no text is
                 column_types[name] = kind
                 if name not in text:
                     columns[name] = values

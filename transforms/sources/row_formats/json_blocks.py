@@ -6,12 +6,14 @@ Blocks that pyarrow rejects, or parses differently from Python's `json`, are lef
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
+from recordmill.transforms.sources.row_formats.equal_floats import EqualFloats, equal_floats
 from recordmill.transforms.sources.row_formats.line_blocks import LineBlock
 from recordmill.transforms.sources.row_formats.nested import (
     flat_schema,
@@ -55,8 +57,16 @@ def _one_chunk(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
-def infer(lines: LineBlock, parser: ValueParser) -> tuple[dict[str, pa.DataType], set[str]] | None:
-    """Return the type of each column and the names of objects, None if rows are parsed singly.
+class InferredColumns(NamedTuple):
+    """The type of each column, the names of objects, and floats that become equal as float32."""
+
+    types: dict[str, pa.DataType]
+    objects: set[str]
+    equal: dict[str, EqualFloats | None]
+
+
+def infer(lines: LineBlock, parser: ValueParser) -> InferredColumns | None:
+    """Return what is inferred of columns, None if rows are parsed singly.
 
     The type of a column of which all values are missing is null.
     """
@@ -80,7 +90,9 @@ def infer(lines: LineBlock, parser: ValueParser) -> tuple[dict[str, pa.DataType]
             values = table[name].cast(pa.string()).unique().drop_null()
             if pc.all(pc.is_in(values, value_set=pa.array(spelled, pa.string()))).as_py():
                 types[name] = pa.null()
-    return types, objects
+    floats = (name for name, kind in types.items() if kind == pa.float64())
+    equal = {name: equal_floats(_one_chunk(table[name])) for name in floats}
+    return InferredColumns(types, objects, equal)
 
 
 def may_have_many_keys(lines: LineBlock) -> bool:

@@ -20,13 +20,20 @@ from recordmill.transforms.sources.row_formats.column_types import (
     type_of_values,
     unify,
 )
+from recordmill.transforms.sources.row_formats.equal_floats import equal_floats
 from recordmill.transforms.sources.row_formats.line_blocks import LineBlock
 from recordmill.transforms.sources.row_formats.nested import (
     flat_object,
     names_of_objects,
     outer_objects,
 )
-from recordmill.transforms.sources.row_formats.odd_values import MOST, OddValue, few_texts
+from recordmill.transforms.sources.row_formats.odd_values import (
+    BESIDE_BOOLS,
+    MOST,
+    OddValue,
+    few_texts,
+    not_numbers,
+)
 from recordmill.transforms.sources.row_formats.quote_anomalies import QuoteAnomalies
 from recordmill.transforms.sources.row_formats.row_file import (
     BadRow,
@@ -92,7 +99,7 @@ class JsonLines:
             parsed = json_blocks.infer(lines, self._value_parser)
             odd: dict[str, OddValue | None] = {}
             if parsed is not None:
-                found, outer = parsed
+                found, outer, equal = parsed
             else:
                 raw = _objects(lines)
                 rows, objects, _ = _flattened(*raw, _mixed_names(raw[1]))
@@ -104,6 +111,11 @@ class JsonLines:
                     for name in dict.fromkeys(name for item in objects for name in item)
                 }
                 found = {name: type_of_values(values) for name, values in columns.items()}
+                equal = {
+                    name: equal_floats(_array(columns[name], kind))
+                    for name, kind in found.items()
+                    if kind == pa.float64()
+                }
                 odd = {
                     name: _odd_value(columns[name], rows)
                     for name, kind in found.items()
@@ -111,7 +123,9 @@ class JsonLines:
                 }
             named = {
                 name: column_type_of(kind)._replace(
-                    odd=odd.get(name), inside=outer_objects(name, outer)
+                    odd=odd.get(name),
+                    inside=outer_objects(name, outer),
+                    equal=equal.get(name),
                 )
                 for name, kind in found.items()
             }
@@ -185,7 +199,7 @@ class PlainLines:
 
 
 def _odd_value(values: list[Any], rows: list[int]) -> OddValue | None:
-    """Return the first value that makes text of a column of numbers or of lists, None without one.
+    """Return the first value that makes text of a column of numbers, lists or booleans, or None.
 
     rows: the row numbers of the values.
     """
@@ -195,14 +209,20 @@ def _odd_value(values: list[Any], rows: list[int]) -> OddValue | None:
         if others and len(others) <= (1 - MOST) * len(present):
             value, row = others[0]
             return OddValue(json_text(value) or "", why, row)
+    numbers = [(value, row) for value, row in present if type(value) is not bool]
+    if 0 < len(numbers) < len(present) and all(
+        type(value) in (int, float) and value in (0, 1) for value, _ in numbers
+    ):
+        return OddValue(json_text(numbers[0][0]) or "", BESIDE_BOOLS, numbers[0][1])
     others = [(value, row) for value, row in present if type(value) not in (int, float)]
     texts = list(dict.fromkeys(value for value, _ in others if isinstance(value, str)))
     all_texts = bool(texts) and all(type(one) is str for one, _ in others)
     if all_texts and len(others) < len(present) and all(map(_NUMBER.fullmatch, texts)):
         return OddValue(texts[0], "numbers in quotes beside numbers without", others[0][1])
     if all_texts and len(others) < len(present) / 2:
-        words = few_texts(texts, len(others), len(present))
-        return None if words is None else OddValue(texts[0], words, others[0][1])
+        counts = len(others), len(present)
+        words = few_texts(texts, *counts) or not_numbers(*counts)
+        return OddValue(texts[0], words, others[0][1])
     return None
 
 

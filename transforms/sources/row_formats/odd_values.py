@@ -10,6 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
+
 _SAMPLE = 64  # values that are checked before the whole column
 MOST = 0.9  # fraction of numbers, dates or lists from which on other values are odd
 _PERCENT = r"^[+-]?[\d.,]+ ?%$"
@@ -22,6 +24,9 @@ _DIGIT = rf"^\s*[({_MINUS}+-]?[$€£¥]? ?[.,]?\d"  # begins numbers and dates
 _ZONED = r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d.*(Z|[+-]\d\d(:?\d\d)?)$"
 _DAY = r"^\d{4}-\d\d-\d\d$"
 _WITH_UNIT = r"^[+-]?[\d.,]*\d ?(?P<unit>[^\d\s.,:/%$€£¥+-][^\d,]{0,9})$"
+_NO_LETTERS = r"^[^\p{L}]*\d[^\p{L}]*$"
+_VERSION = r"^\d+(\.\d+){2,}$"  # also IP addresses
+_CODE = r"^0\d"
 _FEW = 3  # up to so many different texts among numbers count as spellings of a missing value
 _ANSWERS = {
     *("yes", "no", "y", "n", "true", "false", "t", "f", "on", "off"),
@@ -29,6 +34,8 @@ _ANSWERS = {
 }
 _LEAST = 6  # values that a column needs for this
 _NAMES = {",": "commas", ".": "points"}
+DECIMAL_COMMAS = "decimal commas"  # begins the words for them
+BESIDE_BOOLS = "numbers beside true and false"
 _SHOWN = 40  # characters of a value in a message
 
 
@@ -123,6 +130,9 @@ def odd_value(column: pa.Array, decimal: str) -> tuple[int, str, bool] | None:
     if len(foreign) >= MOST * count:
         every = not _matches(column, _DATES[0]).any()
         return int(foreign[0]), "dates in another form than 2026-01-31", every
+    if plain.sum() > count / 2 and _are_like_numbers(column, plain, count):
+        odd = np.flatnonzero(present & ~plain)
+        return int(odd[0]), not_numbers(len(odd), count), False
     return None
 
 
@@ -133,11 +143,28 @@ def few_texts(texts: Sequence[str], odd: int, count: int) -> str | None:
     """
     if len(texts) > _FEW or count < _LEAST:
         return None
-    words = f"values that are not numbers ({odd / count:.0%})"
+    words = not_numbers(odd, count)
     if not _ANSWERS.isdisjoint(one.strip().casefold() for one in texts):
         return words
     options = " ".join(f"--missing {shlex.quote(one)}" for one in texts)
     return f"{words}, which {options} reads as missing"
+
+
+def not_numbers(odd: int, count: int) -> str:
+    """Return words for values among numbers. odd: their number. count: of all values."""
+    return f"values that are not numbers ({odd / count:.0%})"
+
+
+def _are_like_numbers(column: pa.Array, plain: Mask, count: int) -> bool:
+    """Return whether the texts among numbers have digits, but no letters, such as 4-18 or <5.
+
+    Texts with letters among numbers are usual: tickets, house numbers. Codes and versions are no
+    numbers either. plain: the mask of numbers. count: of the values that are not null.
+    """
+    if _matches(column, _CODE).any() or count < _LEAST:
+        return False
+    like = _matches(column, _NO_LETTERS) & ~_matches(column, _VERSION)
+    return bool((plain | like).sum() >= MOST * count)
 
 
 def _common_unit(column: pa.Array, count: int) -> tuple[int, str] | None:
@@ -165,5 +192,5 @@ def _fraction(other: str, decimal: str) -> str:
     return rf"(\d*|{_grouped(decimal, other)})[{other}]\d+"
 
 
-def _matches(column: pa.Array, form: str) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _matches(column: pa.Array, form: str) -> Mask:
     return np.asarray(pc.match_substring_regex(column, form).fill_null(False))

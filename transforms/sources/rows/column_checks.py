@@ -13,23 +13,48 @@ from recordmill.errors import ConfigError, did_you_mean
 from recordmill.notes import Note
 from recordmill.transforms.model.label_rules import fold_labels
 from recordmill.transforms.sources.row_formats.column_types import ColumnTypes
+from recordmill.transforms.sources.row_formats.odd_values import (
+    BESIDE_BOOLS,
+    DECIMAL_COMMAS,
+    OddValue,
+)
 from recordmill.transforms.sources.row_formats.value_parsing import ValueParser
 from recordmill.transforms.sources.rows.column_roles import quoted
 
-_NAMED_BY_PANDAS = re.compile(r"Unnamed: \d+")
-_CORRECT = "correct the input if the column holds numbers or dates"
 
+class ColumnAdvice(NamedTuple):
+    """Advice on columns; {0} stands for the name of the column.
 
-class TextAdvice(NamedTuple):
-    """Advice for a column that some values made text; {0} stands for its name.
-
-    every: if no value is a number or a date as it should be. by_option: then, if an option that the
-    note names reads all of them.
+    text: on a column that a few values made text. every: if no value is a number or a date as it
+    should be. by_option: then, if an option that the note names reads all of them. bools: if
+    numbers are beside true and false. points: on points that may separate thousands.
+    floats, whole: on numbers, or whole numbers, that become equal as float32.
+    declared: columns whose types options declare. transformed: columns of which features do not
+    hold the values as they are.
     """
 
-    some: str = _CORRECT
-    every: str = _CORRECT
+    text: str
+    every: str
+    bools: str
+    points: str
+    floats: str
+    whole: str
     by_option: str = ""
+    declared: Collection[str] = ()
+    transformed: Collection[str] = ()
+
+
+_FLOAT_ADVICE = "--drop-columns {0} leaves them out"
+_TEXT_ADVICE = "correct the input if the column holds numbers or dates"
+ADVICE = ColumnAdvice(
+    text=_TEXT_ADVICE,
+    every=_TEXT_ADVICE,
+    bools="correct the input",
+    points="if they do, remove them from the input, as no option reads them",
+    floats=_FLOAT_ADVICE,
+    whole=_FLOAT_ADVICE,
+)
+_NAMED_BY_PANDAS = re.compile(r"Unnamed: \d+")
 
 
 def refuse_unknown_missing(parser: ValueParser, names: Collection[str], *, where: str) -> None:
@@ -68,21 +93,43 @@ def unnamed_notes(names: Collection[str], user_columns: Iterable[str]) -> dict[s
     return notes
 
 
-def text_notes(
-    fields: Iterable[pa.Field], column_types: ColumnTypes, advice: TextAdvice
-) -> dict[str, Note]:
-    """Return a note on each column that a few values made text.
+def _why_text(odd: OddValue, advice: ColumnAdvice, name: str) -> str:
+    """Return why a column is text, and advice."""
+    why = odd.describe(name)
+    if odd.why == BESIDE_BOOLS:
+        return f"{why}: {advice.bools}"
+    if odd.every and odd.has_option:
+        return f"{why}; {advice.by_option}" if advice.by_option else why
+    return f"{why}: {advice.every if odd.every else advice.text}"
 
-    fields: of the columns without a declared type.
+
+def inference_notes(
+    fields: Iterable[pa.Field],
+    column_types: ColumnTypes,
+    advice: ColumnAdvice,
+    target: str | None,
+) -> dict[str, Note]:
+    """Return notes on columns whose values may not be read as they are meant.
+
+    target: name of the column of numbers to predict.
     """
     notes = {}
+    odds = [kind.odd for kind in column_types.values() if kind.odd is not None]
+    commas = any(odd.why.startswith(DECIMAL_COMMAS) for odd in odds)
     for field in fields:
-        odd = column_types[field.name].odd
-        if odd is not None and field.type == pa.string():
-            why = odd.describe(field.name)
-            if odd.every and odd.has_option:
-                text = f"{why}; {advice.by_option}" if advice.by_option else why
-            else:
-                text = f"{why}: {advice.every if odd.every else advice.some}"
-            notes[f"text {field.name}"] = Note("text-column", text.replace("{0}", field.name))
+        name, found = field.name, column_types[field.name]
+        odd, points, equal = found.odd, found.points, found.equal
+        inferred = name not in advice.declared
+        if inferred and odd is not None and field.type == pa.string():
+            text = _why_text(odd, advice, name).replace("{0}", name)
+            notes[f"text {name}"] = Note("text-column", text)
+        if not pa.types.is_floating(field.type):
+            continue
+        if inferred and points.groups_thousands(commas=commas):
+            text = f"{points.describe(name)}: {advice.points.format(name)}"
+            notes[f"points {name}"] = Note("numbers", text)
+        if equal is not None and name not in advice.transformed:
+            more = (advice.whole if equal.whole else advice.floats).format(name)
+            more = "subtract a constant from them in the input" if name == target else more
+            notes[f"equal {name}"] = Note("numbers", f"{equal.describe(name)}: {more}")
     return notes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import ClassVar
 
 import pyarrow as pa
@@ -35,9 +35,10 @@ from recordmill.transforms.sources.row_formats.row_format import RowFormat
 from recordmill.transforms.sources.row_formats.text_columns import as_text
 from recordmill.transforms.sources.rows import content_keys
 from recordmill.transforms.sources.rows.column_checks import (
-    TextAdvice,
+    ADVICE,
+    ColumnAdvice,
+    inference_notes,
     refuse_unknown_missing,
-    text_notes,
     unnamed_notes,
 )
 from recordmill.transforms.sources.rows.column_roles import SPLITS, ColumnRoles, find_roles
@@ -120,7 +121,6 @@ class RecordRows:
     _leading_fields: ClassVar[tuple[pa.Field, ...]] = SYSTEM_FIELDS
     # Whether to read all rows to find the columns that are never null.
     _infers_nullability: ClassVar[bool] = False
-    _text_advice: ClassVar[TextAdvice] = TextAdvice()
     _notes: dict[str, Note] = dataclasses.field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -201,8 +201,7 @@ class RecordRows:
             weight_field(field, where=str(self.input)) if field.name == roles.weight else field
             for field in self._user_fields(user_columns, column_types, roles)
         ]
-        inferred = [field for field in fields if field.name not in self._declared]
-        self._notes.update(text_notes(inferred, column_types, self._text_advice))
+        self._notes.update(inference_notes(fields, column_types, self._advice, roles.target))
         return RowLayout(
             columns=pa.schema(
                 [*self._leading_fields, *self._place_fields(roles), *label_fields(roles), *fields]
@@ -292,9 +291,9 @@ class RecordRows:
         return None
 
     @property
-    def _declared(self) -> Collection[str]:
-        """Columns whose types are declared by options."""
-        return ()
+    def _advice(self) -> ColumnAdvice:
+        """Advice for notes on columns."""
+        return ADVICE
 
     def _infer_remaining(
         self,

@@ -281,9 +281,12 @@ def _infer_part(
 
 
 def _located(column_types: ColumnTypes, file: File) -> ColumnTypes:
-    """Return column types whose odd values name their file."""
+    """Return column types whose odd values and points name their file."""
     return {
-        name: kind if kind.odd is None else kind._replace(odd=kind.odd._replace(file=file.key))
+        name: kind._replace(
+            odd=None if kind.odd is None else kind.odd._replace(file=file.key),
+            points=kind.points._replace(file=file.key) if kind.points.grouped else kind.points,
+        )
         for name, kind in column_types.items()
     }
 
