@@ -53,7 +53,8 @@ CODES: Mapping[str, str] = {
     "shared-rows": "series have the same rows at the same times, and may be in different splits",
     "splits": "folders, files, classes or a column have names of splits, but their records are"
     " divided by --splits; or a name of a split seems misspelt, or a missing value",
-    "steps": "steps at the ends of arrays fill no chunk and were dropped",
+    "steps": "steps at the ends of arrays fill no chunk and were dropped; or series have rows at"
+    " several steps",
     "stratify": "classes are not at the fractions of the splits, because groups stay whole",
     "text-column": "a column of numbers, dates or booleans was read as text because of some values",
     "tfds": "TFDS cannot show the dataset, or a part of it",

@@ -67,6 +67,49 @@ def test_each_series_has_its_own_step_and_those_without_a_window_are_named(tmp_p
     assert (ledger.read, ledger.filtered) == (264, 33)
 
 
+def changing(*stretches: tuple[int, int]) -> list[int]:
+    """Seconds of rows, in stretches of (rows, seconds from each to the next)."""
+    times = [0]
+    for rows, step in stretches:
+        times += [times[-1] + step * (i + 1) for i in range(rows)]
+    return times[:-1]
+
+
+@pytest.mark.parametrize(
+    ("series", "options", "words"),
+    [
+        ({"a": changing((300, 60), (200, 10))}, (),
+         "1 series has rows at several steps: 'a' (its step is 1min, but 199 rows are 10s after the"
+         " row before, and in windows that span less time); --step 1min resamples"),
+        ({"a": changing((200, 60), (300, 10)), "b": UNLIKE["fast"]}, (),
+         "1 series has rows at several steps: 'a' (its step is 10s, but 200 rows are 1min after the"
+         " row before, which is a gap of more than 15s); --step 1min resamples all rows to one step"
+         " (--resample), and --max-gap sets the largest distance that is no gap"),
+        ({"a": changing((200, 60), (300, 10))},
+         ("--gap-policy", "fill", "--max-gap", "90s"), "and in windows that span more time"),
+    ],
+)  # fmt: skip
+def test_series_whose_step_changes_are_noted(series, options, words, tmp_path):
+    argv = (*written(tmp_path, series), "--split-by", "time", "--window", 12, *options)
+    (note,) = notes(make(tmp_path / "out", *argv), "steps")
+    assert words in note
+
+
+@pytest.mark.parametrize(
+    ("times", "options"),
+    [
+        ([86400 * (7 * week + day) for week in range(9) for day in range(5)], ()),
+        (UNLIKE["torn"], ()),
+        (changing((300, 60), (6, 10)), ()),
+        (changing((300, 60), (200, 10)), ("--step", "1min")),
+    ],
+    ids=["weekdays", "bursts", "few rows", "resampled"],
+)
+def test_series_of_one_step_with_gaps_are_not_noted(times, options, tmp_path):
+    argv = (*written(tmp_path, {"a": times}), "--window", 3, *options)
+    assert not notes(make(tmp_path / "out", *argv), "steps")
+
+
 def test_gaps_are_filled_by_the_step_of_each_series(tmp_path):
     series = {
         "fast": [60 * i for i in range(12) if i not in (4, 5)],

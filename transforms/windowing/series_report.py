@@ -10,10 +10,11 @@ from recordmill.job.staging import StagedPart, Staging, to_json
 from recordmill.notes import Note, count_of
 from recordmill.transforms.model.durations import show_duration
 from recordmill.transforms.model.window_options import WindowOptions
+from recordmill.transforms.windowing.series_steps import OtherStep
 from recordmill.transforms.windowing.shared_rows import RowSample
 
 _NAMED = 3
-_SUMS = ("count", "steps", "combined", "cut_off", "unscaled")  # numbers of a report
+_SUMS = ("count", "steps", "combined", "cut_off", "unscaled", "unsteady")  # numbers of a report
 _MOST = 0.5  # of the steps: if more hold several rows, rows are meant to be combined
 
 
@@ -47,8 +48,9 @@ class SeriesReport:
     because their target crosses a gap or the end of the series. unscaled: number of series whose
     windows are scaled by their own rows, because the series has no value in train; first_unscaled:
     the first ones by name. sample: rows of the series, if whole series are assigned to splits.
-    labelled: series with intervals that give classes; first: the first
-    series by name, if there may be any.
+    unsteady: number of series with rows at several steps; other_steps: those of the first ones by
+    name. labelled: series with intervals that give classes; first: the first series by name, if
+    there may be any.
     """
 
     count: int = 0
@@ -60,6 +62,8 @@ class SeriesReport:
     cut_off: int = 0
     unscaled: int = 0
     first_unscaled: Sequence[str] = ()
+    unsteady: int = 0
+    other_steps: Mapping[str, OtherStep] = dataclasses.field(default_factory=dict)
     labelled: Sequence[str] = ()
     first: str = ""
     sample: RowSample = dataclasses.field(default_factory=RowSample)
@@ -74,11 +78,13 @@ class SeriesReport:
         combined: int,
         cut_off: int,
         unscaled: Sequence[str],
+        other_steps: Mapping[str, OtherStep],
         sample: RowSample,
     ) -> SeriesReport:
         """Report on all series of a bucket, given their runs.
 
-        unscaled: names of series. The others are fields of the report.
+        unscaled: names of series. other_steps: of all series that have them. The others are fields
+          of the report.
         """
         named = [name for name in options.labelled_series if name in runs]
         short = {name: one for name, one in runs.items() if one.longest < options.reach}
@@ -90,6 +96,8 @@ class SeriesReport:
             cut_off=cut_off,
             unscaled=len(unscaled),
             first_unscaled=first,
+            unsteady=len(other_steps),
+            other_steps=_first_named(other_steps),
             labelled=named,
             first=min(runs, default="") if options.labelled_series else "",
             sample=sample,
@@ -120,6 +128,9 @@ class SeriesReport:
         found = dataclasses.replace(
             cls._of_short(series),
             first_unscaled=tuple(first),
+            other_steps=_first_named(
+                {name: one for part in parts for name, one in part.other_steps.items()}
+            ),
             labelled=[name for part in parts for name in part.labelled],
             first=min((part.first for part in parts if part.first), default=""),
             sample=RowSample.sum(part.sample for part in parts),
@@ -139,8 +150,9 @@ class SeriesReport:
     @classmethod
     def _from_json(cls, data: Mapping[str, Any]) -> SeriesReport:
         named = {name: SeriesRuns(**runs) for name, runs in data["named"].items()}
+        others = {name: OtherStep(**one) for name, one in data["other_steps"].items()}
         objects = {"longest": SeriesRuns(**data["longest"]), "sample": RowSample(**data["sample"])}
-        return cls(**{**data, "named": named, **objects})
+        return cls(**{**data, "named": named, "other_steps": others, **objects})
 
     @classmethod
     def read(cls, parts: Iterable[StagedPart], staging: Staging) -> SeriesReport:
@@ -185,6 +197,8 @@ class SeriesReport:
                 f" --zscore column in train, so that each window is scaled by its own rows:"
                 f" {names}{more}",
             )
+        if self.other_steps:
+            yield Note("steps", self._unsteady_text(options))
         if pairs := self.sample.pairs():
             some = "; ".join(f"{one!r} and {other!r}" for one, other in pairs[:_NAMED])
             more = "; ..." if pairs[_NAMED:] else ""
@@ -208,6 +222,22 @@ class SeriesReport:
         )
         yield Note("no-window", text)
 
+    def _unsteady_text(self, options: WindowOptions) -> str:
+        """Return the text of the note on series with rows at several steps."""
+        shown = [
+            f"{name!r} (its step is {show_duration(one.own)}, but"
+            f" {count_of(one.rows, 'row')} {'is' if one.rows == 1 else 'are'}"
+            f" {show_duration(one.other)} after the row before, {_effect(one, options)})"
+            for name, one in self.other_steps.items()
+        ]
+        more = ", ..." if self.unsteady > len(shown) else ""
+        largest = max(max(one.own, one.other) for one in self.other_steps.values())
+        return (
+            f"{self.unsteady} series {'has' if self.unsteady == 1 else 'have'} rows at several"
+            f" steps: {', '.join(shown)}{more}; --step {show_duration(largest)} resamples all rows"
+            " to one step (--resample), and --max-gap sets the largest distance that is no gap"
+        )
+
     def problems(self, options: WindowOptions) -> list[str]:
         """Return a sentence if no series has the intervals that give classes."""
         if not options.labelled_series or self.labelled or not self.first:
@@ -227,6 +257,19 @@ class SeriesReport:
             f" has {count_of(self.longest.longest, 'row')}{_within(self.longest)}, in series"
             f" {self.of!r}: lower --window{_horizon(options)}, or raise --max-gap"
         )
+
+
+def _first_named(steps: Mapping[str, OtherStep]) -> dict[str, OtherStep]:
+    """Return the steps of the first series by name."""
+    return {name: steps[name] for name in sorted(steps)[:_NAMED]}
+
+
+def _effect(steps: OtherStep, options: WindowOptions) -> str:
+    """Return what becomes of the rows at another step."""
+    max_gap = steps.own * 3 // 2 if options.max_gap is None else options.max_gap
+    if steps.other > max_gap:
+        return f"which is a gap of more than {show_duration(max_gap)}"
+    return f"and in windows that span {'more' if steps.other > steps.own else 'less'} time"
 
 
 def why_none(runs: SeriesRuns, options: WindowOptions) -> str:

@@ -183,7 +183,8 @@ def cut_bucket(
 ) -> list[StagedPart]:
     """Write the windows of all series of a bucket, given its cells."""
     in_order = sorted(cells, key=lambda cell: cell.name)
-    timeline = dataclasses.replace(timeline, steps=_steps(in_order, windowing))
+    steps = _count_steps(in_order, windowing)
+    timeline = dataclasses.replace(timeline, steps=steps.steps())
     rejected_series = _series_with_gaps(in_order, timeline, windowing)
     scales = _scales(in_order, rejected_series, timeline, windowing)
     cutter = WindowCutter(windowing.options, timeline, windowing.cut_schema, scales)
@@ -227,6 +228,7 @@ def cut_bucket(
         combined=combined,
         cut_off=cutter.cut_off,
         unscaled=_unscaled(cutter.runs, scales, windowing.options),
+        other_steps=steps.other_steps(),
         sample=sample,
     )
     return [*parts, report.write(last, windowing.staging)]
@@ -286,15 +288,15 @@ def _prepare(
     return resampled(rows, options), rejects, equal
 
 
-def _steps(cells: Sequence[StagedPart], windowing: Windowing) -> dict[str, int]:
-    """Return the most frequent step of each series of a bucket, if options do not set it."""
+def _count_steps(cells: Sequence[StagedPart], windowing: Windowing) -> StepCounter:
+    """Count the steps of each series of a bucket, if options do not set what they decide."""
     options = windowing.options
-    if options.step is not None or (options.max_gap is not None and options.gap_policy != "fill"):
-        return {}
     counter = StepCounter()
+    if options.step is not None or (options.max_gap is not None and options.gap_policy != "fill"):
+        return counter
     for cell in cells:
         counter.add(read_part(cell.name, staging=windowing.staging, columns=(SERIES, TIME)))
-    return counter.steps()
+    return counter
 
 
 def _series_with_gaps(

@@ -13,7 +13,7 @@ from recordmill.transforms.model import batch
 from recordmill.transforms.model.source import Layout
 from recordmill.transforms.model.window_options import LabelRule, WindowOptions
 from recordmill.transforms.windowing.series_report import SeriesRuns
-from recordmill.transforms.windowing.series_steps import StepCounter
+from recordmill.transforms.windowing.series_steps import OtherStep, StepCounter
 from recordmill.transforms.windowing.time_survey import SERIES, TIME, TimeSurvey, buckets_of
 from recordmill.transforms.windowing.window_layout import window_layout
 from recordmill.transforms.windowing.windows import (
@@ -292,6 +292,18 @@ def test_each_series_has_its_most_frequent_step_wherever_cells_end(size):
     for at in range(0, len(moments), size):
         counter.add(ordered(rows_of(moments[at : at + size])))
     assert counter.steps() == {**every, "tie": 3}
+    assert not counter.other_steps()
+
+
+@pytest.mark.parametrize("size", [1, 7, 100_000])
+def test_a_series_whose_step_changes_has_another_step_wherever_cells_end(size):
+    times = np.cumsum([0, *[600] * 60, *[100] * 90, *[7, 5000] * 20])
+    moments = [("a", int(time)) for time in times] + [("b", 10 * i) for i in range(900)]
+    moments.sort(key=lambda one: one[1])
+    counter = StepCounter()
+    for at in range(0, len(moments), size):
+        counter.add(ordered(rows_of(moments[at : at + size])))
+    assert counter.other_steps() == {"a": OtherStep(own=100, other=600, rows=60)}
 
 
 @pytest.mark.parametrize("resample", ["mean", "first", "sum"])
