@@ -327,6 +327,8 @@ class SensorConfig(ColumnsConfig):
             last_window=self.last_window,
             static_columns=self.static_columns,
             scale_by=self.zscore_by,
+            zone_unknown=self.input_time_zone is None
+            and "%z" not in (self.time_format or "").lower(),
             scaled=tuple(
                 transform
                 for transform in self.table_options().column_transforms().values()

@@ -1,7 +1,9 @@
 """`recordmill sensor` on times in unlike spellings, units and time zones."""
 
+import datetime
 import pathlib
 import re
+import zoneinfo
 
 import pytest
 
@@ -112,6 +114,38 @@ def test_rejects_of_a_repeated_hour_name_the_option(tmp_path):
         "daylight saving time), --input-time-zone tells"
         in (tmp_path / "out/rejects.jsonl").read_text()
     )
+
+
+def berlin_autumn() -> list[str]:
+    """Clock times in Berlin, every 5 minutes, from 25 October 2025 on, when clocks are set back."""
+    begin, berlin = datetime.datetime(2025, 10, 25, tzinfo=datetime.UTC), "Europe/Berlin"
+    moments = (begin + datetime.timedelta(minutes=5 * step) for step in range(400))
+    return [f"{one.astimezone(zoneinfo.ZoneInfo(berlin)):%Y-%m-%d %H:%M}" for one in moments]
+
+
+@pytest.mark.parametrize(
+    ("repeats", "options", "dropped"),
+    [
+        (1, (), 12),
+        (1, ("--input-time-zone", "Europe/Berlin"), 0),
+        (2, (), 0),  # an export with every row twice
+    ],
+)
+def test_rows_of_a_repeated_hour_that_are_dropped_name_the_option(
+    repeats, options, dropped, tmp_path
+):
+    times = [time for time in berlin_autumn() for _ in range(repeats)]
+    argv = list(rows(tmp_path, times))
+    lines = [f"{time},{time[11:13] > '12':d}" for time in times]  # a signal of 0 and 1
+    (tmp_path / "in.csv").write_text("\n".join(["time,v", *lines]) + "\n")
+    made = make(tmp_path / "out", *argv, *options, command="sensor")
+    assert len(made.examples()) == 400 - (0 if options else 12)
+    found = [str(note) for note in made.manifest.notes if note.code == "times"]
+    assert found == [
+        f"{dropped} rows were dropped as repeated, because others have the same time and values:"
+        " the first is in series 'in.csv' at 2025-10-26 02:00:00: if clocks were set back then"
+        " (daylight saving time), --input-time-zone tells the two hours apart"
+    ] * bool(dropped)
 
 
 def test_the_ledger_says_why_rows_are_filtered(tmp_path, capsys):

@@ -83,6 +83,7 @@ class WindowOptions:
     scale_by: what gives the mean and the scale of the columns in `scaled`; None if all of train.
     scaled: transforms of these columns, which come before the scaling.
     labelled_series: series with intervals that give rows their classes; empty if a column does.
+    zone_unknown: whether no option gives the time zone of times.
     interval_classes: each class of these intervals, and its first interval for messages.
 
     Raises:
@@ -109,6 +110,7 @@ class WindowOptions:
     scale_by: ZscoreBy | None = None
     scaled: tuple[ColumnTransform, ...] = ()
     labelled_series: tuple[str, ...] = ()
+    zone_unknown: bool = False
     interval_classes: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:

@@ -8,8 +8,9 @@ from typing import Any
 
 from recordmill.job.staging import StagedPart, Staging, to_json
 from recordmill.notes import Note, count_of
-from recordmill.transforms.model.durations import show_duration
+from recordmill.transforms.model.durations import clock_hint, show_duration, shown_time
 from recordmill.transforms.model.window_options import WindowOptions
+from recordmill.transforms.windowing.repeated_hours import RepeatedHours
 from recordmill.transforms.windowing.series_steps import OtherStep
 from recordmill.transforms.windowing.shared_rows import RowSample
 
@@ -49,7 +50,8 @@ class SeriesReport:
     windows are scaled by their own rows, because the series has no value in train; first_unscaled:
     the first ones by name. sample: rows of the series, if whole series are assigned to splits.
     unsteady: number of series with rows at several steps; other_steps: those of the first ones by
-    name. labelled: series with intervals that give classes; first: the first series by name, if
+    name. hours: rows that were dropped as repeated, in hours that a clock may have shown twice.
+    labelled: series with intervals that give classes; first: the first series by name, if
     there may be any.
     """
 
@@ -64,6 +66,7 @@ class SeriesReport:
     first_unscaled: Sequence[str] = ()
     unsteady: int = 0
     other_steps: Mapping[str, OtherStep] = dataclasses.field(default_factory=dict)
+    hours: RepeatedHours = dataclasses.field(default_factory=RepeatedHours)
     labelled: Sequence[str] = ()
     first: str = ""
     sample: RowSample = dataclasses.field(default_factory=RowSample)
@@ -79,6 +82,7 @@ class SeriesReport:
         cut_off: int,
         unscaled: Sequence[str],
         other_steps: Mapping[str, OtherStep],
+        hours: RepeatedHours,
         sample: RowSample,
     ) -> SeriesReport:
         """Report on all series of a bucket, given their runs.
@@ -98,6 +102,7 @@ class SeriesReport:
             first_unscaled=first,
             unsteady=len(other_steps),
             other_steps=_first_named(other_steps),
+            hours=hours,
             labelled=named,
             first=min(runs, default="") if options.labelled_series else "",
             sample=sample,
@@ -131,6 +136,7 @@ class SeriesReport:
             other_steps=_first_named(
                 {name: one for part in parts for name, one in part.other_steps.items()}
             ),
+            hours=sum((part.hours for part in parts), RepeatedHours()),
             labelled=[name for part in parts for name in part.labelled],
             first=min((part.first for part in parts if part.first), default=""),
             sample=RowSample.sum(part.sample for part in parts),
@@ -152,6 +158,7 @@ class SeriesReport:
         named = {name: SeriesRuns(**runs) for name, runs in data["named"].items()}
         others = {name: OtherStep(**one) for name, one in data["other_steps"].items()}
         objects = {"longest": SeriesRuns(**data["longest"]), "sample": RowSample(**data["sample"])}
+        objects["hours"] = RepeatedHours(**data["hours"])
         return cls(**{**data, "named": named, "other_steps": others, **objects})
 
     @classmethod
@@ -196,6 +203,14 @@ class SeriesReport:
                 f"{self.unscaled} series {'has' if self.unscaled == 1 else 'have'} no value of a"
                 f" --zscore column in train, so that each window is scaled by its own rows:"
                 f" {names}{more}",
+            )
+        if self.hours.rows:
+            yield Note(
+                "times",
+                f"{count_of(self.hours.rows, 'row')} {'was' if self.hours.rows == 1 else 'were'}"
+                " dropped as repeated, because others have the same time and values: the first is"
+                f" in series {self.hours.series!r} at {shown_time(self.hours.time)}"
+                f"{clock_hint(self.hours.time)}",
             )
         if self.other_steps:
             yield Note("steps", self._unsteady_text(options))

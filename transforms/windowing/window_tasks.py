@@ -35,6 +35,7 @@ from recordmill.transforms.staged.spill import Piece
 from recordmill.transforms.windowing.complete_windows import CompleteWindows
 from recordmill.transforms.windowing.constant_columns import ConstantColumns
 from recordmill.transforms.windowing.last_windows import WindowedRows
+from recordmill.transforms.windowing.repeated_hours import RepeatedHours
 from recordmill.transforms.windowing.series_report import SeriesReport
 from recordmill.transforms.windowing.series_scales import ScaleLearner, SeriesScales
 from recordmill.transforms.windowing.series_steps import StepCounter
@@ -192,6 +193,7 @@ def cut_bucket(
     rejects: list[Reject] = []
     constant = ConstantColumns(windowing.options.static_columns, by_group=windowing.by_group)
     sample = RowSample()
+    hours = RepeatedHours()
     total = used = held = combined = repeated = 0
 
     def write(some: Iterable[WindowedRows]) -> None:
@@ -207,7 +209,10 @@ def cut_bucket(
         rows = read_part(cell.name, staging=windowing.staging)
         total += len(rows)
         constant.check(rows)
+        given = rows
         rows, new_rejects, equal = _prepare(rows, rejected_series, windowing.options)
+        if equal and windowing.options.zone_unknown:
+            hours += RepeatedHours.of(given, {reject.key for reject in new_rejects})
         rejects += new_rejects
         if timeline.sampled:
             sample = RowSample.sum([sample, _sample(rows, timeline, windowing)])
@@ -229,6 +234,7 @@ def cut_bucket(
         cut_off=cutter.cut_off,
         unscaled=_unscaled(cutter.runs, scales, windowing.options),
         other_steps=steps.other_steps(),
+        hours=hours,
         sample=sample,
     )
     return [*parts, report.write(last, windowing.staging)]
