@@ -60,6 +60,8 @@ def test_fractions_and_names_of_utc_are_read(tmp_path):
     [
         (["20240330", "20240331", "20240401"], "%Y%m%d"),
         (["20240330235959", "20240331000000"], "'%Y%m%d%H%M%S'"),
+        (["2504030000", "2504030005"], "%y%m%d%H%M"),
+        (["250403000000", "250403000005"], "%y%m%d%H%M%S"),
     ],
 )
 def test_numbers_that_look_like_dates_are_refused(tmp_path, capsys, numbers, time_format):

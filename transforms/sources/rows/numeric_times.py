@@ -10,11 +10,18 @@ from recordmill.transforms.sources.rows.sample_times import EXCEL_EPOCH, strptim
 _SECOND = 10**6
 _FIRST, _LAST = 1900, 2100  # years
 _DATES = {8: "%Y%m%d", 10: "%Y%m%d%H", 12: "%Y%m%d%H%M"}  # by their digits
+# Formats with years of two digits, by their digits; a number lacks the zero of 2000 to 2009.
+_SHORT_DATES = {10: "%y%m%d%H%M", 12: "%y%m%d%H%M%S"}
+_LAST_SHORT = 40  # year
+# Numbers of ten digits may be seconds, too. They are dates if they are late as seconds (2039), or
+# if this many of them, in several hours, have minutes below 60 and hours below 24.
+_LATE = 2_200_000_000
+_LEAST_DATES = 20
 _EXCEL_DAYS = (32_874, 54_789)  # 1990 to 2050
 
 
 def date_format(times: pa.Array) -> str | None:
-    """Return the format of numbers such as 20240330 and 2024033018, None for other numbers.
+    """Return the format of numbers such as 20240330 and 2403301800, None for other numbers.
 
     times: the numbers, read as seconds, in microseconds; int64[n], n > 0.
     """
@@ -25,9 +32,23 @@ def date_format(times: pa.Array) -> str | None:
     digits = len(str(first))
     scale = 10 ** max(digits - 4, 0)
     if digits not in _DATES or first < _FIRST * scale or last >= (_LAST + 1) * scale:
-        return None
+        return _short_date_format(numbers)
     parsed = strptime(numbers.cast(pa.string()), _DATES[digits])
-    return None if parsed.null_count else _DATES[digits]
+    return _short_date_format(numbers) if parsed.null_count else _DATES[digits]
+
+
+def _short_date_format(numbers: pa.Array) -> str | None:
+    """Return the format of dates whose years have two digits, None for other numbers."""
+    first, last = pc.min_max(numbers).as_py().values()
+    digits = -(-len(str(last)) // 2) * 2
+    if digits not in _SHORT_DATES or first < 0 or last >= (_LAST_SHORT + 1) * 10 ** (digits - 2):
+        return None
+    if digits == 10 and first < _LATE:
+        hours = pc.divide(numbers, 100)
+        if pc.count_distinct(numbers).as_py() < _LEAST_DATES or len(hours.unique()) < 2:
+            return None
+    texts = pc.utf8_lpad(numbers.cast(pa.string()), digits, padding="0")
+    return None if strptime(texts, _SHORT_DATES[digits]).null_count else _SHORT_DATES[digits]
 
 
 def unlikely_seconds(times: pa.Array) -> str | None:
