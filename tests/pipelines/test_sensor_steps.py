@@ -80,11 +80,12 @@ def changing(*stretches: tuple[int, int]) -> list[int]:
     [
         ({"a": changing((300, 60), (200, 10))}, (),
          "1 series has rows at several steps: 'a' (its step is 1min, but 199 rows are 10s after the"
-         " row before, and in windows that span less time); --step 1min resamples"),
+         " row before, and in windows that span less time); --step 1min resamples all rows to one"
+         " step (--resample)"),
         ({"a": changing((200, 60), (300, 10)), "b": UNLIKE["fast"]}, (),
          "1 series has rows at several steps: 'a' (its step is 10s, but 200 rows are 1min after the"
          " row before, which is a gap of more than 15s); --step 1min resamples all rows to one step"
-         " (--resample), and --max-gap sets the largest distance that is no gap"),
+         " (--resample); --max-gap 1min joins them in windows that span unlike times"),
         ({"a": changing((200, 60), (300, 10))},
          ("--gap-policy", "fill", "--max-gap", "90s"), "and in windows that span more time"),
     ],
@@ -93,6 +94,7 @@ def test_series_whose_step_changes_are_noted(series, options, words, tmp_path):
     argv = (*written(tmp_path, series), "--split-by", "time", "--window", 12, *options)
     (note,) = notes(make(tmp_path / "out", *argv), "steps")
     assert words in note
+    assert ("joins" in note) == ("joins" in words)
 
 
 @pytest.mark.parametrize(

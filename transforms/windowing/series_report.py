@@ -246,11 +246,14 @@ class SeriesReport:
             for name, one in self.other_steps.items()
         ]
         more = ", ..." if self.unsteady > len(shown) else ""
-        largest = max(max(one.own, one.other) for one in self.other_steps.values())
+        every = self.other_steps.values()
+        largest = show_duration(max(max(one.own, one.other) for one in every))
+        has_gaps = any(one.other > _max_gap(one, options) for one in every)
+        joins = f"; --max-gap {largest} joins them in windows that span unlike times"
         return (
             f"{self.unsteady} series {'has' if self.unsteady == 1 else 'have'} rows at several"
-            f" steps: {', '.join(shown)}{more}; --step {show_duration(largest)} resamples all rows"
-            " to one step (--resample), and --max-gap sets the largest distance that is no gap"
+            f" steps: {', '.join(shown)}{more}; --step {largest} resamples all rows to one step"
+            f" (--resample){joins if has_gaps else ''}"
         )
 
     def problems(self, options: WindowOptions) -> list[str]:
@@ -279,9 +282,13 @@ def _first_named(steps: Mapping[str, OtherStep]) -> dict[str, OtherStep]:
     return {name: steps[name] for name in sorted(steps)[:_NAMED]}
 
 
+def _max_gap(steps: OtherStep, options: WindowOptions) -> int:
+    return steps.own * 3 // 2 if options.max_gap is None else options.max_gap
+
+
 def _effect(steps: OtherStep, options: WindowOptions) -> str:
     """Return what becomes of the rows at another step."""
-    max_gap = steps.own * 3 // 2 if options.max_gap is None else options.max_gap
+    max_gap = _max_gap(steps, options)
     if steps.other > max_gap:
         return f"which is a gap of more than {show_duration(max_gap)}"
     return f"and in windows that span {'more' if steps.other > steps.own else 'less'} time"

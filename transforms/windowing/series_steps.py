@@ -48,9 +48,11 @@ class StepCounter:
             return
         codes, names = batch.encode(rows[SERIES])
         times = np.asarray(rows[TIME])
+        distinct = np.append(True, (np.diff(codes) != 0) | (np.diff(times) != 0))
+        codes, times = codes[distinct], times[distinct]
         series = names.to_pylist()
         firsts = np.flatnonzero(np.diff(codes, prepend=-1))
-        lasts = np.append(firsts[1:], len(rows)) - 1
+        lasts = np.append(firsts[1:], len(codes)) - 1
         apart = np.diff(times, prepend=times[0])
         before = []
         for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True):

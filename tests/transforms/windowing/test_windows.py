@@ -302,7 +302,7 @@ def test_a_series_whose_step_changes_has_another_step_wherever_cells_end(size):
     moments.sort(key=lambda one: one[1])
     counter = StepCounter()
     for at in range(0, len(moments), size):
-        counter.add(ordered(rows_of(moments[at : at + size])))
+        counter.add(ordered(rows_of(moments[at : at + size] * 2)))  # each row occurs twice
     assert counter.other_steps() == {"a": OtherStep(own=100, other=600, rows=60)}
 
 
