@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from recordmill.format.split_names import canonical_split
 from recordmill.job.staging import Listing
 from recordmill.notes import Note, count_of
 from recordmill.pipelines.options.config import CommonConfig
+from recordmill.pipelines.split_columns import column_notes
 from recordmill.storage.files import Location, shown
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.annotations import OBJECTS
@@ -55,12 +56,15 @@ def interpret(
     listing: Listing,
     layout: Layout,
     counts: Mapping[str, int],
+    split_columns: Mapping[str, Sequence[str]],
 ) -> Mapping[str, str]:
     """Return {part: its source in the input}, in the order in which they are shown.
 
-    layout: of the rows of the listing, not of windows. counts: {class: number of records}, empty if
-    they are not known yet.
+    layout: of the rows of the listing, not of windows. counts: {class: number of records} of the
+    listing. split_columns: columns that could be the splits.
     """
+    if isinstance(data_type.source, RowSource):
+        counts = {}  # they are of files
     roles = layout.roles if isinstance(layout, RowLayout) else None
     listed = listed_roles(config, data_type.source, layout)
     main = TEXT if data_type.name == "text" else None  # a column of the source, not of the user
@@ -76,7 +80,7 @@ def interpret(
     facts = {
         "data": f"{data_type.name}, {config.inputs}{files}{f', masks in {masks}' if masks else ''}",
         "classes": _classes(config, listed, layout, columns) + _sizes(counts),
-        "splits": _splits(config, layout),
+        "splits": _splits(config, layout, split_columns),
     }
     if roles is not None:
         by_row = "the content of a row" if data_type.windows is None else "the series and the time"
@@ -101,12 +105,20 @@ def media_tables(source: Source) -> MediaRows | None:
     return files if isinstance(files, MediaRows) else None
 
 
-def name_notes(config: CommonConfig, source: Source, layout: Layout) -> tuple[Note, ...]:
-    """Return notes on names in the input that are not used, but could be classes or splits."""
+def name_notes(
+    config: CommonConfig,
+    source: Source,
+    layout: Layout,
+    split_columns: Mapping[str, Sequence[str]],
+) -> tuple[Note, ...]:
+    """Return notes on names in the input that are not used, but could be classes or splits.
+
+    split_columns: columns that could be the splits.
+    """
     unused: list[Note] = []
     if isinstance(source, RecordRows) and layout.split_source in (None, FOLDERS):
         unused = unused_notes(one.unused for one in source.row_input.laid_out)
-    return (*unused, *_input_notes(config, layout))
+    return (*unused, *column_notes(split_columns), *_input_notes(config, layout))
 
 
 def _input_notes(config: CommonConfig, layout: Layout) -> tuple[Note, ...]:
@@ -329,11 +341,14 @@ def _sizes(counts: Mapping[str, int]) -> str:
     )
 
 
-def _splits(config: CommonConfig, layout: Layout) -> str:
+def _splits(config: CommonConfig, layout: Layout, columns: Collection[str]) -> str:
     fractions = ",".join(f"{name}={x:g}" for name, x in config.fractions.items())
     divided = f"divided by --splits {fractions}"
     if layout.split_source is None:
-        return f"{divided} (the default)" if config.splits is None else divided
+        more = ["the default"] if config.splits is None else []
+        if columns:
+            more.append(f"--split-column could be {_some(list(map(repr, columns)))}")
+        return f"{divided} ({'; '.join(more)})" if more else divided
     named = sum(one.split is not None for one in config.input)
     if 0 < named < len(config.input):
         return f"{layout.split_source}; records of inputs without a split are {divided}"

@@ -46,6 +46,7 @@ from recordmill.pipelines.options.labels_file import read_labels
 from recordmill.pipelines.published import Published, finish_publishing
 from recordmill.pipelines.reused_datasets import stage_reused
 from recordmill.pipelines.schemas import SchemaRequest
+from recordmill.pipelines.split_columns import unused_split_columns
 from recordmill.pipelines.windowing import window_numbers, windowing_of
 from recordmill.runners.beam_patches import permanent_imports
 from recordmill.storage.files import Location, shown
@@ -182,22 +183,21 @@ class Job:
             layout, required = self.learned.match(layout, self.data_type, context, self._records)
         counts = class_counts(listing, self.staging)
         self._listed_classes = Counter(counts) + Counter(listing.rejected_labels)
-        counts = {} if isinstance(source, RowSource) else counts
         replaced = None if published is None else self.output
         reused = stage_reused(
             self.config, self.data_type, self.staging, options=self.shaping, replaced=replaced
         )
         self._reuse = reused.places
-        facts = interpret(self.config, self.data_type, listing, layout, counts)
+        unused = unused_split_columns(self.config, self.data_type, layout, listing, self.staging)
+        facts = interpret(self.config, self.data_type, listing, layout, counts, unused)
         learned = {} if self.learned is None else {"learned": f"from {shown(self.learned.place)}"}
         self._interpretation = {**facts, **reused.facts, **learned}
-        self._name_notes = (*listing.notes, *name_notes(self.config, source, layout))
+        self._name_notes = (*listing.notes, *name_notes(self.config, source, layout, unused))
         on_interpreted(self._interpretation)
-        windows = self.data_type.windows
-        check_splits(self.config, windows, layout)
+        check_splits(self.config, self.data_type.windows, layout)
         self.schema_request.refuse(layout)
         records = self._records(layout)
-        check_layout(self.config, windows, records)
+        check_layout(self.config, self.data_type.windows, records)
         self.staging.begin()
         shards = None if damage is None else damage.shards
         with contextlib.ExitStack() as self._early:

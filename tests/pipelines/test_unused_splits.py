@@ -1,6 +1,7 @@
 """Names of splits that no rule takes: an error, or a note, says which options do."""
 
 import itertools
+import json
 import shlex
 
 import pytest
@@ -163,6 +164,65 @@ def test_files_whose_names_seem_to_hold_splits(kind, names, tmp_path):
 def test_files_with_other_names(tmp_path):
     root = write_rows(tmp_path / "in", "latest.jsonl", "trainA.jsonl", "contest.jsonl")
     assert split_notes(make(tmp_path / "out", "--input", root, command="table")) == []
+
+
+def columns_written(path, column, values):
+    path.parent.mkdir(exist_ok=True)
+    picture = path.parent / "a"
+    make_folder(picture, {"b": len(values)})
+    lines = [
+        f"2026-01-01 00:00:{n:02},{n % 7},a/b/{n:03}.jpg,text {n},{value}"
+        for n, value in enumerate(values)
+    ]
+    path.write_text("\n".join([f"time,x,path,text,{column}", *lines]))
+    return path
+
+
+SPLITS = ["train", "train", "", "Val", "testing", "train"] * 2
+
+
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [
+        ("table", ()),
+        ("text", ()),
+        ("images", ("--size", "16")),
+        ("sensor", ("--time-column", "time", "--series-column", "path", "--window", "1")),
+    ],
+)
+def test_a_column_of_splits_with_another_name(command, options, tmp_path):
+    path = columns_written(tmp_path / "in" / "t.csv", "subset", SPLITS)
+    dataset = make(tmp_path / "out", "--input", path, *options, command=command)
+    (note,) = split_notes(dataset)
+    assert "the column 'subset' holds names of splits (Val, testing, train), but recor" in note
+    assert "--split-column subset takes them" in note
+    job = json.loads((tmp_path / "out" / "job.json").read_text())
+    assert job["interpretation"]["splits"].endswith(
+        "(the default; --split-column could be 'subset')"
+    )
+    taken = make(
+        tmp_path / "2", "--input", path, *options, "--split-column", "subset", command=command
+    )
+    assert split_notes(taken) == []
+    ignored = make(
+        tmp_path / "3", "--input", path, *options, "--split-from", "none", command=command
+    )
+    assert split_notes(ignored) == []
+    assert ignored.manifest.digest == dataset.manifest.digest
+
+
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [
+        ("subset", ["train", "test", "other"] * 4),
+        ("fold", ["1", "2", "3"] * 4),
+        ("partition", ["train"] * 12),
+        ("kind", ["train", "test", "train"] * 4),
+    ],
+)
+def test_columns_of_other_names_or_values(column, values, tmp_path):
+    path = columns_written(tmp_path / "in" / "t.csv", column, values)
+    assert split_notes(make(tmp_path / "out", "--input", path, command="table")) == []
 
 
 def test_folders_of_one_split_are_classes(tmp_path):
