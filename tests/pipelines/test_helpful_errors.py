@@ -165,3 +165,33 @@ def test_columns_that_look_like_segments_are_noted(columns, advice, tmp_path, ca
         assert run("audio", *given, *advice.split()) == 0
         notes = json.loads(capsys.readouterr().out)["notes"]
         assert not [note for note in notes if note["code"] == "segments"]
+
+
+@pytest.mark.parametrize("inputs", [("train=*/train",), ("train=*/train", "test=*/test")])
+def test_patterns_that_match_folders(inputs, tmp_path, capsys, monkeypatch):
+    make_folder(tmp_path / "in", {"train/a": 2, "test/a": 1})
+    monkeypatch.chdir(tmp_path)
+    given = [word for one in inputs for word in ("--input", one)]
+    assert run("images", *given, "--output", "out") == 2
+    said = capsys.readouterr().err
+    assert "(no file matches)" in said
+    assert (
+        "; a pattern matches files, but */train matches folders, such as"
+        f" {tmp_path}/in/train: --input 'train=*/train/**' reads the files in them and in deeper"
+        " folders"
+    ) in said
+    deeper = [word for one in inputs for word in ("--input", f"{one}/**")]
+    assert run("images", *deeper, "--output", "out") == 0
+    assert Made(tmp_path / "out").manifest.splits["train"].records == 2
+
+
+def test_other_patterns_and_folders_of_rows(tmp_path, capsys, monkeypatch):
+    (tmp_path / "in" / "2026").mkdir(parents=True)
+    (tmp_path / "in" / "2026" / "a.csv").write_text("x,label\n1,a\n")
+    monkeypatch.chdir(tmp_path)
+    assert run("table", "--input", "in/2*", "--output", "out") == 2
+    said = capsys.readouterr().err
+    assert f"in/2* matches folders, such as {tmp_path}/in/2026: --input 'in/2*/**'" in said
+    for pattern in ("in/**", "in/**/*", "in/*.jpg"):
+        assert run("images", "--input", pattern, "--output", "out") == 2
+        assert "matches folders" not in capsys.readouterr().err

@@ -24,6 +24,7 @@ from recordmill.transforms.sources.files.inputs import (
     InputRoot,
     check_paths,
     is_utf8,
+    matched_folders,
     walk_input,
 )
 from recordmill.transforms.sources.files.number_labels import NumberLabels
@@ -379,10 +380,13 @@ def no_files_message(inputs: Inputs, found: ReferenceCollector) -> str:
     if single is not None and split_pattern(Location.parse(single.path)) is not None:
         message = f"no usable file matches {inputs} ({found.summary() or 'no file matches'})"
     else:
+        patterns = any(split_pattern(Location.parse(one.path)) for one in inputs.paths)
+        nothing = "no file matches" if patterns else "it is empty"
         message = (
-            f"found no usable file in {inputs} ({found.summary() or 'it is empty'}): expected "
+            f"found no usable file in {inputs} ({found.summary() or nothing}): expected "
             "LABEL/FILE, SPLIT/LABEL/FILE, or files directly in a folder without subfolders"
         )
+    message += matched_folders(inputs)
     if (first := found.first_reject) is not None:
         message += f"; the first reject: {first.key}: {first.detail}"
     if found.totals["rejected as unlabelled"]:

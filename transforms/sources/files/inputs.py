@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import os
 from collections.abc import Iterator, Mapping, Sequence
+from glob import iglob
 
 from recordmill.errors import ConfigError
 from recordmill.storage.files import Location, PathError, shown
@@ -63,6 +65,23 @@ def walk_input(root: InputRoot, skip: SkipRule, *, depth: int) -> Iterator[WalkI
         yield from glob(root.root, root.pattern, skip)
     else:
         yield from walk(root.root, skip, depth=depth)
+
+
+def matched_folders(inputs: Inputs) -> str:
+    """Return advice if a pattern matches local folders, which are not read; else an empty text."""
+    for one in inputs.paths:
+        place = Location.parse(one.path)
+        deep = place.path.endswith(("/**", "/**/*"))  # these match all files in folders
+        if deep or not place.is_local or split_pattern(place) is None:
+            continue
+        found = iglob(place.path, recursive=True)
+        if (folder := next(filter(os.path.isdir, found), None)) is not None:
+            every = InputPath(f"{one.path.rstrip('/')}/**", one.split)
+            return (
+                f"; a pattern matches files, but {one.path} matches folders, such as {folder}:"
+                f" --input '{every}' reads the files in them and in deeper folders"
+            )
+    return ""
 
 
 def check_paths(inputs: str | Inputs) -> None:

@@ -21,6 +21,8 @@ from recordmill.processes.row_tasks import Faults, RowTask
 from recordmill.storage.files import shown
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.source import ListingPart
+from recordmill.transforms.sources.files.input_paths import Inputs
+from recordmill.transforms.sources.files.inputs import matched_folders
 from recordmill.transforms.sources.files.other_kinds import RECORDS, TFRECORDS
 from recordmill.transforms.sources.files.references import END, ROW, START, SectionCollector
 from recordmill.transforms.sources.files.walks import File, SkippedPath
@@ -74,6 +76,7 @@ def list_sections(rows: RowInput, notes: dict[str, Note]) -> Iterator[ListingPar
             f"found no rows in {rows.input}"
             + (f" ({found.summary()})" if found.summary() else "")
             + ": expected a file of rows, a pattern such as *.csv, or a folder of such files"
+            + matched_folders(Inputs.of(rows.input))
             + (f"; {RECORDS}" if found.totals[f"left out as {TFRECORDS}"] else "")
         )
     notes.update(quote_notes(anomalies))
