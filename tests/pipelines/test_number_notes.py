@@ -92,7 +92,7 @@ def test_numbers_that_become_equal(tmp_path):
         for n in range(100)
     )
     source = written(tmp_path, "customer,t,scaled,x,y,label", rows)
-    given = ("--input", source, "--zscore", "scaled")
+    given = ("--input", source, "--zscore", "scaled", "--splits", "train=1")
     first, second = notes_of(tmp_path, "numbers", *given)
     assert first == (
         "different numbers of column 'customer' become equal, because features of numbers are"
@@ -102,6 +102,9 @@ def test_numbers_that_become_equal(tmp_path):
     )
     assert "'t' become equal" in second
     assert "1735689600.5 and 1735689601.5: --zscore t or" in second
+    examples = Made(tmp_path / "out").examples("train").values()
+    different = {name: len({*(one[name][0] for one in examples)}) for name in ("t", "scaled")}
+    assert different == {"t": 2, "scaled": 100}
 
 
 @pytest.mark.parametrize("end", ["parquet", "jsonl"])
