@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-_SAMPLE = 2048  # rows at the start of a block that are looked at
+_SAMPLE = 512  # rows at the start of a block that are looked at
 _MOST = 0.1  # fraction of different values that may become equal to another
 _NOISE = 1e-13  # relative difference of numbers that count as equal, as arithmetic rounds
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-_SAMPLE = 100  # values of a block that are looked at
+_SAMPLE = 40  # values of a block that are looked at
 _LEAST = 3  # numbers such as 2.033 that a column needs
 _GROUPED = {one: re.compile(rf"[+-]?[1-9]\d{{0,2}}{re.escape(one)}\d{{3}}") for one in ".,"}
 _PLAIN = re.compile(r"[+-]?\d{1,3}")
