@@ -2,7 +2,7 @@
 
 import pytest
 
-from recordmill.format.split_names import misspelt_split
+from recordmill.format.split_names import canonical_split, misspelt_split
 from tests.image_runs import make
 
 
@@ -15,6 +15,20 @@ from tests.image_runs import make
 )
 def test_misspelt_splits(name, meant):
     assert misspelt_split(name) == meant
+
+
+@pytest.mark.parametrize(
+    ("name", "split"),
+    [
+        ("trainset", "train"),
+        ("Test_Set", "test"),
+        ("validation-set", "validation"),
+        ("dev set", "validation"),
+    ]
+    + [(name, None) for name in ("set", "offset", "dataset", "trainsets", "subset", "", "trainA")],
+)
+def test_names_of_sets(name, split):
+    assert canonical_split(name) == split
 
 
 def test_odd_names_of_splits_are_noted(tmp_path):
