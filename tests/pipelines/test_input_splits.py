@@ -301,6 +301,22 @@ def test_a_file_read_by_two_patterns(tmp_path, capsys):
     assert "a1.csv is read twice, by --input" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("command", [*OF_FILES, "table"])
+def test_one_of_several_inputs_that_holds_nothing(command, tmp_path, capsys):
+    """The split that it names would be empty without a word."""
+    write, options = {**OF_ROWS, **OF_FILES}[command]
+    fill(tmp_path / "in", write, "first/a/1", "second/a/2")
+    (tmp_path / "empty").mkdir()
+    argv = ("--output", tmp_path / "out", *options, "--input", f"test={tmp_path}/in/second/**")
+    for given, message in (
+        ("in/firs/**", "there is no folder"),
+        ("in/first/3*", "matches no file: check the path, or leave it out"),
+        ("empty", "holds no file: check the path, or leave it out"),
+    ):
+        assert run(command, *argv, "--input", f"train={tmp_path}/{given}") == 2
+        assert message in capsys.readouterr().err
+
+
 def test_documents_by_line_of_files_named_as_splits(tmp_path):
     root = tmp_path / "in"
     root.mkdir()

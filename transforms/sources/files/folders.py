@@ -25,6 +25,7 @@ from recordmill.transforms.sources.files.inputs import (
     check_paths,
     is_utf8,
     matched_folders,
+    read_once,
     walk_input,
 )
 from recordmill.transforms.sources.files.number_labels import NumberLabels
@@ -119,16 +120,18 @@ def list_files(
     *,
     depth: int,
     others: Sequence[InputRoot] = (),
+    alone: bool = True,
 ) -> Iterator[WalkItem]:
     """Yield the files of an input, skipped paths and rejects; keys are relative to the input.
 
-    depth: as in `walk`. others: inputs that must not hold the same files.
+    depth: as in `walk`. others: inputs that must not hold the same files. alone: whether this is
+      the only input.
 
     Raises:
-      ConfigError: another input holds one of the files.
+      ConfigError: another input holds one of the files, or this one of several holds none.
     """
     found = walk_input(root, skip_reason, depth=depth)
-    return _only_once(found, root, others) if others else found
+    return found if alone else read_once(found, root, others)
 
 
 def walk_files(
@@ -156,7 +159,8 @@ def walk_files(
             skipped = frozenset()
         others = [other.root for other in laid_out[:number]]
         # Objects are listed label by label, so that memory holds the objects of one label only.
-        listed = list_files(root, depth=one.layout.depth, others=others)
+        alone = len(laid_out) == 1
+        listed = list_files(root, depth=one.layout.depth, others=others, alone=alone)
         for item in listed if one.archives is None else one.archives.expand(listed):
             if isinstance(item, File | LabelledMember):
                 item, label = item if isinstance(item, LabelledMember) else (item, None)
@@ -181,21 +185,6 @@ def walk_files(
 
 def _below(root: InputRoot, reject: Reject) -> Reject:
     return dataclasses.replace(reject, key=root.prefix + reject.key)
-
-
-def _only_once(
-    found: Iterator[WalkItem], root: InputRoot, others: Sequence[InputRoot]
-) -> Iterator[WalkItem]:
-    for item in found:
-        if isinstance(item, File):
-            place = Location.parse(item.path)
-            other = next((one for one in others if one.covers(place)), None)
-            if other is not None:
-                raise ConfigError(
-                    f"{shown(item.path)} is read twice, by --input {other.given} and by --input"
-                    f" {root.given}: leave one of them out"
-                )
-        yield item
 
 
 def _classify(

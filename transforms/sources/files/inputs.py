@@ -67,6 +67,34 @@ def walk_input(root: InputRoot, skip: SkipRule, *, depth: int) -> Iterator[WalkI
         yield from walk(root.root, skip, depth=depth)
 
 
+def read_once(
+    found: Iterator[WalkItem], root: InputRoot, others: Sequence[InputRoot]
+) -> Iterator[WalkItem]:
+    """Yield what was found in one of several inputs.
+
+    Raises:
+      ConfigError: another input holds one of the files, or nothing was found.
+    """
+    is_empty = True
+    for item in found:
+        is_empty = False
+        if isinstance(item, File):
+            place = Location.parse(item.path)
+            other = next((one for one in others if one.covers(place)), None)
+            if other is not None:
+                raise ConfigError(
+                    f"{shown(item.path)} is read twice, by --input {other.given} and by --input"
+                    f" {root.given}: leave one of them out"
+                )
+        yield item
+    if is_empty:
+        what = "matches no file" if root.pattern is not None else "holds no file"
+        raise ConfigError(
+            f"--input {root.given} {what}: check the path, or leave it out"
+            f"{matched_folders(Inputs(paths=(root.given,)))}"
+        )
+
+
 def matched_folders(inputs: Inputs) -> str:
     """Return advice if a pattern matches local folders, which are not read; else an empty text."""
     for one in inputs.paths:

@@ -124,9 +124,10 @@ class RowInput:
     def _find(self) -> Iterator[tuple[LaidOutInput, File | SkippedPath | Reject]]:
         for number, one in enumerate(self.laid_out):
             others = [other.root for other in self.laid_out[:number]]
+            alone = len(self.laid_out) == 1
             names = set()
             try:
-                for item in list_files(one.root, depth=0, others=others):
+                for item in list_files(one.root, depth=0, others=others, alone=alone):
                     if isinstance(item, File) and item.key in self._shards_in(one.root):
                         names.add(item.key)
                     yield one, self._skipped(one.root, item)
