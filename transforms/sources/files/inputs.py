@@ -89,9 +89,9 @@ def read_once(
         yield item
     if is_empty:
         what = "matches no file" if root.pattern is not None else "holds no file"
+        advice = matched_folders(Inputs(paths=(root.given,)))
         raise ConfigError(
-            f"--input {root.given} {what}: check the path, or leave it out"
-            f"{matched_folders(Inputs(paths=(root.given,)))}"
+            f"--input {root.given} {what}{advice or ': check the path, or leave it out'}"
         )
 
 
