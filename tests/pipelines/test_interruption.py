@@ -42,6 +42,10 @@ _PATIENCE = 60  # seconds, far more than anything here takes
 # --- Signals -----------------------------------------------------------------------------------
 
 
+_TIMES = 45  # of each of four photos of two classes; the job must not end between two signals
+_SHARDS = 30
+
+
 @pytest.fixture(scope="module")
 def long_job(tmp_path_factory) -> list[str]:
     """Options of a job that takes a while: a few photos under many names, into many shards."""
@@ -49,9 +53,18 @@ def long_job(tmp_path_factory) -> list[str]:
     for label in ("hat", "skirt"):
         (folder / label).mkdir(parents=True)
         photos = sorted((CLOTHING / label).iterdir())[:4]
-        for number, photo in itertools.product(range(25), photos):
+        for number, photo in itertools.product(range(_TIMES), photos):
             (folder / label / f"{number}-{photo.name}").symlink_to(photo)
-    return ["--input", str(folder), "--size", "320", "--splits", "train=1", "--num-shards", "20"]
+    return [
+        "--input",
+        str(folder),
+        "--size",
+        "320",
+        "--splits",
+        "train=1",
+        "--num-shards",
+        str(_SHARDS),
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -168,7 +181,7 @@ def test_a_job_of_an_archive_goes_on_after_a_kill(pack, long_job, undisturbed, t
     process.kill()
     process.communicate(timeout=_PATIENCE)
     done = finished(out)
-    assert 0 < len(done) < 20
+    assert 0 < len(done) < _SHARDS
     assert not (out / "dataset.json").exists()
     subprocess.run(command, check=True, capture_output=True)
     assert Made(out).manifest.digest == undisturbed
@@ -200,7 +213,7 @@ def test_a_shard_goes_on_where_it_was(long_job, tmp_path, monkeypatch):
         assert images("--output", tmp_path / "out", *argv) == 1
     monkeypatch.setattr(shard_writer, "encode_in_order", encode_from)
     assert make(tmp_path / "out", *argv).manifest == whole
-    assert left == [200 - len(appended[0].kept)]
+    assert left == [2 * 4 * _TIMES - len(appended[0].kept)]
 
 
 # --- What goes wrong on the way ----------------------------------------------------------------
