@@ -37,6 +37,7 @@ from recordmill.transforms.sources.row_formats.text_files import TextFile, quote
 
 _LINE_END = b"\n"
 _END = 1 << 62  # after the end of any file
+_SAMPLED = 32 << 20  # bytes at the start of a file, of which numbers are looked at for notes
 _REPEATED_HEADER = "equal to the header, as where files were joined: remove the row"
 
 
@@ -100,7 +101,7 @@ class DelimitedFile:
                         value = columns[name][found[0]].as_py()
                         odd = OddValue(value, found[1], row, every=found[2])
                         kind = kind._replace(odd=odd)
-                elif kind.types and kind.types[0] != pa.bool_():
+                elif kind.types and kind.types[0] != pa.bool_() and section.start < _SAMPLED:
                     decimal = self._shape.value_parser.decimal
                     points = point_use(columns[name], values, rows.numbers, decimal)
                     kind = kind._replace(points=points)
