@@ -33,12 +33,11 @@ class StagedRecipes(StagedFile):
     def add(self, recipes: pa.RecordBatch) -> None:
         """Add the recipes of the next rows."""
         if self._writer is None:
-            self._writer = pa.ipc.new_file(self._open(), SCHEMA)
+            self._writer = self._keep(pa.ipc.new_file(self._open(), SCHEMA))
         self._writer.write_batch(recipes)
 
     def finish(self) -> None:
         """Move the complete file to its place."""
-        self._writer.close()
         self._complete()
         self._place.parent.sync_folder()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, Self
 
 from recordmill.storage.files import Location
@@ -16,22 +17,28 @@ class StagedFile:
     def __init__(self, place: Location, draft: Location) -> None:
         self._place = place
         self._draft = draft
-        self._sink: Any = None
+        self._opened = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._sink is not None:
-            self._sink.close()
+        self._opened.close()
 
     def _open(self) -> Any:
         """Return the draft, opened for writing."""
-        self._sink = self._draft.open_output()
-        return self._sink
+        return self._keep(self._draft.open_output())
+
+    def _keep(self, writer: Any) -> Any:
+        """Return a writer, which is closed before what it writes to, also after an error.
+
+        Otherwise Arrow closes it with the last reference, and prints that it fails.
+        """
+        self._opened.callback(writer.close)
+        return writer
 
     def _complete(self) -> None:
         """Close the draft, and move it to its place."""
-        self._sink.close()
+        self._opened.close()
         self._place.parent.make_dirs()
         self._draft.rename_to(self._place)

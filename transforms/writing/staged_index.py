@@ -21,7 +21,6 @@ class StagedIndex(StagedFile):
         super().__init__(place, draft)
         self._empty: pa.Table | None = None
         self._hashing: HashingWriter | None = None
-        self._pages: Any = None
         self._writer: Any = None
 
     def add(self, table: pa.Table, *, hashed_keys: bool) -> None:
@@ -38,8 +37,6 @@ class StagedIndex(StagedFile):
             assert self._empty is not None
             self._write(self._empty)
         assert self._hashing is not None
-        self._writer.close()
-        self._pages.close()
         self._complete()
         return self._hashing.info
 
@@ -47,6 +44,7 @@ class StagedIndex(StagedFile):
         if self._writer is None:
             self._hashing = HashingWriter(self._open())
             # Arrow collects pages, as it takes the interpreter's lock for whatever it passes on.
-            self._pages = pa.BufferedOutputStream(pa.PythonFile(self._hashing, "wb"), _BUFFER)
-            self._writer = index_writer(self._pages, table.schema, hashed_keys=hashed_keys)
+            pages = self._keep(pa.BufferedOutputStream(pa.PythonFile(self._hashing, "wb"), _BUFFER))
+            writer = index_writer(pages, table.schema, hashed_keys=hashed_keys)
+            self._writer = self._keep(writer)
         self._writer.write_table(table)
