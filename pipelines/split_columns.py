@@ -17,6 +17,7 @@ from recordmill.storage.files import StorageError
 from recordmill.transforms.model.data_type import DataType
 from recordmill.transforms.model.source import Layout
 from recordmill.transforms.model.user_columns import user_fields
+from recordmill.transforms.sources.files.unused_splits import some
 from recordmill.transforms.sources.row_formats.open_rows import wanted_columns
 from recordmill.transforms.sources.rows.record_rows import RecordRows
 from recordmill.transforms.sources.rows.row_sections import iter_sections
@@ -24,7 +25,6 @@ from recordmill.transforms.staged.parts import read_part
 
 _NAMES = re.compile(r"split|sets?$|partition|fold|phase|usage|purpose", re.IGNORECASE)
 _SAMPLED = 4  # parts of the listing, and sections of each part
-_SHOWN = 3  # names of splits in a note
 
 
 def unused_split_columns(
@@ -64,11 +64,10 @@ def unused_split_columns(
 def column_notes(columns: Mapping[str, Sequence[str]]) -> Iterator[Note]:
     """Yield a note on each column of `unused_split_columns`."""
     for name, splits in columns.items():
-        some = ", ".join(splits[:_SHOWN]) + (", ..." if len(splits) > _SHOWN else "")
         yield Note(
             "splits",
-            f"the column {name!r} holds names of splits ({some}), but records are divided by"
-            f" --splits: --split-column {shlex.quote(name)} takes them, --split-from none omits"
+            f"the column {name!r} holds names of splits ({some(splits)}), but records are divided"
+            f" by --splits: --split-column {shlex.quote(name)} takes them, --split-from none omits"
             " this note",
         )
 

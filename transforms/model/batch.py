@@ -209,6 +209,11 @@ def decode(codes: npt.NDArray[np.int64], values: Sequence[str | None]) -> pa.Arr
     return pa.array([*values, None], pa.string()).take(pa.array(codes % (len(values) + 1)))
 
 
+def refers_to_files(rows: pa.RecordBatch) -> bool:
+    """Return whether rows name files, which encoders read."""
+    return not {PATH, DATA}.isdisjoint(rows.schema.names)
+
+
 def complete(rows: pa.RecordBatch) -> pa.RecordBatch:
     """Add the columns of label, group, split (null) and copy (0) that are missing."""
     for name in (LABEL, GROUP, SPLIT):

@@ -43,6 +43,11 @@ def distinct_labels(lists: pa.ListArray) -> pa.ListArray:
     return list_array(names.take(pa.array(order[cells % k])), edges_of(cells // k, len(lists)))
 
 
+def is_blank(names: pa.Array) -> pa.BooleanArray:
+    """Return whether each name is empty or white space alone; null for a null."""
+    return pc.or_(pc.equal(names, ""), pc.utf8_is_space(names))
+
+
 def label_cells(lists: pa.ListArray) -> tuple[Indices, Indices, pa.Array]:
     """Return the row and the code of each name in lists, int64[m] each, and the distinct names.
 
@@ -50,8 +55,7 @@ def label_cells(lists: pa.ListArray) -> tuple[Indices, Indices, pa.Array]:
     """
     counts = np.asarray(pc.list_value_length(lists).fill_null(0)).astype(np.int64)
     flat = pc.list_flatten(lists)
-    blank = pc.or_(pc.equal(flat, ""), pc.utf8_is_space(flat))
-    known = np.asarray(pc.invert(blank).fill_null(False), bool)
+    known = np.asarray(pc.invert(is_blank(flat)).fill_null(False), bool)
     codes, names = batch.encode(flat.filter(pa.array(known)))
     return np.repeat(np.arange(len(lists)), counts)[known], codes, names
 

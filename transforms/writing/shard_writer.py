@@ -161,8 +161,7 @@ class ShardWriter:
         Rows that refer to files keep the content hash: encoders compare what they read with it.
         """
         unused = {batch.SOURCE, batch.PLACE}
-        refers = {batch.PATH, batch.DATA}.intersection(rows.schema.names)
-        if not refers and not rows[batch.KEY].null_count:
+        if not batch.refers_to_files(rows) and not rows[batch.KEY].null_count:
             unused.add(batch.CONTENT)
         return rows.drop_columns([name for name in rows.schema.names if name in unused])
 

@@ -157,8 +157,9 @@ class CutIntoPieces(beam.DoFn):
 
 def _spilled_bytes(plan: Plan, rows: pa.RecordBatch) -> int:
     """Return how many bytes of such rows a worker collects before it writes a spill file."""
-    refers = not {batch.PATH, batch.DATA}.isdisjoint(rows.schema.names)
-    buffered = limits.REFERENCE_BUFFER_BYTES if refers else limits.BUFFER_BYTES
+    buffered = limits.BUFFER_BYTES
+    if batch.refers_to_files(rows):
+        buffered = limits.REFERENCE_BUFFER_BYTES
     blocks = len(all_blocks(plan)) * limits.for_rows(limits.PIECE_BYTES, plan.row_bytes)
     least = limits.for_rows(buffered, plan.row_bytes)
     return min(blocks, max(least, blocks // 8), limits.SPILL_BYTES)

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from recordmill.errors import Reason, RecordError, Reject
 from recordmill.transforms.model import batch
+from recordmill.transforms.model.label_lists import is_blank
 from recordmill.transforms.sources.arrays.array_file import Span
 from recordmill.transforms.sources.arrays.array_formats import open_arrays
 from recordmill.transforms.sources.arrays.chunking import ArraySlicing
@@ -109,4 +110,4 @@ def _without_blanks(labels: pa.Array) -> pa.Array:
     """Return labels with nulls instead of texts that are empty or white space alone."""
     if not pa.types.is_string(labels.type):
         return labels
-    return pc.if_else(pc.or_(pc.equal(labels, ""), pc.utf8_is_space(labels)), None, labels)
+    return pc.if_else(is_blank(labels), None, labels)

@@ -151,6 +151,7 @@ def walk_files(
       ConfigError: as `list_files`; or only folders below the top folders have names of splits.
     """
     leave_out = frozenset(leave_out)  # every file is looked up
+    alone = len(laid_out) == 1
     for number, one in enumerate(laid_out):
         root = one.root
         skipped = leave_out
@@ -159,7 +160,6 @@ def walk_files(
             skipped = frozenset()
         others = [other.root for other in laid_out[:number]]
         # Objects are listed label by label, so that memory holds the objects of one label only.
-        alone = len(laid_out) == 1
         listed = list_files(root, depth=one.layout.depth, others=others, alone=alone)
         for item in listed if one.archives is None else one.archives.expand(listed):
             if isinstance(item, File | LabelledMember):

@@ -22,12 +22,17 @@ from recordmill.transforms.sources.archives.archive_tree import ArchiveTree, fin
 from recordmill.transforms.sources.archives.label_files import LabelFiles
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.inputs import InputRoot, find_roots, walk_input
-from recordmill.transforms.sources.files.unused_splits import IGNORE, UnusedSplits, divide, some
+from recordmill.transforms.sources.files.unused_splits import (
+    IGNORE,
+    UnusedSplits,
+    divide,
+    keep,
+    some,
+)
 from recordmill.unicode_tables import mask_later
 
 FOLDERS = "the top folders"  # as the source of splits or classes, in messages
 
-_KEPT = 4  # names for a message
 _WORD = re.compile(r"[^\W\d_]+")
 
 
@@ -354,9 +359,7 @@ def _files_as_splits(root: InputRoot, keys: Iterable[str]) -> Literal["files"] |
     named: list[str] = []
     unnamed: list[str] = []
     for key in keys:
-        names = named if _file_split(key.rpartition("/")[2]) else unnamed
-        if len(names) < _KEPT:
-            names.append(key)
+        keep(named if _file_split(key.rpartition("/")[2]) else unnamed, key)
     if named and unnamed:
         raise ConfigError(
             f"{root.given} holds files named as splits ({some(named)}) beside others"

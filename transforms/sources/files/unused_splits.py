@@ -70,10 +70,10 @@ class UnusedSplits:
         for number, level in enumerate(self._levels, 1):
             split = canonical_split(names[number]) if number < len(names) else None
             if split is None:
-                _keep(level.others, folder)
+                keep(level.others, folder)
             else:
                 level.names[names[number]] = split
-                _keep(level.parents, "/".join(names[:number]))
+                keep(level.parents, "/".join(names[:number]))
 
     def refuse(self) -> None:
         """Raise ConfigError if several folders hold folders named as splits, and none is chosen."""
@@ -145,6 +145,12 @@ def some(names: Sequence[str]) -> str:
     return ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
 
 
+def keep(shown: list[str], name: str) -> None:
+    """Add a name to a list for `some`, unless it is there, or enough are."""
+    if len(shown) <= _SHOWN and name not in shown:
+        shown.append(name)
+
+
 def divide(names: Sequence[str], found: Sequence[str | None]) -> tuple[str, str]:
     """Return the names with a split and those without, for a message."""
     pairs = list(zip(names, found, strict=True))
@@ -160,9 +166,3 @@ def _near_split(name: str) -> str | None:
             if (split := canonical_split(part)) is not None:
                 return split
     return None
-
-
-def _keep(shown: list[str], name: str) -> None:
-    """Add a name to a list of those that may be shown."""
-    if len(shown) <= _SHOWN and name not in shown:
-        shown.append(name)

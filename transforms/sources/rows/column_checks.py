@@ -97,10 +97,10 @@ def _why_text(odd: OddValue, advice: ColumnAdvice, name: str) -> str:
     """Return why a column is text, and advice."""
     why = odd.describe(name)
     if odd.why == BESIDE_BOOLS:
-        return f"{why}: {advice.bools}"
+        return f"{why}: {advice.bools.format(name)}"
     if odd.every and odd.has_option:
-        return f"{why}; {advice.by_option}" if advice.by_option else why
-    return f"{why}: {advice.every if odd.every else advice.text}"
+        return f"{why}; {advice.by_option.format(name)}" if advice.by_option else why
+    return f"{why}: {(advice.every if odd.every else advice.text).format(name)}"
 
 
 def inference_notes(
@@ -121,8 +121,7 @@ def inference_notes(
         odd, points, equal = found.odd, found.points, found.equal
         inferred = name not in advice.declared
         if inferred and odd is not None and field.type == pa.string():
-            text = _why_text(odd, advice, name).replace("{0}", name)
-            notes[f"text {name}"] = Note("text-column", text)
+            notes[f"text {name}"] = Note("text-column", _why_text(odd, advice, name))
         if not pa.types.is_floating(field.type):
             continue
         if inferred and points.groups_thousands(commas=commas):

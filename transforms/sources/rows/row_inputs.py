@@ -122,9 +122,9 @@ class RowInput:
         return open_rows(origin, self.file_format(file))
 
     def _find(self) -> Iterator[tuple[LaidOutInput, File | SkippedPath | Reject]]:
+        alone = len(self.laid_out) == 1
         for number, one in enumerate(self.laid_out):
             others = [other.root for other in self.laid_out[:number]]
-            alone = len(self.laid_out) == 1
             names = set()
             try:
                 for item in list_files(one.root, depth=0, others=others, alone=alone):
