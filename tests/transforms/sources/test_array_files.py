@@ -18,6 +18,8 @@ from recordmill.transforms.sources.arrays import array_file, hdf5
 from recordmill.transforms.sources.arrays.array_file import Span
 from recordmill.transforms.sources.arrays.array_formats import open_arrays
 from recordmill.transforms.sources.arrays.npy import StoredArray
+from recordmill.transforms.sources.files.header_tasks import read_headers
+from tests.array_probe import kind_of_array
 from tests.transforms.sources.test_npy import NUMBERS, SHAPES
 
 FORMATS = ("npy", "npz", "deflated", "h5", "h5 in chunks")
@@ -208,11 +210,8 @@ def test_a_damaged_file_is_rejected_or_an_array(form, data, tmp_path) -> None:
     for _ in range(data.draw(st.integers(1, 6))):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
     path.write_bytes(content)
-    try:
-        got = read(path)
-    except RecordError:
-        return
-    assert got.dtype.kind in "biufc"
+    [got] = read_headers(kind_of_array, [([str(path)], False)], memory=1 << 30)
+    assert isinstance(got, RecordError) or got in "biufc"
 
 
 @pytest.mark.parametrize("kind", ["link", "external", "virtual"])

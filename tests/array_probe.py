@@ -1,0 +1,16 @@
+"""Reading of an array file in an encoder process, as damaged HDF5 files can crash their library."""
+
+import os
+
+from recordmill.errors import RecordError
+from recordmill.transforms.sources.arrays.array_formats import open_arrays
+
+
+def kind_of_array(path: str) -> str | RecordError:
+    """Return the kind of the dtype of the array in a file, read as a whole, or its reject."""
+    status = os.stat(path)
+    try:
+        with open_arrays(path, size=status.st_size, mtime=status.st_mtime_ns) as file:
+            return file.read(file.find(None)).dtype.kind
+    except RecordError as error:
+        return error
