@@ -18,6 +18,7 @@ import xxhash
 
 from recordmill.errors import RunError
 from recordmill.job.staging import Staging
+from recordmill.processes import environment
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.staged import spill
 from recordmill.transforms.staged.spill import Piece
@@ -115,6 +116,8 @@ class ShardRows:
         for _, pieces in sorted(self.blocks.items()):
             with _row_budget.hold(sum(len(data) + length for data, _, _, length in pieces)):
                 rows = sort_block(pieces, seed=self.seed, staging=self.staging)
+            if batch.refers_to_files(rows):  # encoding takes so long that this costs nothing
+                environment.return_free_memory()
             yield rows
 
 
