@@ -147,6 +147,7 @@ class ShardOutcome:
         """Add the pending chunks to the counts, the index and the recipes."""
         pending, self._pending = self._pending, _Pending()
         rows, kept = batch.concat(pending.rows), np.concatenate(pending.kept)
+        pending.rows.clear()  # they are as large as what follows
         copies = batch.copies(rows)
         self.planned += len(rows)
         self.planned_copies += int((copies > 0).sum())
