@@ -223,7 +223,7 @@ def _flag(name: str) -> str:
     return name if " " in name else option_name(name)
 
 
-def compared_columns(job: Any) -> tuple[str, ...]:
+def columns_compared_in(job: Any) -> tuple[str, ...]:
     """Return the columns that are the content of records, from the content of job.json.
 
     It is empty if records are no rows, or if an earlier version wrote the file.

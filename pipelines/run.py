@@ -22,7 +22,7 @@ from recordmill.pipelines.job import Job
 from recordmill.pipelines.job_outcome import JobOutcome
 from recordmill.pipelines.options.config import CommonConfig
 from recordmill.pipelines.plan_json import plan_json
-from recordmill.pipelines.published import compared_columns, warn_complete
+from recordmill.pipelines.published import columns_compared_in, warn_complete
 from recordmill.pipelines.watch import JobProgress
 from recordmill.printable import printable
 from recordmill.processes import standard_streams
@@ -204,7 +204,7 @@ def _print_outcome(outcome: JobOutcome, job: Job, *, seconds: float) -> None:
                 " edit it, then pass it as --schema"
             )
         case "unchanged" if outcome.resumed:
-            columns = Staging(job.output).read_json(JOB, compared_columns)
+            columns = Staging(job.output).read_json(JOB, columns_compared_in)
             report.show(
                 report.closing(load(job.output), output=shown(job.output), compared=columns or ())
             )
@@ -232,7 +232,7 @@ def _print_outcome(outcome: JobOutcome, job: Job, *, seconds: float) -> None:
                     seconds=seconds,
                     distances=_distances(job),
                     reused=None if facts is None else facts.get("reused"),
-                    compared=compared_columns(facts),
+                    compared=columns_compared_in(facts),
                 )
             )
 

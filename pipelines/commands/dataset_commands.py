@@ -31,7 +31,7 @@ from recordmill.pipelines.commands.in_processes import in_processes
 from recordmill.pipelines.options import values
 from recordmill.pipelines.options.command_line import parse_command
 from recordmill.pipelines.options.declaration import Group, option
-from recordmill.pipelines.published import compared_columns
+from recordmill.pipelines.published import columns_compared_in
 from recordmill.pipelines.terminal import distances, report
 from recordmill.profile.statistics_file import parse_compared
 from recordmill.reading.reader import RecordPlace
@@ -190,7 +190,7 @@ def inspect_main(argv: Sequence[str]) -> int:
         tables = distances.tables(summary.skew, summary.drift, other=config.compare_with)
         columns: tuple[str, ...] | None = None
         with contextlib.suppress(DamageError):
-            columns = Staging(dataset).read_json(manifest.JOB, compared_columns)
+            columns = Staging(dataset).read_json(manifest.JOB, columns_compared_in)
         report.show(
             report.inspection(summary, dataset=dataset, distances=tables, compared=columns or ())
         )

@@ -1,6 +1,5 @@
 """Runs that are stopped, or cannot go on: what they say and leave, and how the next one goes on."""
 
-import contextlib
 import dataclasses
 import errno
 import functools
@@ -8,7 +7,6 @@ import io
 import itertools
 import os
 import pathlib
-import select
 import signal
 import subprocess
 import sys
@@ -32,12 +30,10 @@ from tests.archive_files import files_in, tar_of, zip_of
 from tests.folders import make_folder
 from tests.image_runs import Made, images, make
 from tests.media_tables import bytes_table
+from tests.other_processes import PATIENCE, children, ends, wait_until
 from tests.paths import CLOTHING
 
 pytestmark = pytest.mark.usefixtures("encoders")
-
-_PATIENCE = 60  # seconds, far more than anything here takes
-
 
 # --- Signals -----------------------------------------------------------------------------------
 
@@ -78,35 +74,8 @@ def finished(out: pathlib.Path) -> dict[str, int]:
     return {info.stem: (info.parent.parent / "shards" / info.stem).stat().st_ino for info in infos}
 
 
-def wait_until(happened: Callable[[], bool], process: subprocess.Popen[str]) -> None:
-    for _ in range(_PATIENCE * 100):
-        if happened():
-            return
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(timeout=0.01)
-            pytest.fail(f"it ended before that: {process.communicate()}")
-    pytest.fail("it did not happen")
-
-
-def children(parent: int) -> list[int]:
-    found = []
-    for status in pathlib.Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            # pid (name, which may hold anything) state parent ...
-            if int(status.read_text().rpartition(")")[2].split()[1]) == parent:
-                found.append(int(status.parent.name))
-    return found
-
-
 # {signal: exit code}
 _ENDS = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129, signal.SIGKILL: -9}
-
-
-def ends(pidfd: int) -> bool:
-    """Waits for a process that is not our child."""
-    ready, _, _ = select.select([pidfd], [], [], _PATIENCE)
-    os.close(pidfd)
-    return bool(ready)
 
 
 def _hang_up_ends() -> None:
@@ -146,7 +115,7 @@ def test_a_job_goes_on_after_every_signal(long_job, undisturbed, tmp_path):
         assert encoders
         # Ctrl-C reaches the whole group, all else the one process it is sent to.
         (os.killpg if number == signal.SIGINT else os.kill)(process.pid, number)
-        _, said = process.communicate(timeout=_PATIENCE)
+        _, said = process.communicate(timeout=PATIENCE)
         assert process.returncode == code, said
         for encoder in encoders:
             assert ends(encoder)
@@ -179,7 +148,7 @@ def test_a_job_of_an_archive_goes_on_after_a_kill(pack, long_job, undisturbed, t
     process = subprocess.Popen(["nice", "-n", "19", *command], stderr=subprocess.PIPE, text=True)
     wait_until(lambda: bool(finished(out)), process)
     process.kill()
-    process.communicate(timeout=_PATIENCE)
+    process.communicate(timeout=PATIENCE)
     done = finished(out)
     assert 0 < len(done) < _SHARDS
     assert not (out / "dataset.json").exists()
