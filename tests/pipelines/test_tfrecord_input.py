@@ -254,7 +254,11 @@ def test_damaged_records_are_rejected(photos, tmp_path) -> None:
         "c.tfrecord#3": Reason.TRUNCATED,
     }
     assert not made.manifest.open_items()
-    assert "payload checksum does not match" in (made.folder / "rejects.jsonl").read_text()
+    reasons = (made.folder / "rejects.jsonl").read_text()
+    assert "payload checksum does not match" in reasons
+    rest = len(length) + len(frames[11])
+    size = rest + len(frames[8]) + len(frames[9])
+    assert f"last {rest} of {size} bytes of the file cannot be read, about 2 records" in reasons
 
 
 def test_damaged_rows_are_rejected(tmp_path) -> None:
@@ -293,6 +297,37 @@ def test_a_damaged_dataset_is_not_read(dataset, tmp_path, capsys) -> None:
     assert "bytes, its manifest says" in said((shard, whole[:-1]))
     assert "the dataset is damaged; recordmill verify finds" in said((index, b"x"))
     assert "dataset.json lacks 'digest'" in said(("dataset.json", b'{"format": "recordmill/1"}'))
+
+
+@pytest.mark.parametrize(
+    ("at", "why"),
+    [
+        (8, "record 0: its length does not match its checksum"),
+        (20, "record 0: its content does not match its checksum"),
+    ],
+)
+def test_a_damaged_record_of_a_dataset_is_an_error(at, why, table, tmp_path, capsys) -> None:
+    """A damaged length would cost all records after it, as a single reject."""
+    argv = ("--key-column", "id", "--num-shards", "1")
+    assert run("table", "--input", table, "--output", tmp_path / "old", *argv) == 0
+    shard = tmp_path / "old" / Made(tmp_path / "old").manifest.splits["train"].shards[0].file
+    content = bytearray(shard.read_bytes())
+    content[at] ^= 1
+    shard.write_bytes(content)
+    assert run("table", "--input", tmp_path / "old", "--output", tmp_path / "new") == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"{shard.name}: {why}" in said
+    assert "the dataset is damaged" in said
+
+
+def test_a_damaged_length_in_a_dataset_of_images_is_an_error(dataset, tmp_path, capsys) -> None:
+    shutil.copytree(dataset.folder, tmp_path / "old")
+    shard = tmp_path / "old" / dataset.manifest.splits["train"].shards[0].file
+    content = bytearray(shard.read_bytes())
+    content[8] ^= 1
+    shard.write_bytes(content)
+    assert images("--input", tmp_path / "old", "--output", tmp_path / "new") == 2
+    assert "its length does not match its checksum" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ def read_blocks(
         if not len(frames.starts):
             problem = _problem(data, at, size)
             if problem is not None:
-                yield _only_bad(_rest(number, problem, size - at))
+                yield _only_bad(_rest(number, problem, at, size))
                 return
             length = _length(data)
             if length - HEADER_BYTES - FOOTER_BYTES > max_bytes:
@@ -125,7 +125,7 @@ def map_blocks(data: npt.NDArray[np.uint8]) -> Iterator[FrameBlock]:
         head = bytes(view[end : end + HEADER_BYTES])
         damaged = end < len(data) and count < _MAPPED_ROWS
         problem = _problem(head, end, len(data)) if damaged else None
-        bad = () if problem is None else (_rest(number + count, problem, len(data) - end),)
+        bad = () if problem is None else (_rest(number + count, problem, end, len(data)),)
         numbers = np.arange(count) + number
         starts = frames.starts + HEADER_BYTES
         yield FrameBlock(data, frames.starts, frames.lengths, starts, numbers, bad)
@@ -249,10 +249,12 @@ def _checked(data: bytes, frames: _Frames, at: int, number: int) -> FrameBlock:
     )
 
 
-def _rest(number: int, problem: str, rest: int) -> BadRow:
-    """Return the problem of the rest of a file."""
+def _rest(number: int, problem: str, at: int, size: int) -> BadRow:
+    """Return the problem of the rest of a file, which begins at `at` with a record."""
     reason = Reason.TRUNCATED if "ends" in problem else Reason.CORRUPT
-    why = f"{problem}: the last {rest} bytes of the file cannot be read"
+    why = f"{problem}: the last {size - at} of {size} bytes of the file cannot be read"
+    if at and size - at > at / number:
+        why += f", about {round((size - at) * number / at)} records"
     return BadRow(number, reason, why)
 
 

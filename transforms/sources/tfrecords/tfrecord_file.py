@@ -187,10 +187,13 @@ class TfrecordFile:
     def _blocks(self, section: FileSection) -> Iterator[FrameBlock]:
         with self._origin.open() as stream:
             if self.is_compressed:
-                yield from inflated_blocks(stream, max_bytes=self._max_row_bytes)
+                blocks = inflated_blocks(stream, max_bytes=self._max_row_bytes)
             else:
                 size, most = self._size, self._max_row_bytes
-                yield from read_blocks(stream, section, size=size, max_bytes=most)
+                blocks = read_blocks(stream, section, size=size, max_bytes=most)
+            for block in blocks:
+                self._check_block(block)
+                yield block
 
     def _mapped(self) -> Iterator[FrameBlock]:
         """Yield the records of an uncompressed file; a local file is mapped."""
@@ -203,7 +206,16 @@ class TfrecordFile:
             for section in self.sections():
                 yield from self._blocks(section)
         else:
-            yield from map_blocks(np.frombuffer(mapped, np.uint8))
+            for block in map_blocks(np.frombuffer(mapped, np.uint8)):
+                self._check_block(block)
+                yield block
+
+    def _check_block(self, block: FrameBlock) -> None:
+        """Raise ConfigError for damage in a shard of a dataset, whose records are all known."""
+        for number, reason, why in block.bad if self.shard is not None else ():
+            if reason != Reason.TOO_LARGE:
+                place = shown(self._origin.place)
+                raise ConfigError(f"{place}: record {number}: {why}: {DAMAGED}")
 
     def _types(self, columns: ExampleColumns, names: Collection[str] | None) -> ColumnTypes:
         found = {
