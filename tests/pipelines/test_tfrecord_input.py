@@ -261,6 +261,22 @@ def test_damaged_records_are_rejected(photos, tmp_path) -> None:
     assert f"last {rest} of {size} bytes of the file cannot be read, about 2 records" in reasons
 
 
+@pytest.mark.parametrize("conflicts", ["reject", "first"])
+def test_a_damaged_record_does_not_replace_an_intact_one(conflicts, photos, tmp_path) -> None:
+    records = records_of(photos)
+    frames = [frame(example(one)) for one in records]
+    damaged = bytearray(frames[2])
+    damaged[-1] ^= 1
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.tfrecord").write_bytes(b"".join([*frames[:2], damaged]))
+    (tmp_path / "in" / "b.tfrecord").write_bytes(b"".join(frames))
+    argv = ("--input", tmp_path / "in", *ROLES, *SMALL, "--max-reject-fraction", "0.5")
+    made = make(tmp_path / "out", *argv, "--conflicts", conflicts)
+    assert made.rejects == {"a.tfrecord#2": Reason.CORRUPT}
+    assert made.manifest.ledger.records.written == len(records)
+    assert not made.manifest.open_items()
+
+
 def test_damaged_rows_are_rejected(tmp_path) -> None:
     """As for images, and records of other types, without a value, or that are no Examples."""
     good = [{"x": [n], "label": [b"ab"[n % 2 : n % 2 + 1]]} for n in range(90)]

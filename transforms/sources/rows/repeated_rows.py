@@ -6,6 +6,7 @@ which are few, are held back until the end of the listing, when all of them are 
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import Literal, NamedTuple
@@ -14,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill.errors import ConfigError, Reason, Reject
+from recordmill.errors import ConfigError, Reason, RecordError, Reject
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.annotations import MASK_COLUMNS, OBJECT_MASK_COLUMNS
 from recordmill.transforms.model.source import ListingPart
@@ -93,6 +94,7 @@ class RepeatedRows:
 
     hashes: of the identities that repeat, ascending. file: name of the listing, for messages.
     content: returns a hash of all that the path of a row refers to; by default, paths are compared.
+      Its RecordErrors are rejects, named by the place of the row: they repeat no other row.
     """
 
     def __init__(
@@ -109,6 +111,7 @@ class RepeatedRows:
         self._content = content
         self._held: dict[str, list[_HeldRow]] = {}
         self._count = 0
+        self._rejects: list[Reject] = []
 
     def hold(self, rows: pa.RecordBatch, identities: pa.Array) -> pa.RecordBatch:
         """Return the rows whose identity does not repeat.
@@ -123,23 +126,31 @@ class RepeatedRows:
         repeated = np.isin(batch.hash_strings(identities), self._hashes)
         for at in np.flatnonzero(repeated).tolist():
             held = self._describe(rows.slice(at, 1))
-            self._held.setdefault(identities[at].as_py(), []).append(held)
+            if held is not None:
+                self._held.setdefault(identities[at].as_py(), []).append(held)
         self._count += int(repeated.sum())
         if self._count > _MOST_HELD:
-            first = next(same for same in self._held.values() if len(same) > 1)
+            groups = (same for same in self._held.values() if len(same) > 1)
+            such = "".join(
+                f", as {one.name} and {other.name} do"
+                for one, other, *_ in itertools.islice(groups, 1)
+            )
             raise ConfigError(
-                f"more than {_MOST_HELD:,} rows of {self._file} repeat a key, as"
-                f" {first[0].name} and {first[1].name} do: name a column of unique values with"
-                " --key-column, or remove the repeated rows"
+                f"more than {_MOST_HELD:,} rows of {self._file} repeat a key{such}: name a column"
+                " of unique values with --key-column, or remove the repeated rows"
             )
         return rows.filter(pa.array(~repeated))
 
-    def _describe(self, row: pa.RecordBatch) -> _HeldRow:
+    def _describe(self, row: pa.RecordBatch) -> _HeldRow | None:
         is_listed = ROW in row.schema.names
         name = f"row {row[ROW][0].as_py()}" if is_listed else row[batch.PLACE][0].as_py()
         if self._content is None:
             return _HeldRow(name, row, row)
-        hashed = pa.array([self._content(row[batch.PATH][0].as_py())], pa.uint64())
+        try:
+            hashed = pa.array([self._content(row[batch.PATH][0].as_py())], pa.uint64())
+        except RecordError as error:
+            self._rejects.append(Reject(name, "read", error.reason, error.detail))
+            return None
         compared = row.drop_columns([one for one in _REFERENCES if one in row.schema.names])
         return _HeldRow(name, row, batch.set_column(compared, batch.CHECK, hashed))
 
@@ -149,6 +160,8 @@ class RepeatedRows:
         Raises:
           ConfigError: rows with the same key differ, and conflicts are errors.
         """
+        if self._rejects:
+            yield ListingPart(rows=None, rejects=self._rejects)
         for same in self._held.values():
             distinct: list[_HeldRow] = []
             for one in same:

@@ -7,8 +7,11 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 import xxhash
 
+from recordmill.errors import Reason, RecordError
 from recordmill.storage.files import Location
 from recordmill.storage.members import Member
+from recordmill.tfrecord.checksums import masked_crc32c
+from recordmill.tfrecord.framing import FOOTER_BYTES, HEADER_BYTES
 from recordmill.transforms.sources.row_formats.column_types import ColumnType
 from recordmill.transforms.sources.row_formats.open_rows import wanted_columns
 from recordmill.transforms.sources.rows.column_roles import ColumnRoles
@@ -18,6 +21,7 @@ from recordmill.transforms.sources.rows.repeated_rows import (
     RepeatedRows,
     repeated_hashes,
 )
+from recordmill.transforms.sources.tfrecords.record_frames import MISMATCH
 from recordmill.transforms.sources.tfrecords.tfrecord_file import TfrecordFile
 
 
@@ -44,8 +48,15 @@ def find_repeated_records(
 
 
 def _frame_hash(path: str) -> int:
-    """Return a hash of the frame of the record that a reference names."""
+    """Return a hash of the frame of the record that a reference names.
+
+    Raises:
+      RecordError: the record does not match its checksum.
+    """
     member = Member.of(path)
     assert member is not None, "records are members of their file"
     frame = Location.parse(member.archive).read_range(member.offset, member.length)
+    payload, footer = frame[HEADER_BYTES:-FOOTER_BYTES], frame[-FOOTER_BYTES:]
+    if masked_crc32c(payload) != int.from_bytes(footer, "little"):
+        raise RecordError(Reason.CORRUPT, MISMATCH)
     return xxhash.xxh3_64_intdigest(frame)
