@@ -67,7 +67,7 @@ def read_wav_layout(file: RangeReader, *, size: int) -> PcmLayout | None:
     for RF64 EBU Tech 3306.
 
     Raises:
-      RecordError: the samples end early, or are in two chunks.
+      RecordError: the samples end early, are in two chunks, or are not in the stated size.
     """
     start = bytes(file.read_at(0, _PLAIN_BYTES))
     marker = start[:4]
@@ -99,6 +99,13 @@ def read_wav_layout(file: RangeReader, *, size: int) -> PcmLayout | None:
                     Reason.UNSUPPORTED,
                     "its samples are in two data chunks, of which some programs read the first and"
                     " others the last: save it with one",
+                )
+            stated = header.unpack(start[: header.size])[1] + header.size  # of the whole file
+            if not length and stated <= at < size:
+                raise RecordError(
+                    Reason.TRUNCATED,
+                    f"its header states no samples, but {size - at} bytes follow: the program that"
+                    " wrote it did not finish it; convert it, or write it again",
                 )
             if length == _STREAMED:
                 length = size - at if large is None else large

@@ -111,6 +111,19 @@ def test_a_file_of_unknown_length_is_read(tmp_path):
     assert len(read(path)) == 8000
 
 
+def test_an_unfinished_header_is_named(tmp_path):
+    """Programs first write a size of 0; those that are killed never correct it."""
+    path = write(tmp_path / "x.wav", SOUND, subtype="PCM_16")
+    data = bytearray(path.read_bytes())
+    data[4:8], data[40:44] = struct.pack("<I", 36), bytes(4)
+    path.write_bytes(data)
+    with pytest.raises(RecordError, match="truncated: its header states no samples, but 16000 b"):
+        read(path)
+    path.write_bytes(data[:44])
+    with pytest.raises(RecordError, match="empty: no samples"):
+        read(path)
+
+
 @pytest.mark.parametrize(("form", "endian"), [("RF64", "FILE"), ("WAV", "BIG")])
 def test_chunks_of_large_and_of_big_endian_wav_files_are_checked(tmp_path, form, endian):
     path = tmp_path / "x.wav"
