@@ -54,6 +54,17 @@ class ClassMask(NamedTuple):
         return (height, width) if self.to_upright.a == 0 else (width, height)
 
 
+class StoredMask(NamedTuple):
+    """A mask as stored, before options give its levels a meaning.
+
+    levels: uint8 or uint16[height, width], gray levels or palette indices; levels of PNGs are as
+    stored, and those of one bit are 0 and 1. is_one_bit: black and white, without a palette.
+    """
+
+    levels: Ids
+    is_one_bit: bool
+
+
 def open_mask(file: BinaryIO, limits: ImageOptions) -> ImageFile:
     """Open a mask without decoding it. limits: for `max_pixels`.
 
@@ -92,15 +103,15 @@ def decode_mask(data: bytes, options: MaskOptions, limits: ImageOptions) -> Clas
     return ClassMask(_checked(levels, options), to_upright)
 
 
-def mask_levels(data: bytes, limits: ImageOptions) -> Ids | None:
-    """Return the gray levels or palette indices of a mask; None if it holds colours.
-
-    Levels of PNGs are as stored; those of one bit are 0 and 1.
+def stored_mask(data: bytes, limits: ImageOptions) -> StoredMask | None:
+    """Return a mask as stored; None if it holds colours.
 
     Raises:
         RecordError: the file is not a valid mask.
     """
-    return _levels_of(_loaded(data, limits), data)
+    image = _loaded(data, limits)
+    levels = _levels_of(image, data)
+    return None if levels is None else StoredMask(levels, is_one_bit=image.mode == "1")
 
 
 def _loaded(data: bytes, limits: ImageOptions) -> ImageFile:

@@ -18,7 +18,7 @@ from recordmill.errors import Reason, RecordError
 from recordmill.format.run_lengths import decode_runs
 from recordmill.tfrecord.decode import ExampleError, byte_strings
 from recordmill.transforms.imaging.affine import Affine, Floats
-from recordmill.transforms.imaging.class_masks import Ids, mask_levels, move_mask
+from recordmill.transforms.imaging.class_masks import Ids, move_mask, stored_mask
 from recordmill.transforms.imaging.geometry import Size
 from recordmill.transforms.imaging.image_options import ImageOptions
 
@@ -149,12 +149,12 @@ def decode_object_masks(data: bytes, limits: ImageOptions) -> list[Ids]:
     masks = []
     for number, content in enumerate(contents, 1):
         try:
-            levels = mask_levels(content, limits)
+            mask = stored_mask(content, limits)
         except RecordError as error:
             raise RecordError(
                 error.reason, f"the mask of object {number}: {error.detail}"
             ) from error
-        if levels is None:
+        if mask is None:
             raise RecordError(Reason.UNSUPPORTED, f"the mask of object {number} holds colours")
-        masks.append((levels > 0).view(np.uint8))
+        masks.append((mask.levels > 0).view(np.uint8))
     return masks

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError, Reason, Reject
-from recordmill.notes import Note, count_of, notes_of
+from recordmill.notes import Note, count_of
 from recordmill.storage.members import MARK
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.annotations import (
@@ -92,8 +92,11 @@ class AnnotatedFiles:
     @property
     def notes(self) -> tuple[Note, ...]:
         """Notes of the annotations, and on the images without annotations that are not rejected."""
-        texts = (f"{self.where}: {note}" for note in self._found.get("notes", ()))
-        notes = (*notes_of_source(self.files), *notes_of("annotations", texts))
+        own = (
+            Note(one.code if isinstance(one, Note) else "annotations", f"{self.where}: {one}")
+            for one in self._found.get("notes", ())
+        )
+        notes = (*notes_of_source(self.files), *own)
         if (found := self._found.get("objects")) is not None:
             notes = (*notes, *found.notes(self.where))
         names: list[str] = self._found.get("unannotated", [])

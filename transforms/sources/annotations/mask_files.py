@@ -5,25 +5,21 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-import numpy as np
 import pyarrow as pa
 
-from recordmill.errors import ConfigError, RecordError, Reject
+from recordmill.errors import ConfigError, Reject
 from recordmill.notes import count_of
 from recordmill.storage.files import Location
-from recordmill.storage.input_files import read_file
-from recordmill.transforms.imaging.class_masks import mask_levels
 from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.imaging.mask_options import MaskOptions
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.annotations import MASK_COLUMNS, Annotated, Indices
+from recordmill.transforms.sources.annotations.mask_sample import check_mask_sample
 from recordmill.transforms.sources.files.companions import MASK_SUFFIXES
 from recordmill.transforms.sources.files.folders import NOT_IMAGES, FileTree
 from recordmill.transforms.sources.files.input_paths import InputPath, Inputs
 from recordmill.transforms.sources.files.other_kinds import is_archive
 
-SAMPLED = 32  # masks that are read to check their kind
-_BINARY = {0, 255}
 _REFERENCE = (batch.PATH, batch.SIZE, batch.MTIME)
 
 
@@ -107,7 +103,9 @@ class MaskFolder:
             keys, names = [keys[n] for n in kept], [names[n] for n in kept]
             references = references.take(pa.array(kept, pa.int64()))
         self._check_names(names, keys)
-        check_mask_sample(keys, references, self.options, self.limits, where=self.place.name)
+        checked = check_mask_sample(
+            keys, references, self.options, self.limits, where=self.place.name
+        )
         suffixes, notes = self._suffixes(names)
         return MaskReader(
             names=names,
@@ -115,7 +113,7 @@ class MaskFolder:
             rejects=[self._of_mask(reject) for reject in rejects],
             suffixes=suffixes,
             paths=references[0] if self.among_images else None,
-            notes=notes,
+            notes=(*notes, *checked),
         )
 
     def _of_mask(self, reject: Reject) -> Reject:
@@ -143,47 +141,6 @@ class MaskFolder:
                     f"--masks {self.place}: {other!r} and {key!r} may both be the mask of an image"
                     f" {name!r}: remove one of them"
                 )
-
-
-def check_mask_sample(
-    keys: Sequence[str],
-    references: pa.RecordBatch,
-    options: MaskOptions,
-    limits: ImageOptions,
-    *,
-    where: str,
-) -> None:
-    """Check that the options fit a sample of the masks; unreadable ones are rejected later.
-
-    references: columns as `MASK_COLUMNS`. where: the place of the masks, for messages.
-
-    Raises:
-      ConfigError: masks hold colours, and none are given; or their levels are ambiguous.
-    """
-    if options.colours is not None or options.values is not None:
-        return
-    order = sorted(range(len(keys)), key=keys.__getitem__)
-    count = min(len(order), SAMPLED)
-    chosen = [order[number * len(order) // count] for number in range(count)]
-    found: set[int] = set()
-    for at in chosen:
-        path, size, mtime = (column[at].as_py() for column in references.columns)
-        try:
-            levels = mask_levels(read_file(path, size=size, mtime=mtime), limits)
-        except RecordError:
-            continue
-        if levels is None:
-            raise ConfigError(
-                f"--masks: {keys[at]!r} holds colours, not class ids: name the class of each"
-                " colour with --mask-colours FILE"
-            )
-        found.update(np.unique(levels).tolist())
-    if max(found, default=0) and found <= _BINARY and options.ignore is None:
-        raise ConfigError(
-            f"--masks: the masks in {where} have only the levels 0 and 255, and 255"
-            " usually marks pixels without a class: pass --mask-values 0,255 to make 255 the"
-            " class 1, or --mask-ignore 255 to ignore it"
-        )
 
 
 def _stem(key: str) -> str:

@@ -16,7 +16,7 @@ from recordmill.transforms.model import batch
 from recordmill.transforms.model.annotations import MASK_COLUMNS, OBJECTS
 from recordmill.transforms.model.source import ListingPart
 from recordmill.transforms.sources.annotations.annotated_files import Unannotated
-from recordmill.transforms.sources.annotations.mask_files import SAMPLED, check_mask_sample
+from recordmill.transforms.sources.annotations.mask_sample import SAMPLED, check_mask_sample
 from recordmill.transforms.sources.annotations.object_labels import ObjectLabels, ObjectRules
 from recordmill.transforms.sources.tfrecords.pixel_features import PixelFeatures
 from recordmill.transforms.sources.tfrecords.tfrecord_media import TfrecordMedia
@@ -45,6 +45,10 @@ class AnnotatedRecords:
         default_factory=list, init=False, repr=False, compare=False
     )
 
+    _mask_notes: list[Note] = dataclasses.field(
+        default_factory=list, init=False, repr=False, compare=False
+    )
+
     @property
     def unique_keys(self) -> bool:
         """True if keys are unique by construction."""
@@ -66,8 +70,11 @@ class AnnotatedRecords:
 
     @property
     def notes(self) -> tuple[Note, ...]:
-        """Notes on repeated boxes and the names of classes."""
-        return tuple(note for one in self._labels for note in one.notes("the records"))
+        """Notes on repeated boxes, the names of classes and the levels of masks."""
+        return (
+            *(note for one in self._labels for note in one.notes("the records")),
+            *self._mask_notes,
+        )
 
     def scan(self) -> Iterator[ListingPart]:
         """Yield the records; objects are counted in a pass before if the rules need it.
@@ -77,6 +84,7 @@ class AnnotatedRecords:
         """
         found = ObjectLabels(self.rules)
         self._labels[:] = [found]
+        self._mask_notes.clear()
         if self.rules.need_counts and self.pixels.has_objects:
             for part in self.files.scan():
                 if part.rows is not None:
@@ -94,7 +102,9 @@ class AnnotatedRecords:
         assert self.masks is not None
         some = rows.filter(rows[_MASK].is_valid()).slice(0, SAMPLED)
         keys, found = some[batch.KEY].to_pylist(), some.select(MASK_COLUMNS.names)
-        check_mask_sample(keys, found, self.masks, self.limits, where=str(self.files.input))
+        where = str(self.files.input)
+        noted = check_mask_sample(keys, found, self.masks, self.limits, where=where)
+        self._mask_notes.extend(noted)
         return len(some) > 0
 
     def _finish(self, rows: pa.RecordBatch, labels: ObjectLabels) -> Iterator[ListingPart]:

@@ -1,0 +1,193 @@
+"""The check of a sample of masks: which mixtures of levels are an error, a note, or neither."""
+
+import io
+import itertools
+
+import numpy as np
+import pytest
+from PIL import Image, ImageFilter
+
+from recordmill.errors import ConfigError
+from recordmill.storage.files import Location
+from recordmill.transforms.imaging.image_options import ImageOptions
+from recordmill.transforms.imaging.mask_options import MaskOptions
+from recordmill.transforms.sources.annotations.mask_files import MaskFolder
+from tests.image_runs import make
+from tests.painted_masks import png, shapes, write
+from tests.tfrecord_inputs import write_records
+
+SIZE = (64, 48)
+SHAPE = shapes(1, SIZE) > 0
+
+
+def of_levels(*levels):
+    """A mask of one area, at the last level, and lines of the others, three pixels wide."""
+    mask = np.where(SHAPE, levels[-1], 0).astype(np.uint8)
+    for number, level in enumerate(levels[:-1]):
+        mask[:, 4 * number : 4 * number + 3] = level
+    return Image.fromarray(mask)
+
+
+def of_palette(*levels):
+    mask = Image.fromarray(np.asarray(of_levels(*levels)), "P")
+    mask.putpalette([9, 9, 9, 200, 0, 0, 0, 200, 0, *[255] * 759])
+    return mask
+
+
+def stray():
+    mask = np.where(SHAPE, 255, 0).astype(np.uint8)
+    mask[0, 0] = 254
+    return Image.fromarray(mask)
+
+
+def reopened(image, kind):
+    out = io.BytesIO()
+    image.save(out, kind)
+    return Image.open(out)
+
+
+BLANK, WHITE, BINARY = of_levels(0), Image.new("L", SIZE, 255), of_levels(255)
+ONE_BIT, UNIT, PALETTE = BINARY.convert("1"), of_levels(1), of_palette(1)
+BORDERED, UNIT_BORDERED, CLASSES = of_levels(255, 3, 7), of_levels(255, 1), of_levels(1, 2, 5)
+VOC = of_palette(255, 15, 1)
+SMOOTHED = {
+    "blur": BINARY.filter(ImageFilter.GaussianBlur(1)),
+    "twice as large": BINARY.resize((128, 96), Image.Resampling.BILINEAR),
+    "larger": BINARY.resize((200, 150), Image.Resampling.BILINEAR),
+    "smaller": BINARY.resize((40, 30), Image.Resampling.BILINEAR),
+    "lanczos": BINARY.resize((40, 30), Image.Resampling.LANCZOS),
+    "rotated": BINARY.rotate(17, Image.Resampling.BILINEAR),
+    "jpeg": reopened(BINARY, "JPEG"),
+}
+
+
+def check(folder, masks, **options):
+    """Read masks with options, and return the notes."""
+    for number, mask in enumerate(masks):
+        write(folder, f"masks/{number:02}.png", png(mask))
+    place = Location.parse(str(folder / "masks"))
+    return MaskFolder(
+        place=place, suffix=None, options=MaskOptions(**options), limits=ImageOptions()
+    )().notes
+
+
+VALUES, IGNORE = "pass --mask-values 0,255", "--mask-ignore 255"
+MANY = [BINARY] * 7
+
+
+@pytest.mark.parametrize(
+    ("masks", "parts"),
+    [
+        ([BINARY, BLANK], ["the masks in masks have only the levels 0 and 255", VALUES, IGNORE]),
+        ([WHITE, BLANK], ["the masks in masks have only the levels 0 and 255", VALUES, IGNORE]),
+        (
+            [BINARY, BINARY, ONE_BIT, BLANK],
+            [
+                "2 of 4 sampled masks in masks, such as '00.png', have only the levels 0 and 255",
+                "and 1, such as '02.png', have one bit",
+                VALUES,
+                IGNORE,
+            ],
+        ),
+        ([BINARY, ONE_BIT, BORDERED], ["1, such as '01.png', have one bit", "store all masks"]),
+        ([PALETTE, BINARY, PALETTE], ["and 2, such as '00.png', have only 0 and 1", "store all"]),
+        ([UNIT, BINARY], ["such as '00.png', have only 0 and 1", "store all masks", IGNORE]),
+        ([UNIT, ONE_BIT, BINARY], ["and 2, such as '01.png'", "store all masks"]),
+        (
+            [SMOOTHED["blur"], BINARY, SMOOTHED["blur"]],
+            [
+                "2 of 3 sampled masks in masks, such as '00.png', look smoothed",
+                "1 of 3 sampled masks, such as '01.png', have only the levels 0 and 255",
+            ],
+        ),
+    ],
+)
+def test_ambiguous_masks_are_an_error_unless_options_state_their_meaning(masks, parts, tmp_path):
+    with pytest.raises(ConfigError) as raised:
+        check(tmp_path, masks)
+    for part in parts:
+        assert part in str(raised.value)
+    assert not check(tmp_path, masks, values=(0, 255))
+    assert all("smoothed" in note for note in check(tmp_path, masks, ignore=255))
+
+
+@pytest.mark.parametrize(
+    ("masks", "part"),
+    [
+        (
+            [*MANY, stray()],
+            "7 of 8 sampled masks, such as '00.png', have only the levels 0 and 255",
+        ),
+        ([*MANY, stray()], "'07.png' also has 254, so 255 is ignored"),
+        ([BINARY, BINARY, CLASSES], "'02.png' also has 1, 2, 5, so 255 is ignored"),
+        ([BINARY, UNIT, BINARY, stray()], "2 of 4 sampled masks"),
+    ],
+)
+def test_masks_of_two_levels_that_outnumber_those_of_ids_are_noted(masks, part, tmp_path):
+    (note,) = check(tmp_path, masks)
+    assert note.code == "masks"
+    assert part in note
+    assert VALUES in note
+    assert not check(tmp_path, masks, ignore=255)
+    assert "so 255 is a class id" in check(tmp_path, masks, depth=16)[0]
+
+
+@pytest.mark.parametrize(
+    "masks",
+    [
+        [BORDERED, BINARY, CLASSES],
+        [BORDERED, WHITE, BLANK],
+        [VOC, VOC, of_palette(255), of_palette(1)],  # one with a class, one with a border only
+        [UNIT_BORDERED, UNIT, BINARY, BLANK, WHITE],  # two classes, and pixels without one
+        [UNIT, PALETTE, ONE_BIT, BLANK],
+        [UNIT, WHITE, BLANK],
+        [CLASSES, ONE_BIT],
+        [BLANK],
+        [of_levels(*range(1, 10), 255)],
+        [of_levels(7, 11, 200, 255)],
+    ],
+)
+def test_masks_of_ids_are_neither(masks, tmp_path):
+    assert not check(tmp_path, masks)
+
+
+def test_scenes_of_much_road_and_many_ignored_pixels_do_not_look_smoothed(tmp_path):
+    """0 is the road in the ids that Cityscapes is trained with; objects may be small."""
+    draw = np.random.default_rng(3)
+    for side in (2, 3, 8):
+        cells = draw.choice([*[0] * 30, *[255] * 10, *range(1, 19)], (40, 40)).astype(np.uint8)
+        mask = Image.fromarray(np.kron(cells, np.ones((side, side), np.uint8)))
+        assert not check(tmp_path / str(side), [mask])
+
+
+@pytest.mark.parametrize("kind", SMOOTHED)
+def test_smoothed_masks_are_noted(kind, tmp_path):
+    masks = [SMOOTHED[kind], CLASSES]
+    for options in ({}, {"ignore": 255}):
+        (note,) = check(tmp_path, masks, **options)
+        assert note.code == "masks"
+        assert "1 of 2 sampled masks look smoothed" in note
+        assert "'00.png'" in note
+        assert VALUES in note
+    assert not check(tmp_path, masks, classes=6)  # masks with other ids are rejected
+    assert not check(tmp_path, masks, values=(0, 1, 2, 5))
+
+
+@pytest.mark.parametrize("place", ["a folder", "records"])
+def test_notes_on_masks_are_in_the_manifest(place, tmp_path, encoders):
+    contents = [png(mask) for mask in itertools.repeat(SMOOTHED["blur"], 3)]
+    image = png(Image.new("RGB", SIZE))
+    if place == "records":
+        records = [
+            {"image/encoded": [image], "image/segmentation/class/encoded": [content]}
+            for content in contents
+        ]
+        arguments = ("--input", write_records(tmp_path / "a.record", records))
+    else:
+        for number, content in enumerate(contents):
+            write(tmp_path, f"images/x/{number}.png", image)
+            write(tmp_path, f"masks/x/{number}.png", content)
+        arguments = ("--input", tmp_path / "images", "--masks", tmp_path / "masks")
+    made = make(tmp_path / "out", *arguments, "--splits", "train=1")
+    (note,) = (one for one in made.manifest.notes if one.code == "masks")
+    assert "3 of 3 sampled masks look smoothed" in note

@@ -1,0 +1,210 @@
+"""Check of a sample of masks of class ids: colours, ambiguous levels, and smoothed edges."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from recordmill.errors import ConfigError, RecordError
+from recordmill.notes import Note
+from recordmill.storage.input_files import read_file
+from recordmill.transforms.imaging.class_masks import Ids, StoredMask, stored_mask
+from recordmill.transforms.imaging.image_options import ImageOptions
+from recordmill.transforms.imaging.mask_options import MaskOptions
+
+# blank: only 0. white: only 255. binary: 0 and 255. one_bit: of one bit, with 1. unit: other masks
+# of at most 0 and 1, with 1. smoothed: a binary mask with levels between at its edges. ids: others.
+Kind = Literal["blank", "white", "binary", "one_bit", "unit", "smoothed", "ids"]
+
+SAMPLED = 32  # masks that are read to check their kind
+_WHITE = 255
+_CODE = "masks"
+_FEWEST = 4  # levels between 0 and 255 of a smoothed mask
+_FEWEST_OF_RANGE = 8  # such levels if they are not between those of their neighbours
+_LOW, _HIGH = 64, 192  # such levels are below and above; ids rarely are both
+_LISTED = 5  # levels in a note
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MaskSample:
+    """Kinds of the sampled masks. between: some levels of the first smoothed mask, and of ids."""
+
+    kinds: dict[str, Kind]
+    between: dict[Kind, Sequence[int]]
+
+    def named(self, *kinds: Kind) -> list[str]:
+        """Return the keys of the masks of some kinds."""
+        return [key for key, kind in self.kinds.items() if kind in kinds]
+
+    def count(self, *kinds: Kind) -> str:
+        """Return how many of the masks are of some kinds."""
+        return f"{len(self.named(*kinds))} of {len(self.kinds)} sampled masks"
+
+
+def check_mask_sample(
+    keys: Sequence[str],
+    references: pa.RecordBatch,
+    options: MaskOptions,
+    limits: ImageOptions,
+    *,
+    where: str,
+) -> list[Note]:
+    """Check that the options fit a sample of the masks; unreadable ones are rejected later.
+
+    references: columns as `MASK_COLUMNS`. where: the place of the masks, for messages.
+
+    Returns:
+      Notes on masks that are read, but probably not as meant.
+
+    Raises:
+      ConfigError: masks hold colours, and none are given; or their levels are ambiguous.
+    """
+    if options.colours is not None or options.values is not None:
+        return []
+    order = sorted(range(len(keys)), key=keys.__getitem__)
+    count = min(len(order), SAMPLED)
+    kinds: dict[str, Kind] = {}
+    between: dict[Kind, Sequence[int]] = {}
+    for at in (order[number * len(order) // count] for number in range(count)):
+        path, size, mtime = (column[at].as_py() for column in references.columns)
+        try:
+            mask = stored_mask(read_file(path, size=size, mtime=mtime), limits)
+        except RecordError:
+            continue
+        if mask is None:
+            raise ConfigError(
+                f"--masks: {keys[at]!r} holds colours, not class ids: name the class of each"
+                " colour with --mask-colours FILE"
+            )
+        found = np.unique(mask.levels)
+        kind = kinds[keys[at]] = mask_kind(mask, found)
+        if kind in ("smoothed", "ids"):
+            between.setdefault(kind, found[(found > 0) & (found != _WHITE)].tolist())
+    sample = MaskSample(kinds=kinds, between=between)
+    notes: list[Note] = []
+    if options.ignore is None:
+        _check_meaning(sample, where)
+        notes += _note_on_meaning(sample, options)
+    return notes + (_note_on_smoothed(sample) if options.classes is None else [])
+
+
+def mask_kind(mask: StoredMask, found: Ids) -> Kind:
+    """Return the kind of a mask. found: its levels without repetition, sorted."""
+    levels = {*found.tolist()}
+    if levels <= {0}:
+        return "blank"
+    if levels == {_WHITE}:
+        return "white"
+    if levels == {0, _WHITE}:
+        return "binary"
+    if mask.is_one_bit:
+        return "one_bit"
+    if levels <= {0, 1}:
+        return "unit"
+    return "smoothed" if is_smoothed(mask.levels, found) else "ids"
+
+
+def is_smoothed(levels: Ids, found: Ids) -> bool:
+    """Return whether a mask looks like one of 0 and 255 after a blur, a resize or a lossy format.
+
+    Most of its pixels are 0 and 255, and the others have many levels. They are between the levels
+    of both neighbours, in a row or a column, or are near 0 and near 255. Ids are seldom either:
+    between two neighbours is only an id one pixel wide, and data sets count their ids from 0.
+
+    levels: uint8 or uint16[height, width]. found: the same without repetition, sorted.
+    """
+    middle = found[(found > 0) & (found < _WHITE)]
+    if found[0] != 0 or found[-1] != _WHITE or len(middle) < _FEWEST:
+        return False
+    between = (levels > 0) & (levels < _WHITE)
+    count = np.count_nonzero(between)
+    if 2 * count > levels.size:
+        return False
+    if len(middle) >= _FEWEST_OF_RANGE and middle[0] < _LOW and middle[-1] >= _HIGH:
+        return True
+    ramps = np.zeros(levels.shape, np.bool_)
+    ramps[:, 1:-1] = _is_between(levels[:, :-2], levels[:, 1:-1], levels[:, 2:])
+    ramps[1:-1] |= _is_between(levels[:-2], levels[1:-1], levels[2:])
+    return bool(2 * np.count_nonzero(ramps & between) >= count)
+
+
+def _is_between(before: Ids, levels: Ids, after: Ids) -> npt.NDArray[np.bool_]:
+    rises: npt.NDArray[np.bool_] = (before < levels) & (levels < after)
+    return rises | ((before > levels) & (levels > after))
+
+
+def _check_meaning(sample: MaskSample, where: str) -> None:
+    """Raise ConfigError if no mask shows whether 255 is a class or ignored."""
+    whites, bits, units = (
+        sample.named(*kinds) for kinds in (("binary", "white"), ("one_bit",), ("unit",))
+    )
+    binary, ids, smoothed = (sample.named(kind) for kind in ("binary", "ids", "smoothed"))
+    if whites and not (bits or units or ids):
+        some = f"the masks in {where} have"
+        if smoothed:
+            some = (
+                f"{sample.count('smoothed')} in {where}, such as {smoothed[0]!r}, look smoothed,"
+                f" and {sample.count('binary', 'white')}, such as {whites[0]!r}, have"
+            )
+        raise ConfigError(
+            f"--masks: {some} only the levels 0 and 255, and 255"
+            " usually marks pixels without a class: pass --mask-values 0,255 to make 255 the"
+            " class 1, or --mask-ignore 255 to ignore it"
+        )
+    # Where ids are beside 255, masks of 0 and 1 may lack 255; only those of one bit cannot have it.
+    if not binary or not (bits or (units and not ids)):
+        return
+    others = [*bits, *(units if not ids else ())]
+    remedy = "pass --mask-values 0,255, which also reads white in masks of one bit as 255"
+    if units or ids:
+        remedy = "store all masks with the same levels"
+    raise ConfigError(
+        f"--masks: {sample.count('binary')} in {where}, such as {binary[0]!r}, have only the levels"
+        f" 0 and 255, and {len(others)}, such as {others[0]!r},"
+        f" {'have one bit' if bits else 'have only 0 and 1'}, so a class may have two ids:"
+        f" {remedy}, or pass --mask-ignore 255 if 255 marks pixels without a class"
+    )
+
+
+def _note_on_meaning(sample: MaskSample, options: MaskOptions) -> list[Note]:
+    """Return a note if masks of 0 and 255 outnumber those of other ids."""
+    binary, ids = sample.named("binary"), sample.named("ids")
+    if len(binary) <= len(ids):
+        return []
+    meaning = "ignored" if options.ignored == _WHITE else "a class id"
+    return [
+        Note(
+            _CODE,
+            f"{sample.count('binary')}, such as {binary[0]!r}, have only the levels 0 and 255, but"
+            f" {ids[0]!r} also has {_listed(sample.between['ids'])}, so 255 is {meaning}; if it is"
+            " the class 1, pass --mask-values 0,255, which rejects other levels; otherwise"
+            " --mask-ignore 255 confirms the id",
+        )
+    ]
+
+
+def _note_on_smoothed(sample: MaskSample) -> list[Note]:
+    """Return a note if masks look smoothed."""
+    smoothed = sample.named("smoothed")
+    if not smoothed:
+        return []
+    return [
+        Note(
+            _CODE,
+            f"{sample.count('smoothed')} look smoothed, as by a blur, a resize or JPEG: most pixels"
+            f" of {smoothed[0]!r} are 0 or 255, and others have levels between, such as"
+            f" {_listed(sample.between['smoothed'])}, each of which is read as a class id; make the"
+            " masks anew without smoothing, or set each level to 0 or 255, and pass --mask-values"
+            " 0,255, which rejects other levels",
+        )
+    ]
+
+
+def _listed(levels: Sequence[int]) -> str:
+    more = ", ..." if len(levels) > _LISTED else ""
+    return ", ".join(map(str, levels[:_LISTED])) + more
