@@ -155,7 +155,7 @@ def test_bad_values_are_rejects(files: dict[str, bytes], tmp_path: pathlib.Path)
     ledger = made.manifest.ledger
     assert (ledger.inputs.read, ledger.inputs.rejected, ledger.records.written) == (4, 5, 2)
     texts = [base64.b64encode(first).decode(), "not base64!", "data:image/jpeg;base64,", None]
-    texts.append("data:image/jpeg;base64," + base64.encodebytes(second).decode())
+    texts.append("DATA:IMAGE/JPEG;BASE64," + base64.encodebytes(second).decode())
     lines = [json.dumps({"image": text}) for text in texts]
     (tmp_path / "a.jsonl").write_text("\n".join([*lines, '{"image": {"bytes": 3}}', "{"]))
     argv = ("--input", tmp_path / "a.jsonl", "--max-reject-fraction", 1)
@@ -177,6 +177,12 @@ def test_bad_values_are_rejects(files: dict[str, bytes], tmp_path: pathlib.Path)
             "leave the others out, such as --drop-columns b",
         ),
         ({"image": STRUCT}, ("--bytes-column", "img"), "no column 'img' in"),
+        (
+            {"image": pa.list_(STRUCT)},
+            ("--bytes-column", "image"),
+            "but a list of files per row is not supported: write one row for each file",
+        ),
+        ({"image": pa.int64()}, ("--bytes-column", "image"), "has type int64: expected bytes,"),
         (
             {"image": STRUCT},
             ("--path-column", "x", "--bytes-column", "image"),

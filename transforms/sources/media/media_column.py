@@ -23,7 +23,7 @@ NAMES = (
 # The beginning of a JSON value that is base64 text; shorter texts may be anything.
 _BASE64 = re.compile(
     r'"((?:[^"\\]|\\.)+)"\s*:\s*(?:\{[^{}]*?"bytes"\s*:\s*)?'
-    r'"(?:data:[^,"]*;base64,)?(?:[A-Za-z0-9+/]|\\/){64}'
+    r'"(?:(?i:data:[^,"]*;base64,))?(?:[A-Za-z0-9+/]|\\/){64}'
 )
 
 

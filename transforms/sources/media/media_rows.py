@@ -27,7 +27,7 @@ from recordmill.transforms.sources.files.file_stat import FileStat, RejectCause
 from recordmill.transforms.sources.files.path_rules import PathRules, normal_path
 from recordmill.transforms.sources.files.walks import File
 from recordmill.transforms.sources.media.media_layout import MediaLayout
-from recordmill.transforms.sources.media.media_values import PATH, read_values
+from recordmill.transforms.sources.media.media_values import PATH, read_values, type_fault
 from recordmill.transforms.sources.row_formats.column_types import ColumnTypes
 from recordmill.transforms.sources.row_formats.conditions import RowFilter
 from recordmill.transforms.sources.row_formats.row_file import RowFile, Rows
@@ -134,6 +134,16 @@ class MediaRows(RecordRows):
             requested = dataclasses.replace(requested, key=None)
         roles = self._find_roles(names, requested, ())
         return with_target(roles, self.label_type, where=str(self.input))
+
+    def _user_fields(
+        self, user_columns: Sequence[str], column_types: ColumnTypes, roles: ColumnRoles
+    ) -> list[pa.Field]:
+        found = column_types[self.bytes_column].types
+        if found and self.format.format != "tfrecord" and (fault := type_fault(found[0])):
+            raise ConfigError(
+                f"--bytes-column: column {self.bytes_column!r} of {self.input} has type {fault}"
+            )
+        return super()._user_fields(user_columns, column_types, roles)
 
     def _row_filter(self, found: ColumnTypes, fields: Sequence[pa.Field]) -> RowFilter | None:
         others = {name: kind for name, kind in found.items() if name != self.bytes_column}

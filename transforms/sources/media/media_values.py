@@ -12,13 +12,14 @@ import pyarrow.compute as pc
 
 from recordmill.errors import Reason
 from recordmill.format.typed_json import parse_json
+from recordmill.transforms.model.user_columns import is_list
 from recordmill.transforms.sources.files.file_stat import RejectCause
 from recordmill.transforms.sources.row_formats.text_columns import decode_dictionary, is_binary
 
 BYTES, PATH = "bytes", "path"  # fields of structs, as dataset hubs export them
 MOST_BYTES = 256 << 20  # of a value
 
-_DATA_URL = re.compile(r"data:[^,]*?;base64,")
+_DATA_URL = re.compile(r"data:[^,]*?;base64,", re.IGNORECASE)
 _SPACE = re.compile(r"\s+")
 
 
@@ -43,6 +44,32 @@ def is_bytes_struct(kind: pa.DataType) -> bool:
     """Return whether values of a type are structs with a field of bytes."""
     at = kind.get_field_index(BYTES) if pa.types.is_struct(kind) else -1
     return at >= 0 and is_bytes(kind.field(at).type)
+
+
+def type_fault(kind: pa.DataType) -> str | None:
+    """Return why values of a type cannot hold files, with what to do; None if they can."""
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    parts = [kind]
+    if pa.types.is_struct(kind):
+        parts = [field.type for field in kind if field.name in (BYTES, PATH)]
+    if parts and all(is_bytes(one) or _is_text(one) for one in parts):
+        return None
+    if is_list(kind):
+        return (
+            f"{kind}, but a list of files per row is not supported: write one row for each file,"
+            " or a column with one file per row"
+        )
+    return (
+        f"{kind}: expected bytes, structs of {BYTES!r} and a {PATH!r}, or base64 text; name the"
+        " column that holds the files"
+    )
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return kind in (pa.string(), pa.large_string(), pa.string_view(), pa.null())
 
 
 def read_values(column: pa.Array, name: str) -> MediaValues:
@@ -138,7 +165,7 @@ def decode_base64(text: str) -> bytes:
     Raises:
       ValueError: it is not valid.
     """
-    if text.startswith("data:"):
+    if text[:5].lower() == "data:":
         text = _DATA_URL.sub("", text, count=1)
     try:
         return base64.b64decode(text, validate=True)
