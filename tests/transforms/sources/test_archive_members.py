@@ -386,6 +386,17 @@ def test_inflating_checks_the_end_of_the_stream():
         (".json:a", b'{"b": 7}', None),
         (".json:a", b'{"a": null}', None),
         (".json:a", b'{"a": true}', "its .json has no text or number in the field 'a'"),
+        (".json:a.b", b'{"a": {"b": "x"}, "c": 1}', "x"),
+        (".json:a.b", b'{"a": {"b": "x"}, "a.b": "y"}', "y"),
+        (".json:a.b.c", b'{"a": 1, "a.b": {"c": "x"}}', "x"),
+        (".json:a.b", b'{"a": {"bytes": 1, "c": 2}}', None),
+        (".json:a.b", b'{"a": {"b": null}}', None),
+        (
+            ".json:a",
+            b'{"a": {"b": 1, "c": 2}}',
+            "its .json has no text or number in the field 'a', but an object with 'a.b', 'a.c':"
+            " name one of these",
+        ),
         (".json:a", b"[1]", "its .json has no text or number in the field 'a'"),
         (".json:a", b"{", "its .json is not JSON"),
         (".json:a", b"[" * 100_000, "its .json is not JSON"),
@@ -401,6 +412,26 @@ def test_the_class_in_a_file_beside_a_record(rule, content, expected):
         with pytest.raises(RecordError) as caught:
             files.read(content)
         assert caught.value.detail == expected
+
+
+@pytest.mark.parametrize(
+    ("rule", "content", "expected"),
+    [
+        (".cls", b" ", "a class in its .cls, which is blank"),
+        (".json:a", b'{"a": ""}', "a class in the field 'a' of its .json, which is blank or null"),
+        (".json:a.b", b"{}", "a class in the field 'a.b' of its .json, which has no fields"),
+        (
+            ".json:nosuch",
+            b'{"label": 1, "meta": {"q": 2, "r": {"s": 1}}}',
+            "a class in the field 'nosuch' of its .json, which has 'label', 'meta.q', 'meta.r'",
+        ),
+    ],
+)
+def test_the_missing_class_of_a_file_beside_a_record(rule, content, expected):
+    files = LabelFiles.parse(rule)
+    assert files is not None
+    assert files.read(content) is None
+    assert files.expected(content) == expected
 
 
 def test_other_values_of_label_from_are_no_files():

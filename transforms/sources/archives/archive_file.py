@@ -19,6 +19,7 @@ class ListedMember(NamedTuple):
     """A file in an archive, as in `members.Member`.
 
     name: as its header spells it. label: class from a file next to it; None without one.
+    expected: the class that this file lacks, for messages.
     """
 
     name: str
@@ -28,6 +29,7 @@ class ListedMember(NamedTuple):
     method: Method
     crc: int
     label: str | None = None
+    expected: str | None = None
 
     def at(self, archive: File) -> Member:
         """Return the place of the member in an archive."""

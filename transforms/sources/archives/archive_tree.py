@@ -60,10 +60,14 @@ class _Survey(NamedTuple):
 
 
 class LabelledMember(NamedTuple):
-    """A file in an archive with the class of its record, None without one."""
+    """A file in an archive with the class of its record, None without one.
+
+    expected: the class that is missing, for messages, if a file of classes lacks it.
+    """
 
     file: File
-    label: str | None
+    label: str | None = None
+    expected: str | None = None
 
 
 class MisplacedMember(NamedTuple):
@@ -291,7 +295,7 @@ class ArchiveTree:
             )
             return _reject(key, MemberProblem("", Reason.BAD_NAME, text))
         file = File(key, one.at(archive).reference, one.size, archive.mtime)
-        return file if self._labels is None else LabelledMember(file, one.label)
+        return file if self._labels is None else LabelledMember(file, one.label, one.expected)
 
 
 def find_archives(found: Iterator[WalkItem], usable: Callable[[str], bool]) -> list[File]:

@@ -11,7 +11,9 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
+import re
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from recordmill.errors import Reason, RecordError
 from recordmill.transforms.sources.archives.archive_file import ListedMember, MemberProblem
@@ -21,12 +23,18 @@ from recordmill.transforms.sources.files.inputs import is_utf8
 _MOST = 1 << 20  # bytes of a file with a class
 _LONGEST = 1 << 12  # characters of a class
 _MOST_FILES = 64  # of a record
+_MOST_NAMES = 12  # of fields, in a message
+_ABSENT = object()
 _Found = ListedMember | MemberProblem
 
 
 @dataclasses.dataclass(frozen=True)
 class LabelFiles:
-    """The rule for the class of a record. extension: of the file. field: of its JSON object."""
+    """The rule for the class of a record.
+
+    extension: of the file. field: of its JSON object; `a.b` is the field b of the object a, if
+      there is no field of the name `a.b`.
+    """
 
     extension: str
     field: str | None = None
@@ -55,7 +63,7 @@ class LabelFiles:
             raise RecordError(Reason.BAD_VALUE, f"its .{self.extension} is not {kind}") from error
         if self.field is None:
             return self._checked(text)
-        value = found.get(self.field) if isinstance(found, dict) else None
+        value = _field(found, self.field)
         if isinstance(value, str | int | float) and not isinstance(value, bool):
             label = str(value).strip()
             if not is_utf8(label):  # JSON may contain an escaped lone surrogate
@@ -65,7 +73,19 @@ class LabelFiles:
         if value is None and isinstance(found, dict):
             return None
         what = f"its .{self.extension} has no text or number in the field {self.field!r}"
+        if isinstance(value, dict):
+            what += f", but an object with {_names(value, f'{self.field}.')}: name one of these"
         raise RecordError(Reason.BAD_VALUE, what)
+
+    def expected(self, content: bytes) -> str:
+        """Return the class that is missing in a file for which `read` returns None."""
+        if self.field is None:
+            return f"a class in its .{self.extension}, which is blank"
+        where = f"a class in the field {self.field!r} of its .{self.extension}, which"
+        found = json.loads(content.decode("utf-8-sig"))
+        if _field(found, self.field, _ABSENT) is not _ABSENT:
+            return f"{where} is blank or null"
+        return f"{where} has {_names(found) or 'no fields'}"
 
     def _checked(self, text: str) -> str | None:
         """Return a class without spaces around it. Raises RecordError if it is no name."""
@@ -74,6 +94,29 @@ class LabelFiles:
             what = "a zero byte" if "\0" in label else f"{len(label)} characters: it is no name"
             raise RecordError(Reason.BAD_VALUE, f"its .{self.extension} has a class with {what}")
         return label or None
+
+
+def _field(found: Any, name: str, default: object = None) -> Any:
+    """Return the value of a field; `a.b` is the field b of the object a, or has this very name."""
+    if not isinstance(found, dict):
+        return default
+    if name in found:
+        return found[name]
+    for dot in re.finditer(r"\.", name):
+        inner = _field(found.get(name[: dot.start()]), name[dot.end() :], _ABSENT)
+        if inner is not _ABSENT:
+            return inner
+    return default
+
+
+def _names(found: dict[str, Any], prefix: str = "") -> str:
+    """Return the first fields of an object and of the objects in it, for messages."""
+    names: list[str] = []
+    for name, value in itertools.islice(found.items(), _MOST_NAMES + 1):
+        inner = itertools.islice(value, _MOST_NAMES + 1) if isinstance(value, dict) else ()
+        names += [f"{name}.{one}" for one in inner] or [name]
+    shown = ", ".join(repr(f"{prefix}{name}"[:100]) for name in names[:_MOST_NAMES])
+    return f"{shown}, ..." if len(names) > _MOST_NAMES else shown
 
 
 CLASS_FILES = LabelFiles("cls")  # never records themselves
@@ -108,12 +151,15 @@ def _labelled(
 ) -> Iterator[_Found]:
     holders = [one for one in group if isinstance(one, ListedMember) and rule.holds(one.name)]
     label: str | None = None
+    expected: str | None = None
     problem: RecordError | None = None
     try:
         if (one := _only_holder(holders, rule)) is not None:
             if one.size > _MOST:
                 raise RecordError(Reason.TOO_LARGE, f"its .{rule.extension} has {one.size} bytes")
-            label = rule.read(read(one))
+            content = read(one)
+            label = rule.read(content)
+            expected = rule.expected(content) if label is None else None
     except RecordError as error:
         problem = error
     alone = not any(isinstance(one, ListedMember) and usable(one.name) for one in group)
@@ -126,7 +172,7 @@ def _labelled(
         elif problem is not None:
             yield MemberProblem(member.name, problem.reason, problem.detail)
         else:
-            yield member._replace(label=label)
+            yield member._replace(label=label, expected=expected)
 
 
 def _only_holder(holders: list[ListedMember], rule: LabelFiles) -> ListedMember | None:

@@ -163,8 +163,9 @@ def walk_files(
         listed = list_files(root, depth=one.layout.depth, others=others, alone=alone)
         for item in listed if one.archives is None else one.archives.expand(listed):
             if isinstance(item, File | LabelledMember):
-                item, label = item if isinstance(item, LabelledMember) else (item, None)
-                found = _classify(item, one, unlabelled, skipped, label)
+                member = item if isinstance(item, LabelledMember) else LabelledMember(item)
+                item = member.file
+                found = _classify(member, one, unlabelled, skipped)
                 if isinstance(found, LabelledFile) and one.unused is not None:
                     one.unused.see(item.key)
                 if isinstance(found, LabelledFile) and one.archives is not None:
@@ -188,12 +189,12 @@ def _below(root: InputRoot, reject: Reject) -> Reject:
 
 
 def _classify(
-    file: File,
+    member: LabelledMember,
     laid_out: LaidOutInput,
     unlabelled: Unlabelled,
     leave_out: Collection[str],
-    given: str | None,
 ) -> LabelledFile | SkippedPath | RejectedFile:
+    file, given, expected = member
     name = file.key.rpartition("/")[2]
     if has_extension(name, leave_out):
         return SkippedPath(_VECTOR if has_extension(name, _VECTORS) else filter_reason(name))
@@ -207,7 +208,7 @@ def _classify(
     if problem is None and layout.splits is not None and split is None:
         problem = RejectCause(Reason.BAD_NAME, f"no split: expected {layout.form}")
     if problem is None and label is None and layout.labels is not None and unlabelled == "reject":
-        problem = no_label(layout.form)
+        problem = no_label(expected or layout.form)
     if problem is None and label is not None and (why := label_problem(label)):
         problem = RejectCause(Reason.BAD_NAME, why)
     if problem is not None:
