@@ -211,6 +211,42 @@ def test_errors_before_work(
     assert not (tmp_path / "out" / "dataset.json").exists()
 
 
+@pytest.mark.parametrize("inner", ["text", "object"])
+def test_a_column_inside_of_an_object_is_found(
+    inner: str, files: dict[str, bytes], digest: str, tmp_path: pathlib.Path
+) -> None:
+    rows = []
+    for key, content in files.items():
+        text = base64.b64encode(content).decode()
+        image = {"bytes": text, "path": key} if inner == "object" else text
+        row = {"n": [{"x": "}"}], "a": {"b": {"x": 1}, "image": image}, "key": key}
+        rows.append(json.dumps({**row, "label": key.partition("/")[0]}))
+    (tmp_path / "a.jsonl").write_text("\n".join(rows))
+    argv = ("--input", tmp_path / "a.jsonl", "--key-column", "key", "--drop-columns", "a.b.x,n")
+    assert _digest(tmp_path / "out", *argv) == digest
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        (
+            '{"chat": [{"image": "%s"}], "label": 1}',
+            "a.jsonl holds files in lists, in 'chat', but a list of files per row is not supported",
+        ),
+        (
+            '{"x": {"image": "%s"}, "y": {"image": "%s"}}',
+            "hold files: 'x.image', 'y.image'; name one of them with --bytes-column",
+        ),
+    ],
+)
+def test_files_inside_of_objects_that_are_not_one_column(
+    row: str, said: str, tmp_path: pathlib.Path, capsys: Any
+) -> None:
+    (tmp_path / "a.jsonl").write_text(row.replace("%s", "A" * 80) + "\n")
+    assert images("--input", tmp_path / "a.jsonl", "--output", tmp_path / "out") == 2
+    assert said in " ".join(capsys.readouterr().err.split())
+
+
 def test_paths_that_are_not_utf8(files: dict[str, bytes], tmp_path: pathlib.Path) -> None:
     image = next(iter(files.values()))
     kind = pa.struct({"bytes": pa.binary(), "path": pa.binary()})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import re
 from collections.abc import Sequence
 
@@ -11,6 +13,7 @@ from recordmill.errors import ConfigError
 from recordmill.transforms.sources.media.media_values import is_bytes, is_bytes_struct
 from recordmill.transforms.sources.row_formats.columnar import ColumnarFile
 from recordmill.transforms.sources.row_formats.json_lines import JsonLines
+from recordmill.transforms.sources.row_formats.nested import columns_of
 from recordmill.transforms.sources.row_formats.row_file import RowFile
 from recordmill.transforms.sources.rows.column_roles import quoted
 
@@ -22,9 +25,11 @@ NAMES = (
 
 # The beginning of a JSON value that is base64 text; shorter texts may be anything.
 _BASE64 = re.compile(
-    r'"((?:[^"\\]|\\.)+)"\s*:\s*(?:\{[^{}]*?"bytes"\s*:\s*)?'
+    r'"(?P<name>(?:[^"\\]|\\.)+)"\s*:\s*(?:\{[^{}]*?"bytes"\s*:\s*)?'
     r'"(?:(?i:data:[^,"]*;base64,))?(?:[A-Za-z0-9+/]|\\/){64}'
 )
+
+_TOKEN = re.compile(r'(?P<text>"[^"\\]*(?:\\.[^"\\]*)*")(?P<key>\s*:)?|[][{}\n]')
 
 
 def find_media_column(
@@ -40,8 +45,14 @@ def find_media_column(
       ConfigError: several columns may hold the files.
     """
     if isinstance(file, JsonLines):
-        names = dict.fromkeys(_BASE64.findall(file.first_text))
-        return _only([name for name in names if name not in dropped], where)
+        columns, in_lists = _columns_of_base64(file.first_text, dropped)
+        if in_lists and not columns:
+            raise ConfigError(
+                f"{where} holds files in lists, in {quoted(in_lists)}, but a list of files per row"
+                " is not supported: write one row for each file, or leave them out, with"
+                f" --drop-columns {in_lists[0]}"
+            )
+        return _only(columns, where)
     if not isinstance(file, ColumnarFile):
         return None
     fields = [field for field in file.arrow_schema if field.name not in dropped]
@@ -54,6 +65,48 @@ def find_media_column(
     if not usual and not texts.isdisjoint(path_names):
         return None
     return _only(usual or plain, where)
+
+
+def _columns_of_base64(text: str, dropped: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the columns of base64 text at the beginning of JSON lines, and lists that have it.
+
+    Values inside of objects have dotted names. dropped: columns to ignore.
+    """
+    starts = {match.start() for match in _BASE64.finditer(text)}
+    found: dict[str, bool] = {}  # whether it is a list
+    outer: list[str | None] = []  # names of the objects around a place; None for a list
+    name: str | None = ""
+    for token in _TOKEN.finditer(text) if starts else ():
+        mark = token[0]
+        if token["key"]:
+            name = _unescaped(token["text"])
+            if token.start() in starts:
+                path = [*outer[1:], name]
+                inside = itertools.takewhile(lambda one: one is not None, path)
+                found[".".join(map(str, inside))] = None in path
+        elif mark == "{":
+            outer.append(name)
+            name = ""
+        elif mark == "[":
+            outer += [name, None]
+            name = ""
+        elif mark == "\n":
+            outer.clear()
+        elif mark in "]}":
+            del outer[-2 if mark == "]" else -1 :]
+    left = found.keys() - columns_of(dropped, found)
+    columns, lists = (
+        [one for one in found if one in left and found[one] is kind] for kind in (False, True)
+    )
+    return columns, lists
+
+
+def _unescaped(text: str) -> str:
+    """Return a string of JSON, as it is spelled if it is invalid."""
+    try:
+        return str(json.loads(text))
+    except ValueError:
+        return text[1:-1]
 
 
 def _value_type(field: pa.Field) -> pa.DataType:
