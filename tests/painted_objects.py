@@ -125,7 +125,7 @@ def coco(images: dict[str, tuple[tuple[int, int], list[dict[str, Any]]]]) -> dic
     listed, found = [], []
     for number, (name, ((width, height), some)) in enumerate(images.items()):
         listed.append({"id": number, "file_name": name, "width": width, "height": height})
-        found += [{**one, "image_id": number} for one in some]
+        found += [{"image_id": number, **one} for one in some]
     for number, one in enumerate(found):
         one["id"] = number
     categories = [{"id": number, "name": f"kind {number}"} for number in (1, 2, 3)]

@@ -180,6 +180,7 @@ def test_bad_segmentations_reject_their_images(tmp_path):
     [
         (lambda one: one.pop("segmentation"), "no annotation has a 'segmentation'"),
         (lambda one: one.pop("bbox"), "--instance-masks"),
+        (lambda one: one.update(image_id="1"), "its 'image_id' '1' is not the id of an image"),
         (lambda one: one.update(category_id=99), "its 'category_id' 99 is not the id of a"),
         (lambda one: one.update(bbox=[0.1, 0.2, 0.5, 0.5]), "no 'bbox' has a corner above 1"),
     ],

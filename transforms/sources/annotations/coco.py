@@ -67,6 +67,7 @@ class _CocoParser:
     def __init__(self, *, segmentation: bool, image_ids: bool) -> None:
         self._segmentation = segmentation
         self._segmented = False
+        self._orphans_segmented = False  # annotations without an image have segmentations
         self._files: list[str] = []
         self._images: dict[str, int] = {}
         self._image_ids = ImageIds() if image_ids else None
@@ -141,6 +142,7 @@ class _CocoParser:
         entry_name = f"{file.name}: annotations[{number}]"
         image = ids.get(_id(entry.get("image_id")))
         if image is None:
+            self._orphans_segmented |= self._segmentation and bool(entry.get("segmentation"))
             why = f"its 'image_id' {_shown(entry.get('image_id'))} is not the id of an image"
             self._rejects.append(
                 Reject(f"{file.name}#annotations[{number}]", "read", Reason.MISSING, why)
@@ -197,7 +199,10 @@ class _CocoParser:
                 " are probably fractions of width and height; expected pixels, as in COCO"
             )
         if self._categories:
-            more = (CROWD, AREA, *((SEGMENTATION,) if self._segmented else ()))
+            # Without any object of an image, the cause is its id: the rejects should name it.
+            has_orphans_only = self._orphans_segmented and not self._objects.images
+            segmented = self._segmented or has_orphans_only
+            more = (CROWD, AREA, *((SEGMENTATION,) if segmented else ()))
             fields.append(objects_field(more))
             of = np.array(self._objects.images, np.int64)
             objects = self._object_ids.deduplicate(of, self._objects.content)
