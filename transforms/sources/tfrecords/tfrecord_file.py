@@ -214,8 +214,8 @@ class TfrecordFile:
         """Raise ConfigError for damage in a shard of a dataset, whose records are all known."""
         for number, reason, why in block.bad if self.shard is not None else ():
             if reason != Reason.TOO_LARGE:
-                place = shown(self._origin.place)
-                raise ConfigError(f"{place}: record {number}: {why}: {DAMAGED}")
+                remedy = "" if "--max-row-bytes" in why else f": {DAMAGED}"
+                raise ConfigError(f"{shown(self._origin.place)}: record {number}: {why}{remedy}")
 
     def _types(self, columns: ExampleColumns, names: Collection[str] | None) -> ColumnTypes:
         found = {
