@@ -133,6 +133,46 @@ def test_conditions_that_cannot_be(command, condition, message, source, tmp_path
     assert not (tmp_path / "out" / "dataset.json").exists()
 
 
+@pytest.mark.parametrize("name", ["rows.csv", "rows.jsonl", "rows.parquet"])
+@pytest.mark.parametrize("command", ["images", "table"])
+def test_dates_that_are_not_ordered(command, name, tmp_path, capsys):
+    import pyarrow as pa
+    import pyarrow.csv
+    import pyarrow.parquet as pq
+
+    days = ["01/01/2024", "05/02/2024", "09/03/2024", "25/01/2024"] * 2
+    table = pa.table({"path": [f"{n}.png" for n in range(8)], "date": days, "n": range(8)})
+    for n in range(8):
+        make_picture(tmp_path / f"{n}.png", n)
+    if name.endswith("parquet"):
+        pq.write_table(table, tmp_path / name)
+    elif name.endswith("jsonl"):
+        (tmp_path / name).write_text("\n".join(map(json.dumps, table.to_pylist())))
+    else:
+        pyarrow.csv.write_csv(table, tmp_path / name)
+    argv = ["--input", tmp_path / name, "--output", tmp_path / "out", "--key-column", "n"]
+    for condition, message in (
+        ("date >= '2024-02-10'", "expected a date of the form YYYY-MM-DD, such as '2024-02-10'"),
+        ("date >= '10/02/2024'", "'10/02/2024' is a date of the form DD/MM/YYYY or MM/DD/YYYY"),
+    ):
+        assert run(command, *argv, "--where", condition) in (1, 2)
+        said = capsys.readouterr().err
+        assert message in said
+        assert "texts are compared from their first character on" in said
+        assert not (tmp_path / "out" / "dataset.json").exists()
+
+
+def test_some_dates_in_another_form_are_rejected(source, tmp_path):
+    lines = [f"{n},2024-03-{n + 1:02}" for n in range(20)]
+    (tmp_path / "a.csv").write_text("\n".join(["n,date", *lines, "20,25/03/2024"]))
+    argv = ["--input", tmp_path / "a.csv", "--key-column", "n", "--splits", "train=1"]
+    argv += ["--where", "date >= '2024-03-11'", "--max-reject-fraction", 0.1]
+    made = make(tmp_path / "out", *argv, command="table")
+    assert made.manifest.ledger.records.filtered == 10
+    assert made.manifest.splits["train"].records == 10
+    assert made.rejects == {"a.csv#21": "bad_value"}
+
+
 def test_no_row_is_left(source, tmp_path, capsys):
     argv = ["--input", source, "--output", tmp_path / "out", "--where", "age > 100"]
     assert run("table", *argv) == 1

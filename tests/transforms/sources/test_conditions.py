@@ -3,6 +3,7 @@
 import datetime
 import decimal
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -10,7 +11,9 @@ from hypothesis import strategies as st
 
 from recordmill.errors import ConfigError
 from recordmill.transforms.sources.row_formats.condition_syntax import parse_condition
-from recordmill.transforms.sources.row_formats.conditions import check_condition, holds
+from recordmill.transforms.sources.row_formats.conditions import RowFilter, check_condition, holds
+from recordmill.transforms.sources.row_formats.row_file import Rows
+from recordmill.transforms.sources.row_formats.value_parsing import ValueParser
 
 DAY = datetime.date(2026, 1, 31)
 ROWS = {
@@ -134,6 +137,13 @@ def test_rows_that_fulfil_a_condition(text, found):
         ("3 in tags", "== needs values of one type, got text and numbers"),
         ("day > 'soon'", "expected a date such as '2026-01-31', got 'soon'"),
         ("at > '31.1.2026'", "expected a time such as '2026-01-31', got '31.1.2026'"),
+        (
+            "name >= '20.03.2024'",
+            "'20.03.2024' is a date of the form DD.MM.YYYY, and column 'name'",
+        ),
+        ("'01/02/2024' <= kind < 'x'", "DD/MM/YYYY or MM/DD/YYYY, and column 'kind' of rows.csv"),
+        ("n > 1 or not name < '2024-3-1 10:00'", "a date of the form YYYY-M-D, and column 'name'"),
+        ("name > '3-Mar-2024'", "a date of the form a month as a word, and"),
         ("day == name", "a column of times is compared with a text, not with a column"),
     ],
 )
@@ -141,6 +151,51 @@ def test_conditions_that_cannot_be(text, why):
     with pytest.raises(ConfigError) as error:
         rows(text)
     assert why in str(error.value)
+
+
+DATES = ["2024-03-01", "2024-03-20 10:00", "25/01/2024", "20240321", None, "March 3, 2024", "new"]
+
+
+@pytest.mark.parametrize(
+    ("text", "kept", "bad"),
+    [
+        ("date >= '2024-03-02'", [1, 6], [2, 3, 5]),
+        ("date >= '2024-03'", [0, 1, 6], [2, 3, 5]),
+        ("not '2024-03-02' <= date", [0], [2, 3, 5]),
+        ("date > '20240301'", [3, 6], [0, 1, 2, 5]),
+        ("date > '2024-03-02' or n == 2", [1, 2, 6], [3, 5]),  # does not depend on the date
+        ("date > '2024-03-02' and n != 2", [1, 6], [3, 5]),
+        ("date == '2024-03-01'", [0], []),
+        ("date > 'm'", [6], []),
+    ],
+)
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
+def test_dates_in_another_form_are_not_ordered(text, kept, bad, kind):
+    columns = {"date": pa.array(DATES, kind), "n": pa.array(range(len(DATES)))}
+    found, left_out = filtered(text, columns)
+    assert (found.numbers - 1).tolist() == kept
+    assert [one.number - 1 for one in found.bad] == bad
+    assert left_out.get("where", 0) == len(DATES) - len(kept) - len(bad)
+    assert all(one.why.startswith("--where: column 'date': expected a date") for one in found.bad)
+
+
+def test_a_block_of_dates_in_another_form():
+    with pytest.raises(ConfigError) as error:
+        filtered("date >= '2024-02-10'", {"date": pa.array(["25/01/2024", "09/03/2024"] * 3)})
+    assert str(error.value) == (
+        "--where date >= '2024-02-10': column 'date': expected a date of the form YYYY-MM-DD, such"
+        " as '2024-02-10' in the condition, got '25/01/2024' (DD/MM/YYYY or MM/DD/YYYY); texts are"
+        " compared from their first character on: write dates as 2024-01-31 in the condition and"
+        " in the column"
+    )
+
+
+def filtered(text: str, columns: dict[str, pa.Array]) -> tuple[Rows, dict[str, int]]:
+    """The rows that a filter leaves, and the counts of others."""
+    table = pa.RecordBatch.from_pydict(columns)
+    types = {name: column.type for name, column in columns.items()}
+    rows = Rows(columns=table, numbers=np.arange(1, len(table) + 1))
+    return RowFilter.of(text, types, where="rows.csv").apply(rows, ValueParser())
 
 
 def test_thousands_of_conditions():

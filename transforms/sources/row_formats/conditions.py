@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill.errors import ConfigError, did_you_mean
+from recordmill.errors import ConfigError, Reason, did_you_mean
 from recordmill.transforms.model.user_columns import is_list
 from recordmill.transforms.sources.row_formats.condition_syntax import (
     WHERE,
@@ -34,11 +34,19 @@ from recordmill.transforms.sources.row_formats.condition_syntax import (
     named_option,
     parse_condition,
 )
+from recordmill.transforms.sources.row_formats.date_forms import (
+    ORDER_RULE,
+    date_form,
+    in_other_forms,
+    is_ordered,
+)
 from recordmill.transforms.sources.row_formats.row_file import Rows
 from recordmill.transforms.sources.row_formats.value_parsing import ValueParser
 
 Mask = npt.NDArray[np.bool_]
 
+_SEVERAL = 6  # rows that are refused as a whole, rather than rejected one by one
+_SHOWN = 40  # characters of a value in a message
 _COMPARE: Mapping[str, Callable[..., pa.Array]] = {
     "==": pc.equal,
     "!=": pc.not_equal,
@@ -73,20 +81,56 @@ class RowFilter:
         return cls(condition, tuple(pa.field(name, types[name]) for name in condition.columns))
 
     def apply(self, rows: Rows, parser: ValueParser) -> tuple[Rows, dict[str, int]]:
-        """Return the rows for which the condition holds, and {option: number of the others}."""
+        """Return the rows for which the condition holds, and {option: number of those left out}.
+
+        Rows become bad if the condition depends on dates in another form than in the condition.
+
+        Raises:
+          ConfigError: all rows are bad for that reason.
+        """
         columns = {}
         for field in self.fields:
             column = parser.mask_missing(field.name, rows.columns[field.name])
             if column.type != field.type:
                 column, _ = parser.cast_or_null(column, field.type)
             columns[field.name] = column
-        mask = holds(self.condition, columns, len(rows.columns))
+        count = len(rows.columns)
+        truth = _truth(self.condition.root, columns, count)
+        mask: Mask = np.asarray(truth.fill_null(False), bool)
+        wrong = self._misordered(columns, truth)
+        if len(wrong) == count >= _SEVERAL:
+            raise ConfigError(f"{named_option(self.condition.text)}: {wrong[0]}")
         if mask.all():
             return rows, {}
-        kept = dataclasses.replace(
-            rows, columns=rows.columns.filter(pa.array(mask)), numbers=rows.numbers[mask]
+        kept = mask.copy()
+        kept[list(wrong)] = True
+        places = np.cumsum(kept) - 1
+        bad = {
+            int(places[row]): (Reason.BAD_VALUE, f"--where: {why}") for row, why in wrong.items()
+        }
+        found = dataclasses.replace(
+            rows, columns=rows.columns.filter(pa.array(kept)), numbers=rows.numbers[kept]
         )
-        return kept, {WHERE: int((~mask).sum())}
+        left_out = int((~kept).sum())
+        return found.without(bad), {WHERE: left_out} if left_out else {}
+
+    def _misordered(self, columns: Mapping[str, pa.Array], truth: pa.Array) -> dict[int, str]:
+        """Return {index: message} of the rows whose truth is missing because of a form of dates."""
+        wrong: dict[int, str] = {}
+        for name, literal in _ordered_texts(self.condition.root):
+            form = date_form(literal)
+            column = _plain(columns[name])
+            if form is None or _family(column.type) != "text" or not truth.null_count:
+                continue
+            others = in_other_forms(column, form) & np.asarray(truth.is_null(), bool)
+            for row in np.flatnonzero(others).tolist():
+                value = column[row].as_py()[:_SHOWN]
+                wrong.setdefault(
+                    row,
+                    f"column {name!r}: expected a date of the form {form}, such as {literal!r} in"
+                    f" the condition, got {value!r} ({date_form(value)}); {ORDER_RULE}",
+                )
+        return wrong
 
 
 class _MismatchError(Exception):
@@ -125,6 +169,29 @@ def check_condition(condition: Condition, types: Mapping[str, pa.DataType], *, w
     except _MismatchError as error:
         shown = ", ".join(f"{name!r} has {_noun(types[name])}" for name in condition.columns)
         raise ConfigError(f"{named_option(condition.text)}: {error}; in {where} {shown}") from error
+    for name, literal in _ordered_texts(condition.root):
+        form = date_form(literal)
+        if form is not None and not is_ordered(form) and _family(types[name]) == "text":
+            raise ConfigError(
+                f"{named_option(condition.text)}: {literal!r} is a date of the form {form}, and"
+                f" column {name!r} of {where} is text; {ORDER_RULE}"
+            )
+
+
+def _ordered_texts(node: Node) -> Iterator[tuple[str, str]]:
+    """Yield (column, text) of the comparisons by order of a column with a text."""
+    match node:
+        case Both(conditions=conditions):
+            for one in conditions:
+                yield from _ordered_texts(one)
+        case Not(condition=condition):
+            yield from _ordered_texts(condition)
+        case Compare(comparison=comparison) if comparison not in ("==", "!="):
+            match node.left, node.right:
+                case (Column(name=name), Constant(value=str(text))):
+                    yield name, text
+                case (Constant(value=str(text)), Column(name=name)):
+                    yield name, text
 
 
 def _truth(node: Node, columns: Mapping[str, pa.Array], count: int) -> pa.Array:
@@ -149,7 +216,13 @@ def _truth(node: Node, columns: Mapping[str, pa.Array], count: int) -> pa.Array:
             texts = [one for one in (left, right) if isinstance(one, Constant)]
             if families == {"time", "text"} and not texts:
                 raise _MismatchError("a column of times is compared with a text, not with a column")
-            return _compare(comparison, *pair)
+            found = _compare(comparison, *pair)
+            for name, text in _ordered_texts(node) if families == {"text"} else ():
+                form = date_form(text)
+                if form is not None:  # nothing is known of dates in another form
+                    others = in_other_forms(_plain(columns[name]), form)
+                    found = pc.if_else(pa.array(others), None, found)
+            return found
     found = _values(node, columns, count)
     if not pa.types.is_boolean(found.type):
         raise _MismatchError(f"expected a condition, got {_noun(found.type)}: compare it")
@@ -159,11 +232,7 @@ def _truth(node: Node, columns: Mapping[str, pa.Array], count: int) -> pa.Array:
 def _values(node: Node, columns: Mapping[str, pa.Array], count: int) -> pa.Array:
     match node:
         case Column(name=name):
-            column = columns[name]
-            if pa.types.is_dictionary(column.type):
-                column = column.dictionary_decode()
-            if column.type == pa.string_view():
-                column = column.cast(pa.string())
+            column = _plain(columns[name])
             if pa.types.is_floating(column.type):
                 return pc.if_else(pc.is_nan(column), None, column)
             return column
@@ -176,6 +245,13 @@ def _values(node: Node, columns: Mapping[str, pa.Array], count: int) -> pa.Array
             found = _COMPUTE[operation](*numbers)
             return pc.if_else(pc.is_nan(found), None, found)
     return _truth(node, columns, count)
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    """Return a column without an encoding that comparisons do not take."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    return column.cast(pa.string()) if column.type == pa.string_view() else column
 
 
 def _constant(value: Value, count: int) -> pa.Array:
