@@ -89,6 +89,7 @@ def rows(text: str) -> list[int]:
         ("`class` == 'p' and '`' != name", [0]),
         ("`user.age` == 4", [0]),
         (" n == 1\n or n == 2 ", [0, 1]),
+        ("n > 2024 - 10 - 2012", [3]),
     ],
 )
 def test_rows_that_fulfil_a_condition(text, found):
@@ -122,6 +123,11 @@ def test_rows_that_fulfil_a_condition(text, found):
         ("n == -'x'", "expected a number after the sign"),
         ("class == 'p'", "in backticks"),
         ("n >", "it cannot be parsed"),
+        ("day >= 2024-06-01", "put dates in quotes, such as '2024-06-01', and spaces between"),
+        ("name >= 2024-10-10", "put dates in quotes, such as '2024-06-01', and spaces between"),
+        ("n >= 2024-10-10", "calculation; got 2024-10-10"),
+        ("day >= 1.6.2024", "put dates in quotes"),
+        ("day >= 12/6/2024 and n > 3", "calculation; got 12/6/2024"),
         ("n > '\0'", "it cannot be parsed"),
         ("(" * 500 + "n", "((((...: expected"),
         ("nn > 1", "no column 'nn' in rows.csv (did you mean 'n'?): it has 'n', 'x'"),

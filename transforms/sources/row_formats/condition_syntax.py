@@ -33,6 +33,10 @@ _OPERATIONS: dict[type[ast.operator], Operation] = dict(
 # A string, or a name in backticks, which may hold any characters.
 _PARTS = re.compile(r"""("(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')|`([^`]+)`""")
 _QUOTED = "__quoted_{}__"
+# A date, which without quotes is a difference or a quotient of numbers, or no syntax at all.
+_BARE_DATE = re.compile(
+    r"(?<![\w.])(\d{4}-\d\d?-\d\d?|\d\d?/\d\d?/\d{4}|\d\d?\.\d\d?\.\d{4})(?!\d)", re.ASCII
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,6 +139,11 @@ def parse_condition(text: str) -> Condition:
     given = " ".join(_PARTS.sub(quote, text).splitlines()).strip()
     if not given:
         raise ConfigError("--where: expected a condition such as 'age >= 18', got nothing")
+    if date := _BARE_DATE.search(_PARTS.sub("''", given)):
+        raise ConfigError(
+            f"{named_option(text)}: put dates in quotes, such as '2024-06-01', and spaces between"
+            f" the numbers and operators of a calculation; got {date[0]}"
+        )
     try:
         tree = ast.parse(given, mode="eval")
         if sum(1 for _ in ast.walk(tree)) > _MOST_NODES:
