@@ -92,7 +92,7 @@ MANY = [BINARY] * 7
         ([BINARY, ONE_BIT, BORDERED], ["1, such as '01.png', have one bit", "store all masks"]),
         ([PALETTE, BINARY, PALETTE], ["and 2, such as '00.png', have only 0 and 1", "store all"]),
         ([UNIT, BINARY], ["such as '00.png', have only 0 and 1", "store all masks", IGNORE]),
-        ([UNIT, ONE_BIT, BINARY], ["and 2, such as '01.png'", "store all masks"]),
+        ([UNIT, ONE_BIT, BINARY], ["and 2, such as '01.png', have one bit or only 0", "store all"]),
         (
             [SMOOTHED["blur"], BINARY, SMOOTHED["blur"]],
             [

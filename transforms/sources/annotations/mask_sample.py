@@ -159,15 +159,17 @@ def _check_meaning(sample: MaskSample, where: str) -> None:
     # Where ids are beside 255, masks of 0 and 1 may lack 255; only those of one bit cannot have it.
     if not binary or not (bits or (units and not ids)):
         return
-    others = [*bits, *(units if not ids else ())]
+    units = [] if ids else units
+    others = [*bits, *units]
+    held = ["one bit"] * bool(bits) + ["only 0 and 1"] * bool(units)
     remedy = "pass --mask-values 0,255, which also reads white in masks of one bit as 255"
     if units or ids:
         remedy = "store all masks with the same levels"
     raise ConfigError(
         f"--masks: {sample.count('binary')} in {where}, such as {binary[0]!r}, have only the levels"
         f" 0 and 255, and {len(others)}, such as {others[0]!r},"
-        f" {'have one bit' if bits else 'have only 0 and 1'}, so a class may have two ids:"
-        f" {remedy}, or pass --mask-ignore 255 if 255 marks pixels without a class"
+        f" have {' or '.join(held)}, so a class may have two ids: {remedy}, or pass"
+        " --mask-ignore 255 if 255 marks pixels without a class"
     )
 
 
