@@ -177,7 +177,11 @@ def test_rejects_and_skipped_files_of_archives(
         ("x.tar", b"\x1f\x8b" + bytes(600), "x.tar is compressed, though its name is that of a"),
         ("x.tar", b"no" * 600, "x.tar cannot be read: the archive is damaged: it is no tar"),
         ("x.tar", b"x", "x.tar cannot be read: the archive ends inside a header at byte 0"),
-        ("x.zip", b"x", "x.zip cannot be read: it has no directory, which is at the end of a zip"),
+        ("x.tar", b"", "x.tar cannot be read: it is empty (0 bytes): copy it again"),
+        ("x.zip", b"", "x.zip cannot be read: it is empty (0 bytes): copy it again"),
+        ("x.zip", b"PK\3\4", "x.zip cannot be read: it has no directory, which is at the end of"),
+        ("x.zip", b"x", "x.zip cannot be read: it is no zip: it neither begins as one, nor has"),
+        ("x.zip", b"\n<!DOCTYPE html>", "at its end; it seems to be a web page, such as an error"),
         ("x.7z", b"x", "x.7z is an archive: unpack it, and pass the folder"),
     ],
 )

@@ -33,13 +33,12 @@ from recordmill.transforms.sources.archives.archive_file import (
     MemberProblem,
     tidy_name,
 )
+from recordmill.transforms.sources.archives.archive_members import archive_members
 from recordmill.transforms.sources.archives.label_files import (
     CLASS_FILES,
     LabelFiles,
     with_labels,
 )
-from recordmill.transforms.sources.archives.tar_members import tar_members
-from recordmill.transforms.sources.archives.zip_members import zip_members
 from recordmill.transforms.sources.files.other_kinds import compressed_tar, is_archive
 from recordmill.transforms.sources.files.walks import File, SkippedPath, SkipRule, WalkItem
 from recordmill.transforms.sources.rows.repeated_rows import repeated_hashes
@@ -156,11 +155,10 @@ class ArchiveTree:
         name = archive.key.rpartition("/")[2]
         if what := compressed_tar(name):
             raise ConfigError(f"{shown(archive.path)} {what}")
-        read = zip_members if name.lower().endswith(".zip") else tar_members
         self._at[archive.key] = self._spool.seek(0, 2)
         with ArchiveReader(archive) as reader:
             first = True
-            found = read(reader)
+            found = archive_members(reader)
             if self._labels is not None:
                 content = functools.partial(_content, archive, reader)
                 found = with_labels(found, self._labels, read=content, usable=self._usable)

@@ -22,8 +22,7 @@ from recordmill.transforms.sources.archives.archive_file import (
     MemberProblem,
     tidy_name,
 )
-from recordmill.transforms.sources.archives.tar_members import tar_members
-from recordmill.transforms.sources.archives.zip_members import zip_members
+from recordmill.transforms.sources.archives.archive_members import archive_members
 from recordmill.transforms.sources.files.file_stat import EMPTY, FileStat, RejectCause
 from recordmill.transforms.sources.files.walks import File, SkipRule
 
@@ -40,12 +39,11 @@ class MemberIndex:
         self._archive = archive
         self._spool = cast(BinaryIO, tempfile.TemporaryFile())  # noqa: SIM115
         self._problem: RejectCause | None = None  # of the archive as a whole
-        read = zip_members if archive.path.lower().endswith(".zip") else tar_members
         hashes, places = array.array("Q"), array.array("q")
         tops: set[str] = set()
         deep = False
         with ArchiveReader(archive) as reader:
-            for one in read(reader):
+            for one in archive_members(reader):
                 name = tidy_name(one.name)
                 if isinstance(one, MemberProblem) and not one.name:
                     self._problem = RejectCause(one.reason, f"{shown(archive.path)}: {one.detail}")

@@ -23,6 +23,7 @@ _END = struct.Struct("<4sHHHHLLH")
 _LOCATOR = struct.Struct("<4sLQL")
 _END_64 = struct.Struct("<4sQHHLLQQQQ")
 _MOST_COMMENT = 0xFFFF  # bytes
+_BEGINNING = 64  # bytes that may show a web page
 _UNKNOWN = 0xFFFFFFFF  # a 64-bit number is in the extra field instead
 _EXTRA_64 = 1
 _UNIX, _DOS = 3, 0  # systems that have made an entry
@@ -84,6 +85,8 @@ def _find_directory(reader: ArchiveReader) -> _Directory | MemberProblem:
     tail_at = max(0, reader.size - _END.size - _MOST_COMMENT)
     tail = reader.read(tail_at, reader.size - tail_at)
     place = tail.rfind(b"PK\x05\x06")
+    if place < 0 and not reader.read(0, 2).startswith(b"PK"):
+        return _not_a_zip(reader.read(0, _BEGINNING))
     if place < 0 or len(tail) - place < _END.size:
         what = "it has no directory, which is at the end of a zip: it may be incomplete, copy it"
         return MemberProblem("", Reason.TRUNCATED, f"{what} again")
@@ -107,6 +110,13 @@ def _find_directory(reader: ArchiveReader) -> _Directory | MemberProblem:
     if length > end or start > end - length:
         return damaged("the directory of the archive is damaged")
     return _Directory(end - length, end, files, end - length - start)
+
+
+def _not_a_zip(beginning: bytes) -> MemberProblem:
+    text = "it is no zip: it neither begins as one, nor has the directory of one at its end"
+    if beginning.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<"):
+        text += "; it seems to be a web page, such as an error of a server: download it again"
+    return MemberProblem("", Reason.CORRUPT, text)
 
 
 def _wide(extra: bytes, size: int, length: int, offset: int) -> tuple[int, int, int]:
