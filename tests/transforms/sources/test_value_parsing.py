@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill.transforms.sources.row_formats.column_types import NARROW
-from recordmill.transforms.sources.row_formats.value_parsing import ValueParser
+from recordmill.transforms.sources.row_formats.value_parsing import ValueParser, type_mismatch
 
 TEXTS = st.text("+-.0179eE tfrualse", min_size=1, max_size=6)
 MANY = 500  # more than the sample
@@ -62,3 +62,18 @@ def test_large_integers_are_numbers(kind, value):
     found, unfit = ValueParser().cast_or_null(pa.array([value, None], kind), pa.float64())
     assert found.to_pylist() == [float(value), None]
     assert not unfit.any()
+
+
+@pytest.mark.parametrize("zone", ["+02:00", "Z", "-0930", " +01", "", "+2:00"])
+def test_times_with_an_offset_are_rejected_with_advice(zone):
+    value = f"2024-03-01T10:00:00{zone}"
+    message = type_mismatch("my time", pa.timestamp("us"), value)
+    first = f"column 'my time': expected a time such as 2026-01-31 18:00, got {value!r}"
+    if zone in ("", "+2:00"):  # these have another fault
+        assert message == first
+    else:
+        assert message == (
+            f"{first}, which has an offset from UTC: convert times to UTC, without an offset, in"
+            " the input, or keep them as text with --types 'my time=string'"
+        )
+    assert "offset" not in type_mismatch("t", pa.date32(), value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import shlex
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,7 @@ _NUMBER_PATTERNS = {
 }
 DECIMAL_HINT = "; --decimal , reads decimal commas"
 _DECIMAL_COMMA = r"[+-]?([0-9]+,[0-9]*|,[0-9]+)([eE][+-]?[0-9]+)?"
+_ZONED = r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}(:[0-9.:]*)? ?([Zz]|[+-][0-9]{2}(:?[0-9]{2})?)"
 _LONG = 64  # bytes; of a longer text it is not checked whether it means a missing number
 _SHOWN = 40  # characters of an invalid value in a message
 _SAMPLE = 64  # values that are tried before a whole column
@@ -149,13 +151,24 @@ class ValueParser:
 
 def type_mismatch(name: str, kind: pa.DataType, value: object) -> str:
     """Return the message for a value that does not have the type of its column."""
-    return f"column {name!r}: {value_mismatch(kind, value)}{decimal_hint(value)}"
+    message = f"column {name!r}: {value_mismatch(kind, value)}{decimal_hint(value)}"
+    if pa.types.is_timestamp(kind) and kind.tz is None and _is_zoned(value):
+        message += (
+            ", which has an offset from UTC: convert times to UTC, without an offset, in the input,"
+            f" or keep them as text with --types {shlex.quote(f'{name}=string')}"
+        )
+    return message
 
 
 def decimal_hint(value: object) -> str:
     """Return advice for a text that is a number with a decimal comma, else an empty text."""
     is_number = isinstance(value, str) and re.fullmatch(_DECIMAL_COMMA, value.strip())
     return DECIMAL_HINT if is_number else ""
+
+
+def _is_zoned(value: object) -> bool:
+    """Return whether a value is a text of a time with an offset from UTC, such as +02:00 or Z."""
+    return isinstance(value, str) and re.fullmatch(_ZONED, value.strip()) is not None
 
 
 def with_points(column: pa.Array, decimal: str) -> pa.Array:
