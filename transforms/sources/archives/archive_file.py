@@ -80,7 +80,9 @@ class ArchiveReader:
         self.size = file.size
         self.name = shown(file.path)
         self._file = InputFile(file.path, size=file.size, mtime=file.mtime)
-        self._step = _LOCAL_STEP if Location.parse(file.path).is_local else _REMOTE_STEP
+        place = Location.parse(file.path)
+        self.is_zip = place.name.lower().endswith(".zip")
+        self._step = _LOCAL_STEP if place.is_local else _REMOTE_STEP
         self._start = 0
         self._data = b""
 

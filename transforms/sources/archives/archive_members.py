@@ -23,4 +23,4 @@ def archive_members(reader: ArchiveReader) -> Iterator[ListedMember | MemberProb
     if not reader.size:
         yield MemberProblem("", Reason.EMPTY, "it is empty (0 bytes): copy it again")
         return
-    yield from (zip_members if reader.name.lower().endswith(".zip") else tar_members)(reader)
+    yield from (zip_members if reader.is_zip else tar_members)(reader)
