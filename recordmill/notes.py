@@ -38,7 +38,7 @@ CODES: Mapping[str, str] = {
     " be a class in them",
     "missing-class": "names of classes look like spellings of a missing value",
     "near-duplicates": "there are groups of records with similar content",
-    "no-classes": "folder names that may be classes are not used as classes",
+    "no-classes": "names of folders or archives that may be classes are not used as classes",
     "no-group": "records have no group, or one whose name is white space alone",
     "no-window": "series are too short for a window, or have gaps",
     "numbers": "points in numbers may separate thousands, or different numbers"

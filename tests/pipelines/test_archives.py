@@ -20,6 +20,10 @@ from tests.s3_server import s3_server
 pytestmark = pytest.mark.usefixtures("encoders_with_credentials")
 
 _SMALL = ("--size", "16", "--num-shards", "1")
+_EACH_CLASS = (
+    "the archives of a folder are read as one folder, and their names are no classes: if each holds"
+    " a class, put it into a folder of this class, such as rose/rose.zip"
+)
 
 
 @pytest.fixture(scope="module")
@@ -156,7 +160,7 @@ def test_rejects_and_skipped_files_of_archives(
     made = make(tmp_path / "out", *argv)
     assert made.rejects == {
         "2.tar: ../out.jpg": "bad_name",
-        "3.zip": "truncated",
+        "3.zip": "corrupt",
         "ant/000.jpg": "bad_name",  # both of them
         "bee/bad.jpg": "not_an_image",
         "bee/empty.jpg": "empty",
@@ -278,6 +282,38 @@ def test_notes_name_records_of_archives_by_their_keys(tmp_path: pathlib.Path) ->
     (note,) = (one for one in made.manifest.notes if one.code == "conflict")
     assert "a/1.jpg (a)" in note
     assert "b/2.jpg (b)" in note
+
+
+@pytest.mark.parametrize(
+    ("names", "options", "noted"),
+    [
+        (("rose", "tulip"), (), True),
+        (("part-1", "part-2"), (), False),
+        (("rose", "tulip"), ("--label-type", "none"), False),
+        (("rose", "tulip"), ("--label-from", "^(.)"), False),
+    ],
+)
+def test_names_of_archives_that_may_be_classes(
+    names: tuple[str, ...], options: tuple[str, ...], noted: bool, tmp_path: pathlib.Path
+) -> None:
+    (tmp_path / "in").mkdir()
+    found = sorted((BOXES / "images").rglob("*.jpg"))
+    for name, image in zip(names, found, strict=False):
+        zip_of(tmp_path / "in" / f"{name}.zip", {f"{name}.jpg": image.read_bytes()})
+    argv = ("--input", tmp_path / "in", "--splits", "train=1", *options)
+    made = make(tmp_path / "out", *_SMALL, *argv)
+    notes = [str(one) for one in made.manifest.notes if one.code == "no-classes"]
+    assert [_EACH_CLASS in one for one in notes] == [True] * noted
+
+
+def test_repeated_paths_in_archives_that_may_be_classes(
+    tmp_path: pathlib.Path, capsys: Any
+) -> None:
+    (tmp_path / "in").mkdir()
+    for name, image in zip(("rose", "tulip"), sorted(BOXES.rglob("*.jpg")), strict=False):
+        zip_of(tmp_path / "in" / f"{name}.zip", {"1.jpg": image.read_bytes()})
+    assert images("--input", tmp_path / "in", "--output", tmp_path / "out") == 2
+    assert f"keep one of them; {_EACH_CLASS}" in " ".join(capsys.readouterr().err.split())
 
 
 def _shard(path: pathlib.Path, photos: pathlib.Path, *, first: int = 0) -> pathlib.Path:

@@ -129,6 +129,30 @@ class ArchiveTree:
         """Names of the top folders, sorted."""
         return self._survey.tops
 
+    @property
+    def lost_classes(self) -> str | None:
+        """Why the names of archives are no classes, if they may be meant as classes; else None.
+
+        Names that differ only in a number, as of shards, name no classes.
+        """
+        stems = {_stem(one).rstrip("0123456789-_. ") for one in self._archives}
+        distinct = len(stems) == len(self._archives)
+        return self._advice if self._in_one_folder and distinct else None
+
+    @property
+    def _in_one_folder(self) -> bool:
+        """True if there are several archives, and nothing but their names may be a class."""
+        return len(self._archives) > 1 and self._labels is None and not self.top_folders
+
+    @property
+    def _advice(self) -> str:
+        first = self._archives[0].key
+        return (
+            "the archives of a folder are read as one folder, and their names are no classes: if"
+            " each holds a class, put it into a folder of this class, such as"
+            f" {shown(f'{_stem(self._archives[0])}/{first}')}"
+        )
+
     def keys(self) -> Iterator[str]:
         """Yield the paths of the files that may be records."""
         return (self._key(*one) for one in self._names() if self._usable(one[1]))
@@ -291,6 +315,8 @@ class ArchiveTree:
                 f"several files in the archives have this path, this one at byte {one.offset} of"
                 f" {shown(archive.key)}: keep one of them"
             )
+            if self._in_one_folder:
+                text += f"; {self._advice}"
             return _reject(key, MemberProblem("", Reason.BAD_NAME, text))
         file = File(key, one.at(archive).reference, one.size, archive.mtime)
         return file if self._labels is None else LabelledMember(file, one.label, one.expected)
@@ -329,6 +355,10 @@ def _mounts(
 def _around(archive: File) -> str:
     """Return the folder of an archive, with a slash at its end; '' for the top folder."""
     return archive.key[: archive.key.rfind("/") + 1]
+
+
+def _stem(archive: File) -> str:
+    return archive.key.rpartition("/")[2].rpartition(".")[0]
 
 
 def _reject(key: str, problem: MemberProblem) -> Reject:

@@ -296,7 +296,7 @@ class FileTree:
     def notes(self) -> tuple[Note, ...]:
         """Notes for the user from `scan`."""
         # isinstance with a protocol reads this property, and must not list the input.
-        return layout_notes(self.__dict__.get("_laid_out", ()))
+        return layout_notes(self.__dict__.get("_laid_out", ()), labelled=self.labelled)
 
     def scan(self) -> Iterator[ListingPart]:
         """Yield the files as references.
@@ -346,8 +346,11 @@ class FileTree:
         yield ListingPart(notes=(*finder.notes(), *on_splits))
 
 
-def layout_notes(laid_out: Sequence[LaidOutInput]) -> tuple[Note, ...]:
-    """Return a note for each input whose files are all in one folder."""
+def layout_notes(laid_out: Sequence[LaidOutInput], *, labelled: bool) -> tuple[Note, ...]:
+    """Return a note for each input whose files are all in one folder.
+
+    labelled: whether folders give labels.
+    """
     notes = []
     for one in laid_out:
         given = one.root.given.path
@@ -355,6 +358,9 @@ def layout_notes(laid_out: Sequence[LaidOutInput]) -> tuple[Note, ...]:
             text = f"all files in the archives of {given} are in the folder"
             text += f" {one.archives.common!r}, which is neither a class nor part of the keys"
             notes.append(Note("archives", text))
+        elif one.archives is not None:
+            if labelled and one.layout.labels is None and (why := one.archives.lost_classes):
+                notes.append(Note("no-classes", f"{given}: {why}"))
         elif one.inner and one.layout.labels == "top":
             (only, *_), *_ = (path.split("/") for path in one.inner)
             some = ", ".join(one.inner[:3]) + (", ..." if len(one.inner) > 3 else "")

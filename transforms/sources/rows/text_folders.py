@@ -148,7 +148,8 @@ class TextFolder:
     @property
     def notes(self) -> tuple[Note, ...]:
         """Notes for the user from `scan`."""
-        return (*layout_notes(self.__dict__.get("_laid_out", ())), *self._notes)
+        laid_out = self.__dict__.get("_laid_out", ())
+        return (*layout_notes(laid_out, labelled=self.labelled), *self._notes)
 
     def scan(self) -> Iterator[ListingPart]:
         """Yield the files, or sections of them.
