@@ -71,11 +71,11 @@ def test_paths_through_archives(photos: pathlib.Path, tmp_path: pathlib.Path) ->
         tmp_path / "files", *("--input", listing, "--input-root", photos, *SMALL)
     ).manifest.digest
     with s3_server() as uri:
-        place = Location.parse(uri("photos.tar"))
-        place.write_bytes(tar_of(tmp_path / "x.tar", members).read_bytes())
         listing = listed(tmp_path / "x.csv", names)
-        argv = ("--input", listing, "--input-root", uri("photos.tar"))
-        assert make(tmp_path / "store", *argv, *SMALL).manifest.digest == digest
+        for write, name in ((tar_of, "photos.tar"), (zip_of, "photos.zip")):
+            Location.parse(uri(name)).write_bytes(write(tmp_path / "x", members).read_bytes())
+            argv = ("--input", listing, "--input-root", uri(name))
+            assert make(tmp_path / f"store-{name}", *argv, *SMALL).manifest.digest == digest
     tar_of(tmp_path / "a.tar", dict(list(members.items())[:3]))
     zip_of(tmp_path / "b.ZIP", dict(list(members.items())[3:]))
     parts = [f"{'a.tar' if number < 3 else 'b.ZIP'}/{name}" for number, name in enumerate(names)]
