@@ -10,8 +10,7 @@ import xxhash
 from recordmill.errors import Reason, RecordError
 from recordmill.storage.files import Location
 from recordmill.storage.members import Member
-from recordmill.tfrecord.checksums import masked_crc32c
-from recordmill.tfrecord.framing import FOOTER_BYTES, HEADER_BYTES
+from recordmill.tfrecord.framing import FrameError, payload_of
 from recordmill.transforms.sources.row_formats.column_types import ColumnType
 from recordmill.transforms.sources.row_formats.open_rows import wanted_columns
 from recordmill.transforms.sources.rows.column_roles import ColumnRoles
@@ -56,7 +55,8 @@ def _frame_hash(path: str) -> int:
     member = Member.of(path)
     assert member is not None, "records are members of their file"
     frame = Location.parse(member.archive).read_range(member.offset, member.length)
-    payload, footer = frame[HEADER_BYTES:-FOOTER_BYTES], frame[-FOOTER_BYTES:]
-    if masked_crc32c(payload) != int.from_bytes(footer, "little"):
-        raise RecordError(Reason.CORRUPT, MISMATCH)
+    try:
+        payload_of(frame)
+    except FrameError as error:
+        raise RecordError(Reason.CORRUPT, MISMATCH) from error
     return xxhash.xxh3_64_intdigest(frame)

@@ -191,9 +191,7 @@ class TfrecordFile:
             else:
                 size, most = self._size, self._max_row_bytes
                 blocks = read_blocks(stream, section, size=size, max_bytes=most)
-            for block in blocks:
-                self._check_block(block)
-                yield block
+            yield from self._checked(blocks)
 
     def _mapped(self) -> Iterator[FrameBlock]:
         """Yield the records of an uncompressed file; a local file is mapped."""
@@ -206,16 +204,17 @@ class TfrecordFile:
             for section in self.sections():
                 yield from self._blocks(section)
         else:
-            for block in map_blocks(np.frombuffer(mapped, np.uint8)):
-                self._check_block(block)
-                yield block
+            yield from self._checked(map_blocks(np.frombuffer(mapped, np.uint8)))
 
-    def _check_block(self, block: FrameBlock) -> None:
-        """Raise ConfigError for damage in a shard of a dataset, whose records are all known."""
-        for number, reason, why in block.bad if self.shard is not None else ():
-            if reason != Reason.TOO_LARGE:
-                remedy = "" if "--max-row-bytes" in why else f": {DAMAGED}"
-                raise ConfigError(f"{shown(self._origin.place)}: record {number}: {why}{remedy}")
+    def _checked(self, blocks: Iterator[FrameBlock]) -> Iterator[FrameBlock]:
+        """Yield blocks; ConfigError for damage in a shard of a dataset, whose records are known."""
+        for block in blocks:
+            for number, reason, why in block.bad if self.shard is not None else ():
+                if reason != Reason.TOO_LARGE:
+                    remedy = "" if "--max-row-bytes" in why else f": {DAMAGED}"
+                    place = shown(self._origin.place)
+                    raise ConfigError(f"{place}: record {number}: {why}{remedy}")
+            yield block
 
     def _types(self, columns: ExampleColumns, names: Collection[str] | None) -> ColumnTypes:
         found = {
