@@ -11,7 +11,11 @@ from hypothesis import strategies as st
 
 from recordmill.errors import ConfigError
 from recordmill.transforms.sources.row_formats.condition_syntax import parse_condition
-from recordmill.transforms.sources.row_formats.conditions import RowFilter, check_condition, holds
+from recordmill.transforms.sources.row_formats.conditions import (
+    RowFilter,
+    check_condition,
+    truth_of,
+)
 from recordmill.transforms.sources.row_formats.row_file import Rows
 from recordmill.transforms.sources.row_formats.value_parsing import ValueParser
 
@@ -42,7 +46,7 @@ def rows(text: str) -> list[int]:
     """The numbers of the rows that fulfil a condition."""
     condition = parse_condition(text)
     check_condition(condition, TYPES, where="rows.csv")
-    return [row for row, found in enumerate(holds(condition, ROWS, 4)) if found]
+    return [row for row, found in enumerate(truth_of(condition, ROWS, 4).to_pylist()) if found]
 
 
 @pytest.mark.parametrize(
@@ -248,5 +252,5 @@ def test_missing_values_are_those_of_sql(text, pairs):
         for place, name in enumerate("ab")
     }
     check_condition(condition, {"a": pa.int64(), "b": pa.int64()}, where="t")
-    found = holds(condition, columns, len(pairs))
+    found = np.asarray(truth_of(condition, columns, len(pairs)).fill_null(False), bool)
     assert [row for row, is_in in enumerate(found) if is_in] == wanted

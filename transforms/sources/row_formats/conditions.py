@@ -41,6 +41,7 @@ from recordmill.transforms.sources.row_formats.date_forms import (
     is_ordered,
 )
 from recordmill.transforms.sources.row_formats.row_file import Rows
+from recordmill.transforms.sources.row_formats.text_columns import decode_dictionary
 from recordmill.transforms.sources.row_formats.value_parsing import ValueParser
 
 Mask = npt.NDArray[np.bool_]
@@ -95,7 +96,7 @@ class RowFilter:
                 column, _ = parser.cast_or_null(column, field.type)
             columns[field.name] = column
         count = len(rows.columns)
-        truth = _truth(self.condition.root, columns, count)
+        truth = truth_of(self.condition, columns, count)
         mask: Mask = np.asarray(truth.fill_null(False), bool)
         wrong = self._misordered(columns, truth)
         if len(wrong) == count >= _SEVERAL:
@@ -137,13 +138,12 @@ class _MismatchError(Exception):
     """Values that cannot be compared or computed with."""
 
 
-def holds(condition: Condition, columns: Mapping[str, pa.Array], count: int) -> Mask:
-    """Return whether a condition holds for each of `count` rows, bool[n]; missing is false.
+def truth_of(condition: Condition, columns: Mapping[str, pa.Array], count: int) -> pa.Array:
+    """Return whether a condition holds for each of `count` rows, bool[n]; null if it is unknown.
 
     columns: the columns of the condition, with the types that `check_condition` has seen.
     """
-    mask: Mask = np.asarray(_truth(condition.root, columns, count).fill_null(False), bool)
-    return mask
+    return _truth(condition.root, columns, count)
 
 
 def check_condition(condition: Condition, types: Mapping[str, pa.DataType], *, where: str) -> None:
@@ -249,8 +249,7 @@ def _values(node: Node, columns: Mapping[str, pa.Array], count: int) -> pa.Array
 
 def _plain(column: pa.Array) -> pa.Array:
     """Return a column without an encoding that comparisons do not take."""
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
+    column = decode_dictionary(column)
     return column.cast(pa.string()) if column.type == pa.string_view() else column
 
 
