@@ -7,14 +7,13 @@ import json
 import re
 from collections.abc import Sequence
 
-import pyarrow as pa
-
 from recordmill.errors import ConfigError
 from recordmill.transforms.sources.media.media_values import is_bytes, is_bytes_struct
 from recordmill.transforms.sources.row_formats.columnar import ColumnarFile
 from recordmill.transforms.sources.row_formats.json_lines import JsonLines
 from recordmill.transforms.sources.row_formats.nested import columns_of
 from recordmill.transforms.sources.row_formats.row_file import RowFile
+from recordmill.transforms.sources.row_formats.text_columns import value_type
 from recordmill.transforms.sources.rows.column_roles import quoted
 
 FORMATS = ("parquet", "arrow", "jsonl")  # formats in which columns of files are found
@@ -25,7 +24,7 @@ NAMES = (
 
 # The beginning of a JSON value that is base64 text; shorter texts may be anything.
 _BASE64 = re.compile(
-    r'"(?P<name>(?:[^"\\]|\\.)+)"\s*:\s*(?:\{[^{}]*?"bytes"\s*:\s*)?'
+    r'"(?:[^"\\]|\\.)+"\s*:\s*(?:\{[^{}]*?"bytes"\s*:\s*)?'
     r'"(?:(?i:data:[^,"]*;base64,))?(?:[A-Za-z0-9+/]|\\/){64}'
 )
 
@@ -56,10 +55,10 @@ def find_media_column(
     if not isinstance(file, ColumnarFile):
         return None
     fields = [field for field in file.arrow_schema if field.name not in dropped]
-    structs = [field.name for field in fields if is_bytes_struct(_value_type(field))]
+    structs = [field.name for field in fields if is_bytes_struct(value_type(field.type))]
     if structs:
         return _only(structs, where)
-    plain = [field.name for field in fields if is_bytes(_value_type(field))]
+    plain = [field.name for field in fields if is_bytes(value_type(field.type))]
     usual = [name for name in plain if name.lower() in NAMES]
     texts = {field.name.lower() for field in fields if field.name not in plain}
     if not usual and not texts.isdisjoint(path_names):
@@ -107,11 +106,6 @@ def _unescaped(text: str) -> str:
         return str(json.loads(text))
     except ValueError:
         return text[1:-1]
-
-
-def _value_type(field: pa.Field) -> pa.DataType:
-    kind = field.type
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 def _only(names: Sequence[str], where: str) -> str | None:

@@ -14,7 +14,12 @@ from recordmill.errors import Reason
 from recordmill.format.typed_json import parse_json
 from recordmill.transforms.model.user_columns import is_list
 from recordmill.transforms.sources.files.file_stat import RejectCause
-from recordmill.transforms.sources.row_formats.text_columns import decode_dictionary, is_binary
+from recordmill.transforms.sources.row_formats.text_columns import (
+    decode_dictionary,
+    is_binary,
+    is_text,
+    value_type,
+)
 
 BYTES, PATH = "bytes", "path"  # fields of structs, as dataset hubs export them
 MOST_BYTES = 256 << 20  # of a value
@@ -48,12 +53,11 @@ def is_bytes_struct(kind: pa.DataType) -> bool:
 
 def type_fault(kind: pa.DataType) -> str | None:
     """Return why values of a type cannot hold files, with what to do; None if they can."""
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
+    kind = value_type(kind)
     parts = [kind]
     if pa.types.is_struct(kind):
         parts = [field.type for field in kind if field.name in (BYTES, PATH)]
-    if parts and all(is_bytes(one) or _is_text(one) for one in parts):
+    if parts and all(is_bytes(one) or _may_be_text(value_type(one)) for one in parts):
         return None
     if is_list(kind):
         return (
@@ -66,10 +70,8 @@ def type_fault(kind: pa.DataType) -> str | None:
     )
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    return kind in (pa.string(), pa.large_string(), pa.string_view(), pa.null())
+def _may_be_text(kind: pa.DataType) -> bool:
+    return is_text(kind) or pa.types.is_null(kind)
 
 
 def read_values(column: pa.Array, name: str) -> MediaValues:

@@ -36,6 +36,7 @@ from recordmill.transforms.sources.row_formats.text_columns import (
     is_file,
     transcoded,
     valid_text,
+    value_type,
 )
 from recordmill.transforms.sources.row_formats.value_parsing import ValueParser
 
@@ -71,7 +72,7 @@ class ColumnarFile:
                 " none: leave it out, because other columns declare their texts as UTF-8"
             )
         return {
-            field.name: ColumnType((_value_type(field.type),), field.nullable) for field in schema
+            field.name: ColumnType((value_type(field.type),), field.nullable) for field in schema
         }
 
     def column_types(self, section: FileSection, names: Collection[str] | None) -> ColumnTypes:
@@ -347,11 +348,7 @@ def group_units(units: Sequence[tuple[int, int]], size: int) -> Iterator[FileSec
         yield FileSection(start, len(units), row, taken)
 
 
-def _value_type(kind: pa.DataType) -> pa.DataType:
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
-
-
 def _holds_bytes(kind: pa.DataType) -> bool:
     """Return whether a column holds bytes, or structs with the content of files."""
-    kind = _value_type(kind)
+    kind = value_type(kind)
     return is_binary(kind) or is_file(kind)

@@ -39,6 +39,11 @@ def decode_dictionary(column: pa.Array) -> pa.Array:
     return column.dictionary_decode() if types.is_dictionary(column.type) else column
 
 
+def value_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type of the values of a column, whether they are in a dictionary or not."""
+    return kind.value_type if types.is_dictionary(kind) else kind
+
+
 def as_text(column: pa.Array, name: str) -> pa.Array:
     """Convert a column to string[n]; of structs with the content of files, this content.
 
@@ -52,7 +57,7 @@ def as_text(column: pa.Array, name: str) -> pa.Array:
     if types.is_floating(kind):
         values = column.cast(pa.float64()).to_pylist()
         return pa.array([None if v is None else number_text(v) for v in values], pa.string())
-    if _is_text(kind) or is_binary(kind):
+    if is_text(kind) or is_binary(kind):
         return column.cast(pa.string(), safe=False)  # `valid_text` finds what is not UTF-8
     try:
         return column.cast(pa.string())
@@ -96,7 +101,7 @@ def valid_text(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, npt.NDArray[np.boo
     bad = np.zeros(len(rows), np.bool_)
     for column in rows.columns:
         listed = is_list(column.type)
-        if _is_text(column.type.value_type if listed else column.type):
+        if is_text(column.type.value_type if listed else column.type):
             try:
                 column.validate(full=True)
             except pa.ArrowInvalid:
@@ -135,7 +140,7 @@ def _is_utf8(value: bytes | None) -> bool:
     return True
 
 
-def _is_text(kind: pa.DataType) -> bool:
+def is_text(kind: pa.DataType) -> bool:
     return kind in (pa.string(), pa.large_string(), pa.string_view())
 
 
