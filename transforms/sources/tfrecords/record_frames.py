@@ -1,13 +1,14 @@
 """The frames of a TFRecord file: sections, and blocks of payloads (`tfrecord.framing`).
 
-A payload with a wrong checksum is a problem of one record. A damaged header is a problem of the
-rest of the file, because it has the length of the record.
+A payload with a wrong checksum is a problem of one record. After a damaged header, which has the
+length of the record, reading continues at the next frame that is followed by another one or by the
+end of the file. In a gzip file it does not continue.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import BinaryIO, NamedTuple
 
 import google_crc32c
@@ -33,6 +34,7 @@ MISMATCH = "its content does not match its checksum"
 _CHUNK = 1 << 18  # bytes read at once while headers are read
 _MAPPED_ROWS = 1 << 14  # records of a mapped file in a block
 _CUT_OFF = "the file ends inside it"
+_LEAST_FRAME = HEADER_BYTES + FOOTER_BYTES
 _unpack_length = struct.Struct("<Q").unpack_from
 
 
@@ -53,24 +55,23 @@ class FrameBlock(NamedTuple):
     @property
     def ends(self) -> npt.NDArray[np.int64]:
         """Ends of the payloads in `data`, int64[n]."""
-        return self.starts + self.lengths - HEADER_BYTES - FOOTER_BYTES
+        return self.starts + self.lengths - _LEAST_FRAME
 
 
 def list_sections(stream: BinaryIO, size: int, *, section: int) -> Iterator[FileSection]:
-    """Yield the sections of an uncompressed file; the rest after a damaged header is in the last.
+    """Yield the sections of an uncompressed file; damaged bytes are part of the one before them.
 
     size: of the file. section: bytes of a section, about.
     """
+    read = _reader(stream)
     start = first = at = number = 0
     while at < size:
-        stream.seek(at)
-        data = stream.read(_CHUNK)
+        data = read(at, _CHUNK)
         frames = _whole_frames(data)
         ends = at + frames.starts + frames.lengths
         if not len(ends):
-            if _problem(data, at, size) is not None:
-                break
-            ends = np.array([at + _length(data)])
+            damaged = _problem(read, at, size) is not None
+            ends = np.array([_next_frame(read, at, size) if damaged else at + _length(data)])
         for end in ends.tolist():
             if at > start and (end > start + section or number - first >= limits.BATCH_ROWS):
                 yield FileSection(start, at, first, at - start)
@@ -87,24 +88,25 @@ def read_blocks(
 
     size: of the file. max_bytes: of a record; larger ones are not read.
     """
+    read = _reader(stream)
     at, number = section.start, section.row
     while at < section.end:
-        stream.seek(at)
-        data = stream.read(min(section.end - at, limits.PART_BYTES))
+        data = read(at, min(section.end - at, limits.PART_BYTES))
         frames = _whole_frames(data)
         if not len(frames.starts):
-            problem = _problem(data, at, size)
+            problem = _problem(read, at, size)
             if problem is not None:
-                yield _only_bad(_rest(number, problem, at, size))
-                return
+                end = _next_frame(read, at, size)
+                yield _only_bad(_skipped(number, problem, at, end, size))
+                at, number = end, number + 1
+                continue
             length = _length(data)
-            if length - HEADER_BYTES - FOOTER_BYTES > max_bytes:
+            if length - _LEAST_FRAME > max_bytes:
                 why = f"{length} bytes, more than --max-row-bytes {max_bytes}"
                 yield _only_bad(BadRow(number, Reason.TOO_LARGE, why))
                 at, number = at + length, number + 1
                 continue
-            stream.seek(at)
-            data = stream.read(length)
+            data = read(at, length)
             frames = _whole_frames(data)
         yield _checked(data, frames, at, number)
         at += int(frames.starts[-1] + frames.lengths[-1])
@@ -117,21 +119,27 @@ def map_blocks(data: npt.NDArray[np.uint8]) -> Iterator[FrameBlock]:
     data: uint8[n], the file, which may be much larger than memory.
     """
     view = memoryview(data)  # type: ignore[arg-type]
+    size = len(data)
+
+    def read(at: int, count: int) -> bytes:
+        return bytes(view[at : at + count])
+
     at = number = 0
-    while at < len(data):
+    while at < size:
         frames = _whole_frames(view, at, most=_MAPPED_ROWS)
         count = len(frames.starts)
-        end = int(frames.starts[-1] + frames.lengths[-1]) if count else at
-        head = bytes(view[end : end + HEADER_BYTES])
-        damaged = end < len(data) and count < _MAPPED_ROWS
-        problem = _problem(head, end, len(data)) if damaged else None
-        bad = () if problem is None else (_rest(number + count, problem, end, len(data)),)
         numbers = np.arange(count) + number
+        number += count
+        if count:
+            at = int(frames.starts[-1] + frames.lengths[-1])
+        problem = _problem(read, at, size) if at < size else None
+        bad: tuple[BadRow, ...] = ()
+        if problem is not None:
+            end = _next_frame(read, at, size)
+            bad = (_skipped(number, problem, at, end, size),)
+            at, number = end, number + 1
         starts = frames.starts + HEADER_BYTES
         yield FrameBlock(data, frames.starts, frames.lengths, starts, numbers, bad)
-        if bad:
-            return
-        at, number = end, number + count
 
 
 def is_intact(block: FrameBlock, row: int) -> bool:
@@ -168,12 +176,24 @@ def inflated_blocks(stream: BinaryIO, *, max_bytes: int) -> Iterator[FrameBlock]
         yield FrameBlock(
             np.frombuffer(b"".join(payloads), np.uint8),
             np.array(offsets, np.int64),
-            sizes + HEADER_BYTES + FOOTER_BYTES,
+            sizes + _LEAST_FRAME,
             np.cumsum(sizes) - sizes,
             np.arange(len(payloads)) + number,
             bad,
         )
         number += len(payloads)
+
+
+_Read = Callable[[int, int], bytes]
+"""Function that returns up to as many bytes of a file as its second argument, from an offset on."""
+
+
+def _reader(stream: BinaryIO) -> _Read:
+    def read(at: int, count: int) -> bytes:
+        stream.seek(at)
+        return stream.read(count)
+
+    return read
 
 
 class _Frames(NamedTuple):
@@ -189,7 +209,7 @@ def _whole_frames(data: bytes | memoryview, at: int = 0, *, most: int = 1 << 62)
     size = len(data)
     last = size - HEADER_BYTES
     while at <= last and len(starts) < most:
-        end = at + _unpack_length(data, at)[0] + HEADER_BYTES + FOOTER_BYTES
+        end = at + _unpack_length(data, at)[0] + _LEAST_FRAME
         if end > size:
             break
         starts.append(at)
@@ -201,27 +221,61 @@ def _whole_frames(data: bytes | memoryview, at: int = 0, *, most: int = 1 << 62)
     # All headers are compared at once with those of the lengths, which have valid checksums.
     raw = np.frombuffer(data, np.uint8)
     stored = raw[edges[:-1, None] + np.arange(HEADER_BYTES)]
-    sizes = lengths - HEADER_BYTES - FOOTER_BYTES
+    sizes = lengths - _LEAST_FRAME
     valid = sizes <= MAX_PAYLOAD_BYTES
     valid[valid] = (frame_headers(sizes[valid]) == stored[valid]).all(axis=1)
     count = len(valid) if valid.all() else int(np.argmin(valid))
     return _Frames(edges[:count], lengths[:count])
 
 
-def _problem(head: bytes, at: int, size: int) -> str | None:
+def _problem(read: _Read, at: int, size: int) -> str | None:
     """Return the problem of the header of the frame at `at` in a file, None without one."""
+    head = read(at, HEADER_BYTES)
     if len(head) < HEADER_BYTES:
         return _CUT_OFF
-    if not begins_frame(head[:HEADER_BYTES]):
+    if not begins_frame(head):
         return "its length does not match its checksum"
     if _unpack_length(head, 0)[0] > MAX_PAYLOAD_BYTES:
         return f"it declares more than {MAX_PAYLOAD_BYTES} bytes, the limit for a record"
     return _CUT_OFF if at + _length(head) > size else None
 
 
+def _next_frame(read: _Read, damaged: int, size: int) -> int:
+    """Return where the first frame after a damaged one begins, the end of the file without any.
+
+    Frames have no marks. Any 12 bytes may be a valid header by chance, or be one inside a record
+    that contains another TFRecord file. So the frame must end with the file, or before a header.
+    """
+
+    def is_followed(start: int) -> bool:
+        end = start + _length(read(start, HEADER_BYTES))
+        return end == size or (end < size and begins_frame(read(end, HEADER_BYTES)))
+
+    at = damaged + 1
+    while at + _LEAST_FRAME <= size:
+        data = read(at, _CHUNK)
+        for start in _header_starts(data):
+            if is_followed(at + start):
+                return at + start
+        at += len(data) - HEADER_BYTES + 1
+    return size
+
+
+def _header_starts(data: bytes) -> list[int]:
+    """Return the offsets of valid headers in data."""
+    raw = np.frombuffer(data, np.uint8)
+    windows = np.lib.stride_tricks.sliding_window_view(raw, HEADER_BYTES)
+    # The upper four bytes of a valid length are 0, and the sign of the rest.
+    starts = np.flatnonzero((windows[:, 3] < 128) & ~windows[:, 4:8].any(axis=1))
+    heads = windows[starts]
+    lengths = np.ascontiguousarray(heads[:, :8]).view("<i8").reshape(-1)
+    found: list[int] = starts[(frame_headers(lengths) == heads).all(axis=1)].tolist()
+    return found
+
+
 def _length(head: bytes) -> int:
     """Return the bytes of the frame that begins with a header."""
-    return int(_unpack_length(head, 0)[0]) + HEADER_BYTES + FOOTER_BYTES
+    return int(_unpack_length(head, 0)[0]) + _LEAST_FRAME
 
 
 def _checked(data: bytes, frames: _Frames, at: int, number: int) -> FrameBlock:
@@ -249,13 +303,20 @@ def _checked(data: bytes, frames: _Frames, at: int, number: int) -> FrameBlock:
     )
 
 
-def _rest(number: int, problem: str, at: int, size: int) -> BadRow:
-    """Return the problem of the rest of a file, which begins at `at` with a record."""
-    reason = Reason.TRUNCATED if "ends" in problem else Reason.CORRUPT
-    why = f"{problem}: the last {size - at} of {size} bytes of the file cannot be read"
-    if at and size - at > at / number:
-        why += f", about {round((size - at) * number / at)} records"
-    return BadRow(number, reason, why)
+def _skipped(number: int, problem: str, at: int, end: int, size: int) -> BadRow:
+    """Return the problem of the bytes from `at`, where a record begins, to the next frame.
+
+    size: of the file, at which they end if no frame follows.
+    """
+    reason = Reason.CORRUPT
+    if end < size:
+        problem = "the file ends before it does" if problem == _CUT_OFF else problem
+        why = f"{problem}: the bytes from {at} to {end}, where the next record is, are skipped"
+    else:
+        reason = Reason.TRUNCATED if problem == _CUT_OFF else reason
+        why = f"{problem}: the last {size - at} of {size} bytes of the file cannot be read"
+    records = round((end - at) * number / at) if at else 0
+    return BadRow(number, reason, f"{why}, about {records} records" if records > 1 else why)
 
 
 def _only_bad(bad: BadRow) -> FrameBlock:
