@@ -36,8 +36,8 @@ class Counted:
     def scan(self) -> Iterator[ListingPart]:
         names = pa.array(np.array([f"class-{i:04d}" for i in range(self.classes)], object))
         edges = np.cumsum(np.linspace(1.2, 0.8, self.classes)) / self.classes * self.rows
-        for start in range(0, self.rows, limits.BATCH_ROWS):
-            numbers = np.arange(start, min(start + limits.BATCH_ROWS, self.rows))
+        for start in range(0, self.rows, limits.PART_ROWS):
+            numbers = np.arange(start, min(start + limits.PART_ROWS, self.rows))
             none = pa.nulls(len(numbers), pa.string())
             labels = np.minimum(np.searchsorted(edges, numbers, side="right"), self.classes - 1)
             digits = pc.utf8_lpad(pa.array(numbers).cast(pa.string()), 10, "0")

@@ -35,7 +35,7 @@ from recordmill.transforms.encoders.image_headers import (
 )
 from recordmill.transforms.encoders.images import ImageEncoder
 from recordmill.transforms.imaging.augment import AUGMENTATIONS
-from recordmill.transforms.imaging.image_options import ImageOptions
+from recordmill.transforms.imaging.image_options import ColorMode, ImageOptions, ResizeMode
 from recordmill.transforms.imaging.mask_options import MaskOptions
 from recordmill.transforms.model.data_type import DataType
 from recordmill.transforms.model.source import Source
@@ -61,7 +61,7 @@ class ImagesConfig(AnnotationsConfig, MasksConfig, FilesConfig):
         metavar="N|HxW",
         help="Height and width in pixels. Default: every image keeps its own size.",
     )
-    resize_mode: Literal["crop", "pad", "stretch", "fit", "none"] = option(
+    resize_mode: ResizeMode = option(
         "crop",
         group=IMAGES,
         shapes_bytes=True,
@@ -70,9 +70,7 @@ class ImagesConfig(AnnotationsConfig, MasksConfig, FilesConfig):
         " the aspect ratio. fit: only shrink until it fits into it. none: do not resize, and keep"
         " the original bytes if format and mode already match.",
     )
-    mode: Literal["rgb", "gray", "rgba"] = option(
-        "rgb", group=IMAGES, shapes_bytes=True, help="Colour channels."
-    )
+    mode: ColorMode = option("rgb", group=IMAGES, shapes_bytes=True, help="Colour channels.")
     background: tuple[int, int, int] = option(
         _DEFAULT.background,
         group=IMAGES,

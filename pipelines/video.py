@@ -24,7 +24,7 @@ from recordmill.pipelines.options.file_inputs import (
 from recordmill.pipelines.options.segments import SEGMENT_COLUMNS, SegmentsConfig
 from recordmill.transforms.encoders.clip_contents import ClipContents
 from recordmill.transforms.encoders.clips import ClipEncoder
-from recordmill.transforms.imaging.image_options import ImageOptions
+from recordmill.transforms.imaging.image_options import ImageOptions, ResizeMode
 from recordmill.transforms.model.data_type import DataType
 from recordmill.transforms.sources.files.folders import NOT_IMAGES, SOUND_AND_VIDEO
 from recordmill.transforms.sources.media.media_rows import MediaRows
@@ -92,7 +92,7 @@ class VideoConfig(SegmentsConfig):
         metavar="N|HxW",
         help="Height and width in pixels. Default: every video keeps its own size.",
     )
-    resize_mode: Literal["crop", "pad", "stretch", "fit", "none"] = option(
+    resize_mode: ResizeMode = option(
         "crop",
         group=FRAMES,
         shapes_bytes=True,

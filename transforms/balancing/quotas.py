@@ -149,7 +149,7 @@ def replicate(
     """Yield each row as often as the quota of its class says, with `__copy__` 0, 1, ...
 
     Rows of other splits than train, and rows without a label, appear once. Batches with copies have
-    up to `limits.BATCH_ROWS` rows.
+    up to `limits.PART_ROWS` rows.
     """
     if not quotas:
         yield batch.set_column(rows, batch.COPY, pa.array(np.zeros(len(rows), np.int32)))
@@ -165,8 +165,8 @@ def replicate(
         return
     ends = np.cumsum(times)
     total = int(ends[-1]) if len(rows) else 0
-    for start in range(0, total, limits.BATCH_ROWS):
-        positions = np.arange(start, min(start + limits.BATCH_ROWS, total))
+    for start in range(0, total, limits.PART_ROWS):
+        positions = np.arange(start, min(start + limits.PART_ROWS, total))
         taken = np.searchsorted(ends, positions, side="right")
         copies = (positions - (ends - times)[taken]).astype(np.int32)
         yield batch.set_column(rows.take(pa.array(taken)), batch.COPY, pa.array(copies))

@@ -1,6 +1,6 @@
 """Limits of the units of work, in one place because together they limit memory and set the pace.
 
-A listing consists of parts; a part is read in batches, and staged. A task is what one encoder
+A listing consists of parts; a part is read in batches, which are staged. A task is what one encoder
 process gets at a time. The limits of encoder tasks (TASK_*, MIN_TASKS, SAMPLE_TASK_BYTES) change
 bytes: a member of a gzip shard holds one task, and estimates decide the number of shards.
 """
@@ -8,8 +8,8 @@ bytes: a member of a gzip shard holds one task, and estimates decide the number 
 # Listing, reading and staging.
 PART_BYTES = 8 << 20  # of the sections of files, or of the rows, in a part of a listing
 PART_SECTIONS = 1024  # sections in such a part, at most
-BATCH_ROWS = 1 << 16  # rows of a batch, at most
-REFERENCE_ROWS = 1 << 14  # the same for references to files, which take more bytes than most rows
+PART_ROWS = 1 << 16  # rows of a part of a listing or of a batch, at most
+REFERENCE_ROWS = 1 << 14  # references to files in a part: they take more bytes than most rows
 BATCH_BYTES = 8 << 20  # about the bytes of a batch that is read from a file of rows
 VIDEO_PART_BYTES = 2 << 20  # of the videos in a part: decoding takes much longer than reading
 VIDEO_PART_ROWS = 256

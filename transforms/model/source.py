@@ -22,7 +22,7 @@ from recordmill.transforms.model import batch
 class ListingPart:
     """A part of a listing: rows, and the inputs that did not become rows.
 
-    rows: up to `limits.BATCH_ROWS` rows. rejects: inputs that could not be read.
+    rows: up to `limits.PART_ROWS` rows. rejects: inputs that could not be read.
     invalid: records that could not be made from an input that was read, if a `RowSource` makes
       several records of an input.
     inputs: the number of inputs that the part counts for, if it is not one per row. Each input
@@ -110,7 +110,7 @@ class RowSource(Source, Protocol):
         """
 
     def read(self, sections: pa.RecordBatch, layout: Layout) -> Iterator[ListingPart]:
-        """Yield the rows of a part of the listing, in parts of up to `BATCH_ROWS` rows, a few MiB.
+        """Yield the rows of a part of the listing, in parts of up to `PART_ROWS` rows, a few MiB.
 
         It runs in an encoder process, and must yield the same parts whenever it is called.
         """

@@ -46,7 +46,7 @@ class LastWindows:
             return
         count = len(self._windows)
         each = max(self._windows.nbytes // count, 1)
-        size = max(min(limits.WINDOW_BYTES // each, limits.BATCH_ROWS), 1)
+        size = max(min(limits.WINDOW_BYTES // each, limits.PART_ROWS), 1)
         for start in range(0, count, size):
             used = int(self._used[start : start + size].sum())
             yield WindowedRows(windows=self._windows.slice(start, size), used=used)

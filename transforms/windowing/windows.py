@@ -354,7 +354,7 @@ class WindowCutter:
 
     def _at_once(self, rows: pa.RecordBatch) -> int:
         each: int = max(rows.nbytes // len(rows), 1) * self._options.extent
-        return max(min(limits.WINDOW_BYTES // each, limits.BATCH_ROWS), 1)
+        return max(min(limits.WINDOW_BYTES // each, limits.PART_ROWS), 1)
 
     def _used(self, rows: pa.RecordBatch, places: Ints, starts: Ints) -> int:
         """Return the number of input rows that are in these records and in no earlier one."""

@@ -158,7 +158,7 @@ def test_targets(balance, target, sizes):
 def test_a_rare_class_becomes_batches_of_usual_size():
     rows = records([("a", "train")] * 3)
     made = list(replicate(rows, quotas={"a": Quota(100_000, size=300_000)}, seed=0))
-    assert max(map(len, made)) == limits.BATCH_ROWS
+    assert max(map(len, made)) == limits.PART_ROWS
     assert sum(map(len, made)) == 300_000
     assert copies_of(made) == {f"key {i}": list(range(100_000)) for i in range(3)}
 

@@ -237,7 +237,7 @@ def test_chunks_are_those_of_a_loop(shape, fortran, size, stride, rest, data, tm
 
 
 def test_more_records_than_a_part_of_a_listing_holds(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(limits, "BATCH_ROWS", 10)
+    monkeypatch.setattr(limits, "PART_ROWS", 10)
     files = {name: np.arange(7 * size) for name, size in {"a": 3, "b": 1, "c": 5}.items()}
     folder = save(tmp_path / "in", **files, odd=np.zeros((40, 2)))
     np.savez(tmp_path / "more.npz", x=np.arange(35), y=np.arange(35) % 4)

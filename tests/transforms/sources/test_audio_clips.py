@@ -20,7 +20,7 @@ def parts_of(source: AudioClips) -> list[ListingPart]:
 
 
 def test_parts_of_a_long_file_are_limited(tmp_path, monkeypatch):
-    monkeypatch.setattr(limits, "BATCH_ROWS", 1000)
+    monkeypatch.setattr(limits, "PART_ROWS", 1000)
     write(tmp_path / "a.wav", chirp(1000, 3000), 1000)
     parts = parts_of(AudioClips(files=FileTree(input=str(tmp_path), leave_out=()), options=OPTIONS))
     counts = [len(part.rows) for part in parts if part.rows is not None]

@@ -493,7 +493,7 @@ def test_the_type_of_a_column_is_that_of_all_its_rows(
     name: str, values: list[Any], expected: pa.DataType, folder: pathlib.Path, monkeypatch: Any
 ) -> None:
     # A type guessed from the first block would be wrong.
-    monkeypatch.setattr(limits, "BATCH_ROWS", 1)
+    monkeypatch.setattr(limits, "PART_ROWS", 1)
     listing = _write_table(folder, name, {"path": ["a.jpg"] * 4, "v": values})
     rows, rejects, schema = scan(listing)
     assert (len(rows), rejects) == (4, [])
@@ -510,7 +510,7 @@ def test_nested_json(folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> N
         {"path": "a.jpg", "box": [0.5, 2], "odd": "text", "mixed": [], "none": None},
         {"path": "a.jpg", "box": [1, None], "odd": "text", "mixed": [], "none": None},
     ]
-    monkeypatch.setattr(limits, "BATCH_ROWS", 1)  # types come from all the rows
+    monkeypatch.setattr(limits, "PART_ROWS", 1)  # types come from all the rows
     listing = write(folder, "l.jsonl", "\n".join(map(json.dumps, rows)))
     rows, rejects, schema = scan(listing)
     assert [r.detail[:46] for r in rejects] == ["row 4: a null inside the list in column 'box',"]
@@ -663,7 +663,7 @@ def test_each_path_is_queried_once(folder: pathlib.Path, monkeypatch: pytest.Mon
         return stat(path, **options)
 
     listing = write(folder, "l.csv", "path\n" + "a.jpg\nb.jpg\n" * 50)
-    monkeypatch.setattr(limits, "BATCH_ROWS", 10)
+    monkeypatch.setattr(limits, "PART_ROWS", 10)
     monkeypatch.setattr(os, "stat", counted)
     rows, _, _ = scan(listing)
     assert len(rows) == 100
@@ -675,7 +675,7 @@ def test_a_small_path_cache_changes_nothing(
 ) -> None:
     listing = write(folder, "l.csv", "path\n" + "a.jpg\nb.jpg\ngone\n" * 20)
     before = scan(listing)
-    monkeypatch.setattr(limits, "BATCH_ROWS", 2)
+    monkeypatch.setattr(limits, "PART_ROWS", 2)
     monkeypatch.setattr(path_stats, "_CACHED", 3)
     assert scan(listing)[:2] == before[:2]
     assert max(len(p.rows or []) for p in FileList(path=str(listing)).scan()) <= 2

@@ -162,7 +162,7 @@ def read_by(file: RowFile, size: int) -> tuple[list[tuple[int, dict[str, Any]]],
     for section in sections:
         for part in file.read(section, wanted, ()):
             assert part.columns.schema == wanted
-            assert len(part.columns) == len(part.numbers) <= limits.BATCH_ROWS
+            assert len(part.columns) == len(part.numbers) <= limits.PART_ROWS
             part.columns.validate(full=True)
             rows += zip(part.numbers.tolist(), part.columns.to_pylist(), strict=True)
             bad += part.bad
@@ -386,7 +386,7 @@ def test_sections_hold_few_rows(
         header = ["text,n"] if "csv" in name else []
         data = "\n".join([*header, *lines]).encode()
         path.write_bytes(gzip.compress(data) if name.endswith("gz") else data)
-    monkeypatch.setattr(limits, "BATCH_ROWS", rows_at_most)
+    monkeypatch.setattr(limits, "PART_ROWS", rows_at_most)
     file = opened(path)
     rows, _ = read_by(file, 8 << 20)
     assert [number for number, _ in rows] == list(range(1, 51))

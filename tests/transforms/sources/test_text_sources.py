@@ -63,7 +63,7 @@ class Read:
                 self.filtered.update(read.filtered)
                 if read.rows is not None:
                     assert read.rows.schema == self.layout.columns
-                    assert 0 < len(read.rows) <= limits.BATCH_ROWS
+                    assert 0 < len(read.rows) <= limits.PART_ROWS
                     assert read.rows.nbytes < 3 * limits.BATCH_BYTES // 2 or len(read.rows) == 1
                     assert not read.rows["text"].null_count
                     read.rows.validate(full=True)
@@ -612,7 +612,7 @@ def test_parts_are_bounded(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPat
     read = read_rows(write(tmp_path / "t.jsonl", lines))
     assert [row["n"] for row in read.rows] == list(range(100))
     assert len(read.parts) == 2
-    monkeypatch.setattr(limits, "BATCH_ROWS", 10)
+    monkeypatch.setattr(limits, "PART_ROWS", 10)
     write(tmp_path / "s.csv.gz", gz(b"text\n" + b"x\n" * 35))
     assert len(read_rows(tmp_path / "s.csv.gz").rows) == 35
 

@@ -103,6 +103,6 @@ class BpeAnalysis:
 
 
 def _lines(counts: pa.RecordBatch) -> Iterator[str]:
-    for some in pa.Table.from_batches([counts]).to_batches(max_chunksize=limits.BATCH_ROWS):
+    for some in pa.Table.from_batches([counts]).to_batches(max_chunksize=limits.PART_ROWS):
         for word, count in zip(some[_ITEM].to_pylist(), some[_COUNT].to_pylist(), strict=True):
             yield f"{word}\t{count}"

@@ -189,7 +189,7 @@ class AnnotatedFiles:
         at = [index.find(path, key=key) for key, path in zip(keys, paths, strict=True)]
         places = np.array(at, np.int64)
         known = np.flatnonzero(places >= 0)
-        step = limits.BATCH_ROWS
+        step = limits.PART_ROWS
         rejects: list[Reject] = []
         blank = [row for row, one in enumerate(at) if one == -1]
         if self.unannotated == "reject":

@@ -253,11 +253,11 @@ class ArraySource:
         return ListingPart(rejects=rejects, invalid=invalid, inputs=inputs)
 
     def _list(self, rows: pa.RecordBatch) -> Iterator[ListingPart]:
-        """Yield the usable files and rejects, in parts of up to `limits.BATCH_ROWS` records."""
+        """Yield the usable files and rejects, in parts of up to `limits.PART_ROWS` records."""
         rows, rejects = self.probe.with_name_labels(rows)
         at: list[int] = []
         more: list[tuple[str, str | None, int, int]] = []
-        room = limits.BATCH_ROWS
+        room = limits.PART_ROWS
         for row, (key, found) in enumerate(
             zip(rows[batch.KEY].to_pylist(), self._probe_all(rows), strict=True)
         ):
@@ -276,7 +276,7 @@ class ArraySource:
                 first = last
                 if not room:
                     yield ListingPart(rows=_with_arrays(rows, at, more), rejects=rejects)
-                    rejects, at, more, room = [], [], [], limits.BATCH_ROWS
+                    rejects, at, more, room = [], [], [], limits.PART_ROWS
         if at or rejects:
             yield ListingPart(rows=_with_arrays(rows, at, more) if at else None, rejects=rejects)
 

@@ -170,7 +170,7 @@ class _ClipCollector:
     @property
     def full(self) -> bool:
         """True if more clips of a file would make a part too large."""
-        most = limits.BATCH_ROWS - _CLIPS
+        most = limits.PART_ROWS - _CLIPS
         return len(self._data) >= limits.AUDIO_STAGED_BYTES or len(self._at) > most
 
     def add(self, row: int, sound: Sound, starts: range, options: AudioOptions) -> None:

@@ -261,7 +261,7 @@ class _Collector:
     def is_full(self) -> bool:
         """True if the collected records fill a part."""
         rows = sum(map(len, self._rows))
-        return self._bytes >= limits.MEDIA_STAGED_BYTES or rows >= limits.BATCH_ROWS // 2
+        return self._bytes >= limits.MEDIA_STAGED_BYTES or rows >= limits.PART_ROWS // 2
 
     @property
     def is_empty(self) -> bool:

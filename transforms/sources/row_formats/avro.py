@@ -99,7 +99,7 @@ class AvroFile(ColumnarFile):
             reader = fastavro.reader(content, wanted, handle_unicode_errors="surrogateescape")
         while True:
             with self.origin.parsing(), self._reporting_damage():
-                records: list[Any] = list(itertools.islice(reader, limits.BATCH_ROWS))
+                records: list[Any] = list(itertools.islice(reader, limits.PART_ROWS))
                 batches = list(_batches(records, fields, names))
             yield from batches
             if not records:

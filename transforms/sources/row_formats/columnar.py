@@ -195,7 +195,7 @@ class ParquetFile(ColumnarFile):
             each = max((self._row_bytes(file, group, names) for group in groups), default=1)
             expansion = Expansion(sum(map(_stored_bytes, found)), self.origin.place)
             for rows in file.iter_batches(
-                batch_size=int(min(max(limits.BATCH_BYTES / max(each, 1), 1), limits.BATCH_ROWS)),
+                batch_size=int(min(max(limits.BATCH_BYTES / max(each, 1), 1), limits.PART_ROWS)),
                 row_groups=groups,
                 columns=wanted,
                 use_threads=False,
@@ -327,8 +327,8 @@ class ArrowFile(ColumnarFile):
 
 
 def split_rows(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Split rows into parts of up to `BATCH_ROWS` rows and `BATCH_BYTES`, but at least one row."""
-    if len(rows) > 1 and (len(rows) > limits.BATCH_ROWS or rows.nbytes > limits.BATCH_BYTES):
+    """Split rows into parts of up to `PART_ROWS` rows and `BATCH_BYTES`, but at least one row."""
+    if len(rows) > 1 and (len(rows) > limits.PART_ROWS or rows.nbytes > limits.BATCH_BYTES):
         half = len(rows) // 2
         yield from split_rows(rows.slice(0, half))
         yield from split_rows(rows.slice(half))
@@ -340,7 +340,7 @@ def group_units(units: Sequence[tuple[int, int]], size: int) -> Iterator[FileSec
     """Group units of (rows, bytes) into sections of about `size` bytes each."""
     start, row, rows, taken = 0, 1, 0, 0
     for unit, (count, weight) in enumerate(units):
-        if unit > start and (taken + weight > size or rows + count > limits.BATCH_ROWS):
+        if unit > start and (taken + weight > size or rows + count > limits.PART_ROWS):
             yield FileSection(start, unit, row, taken)
             start, row, rows, taken = unit, row + rows, 0, 0
         rows, taken = rows + count, taken + weight

@@ -22,7 +22,7 @@ _AROUND = b' \t"'
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LineBlock:
-    """Up to `limits.BATCH_ROWS` consecutive rows of UTF-8 without blank rows.
+    """Up to `limits.PART_ROWS` consecutive rows of UTF-8 without blank rows.
 
     ends: end offset of each row in data, int64[n]. numbers: row numbers, int64[n]. bad: rejected
     rows.
@@ -106,13 +106,13 @@ def rejected_rows(bad: Sequence[BadRow]) -> LineBlock:
 
 
 def split_block(lines: LineBlock) -> Iterator[LineBlock]:
-    """Split a block into blocks of up to `BATCH_ROWS` rows. The first one has the bad rows."""
-    for row in range(0, max(len(lines.ends), 1), limits.BATCH_ROWS):
+    """Split a block into blocks of up to `PART_ROWS` rows. The first one has the bad rows."""
+    for row in range(0, max(len(lines.ends), 1), limits.PART_ROWS):
         start = int(lines.ends[row - 1]) if row else 0
-        ends = lines.ends[row : row + limits.BATCH_ROWS]
+        ends = lines.ends[row : row + limits.PART_ROWS]
         yield LineBlock(
             data=lines.data[start : int(ends[-1])] if len(ends) else b"",
             ends=ends - start,
-            numbers=lines.numbers[row : row + limits.BATCH_ROWS],
+            numbers=lines.numbers[row : row + limits.PART_ROWS],
             bad=() if row else lines.bad,
         )

@@ -54,7 +54,7 @@ class BadRow(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Rows:
-    """Up to `limits.BATCH_ROWS` rows of a file.
+    """Up to `limits.PART_ROWS` rows of a file.
 
     columns: the values. numbers: row numbers, int64[n]. bad: rows that could not be parsed. blank:
     count of rows that were skipped because they have no value. copies: count of rows that were
@@ -106,7 +106,7 @@ class RowFile(Protocol):
     def sections(self, size: int = limits.PART_BYTES) -> Iterator[FileSection]:
         """Yield consecutive sections that cover all rows.
 
-        A section has about `size` bytes and up to `BATCH_ROWS` rows if the file is splittable.
+        A section has about `size` bytes and up to `PART_ROWS` rows if the file is splittable.
         """
 
     def column_types(self, section: FileSection, names: Collection[str] | None) -> ColumnTypes:

@@ -123,7 +123,7 @@ class TextFile:
             row = 0
             while True:
                 within = int(np.searchsorted(places, at + size, side="right"))
-                cut = min(within, row + limits.BATCH_ROWS - count)
+                cut = min(within, row + limits.PART_ROWS - count)
                 if cut >= len(places):
                     count += len(places) - row
                     break

@@ -165,7 +165,7 @@ def _read(origin: Origin, row_format: RowFormat, name: str) -> _Reading | None:
                 size += rows.columns.nbytes
                 accents = (pc.any(pc.invert(pc.string_is_ascii(one))) for one in rows.columns)
                 ascii_ &= not any(found.as_py() for found in accents)
-                if size > limits.BATCH_BYTES or good > limits.BATCH_ROWS:
+                if size > limits.BATCH_BYTES or good > limits.PART_ROWS:
                     return _Reading(good, bad, columns, ascii_, whole=False)
         else:
             for lines in TextFile(origin, file_format).lines(FileSection(0, _END, 1, 0)):
@@ -173,7 +173,7 @@ def _read(origin: Origin, row_format: RowFormat, name: str) -> _Reading | None:
                 bad.update(one.why for one in lines.bad)
                 size += len(lines.data)
                 ascii_ &= lines.data.isascii()
-                if size > limits.BATCH_BYTES or good > limits.BATCH_ROWS:
+                if size > limits.BATCH_BYTES or good > limits.PART_ROWS:
                     return _Reading(good, bad, 1, ascii_, whole=False)
             columns = 1
     except ConfigError:

@@ -197,14 +197,14 @@ def numbered_keys(file: str, numbers: npt.NDArray[np.int64]) -> pa.Array:
 
 
 def regroup(parts: Iterable[ListingPart]) -> Iterator[ListingPart]:
-    """Merge and split parts to up to `BATCH_ROWS` rows and about `BATCH_BYTES` each."""
+    """Merge and split parts to up to `PART_ROWS` rows and about `BATCH_BYTES` each."""
     rows: list[pa.RecordBatch] = []
     rejects: list[Reject] = []
     filtered: collections.Counter[str] = collections.Counter()
     for part in parts:
         for piece in () if part.rows is None else split_rows(part.rows):
             count, size = len(piece), piece.nbytes
-            full = sum(map(len, rows)) + count > limits.BATCH_ROWS
+            full = sum(map(len, rows)) + count > limits.PART_ROWS
             if rows and (full or sum(one.nbytes for one in rows) + size > limits.BATCH_BYTES):
                 yield ListingPart(rows=batch.concat(rows), rejects=rejects, filtered=filtered)
                 rows, rejects, filtered = [], [], collections.Counter()

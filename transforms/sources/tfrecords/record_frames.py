@@ -73,7 +73,7 @@ def list_sections(stream: BinaryIO, size: int, *, section: int) -> Iterator[File
             damaged = _problem(read, at, size) is not None
             ends = np.array([_next_frame(read, at, size) if damaged else at + _length(data)])
         for end in ends.tolist():
-            if at > start and (end > start + section or number - first >= limits.BATCH_ROWS):
+            if at > start and (end > start + section or number - first >= limits.PART_ROWS):
                 yield FileSection(start, at, first, at - start)
                 start, first = at, number
             at, number = end, number + 1
@@ -163,7 +163,7 @@ def inflated_blocks(stream: BinaryIO, *, max_bytes: int) -> Iterator[FrameBlock]
                 payloads.append(one.payload)
                 offsets.append(one.offset)
                 held += len(one.payload)
-                if held >= limits.PART_BYTES or len(payloads) == limits.BATCH_ROWS:
+                if held >= limits.PART_BYTES or len(payloads) == limits.PART_ROWS:
                     break
             else:
                 if not payloads:
