@@ -73,7 +73,7 @@ test-fast: $(FAST)
 	$(BIN)/python -m pytest -n $(WORKERS) -p tests.fast_modules
 
 test-flink: $(DEV) $(FLINK) $(JOB_SERVER)
-	$(BIN)/python -m pytest -n 2 --dist loadfile tests/flink
+	$(BIN)/python -m pytest -n 3 --dist loadfile tests/flink
 
 coverage: $(DEV)
 	$(BIN)/python -m pytest -n $(WORKERS) --cov

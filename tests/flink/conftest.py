@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from benchmarks.flink_cluster import FlinkCluster
-from tests.flink.jobs import LARGE, Job
+from tests.flink.jobs import LARGE, LONG, Job
 from tests.paths import SMALL_CLOTHING
 
 GZIP = (*LARGE, "--compression", "gzip")
@@ -29,5 +29,13 @@ def undisturbed(tmp_path_factory) -> Job:
 def large(tmp_path_factory) -> Job:
     """Balanced, augmented, gzipped, of 852 photos, by the local runner."""
     job = Job(tmp_path_factory.mktemp("large") / "out", *GZIP, source=SMALL_CLOTHING)
+    job.finish_here()
+    return job
+
+
+@pytest.fixture(scope="session")
+def long(tmp_path_factory) -> Job:
+    """A job that takes a while, by the local runner."""
+    job = Job(tmp_path_factory.mktemp("long") / "out", *LONG)
     job.finish_here()
     return job

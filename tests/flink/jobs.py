@@ -169,3 +169,14 @@ def replace_taskmanager(cluster: FlinkCluster) -> None:
     """SIGKILL for one, and another is started."""
     kill(cluster.taskmanagers.pop())
     cluster.start_taskmanager()
+
+
+def expect_the_same(job: Job, out: pathlib.Path, undisturbed: Job) -> None:
+    """The dataset is whole, after as many runs of the command as it may take."""
+    assert job.files == undisturbed.files
+    assert not (out / FOLDER).exists()
+
+
+def state_of_last(flink: FlinkCluster) -> str:
+    jobs = flink.cluster._call("GET", "/v1/jobs/overview")["jobs"]
+    return str(max(jobs, key=lambda job: job["start-time"])["state"])

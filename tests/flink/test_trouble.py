@@ -1,100 +1,27 @@
-"""Failures on a cluster: messages, files that remain, and how the next run goes on."""
+"""Failures and cancelled jobs on a cluster: messages, files that remain, how a run goes on."""
 
 import json
-import pathlib
 import signal
-from collections.abc import Iterator
-
-import pytest
 
 from benchmarks.flink_cluster import ROOT, WORKERS, FlinkCluster, processes, wait_until, worker_pool
 from recordmill.pipelines.cli import main
 from tests.flink.jobs import (
-    FOLDER,
     LONG,
     Job,
     command,
-    disturbed,
     ended,
+    expect_the_same,
     finished,
-    kill_workers,
-    replace_taskmanager,
     run_program,
     start,
+    state_of_last,
     wait_for_shards,
 )
-
-FORGOTTEN = "org/apache/beam/runners/fnexecution/control/DefaultJobBundleFactory"
-
-
-@pytest.fixture(scope="module")
-def long(tmp_path_factory) -> Job:
-    """A job that takes a while, by the local runner."""
-    job = Job(tmp_path_factory.mktemp("long") / "out", *LONG)
-    job.finish_here()
-    return job
-
-
-@pytest.fixture(scope="module")
-def frail(tmp_path_factory) -> Iterator[FlinkCluster]:
-    """A cluster that a test may damage, without the library; at first it has no TaskManager."""
-    folder = tmp_path_factory.mktemp("frail")
-    with FlinkCluster(folder, taskmanagers=0, library=False) as cluster:
-        yield cluster
 
 
 def expect_nothing_left(cluster: FlinkCluster) -> None:
     wait_until(lambda: not list(processes(*WORKERS)), "the end of all workers")
     assert cluster.cluster._call("GET", "/v1/jars")["files"] == []
-
-
-def expect_the_same(job: Job, out: pathlib.Path, undisturbed: Job) -> None:
-    """The dataset is whole, after as many runs of the command as it may take."""
-    assert job.files == undisturbed.files
-    assert not (out / FOLDER).exists()
-
-
-def test_a_killed_worker(flink, long, tmp_path):
-    out = tmp_path / "out"
-    job = Job(out, *LONG).on(flink, "process")
-    disturbed(job, flink, kill_workers)
-    expect_the_same(job, out, long)
-
-
-def test_a_job_that_stalls_is_cancelled_with_its_cause(frail, tmp_path):
-    assert not frail.taskmanagers, "this test comes before those that start one"
-    options = ("--stall-timeout", "5", "--parallelism", "2")
-    result = Job(tmp_path / "out").on(frail, "loopback", *options).run()
-    assert result.code == 1
-    assert "made no progress for 5 s and was cancelled" in result.last
-    assert "it waits for slots, and none of the 0 slots of 0 TaskManagers is free" in result.last
-    assert state_of_last(frail) == "CANCELED"
-
-
-def test_a_killed_taskmanager(frail, long, tmp_path):
-    frail.start_taskmanager()
-    frail.wait_for_taskmanagers(1)
-    out = tmp_path / "out"
-    job = Job(out, *LONG).on(frail, "process")
-    disturbed(job, frail, replace_taskmanager)
-    expect_the_same(job, out, long)
-
-
-def test_a_class_that_was_left_out_is_named(frail, tmp_path):
-    assert frail.taskmanagers, "this test comes after one that starts them"
-    program = (
-        "import sys; from recordmill.pipelines import cli\n"
-        "from recordmill.runners.flink import jar\n"
-        f"jar._UNUSED += ({FORGOTTEN!r},); sys.exit(cli.main(sys.argv[1:]))"
-    )
-    job = Job(tmp_path / "out").on(frail, "loopback")
-    result = run_program(program, *job.arguments)
-    assert result.code == 1
-    name = FORGOTTEN.replace("/", ".")
-    assert f"error: the job needs the class {name} of Beam's job server" in result.last
-    assert result.last.endswith("add --flink-whole-jar and run the same command again to continue")
-    job.arguments.append("--flink-whole-jar")
-    assert run_program(program, *job.arguments).code == 0
 
 
 def test_a_stopped_command_cancels_its_job(flink, long, tmp_path):
@@ -112,25 +39,6 @@ def test_a_stopped_command_cancels_its_job(flink, long, tmp_path):
     before = finished(out)
     assert before >= 2
     again = Job(out, *LONG).on(flink, "loopback")
-    again.finish_here()
-    expect_the_same(again, out, long)
-
-
-def test_an_embedded_flink_ends_with_its_command(long, tmp_path):
-    out = tmp_path / "out"
-    temporary = tmp_path / "tmp"
-    temporary.mkdir()
-    job = Job(out, *LONG).on_flink("--parallelism", "2")
-    for number, code in ((signal.SIGTERM, 143), (signal.SIGKILL, -9)):
-        process = job.start(TMPDIR=str(temporary))
-        already = finished(out)
-        wait_until(lambda: finished(out) > already, "another finished shard")  # noqa: B023
-        process.send_signal(number)
-        assert ended(process).code == code
-        ours = (str(temporary), *WORKERS)
-        wait_until(lambda: not list(processes(*ours)), "the end of all processes")  # noqa: B023
-        wait_until(lambda: not list(temporary.iterdir()), f"{list(temporary.iterdir())} gone")
-    again = Job(out, *LONG)
     again.finish_here()
     expect_the_same(again, out, long)
 
@@ -212,11 +120,6 @@ def test_too_many_rejects_are_a_verdict(flink, tmp_path):
     assert result.last.startswith("recordmill images: error: 5 of 5 inputs were rejected (100.0%)")
     assert state_of_last(flink) == "FINISHED"  # nothing that an engine should try again
     assert not (tmp_path / "out" / "dataset.json").exists()
-
-
-def state_of_last(flink: FlinkCluster) -> str:
-    jobs = flink.cluster._call("GET", "/v1/jobs/overview")["jobs"]
-    return str(max(jobs, key=lambda job: job["start-time"])["state"])
 
 
 def test_a_changed_file_is_told_as_everywhere(flink, tmp_path):
