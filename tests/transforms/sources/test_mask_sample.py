@@ -132,6 +132,21 @@ def test_masks_of_two_levels_that_outnumber_those_of_ids_are_noted(masks, part, 
     assert "so 255 is a class id" in check(tmp_path, masks, depth=16)[0]
 
 
+def test_masks_of_16_bits_have_another_white(tmp_path) -> None:
+    white = Image.fromarray(np.where(SHAPE, 65535, 0).astype(np.uint16))
+    with pytest.raises(ConfigError) as raised:
+        check(tmp_path, [white, white], depth=16)
+    assert (
+        "masks in masks have only the levels 0 and 65535, and 65535 usually marks pixels without a"
+        " class: pass --mask-values 0,65535 to make 65535 the class 1, or --mask-ignore 65535"
+        " --mask-depth 16 to ignore it" in str(raised.value)
+    )
+    assert not check(tmp_path, [white], values=(0, 65535))
+    assert not check(tmp_path, [white], depth=16, ignore=65535)
+    (note,) = check(tmp_path, [white, white, CLASSES], depth=16)
+    assert "only the levels 0 and 65535, but '02.png' also has 1, 2, 5, so 65535 is ignored" in note
+
+
 @pytest.mark.parametrize(
     "masks",
     [

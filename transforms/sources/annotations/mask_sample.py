@@ -17,12 +17,14 @@ from recordmill.transforms.imaging.class_masks import Ids, StoredMask, stored_ma
 from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.imaging.mask_options import MaskOptions
 
-# blank: only 0. white: only 255. binary: 0 and 255. one_bit: of one bit, with 1. unit: other masks
-# of at most 0 and 1, with 1. smoothed: a binary mask with levels between at its edges. ids: others.
+# blank: only 0. white: only 255, or only 65535. binary: 0 and one of these. one_bit: of one bit,
+# with 1. unit: other masks of at most 0 and 1, with 1. smoothed: a mask of 0 and 255 with levels
+# between at its edges. ids: others.
 Kind = Literal["blank", "white", "binary", "one_bit", "unit", "smoothed", "ids"]
 
 SAMPLED = 32  # masks that are read to check their kind
 _WHITE = 255
+_WHITE_16 = 65535  # of 16 bits
 _CODE = "masks"
 _FEWEST = 4  # levels between 0 and 255 of a smoothed mask
 _FEWEST_OF_RANGE = 8  # such levels if they are not between those of their neighbours
@@ -32,9 +34,14 @@ _LISTED = 5  # levels in a note
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MaskSample:
-    """Kinds of the sampled masks. between: some levels of the first smoothed mask, and of ids."""
+    """Kinds of the sampled masks.
+
+    white: the highest level of white and binary masks. between: some levels of the first smoothed
+    mask, and of ids.
+    """
 
     kinds: dict[str, Kind]
+    white: int
     between: dict[Kind, Sequence[int]]
 
     def named(self, *kinds: Kind) -> list[str]:
@@ -70,6 +77,7 @@ def check_mask_sample(
     count = min(len(order), SAMPLED)
     kinds: dict[str, Kind] = {}
     between: dict[Kind, Sequence[int]] = {}
+    white = _WHITE
     for at in (order[number * len(order) // count] for number in range(count)):
         path, size, mtime = (column[at].as_py() for column in references.columns)
         try:
@@ -83,9 +91,11 @@ def check_mask_sample(
             )
         found = np.unique(mask.levels)
         kind = kinds[keys[at]] = mask_kind(mask, found)
+        if kind in ("white", "binary"):
+            white = max(white, int(found[-1]))
         if kind in ("smoothed", "ids"):
-            between.setdefault(kind, found[(found > 0) & (found != _WHITE)].tolist())
-    sample = MaskSample(kinds=kinds, between=between)
+            between.setdefault(kind, np.setdiff1d(found, (0, _WHITE, _WHITE_16)).tolist())
+    sample = MaskSample(kinds=kinds, white=white, between=between)
     notes: list[Note] = []
     if options.ignore is None:
         _check_meaning(sample, where)
@@ -98,9 +108,9 @@ def mask_kind(mask: StoredMask, found: Ids) -> Kind:
     levels = {*found.tolist()}
     if levels <= {0}:
         return "blank"
-    if levels == {_WHITE}:
+    if levels in ({_WHITE}, {_WHITE_16}):
         return "white"
-    if levels == {0, _WHITE}:
+    if levels in ({0, _WHITE}, {0, _WHITE_16}):
         return "binary"
     if mask.is_one_bit:
         return "one_bit"
@@ -139,7 +149,8 @@ def _is_between(before: Ids, levels: Ids, after: Ids) -> npt.NDArray[np.bool_]:
 
 
 def _check_meaning(sample: MaskSample, where: str) -> None:
-    """Raise ConfigError if no mask shows whether 255 is a class or ignored."""
+    """Raise ConfigError if no mask shows whether the level of white is a class or ignored."""
+    white = sample.white
     whites, bits, units = (
         sample.named(*kinds) for kinds in (("binary", "white"), ("one_bit",), ("unit",))
     )
@@ -152,9 +163,9 @@ def _check_meaning(sample: MaskSample, where: str) -> None:
                 f" and {sample.count('binary', 'white')}, such as {whites[0]!r}, have"
             )
         raise ConfigError(
-            f"--masks: {some} only the levels 0 and 255, and 255"
-            " usually marks pixels without a class: pass --mask-values 0,255 to make 255 the"
-            " class 1, or --mask-ignore 255 to ignore it"
+            f"--masks: {some} only the levels 0 and {white}, and {white} usually marks pixels"
+            f" without a class: pass --mask-values 0,{white} to make {white} the class 1, or"
+            f" {_ignoring(white)} to ignore it"
         )
     # Where ids are beside 255, masks of 0 and 1 may lack 255; only those of one bit cannot have it.
     if not binary or not (bits or (units and not ids)):
@@ -162,30 +173,36 @@ def _check_meaning(sample: MaskSample, where: str) -> None:
     units = [] if ids else units
     others = [*bits, *units]
     held = ["one bit"] * bool(bits) + ["only 0 and 1"] * bool(units)
-    remedy = "pass --mask-values 0,255, which also reads white in masks of one bit as 255"
+    remedy = f"pass --mask-values 0,{white}, which also reads white in masks of one bit as {white}"
     if units or ids:
         remedy = "store all masks with the same levels"
     raise ConfigError(
         f"--masks: {sample.count('binary')} in {where}, such as {binary[0]!r}, have only the levels"
-        f" 0 and 255, and {len(others)}, such as {others[0]!r},"
+        f" 0 and {white}, and {len(others)}, such as {others[0]!r},"
         f" have {' or '.join(held)}, so a class may have two ids: {remedy}, or pass"
-        " --mask-ignore 255 if 255 marks pixels without a class"
+        f" {_ignoring(white)} if {white} marks pixels without a class"
     )
 
 
+def _ignoring(white: int) -> str:
+    """Return the options that ignore a level."""
+    return f"--mask-ignore {white}" + (" --mask-depth 16" if white > _WHITE else "")
+
+
 def _note_on_meaning(sample: MaskSample, options: MaskOptions) -> list[Note]:
-    """Return a note if masks of 0 and 255 outnumber those of other ids."""
+    """Return a note if masks of black and white outnumber those of other ids."""
+    white = sample.white
     binary, ids = sample.named("binary"), sample.named("ids")
     if len(binary) <= len(ids):
         return []
-    meaning = "ignored" if options.ignored == _WHITE else "a class id"
+    meaning = "ignored" if options.ignored == white else "a class id"
     return [
         Note(
             _CODE,
-            f"{sample.count('binary')}, such as {binary[0]!r}, have only the levels 0 and 255, but"
-            f" {ids[0]!r} also has {_listed(sample.between['ids'])}, so 255 is {meaning}; if it is"
-            " the class 1, pass --mask-values 0,255, which rejects other levels; otherwise"
-            " --mask-ignore 255 confirms the id",
+            f"{sample.count('binary')}, such as {binary[0]!r}, have only the levels 0 and {white},"
+            f" but {ids[0]!r} also has {_listed(sample.between['ids'])}, so {white} is {meaning};"
+            f" if it is the class 1, pass --mask-values 0,{white}, which rejects other levels;"
+            f" otherwise {_ignoring(white)} confirms the id",
         )
     ]
 
