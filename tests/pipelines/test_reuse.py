@@ -381,3 +381,15 @@ def test_headers_of_reused_images_are_not_read(photos, first, tmp_path, monkeypa
     assert run(tmp_path / "new", *argv, "--reuse", tmp_path / "old") == 0
     assert sorted(checked) == ["bee/broken.jpg", "bee/new.jpg"]
     assert files_of(tmp_path / "new") == files_of(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("options", [["--fingerprint", "content"], ["--dedup", "drop"]])
+def test_arrays_whose_content_was_read_before(options, tmp_path) -> None:
+    """The first task of a shard takes frames of the sample, the second encodes."""
+    np.save(tmp_path / "in.npy", np.arange(1100, dtype=np.float32))
+    argv = ("arrays", "--input", tmp_path / "in.npy", "--per-item", "--splits", "train=1")
+    for name, some in (("plain", []), ("out", options)):
+        assert main([*map(str, argv), "--output", str(tmp_path / name), "--quiet", *some]) == 0
+    shard = "train.tfrecord-00000-of-00001"
+    assert (tmp_path / "out" / shard).read_bytes() == (tmp_path / "plain" / shard).read_bytes()
+    assert reused(tmp_path / "out") is None

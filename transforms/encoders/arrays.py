@@ -156,7 +156,8 @@ class ArrayEncoder:
 
     def encode(self, rows: pa.RecordBatch, context: Context) -> Encoded:
         """Read every array, file by file; unreadable arrays are rejected."""
-        collected, arrays, hashes = self._arrays(rows, stage="encode")
+        hashes = ContentHashes() if batch.CONTENT not in rows.schema.names else None
+        collected, arrays = self._arrays(rows, hashes, stage="encode")
         kept = rows.take(pa.array(collected.kept))
         columns = self._columns(kept, arrays)
         if context.labels:
@@ -166,25 +167,25 @@ class ArrayEncoder:
         return Encoded(
             columns=pa.RecordBatch.from_pydict(columns),
             rows=collected,
-            content=hashes,
+            content=None if hashes is None else hashes.result(),
             facts=[ExampleFacts()] * len(kept),
         )
 
     def read(self, rows: pa.RecordBatch) -> tuple[RowOutcome, dict[str, pa.Array]]:
         """Return the hash of the numbers of each array; unreadable arrays are rejected."""
-        collected, _, hashes = self._arrays(rows, stage="check")
-        return collected, {batch.CONTENT: hashes}
+        hashes = ContentHashes()
+        collected, _ = self._arrays(rows, hashes, stage="check")
+        return collected, {batch.CONTENT: hashes.result()}
 
     def _arrays(
-        self, rows: pa.RecordBatch, *, stage: Stage
-    ) -> tuple[RowOutcome, list[Array], pa.Array]:
-        """Return the outcome of rows, and the array of each kept one and the hash of its content.
+        self, rows: pa.RecordBatch, hashes: ContentHashes | None, *, stage: Stage
+    ) -> tuple[RowOutcome, list[Array]]:
+        """Return the outcome of rows, and the array of each kept one.
 
-        stage: the stage that rejects get.
+        hashes: gets the hash of each array. stage: the stage that rejects get.
         """
         outcomes = OutcomeCollector(stage)
         arrays: list[Array] = []
-        hashes = ContentHashes()
         found = self._read(rows)
         for row, key in enumerate(rows[batch.KEY].to_pylist()):
             outcome = found.pop(row)
@@ -193,8 +194,9 @@ class ArrayEncoder:
             else:
                 outcomes.keep(row)
                 arrays.append(outcome)
-                hashes.add(_bytes(outcome), name=array_name(outcome.dtype.name, outcome.shape))
-        return outcomes.result(), arrays, hashes.result()
+                if hashes is not None:
+                    hashes.add(_bytes(outcome), name=array_name(outcome.dtype.name, outcome.shape))
+        return outcomes.result(), arrays
 
     def _columns(self, kept: pa.RecordBatch, arrays: Sequence[Array]) -> dict[str, pa.Array]:
         columns: dict[str, pa.Array] = {
