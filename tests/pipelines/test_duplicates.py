@@ -612,3 +612,14 @@ def test_verify_finds_forged_contents(tmp_path) -> None:
     assert "contents in several splits" in damage.what
     deep = verify(place, deep=True).damages
     assert deep[0].what == "its array is not the content that the index names"
+
+
+@pytest.mark.parametrize("options", [(), ("--types", "id=string")])
+@pytest.mark.parametrize("base", [1_790_000_000_000_000_000, 10**20])
+def test_rows_that_differ_in_the_last_digits_of_an_id_are_not_equal(base, options, tmp_path):
+    rows = [f"{base + n},{'ab'[n % 2]}\n" for n in range(300)]
+    (tmp_path / "in.csv").write_text("id,label\n" + "".join(rows))
+    argv = ("--input", tmp_path / "in.csv", "--dedup", "drop", *options)
+    made = make(tmp_path / "out", *argv, command="table")
+    assert made.manifest.ledger.records.written == 300
+    assert "leak" not in {note["code"] for note in json.loads(made.manifest.to_bytes())["notes"]}

@@ -27,7 +27,18 @@ def keys(parser: ValueParser | None = None, **columns: pa.Array) -> list[str]:
         + [pa.array([decimal.Decimal("1.00")]), pa.array(["1"]).dictionary_encode()],
         [pa.array([0.1]), pa.array([0.1], pa.float32()), pa.array(["0.10"]), pa.array([".1"])],
         [pa.array([-0.0]), pa.array([0]), pa.array(["-0"]), pa.array([False])],
-        [pa.array([2**63 + 1024], pa.uint64()), pa.array([str(2**63 + 1024)])],
+        [pa.array([2**63 + 2048], pa.uint64()), pa.array([float(2**63 + 2048)])]
+        + [pa.array([str(2**63 + 2048)])],
+        *(
+            [pa.array([number], kind), pa.array([decimal.Decimal(number)])]
+            + [pa.array([text.format(number)]) for text in ("{}", "{:+}", "{:+023}")]
+            for number, kind in (
+                (2**53 + 1, pa.int64()),
+                (-(2**53) - 1, pa.int64()),
+                (2**63 - 1, pa.int64()),
+                (2**64 - 1, pa.uint64()),
+            )
+        ),
         [pa.array([MOMENT], kind) for kind in map(pa.timestamp, ("us", "ns", "ms"))]
         + [pa.array([MOMENT], pa.timestamp("us", "UTC"))]
         + [pa.array([text]) for text in (str(MOMENT), f"{MOMENT}000", f"{MOMENT.isoformat()}Z")]
@@ -58,6 +69,15 @@ def test_a_value_has_one_spelling(spellings):
     assert len({keys(x=one)[0] for one in spellings}) == 1
     long_text = pa.array(["x" * 100])
     assert {keys(x=one)[0] for one in spellings}.isdisjoint(keys(x=long_text))
+
+
+@pytest.mark.parametrize("base", [2**53, -(2**62), 2**63 - 200, 10**20, 10**30])
+def test_large_integers_are_equal_only_with_all_their_digits(base):
+    numbers = [base + n for n in range(200)]
+    found = keys(x=pa.array(map(str, numbers)))
+    assert len(set(found)) == 200
+    if abs(base) < 2**63:
+        assert keys(x=pa.array(numbers, pa.int64())) == found
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.binary()])

@@ -4,6 +4,7 @@ The spelling does not depend on the types that were inferred for the columns, so
 have the same keys as CSV, Parquet or JSON lines, and one odd value in a column moves no other row:
 
 - A number is its nearest float64: `1`, `1.0` and `1e0` are equal, as text and as any numeric type.
+  An integer that no float64 equals, such as an id of 18 digits, is its decimal digits.
 - True is 1 and false is 0, in any case.
 - A date or time is its microsecond in UTC; a date is its midnight.
 - Text is its UTF-8 bytes, unless it spells one of the above.
@@ -30,7 +31,9 @@ from recordmill.transforms.sources.row_formats.value_parsing import ValueParser
 _NUMBER = r"^[+-]?(\d+[.,]?\d*|[.,]\d+)([eE][+-]?\d+)?$|^(?i:[+-]?inf(inity)?|nan)$"
 _TRUTH = r"^(?i:true|false)$"
 _TIME = r"^\d{4}-\d\d-\d\d([ T]\d\d:.*)?$"
+_INTEGER = r"^([+-]?)0*(\d+)$"
 _LONGEST = 40  # bytes of a text that may spell a number or a time
+_INEXACT_DIGITS = 16  # digits of the smallest integer that no float64 equals, 2**53 + 1
 _ABSENT = np.uint64(0)  # of a missing value
 _NANOSECONDS = pa.timestamp("ns")
 _MICROSECONDS = pa.timestamp("us")
@@ -88,7 +91,11 @@ def _hash_values(column: pa.Array, parser: ValueParser) -> Hashes:
         return _hash_times(column)
     if pa.types.is_boolean(kind):
         return _hash_numbers(column.cast(pa.uint8()))
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+    if pa.types.is_integer(kind):
+        return _hash_integers(column)
+    if pa.types.is_decimal(kind) and kind.scale > 0:
+        return _hash_numbers(column)
+    if pa.types.is_floating(kind):
         return _hash_numbers(column)
     hashes, codes = _hash_distinct(column.cast(pa.string()), parser)
     return hashes if codes is None else hashes[codes]
@@ -103,6 +110,31 @@ def _hash_numbers(column: pa.Array) -> Hashes:
     hashes = batch.mix((numbers + 0.0).view(np.uint64), batch.salt(0, "number"))  # -0.0 becomes 0.0
     hashes[np.isnan(numbers)] = _ABSENT
     return hashes
+
+
+def _hash_integers(column: pa.Array) -> Hashes:
+    hashes = _hash_numbers(column)
+    if column.type.bit_width == 64:
+        values = np.asarray(column.fill_null(0))
+        inexact = np.flatnonzero(_is_inexact(values))
+        if len(inexact):
+            digits = pa.array(values[inexact]).cast(pa.string())
+            hashes[inexact] = _hash_digits(digits)
+    return hashes
+
+
+def _is_inexact(values: npt.NDArray[np.int64] | npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+    """Return whether no float64 equals an integer: bool[n]."""
+    nearest = values.astype(np.float64)
+    beyond = nearest >= 2.0 ** (63 if values.dtype == np.int64 else 64)  # more than the type holds
+    nearest[beyond] = 0
+    inexact: npt.NDArray[np.bool_] = nearest.astype(values.dtype) != values
+    return inexact
+
+
+def _hash_digits(digits: pa.Array) -> Hashes:
+    """Return the hashes of integers that no float64 equals. digits: string[n], with `-` only."""
+    return batch.mix(batch.hash_strings(digits), batch.salt(0, "integer"))
 
 
 def _hash_times(column: pa.Array) -> Hashes:
@@ -144,7 +176,17 @@ def _hash_texts(texts: pa.Array, parser: ValueParser) -> Hashes:
 
 def _hash_spelled_numbers(texts: pa.Array, *, parser: ValueParser) -> tuple[Hashes, Any]:
     numbers, unfit = parser.cast_or_null(texts, pa.float64())
-    return _hash_numbers(numbers), ~unfit
+    hashes = _hash_numbers(numbers)
+    long = np.flatnonzero(_sizes(texts) >= _INEXACT_DIGITS)
+    if len(long):
+        some = batch.choose(texts, long)
+        long = long[np.asarray(pc.match_substring_regex(some, _INTEGER))]
+        digits = pc.replace_substring_regex(batch.choose(texts, long), _INTEGER, r"\1\2")
+        digits = pc.replace_substring(digits, "+", "")
+        inexact = [int(float(one)) != int(one) for one in digits.to_pylist()]
+        rows = long[np.flatnonzero(inexact)]
+        hashes[rows] = _hash_digits(digits.filter(pa.array(inexact, pa.bool_())))
+    return hashes, ~unfit
 
 
 def _hash_truths(texts: pa.Array) -> tuple[Hashes, Any]:
