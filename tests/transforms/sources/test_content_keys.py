@@ -27,8 +27,11 @@ def keys(parser: ValueParser | None = None, **columns: pa.Array) -> list[str]:
         + [pa.array([decimal.Decimal("1.00")]), pa.array(["1"]).dictionary_encode()],
         [pa.array([0.1]), pa.array([0.1], pa.float32()), pa.array(["0.10"]), pa.array([".1"])],
         [pa.array([-0.0]), pa.array([0]), pa.array(["-0"]), pa.array([False])],
-        [pa.array([2**63 + 2048], pa.uint64()), pa.array([float(2**63 + 2048)])]
-        + [pa.array([str(2**63 + 2048)])],
+        [
+            pa.array([2**63 + 2048], pa.uint64()),
+            pa.array([float(2**63 + 2048)]),
+            pa.array([str(2**63 + 2048)]),
+        ],
         *(
             [pa.array([number], kind), pa.array([decimal.Decimal(number)])]
             + [pa.array([text.format(number)]) for text in ("{}", "{:+}", "{:+023}")]
