@@ -1,5 +1,6 @@
 """TFRecord files as --input: of recordmill, of TFDS, and of other programs."""
 
+import gzip
 import pathlib
 import shutil
 import zlib
@@ -260,6 +261,36 @@ def test_damaged_records_are_rejected(photos, tmp_path) -> None:
     end = start + len(length)
     assert f"the bytes from {start} to {end}, where the next record is, are skipped" in reasons
     assert made.manifest.ledger.records.written == len(records) - 3
+
+
+def test_records_that_damage_may_hold_count_as_rejects(photos, tmp_path, capsys) -> None:
+    """A lost part of a file is not one reject."""
+    data = bytearray(b"".join(frame(example({"x": [n]})) for n in range(1000, 1600)))
+    data[len(data) // 2 :] = bytes(len(data) // 2)
+    (tmp_path / "a.tfrecord").write_bytes(data)
+    argv = ("--input", tmp_path / "a.tfrecord", "--output", tmp_path / "out")
+    assert run("table", *argv, "--max-reject-fraction", "0.4") == 1
+    assert "300 of 600 inputs were rejected (50.0%)" in capsys.readouterr().err
+    assert run("table", *argv, "--max-reject-fraction", "0.6") == 0
+    assert Made(tmp_path / "out").manifest.ledger.inputs.rejected == 300
+
+
+@pytest.mark.parametrize("damage", ["cut", "bit", "length"])
+def test_a_damaged_gzip_file_is_an_error(damage, tmp_path, capsys) -> None:
+    """As other compressed files of rows: the number of lost records is unknown."""
+    data = b"".join(frame(example({"x": [n]})) for n in range(2000))
+    if damage == "length":
+        data = b"\xff" + data[1:]
+    packed = bytearray(gzip.compress(data))
+    if damage == "bit":
+        packed[3000] ^= 1
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.tfrecord.gz").write_bytes(packed[: 60 if damage == "cut" else None])
+    write_records(tmp_path / "in" / "b.tfrecord.gz", [{"x": [1]}] * 500, compressed=True)
+    assert run("table", "--input", tmp_path / "in", "--output", tmp_path / "out") == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "a.tfrecord.gz: record " in said
+    assert "so neither it nor the records after it can be read: repair the file, or name" in said
 
 
 @pytest.mark.parametrize("conflicts", ["reject", "first"])

@@ -127,10 +127,10 @@ def test_bytes_lost_inside_of_a_file() -> None:
     data = b"".join([frames[0], frames[1][:400], *frames[2:]])
     found = read(data)
     assert [len(one) for one in found.payloads.values()] == [30, *[40] * 9]
-    ((number, reason, why),) = found.bad
-    assert (number, reason) == (1, Reason.CORRUPT)
     skipped = "the bytes from 46 to 446, where the next record is, are skipped, about 9 records"
-    assert why == f"the file ends before it does: {skipped}"
+    why = f"the file ends before it does: {skipped}"
+    assert found.bad == [BadRow(number, Reason.CORRUPT, why) for number in range(1, 10)]
+    assert min(found.payloads.keys() - {0}) == 10
 
 
 def test_no_record_follows() -> None:
@@ -141,6 +141,7 @@ def test_no_record_follows() -> None:
         assert found.bad[0].why.startswith("its length does not match its checksum: the last")
         records = round((4 + len(noise)) / 46)
         assert found.bad[0].why.endswith(f"cannot be read, about {records} records")
+        assert [one.number for one in found.bad] == list(range(5, 5 + records))
 
 
 def test_records_after_megabytes_of_damage() -> None:

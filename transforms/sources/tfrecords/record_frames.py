@@ -2,7 +2,8 @@
 
 A payload with a wrong checksum is a problem of one record. After a damaged header, which has the
 length of the record, reading continues at the next frame that is followed by another one or by the
-end of the file. In a gzip file it does not continue.
+end of the file; each record that the bytes between may hold counts as one. Damage of a gzip file
+is an error, because the number of its further records is unknown.
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ from recordmill.tfrecord.framing import (
     FOOTER_BYTES,
     HEADER_BYTES,
     MAX_PAYLOAD_BYTES,
-    FrameError,
     begins_frame,
     frame_headers,
     read_frames,
@@ -69,14 +69,18 @@ def list_sections(stream: BinaryIO, size: int, *, section: int) -> Iterator[File
         data = read(at, _CHUNK)
         frames = _whole_frames(data)
         ends = at + frames.starts + frames.lengths
+        records = 1
         if not len(ends):
-            damaged = _problem(read, at, size) is not None
-            ends = np.array([_next_frame(read, at, size) if damaged else at + _length(data)])
+            end = at + _length(data)
+            if (problem := _problem(read, at, size)) is not None:
+                end = _next_frame(read, at, size)
+                records = len(_skipped(read, number, problem, at, end, size))
+            ends = np.array([end])
         for end in ends.tolist():
             if at > start and (end > start + section or number - first >= limits.PART_ROWS):
                 yield FileSection(start, at, first, at - start)
                 start, first = at, number
-            at, number = end, number + 1
+            at, number = end, number + records
     if size > start:
         yield FileSection(start, size, first, size - start)
 
@@ -97,8 +101,9 @@ def read_blocks(
             problem = _problem(read, at, size)
             if problem is not None:
                 end = _next_frame(read, at, size)
-                yield _only_bad(_skipped(number, problem, at, end, size))
-                at, number = end, number + 1
+                bad = _skipped(read, number, problem, at, end, size)
+                yield _only_bad(*bad)
+                at, number = end, number + len(bad)
                 continue
             length = _length(data)
             if length - _LEAST_FRAME > max_bytes:
@@ -136,8 +141,8 @@ def map_blocks(data: npt.NDArray[np.uint8]) -> Iterator[FrameBlock]:
         bad: tuple[BadRow, ...] = ()
         if problem is not None:
             end = _next_frame(read, at, size)
-            bad = (_skipped(number, problem, at, end, size),)
-            at, number = end, number + 1
+            bad = _skipped(read, number, problem, at, end, size)
+            at, number = end, number + len(bad)
         starts = frames.starts + HEADER_BYTES
         yield FrameBlock(data, frames.starts, frames.lengths, starts, numbers, bad)
 
@@ -150,28 +155,25 @@ def is_intact(block: FrameBlock, row: int) -> bool:
 
 
 def inflated_blocks(stream: BinaryIO, *, max_bytes: int) -> Iterator[FrameBlock]:
-    """Yield the records of a gzip file, after checking their checksums."""
+    """Yield the records of a gzip file, after checking their checksums.
+
+    Raises:
+      FrameError: as `read_frames`.
+    """
     frames = read_frames(stream, compression="gzip", max_inflated=max_bytes)
-    bad: tuple[BadRow, ...] = ()
     number = 0
-    while not bad:
+    while True:
         payloads: list[bytes] = []
         offsets: list[int] = []
         held = 0
-        try:
-            for one in frames:
-                payloads.append(one.payload)
-                offsets.append(one.offset)
-                held += len(one.payload)
-                if held >= limits.PART_BYTES or len(payloads) == limits.PART_ROWS:
-                    break
-            else:
-                if not payloads:
-                    return
-        except FrameError as error:
-            why = error.what.replace("--max-record-bytes", "--max-row-bytes")
-            why = f"{why} (at byte {error.offset} of the inflated file): no record after it is read"
-            bad = (BadRow(number + len(payloads), Reason.CORRUPT, why),)
+        for one in frames:
+            payloads.append(one.payload)
+            offsets.append(one.offset)
+            held += len(one.payload)
+            if held >= limits.PART_BYTES or len(payloads) == limits.PART_ROWS:
+                break
+        if not payloads:
+            return
         sizes = np.array([len(one) for one in payloads], np.int64)
         yield FrameBlock(
             np.frombuffer(b"".join(payloads), np.uint8),
@@ -179,7 +181,6 @@ def inflated_blocks(stream: BinaryIO, *, max_bytes: int) -> Iterator[FrameBlock]
             sizes + _LEAST_FRAME,
             np.cumsum(sizes) - sizes,
             np.arange(len(payloads)) + number,
-            bad,
         )
         number += len(payloads)
 
@@ -303,22 +304,37 @@ def _checked(data: bytes, frames: _Frames, at: int, number: int) -> FrameBlock:
     )
 
 
-def _skipped(number: int, problem: str, at: int, end: int, size: int) -> BadRow:
-    """Return the problem of the bytes from `at`, where a record begins, to the next frame.
+def _skipped(
+    read: _Read, number: int, problem: str, at: int, end: int, size: int
+) -> tuple[BadRow, ...]:
+    """Return the records that the bytes from `at` to `end`, the next frame, may hold.
 
-    size: of the file, at which they end if no frame follows.
+    number: of the first of them, and of records before `at`. size: of the file, which is also `end`
+    if no frame follows.
     """
-    reason = Reason.CORRUPT
-    if end < size:
+    if end == size:
+        why = f"{problem}: the last {size - at} of {size} bytes of the file cannot be read"
+        if problem == _CUT_OFF:
+            return (BadRow(number, Reason.TRUNCATED, why),)
+    else:
         problem = "the file ends before it does" if problem == _CUT_OFF else problem
         why = f"{problem}: the bytes from {at} to {end}, where the next record is, are skipped"
-    else:
-        reason = Reason.TRUNCATED if problem == _CUT_OFF else reason
-        why = f"{problem}: the last {size - at} of {size} bytes of the file cannot be read"
-    records = round((end - at) * number / at) if at else 0
-    return BadRow(number, reason, f"{why}, about {records} records" if records > 1 else why)
+    records = 1 if at == 0 or _is_one_record(read, at, end) else round((end - at) * number / at)
+    if records > 1:
+        why += f", about {records} records"
+    numbers = range(number, number + min(max(records, 1), limits.PART_ROWS))
+    return tuple(BadRow(one, Reason.CORRUPT, why) for one in numbers)
 
 
-def _only_bad(bad: BadRow) -> FrameBlock:
+def _is_one_record(read: _Read, at: int, end: int) -> bool:
+    """Return whether bytes are one frame of which only the header is damaged."""
+    if not _LEAST_FRAME <= end - at <= limits.PART_BYTES:
+        return False
+    data = read(at, end - at)
+    stored = int.from_bytes(data[-FOOTER_BYTES:], "little")
+    return masked_crc32c(data[HEADER_BYTES:-FOOTER_BYTES]) == stored
+
+
+def _only_bad(*bad: BadRow) -> FrameBlock:
     none = np.zeros(0, np.int64)
-    return FrameBlock(np.zeros(0, np.uint8), none, none, none, none, (bad,))
+    return FrameBlock(np.zeros(0, np.uint8), none, none, none, none, bad)

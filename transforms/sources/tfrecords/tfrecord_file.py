@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Collection, Iterator, Mapping
+from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +16,7 @@ import pyarrow.compute as pc
 from recordmill.errors import ConfigError, Reason
 from recordmill.storage.files import shown
 from recordmill.storage.input_files import InputFile
-from recordmill.tfrecord.framing import HEADER_BYTES, begins_frame, compression_of
+from recordmill.tfrecord.framing import HEADER_BYTES, FrameError, begins_frame, compression_of
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.sources.row_formats.column_types import (
     ColumnType,
@@ -187,11 +188,29 @@ class TfrecordFile:
     def _blocks(self, section: FileSection) -> Iterator[FrameBlock]:
         with self._origin.open() as stream:
             if self.is_compressed:
-                blocks = inflated_blocks(stream, max_bytes=self._max_row_bytes)
+                yield from self._inflated(stream)
             else:
                 size, most = self._size, self._max_row_bytes
-                blocks = read_blocks(stream, section, size=size, max_bytes=most)
-            yield from self._checked(blocks)
+                yield from self._checked(read_blocks(stream, section, size=size, max_bytes=most))
+
+    def _inflated(self, stream: BinaryIO) -> Iterator[FrameBlock]:
+        try:
+            yield from inflated_blocks(stream, max_bytes=self._max_row_bytes)
+        except FrameError as error:
+            why = error.what.replace("--max-record-bytes", "--max-row-bytes")
+            if "--max-row-bytes" in why:
+                remedy = ""
+            elif self.shard is not None:
+                remedy = f": {DAMAGED}"
+            else:
+                remedy = (
+                    ", so neither it nor the records after it can be read: repair the file, or name"
+                    " the other files by a pattern"
+                )
+            raise ConfigError(
+                f"{shown(self._origin.place)}: record {error.record}, at byte {error.offset} of the"
+                f" inflated file: {why}{remedy}"
+            ) from error
 
     def _mapped(self) -> Iterator[FrameBlock]:
         """Yield the records of an uncompressed file; a local file is mapped."""
@@ -211,9 +230,8 @@ class TfrecordFile:
         for block in blocks:
             for number, reason, why in block.bad if self.shard is not None else ():
                 if reason != Reason.TOO_LARGE:
-                    remedy = "" if "--max-row-bytes" in why else f": {DAMAGED}"
                     place = shown(self._origin.place)
-                    raise ConfigError(f"{place}: record {number}: {why}{remedy}")
+                    raise ConfigError(f"{place}: record {number}: {why}: {DAMAGED}")
             yield block
 
     def _types(self, columns: ExampleColumns, names: Collection[str] | None) -> ColumnTypes:
