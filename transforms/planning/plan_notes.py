@@ -19,6 +19,7 @@ from recordmill.transforms.planning.survey import Survey
 from recordmill.transforms.windowing.series_report import SeriesReport
 
 _SHOWN = 3  # classes in a note
+_ENOUGH = 10  # expected records or groups of a split, from which it is empty for another reason
 _FEW_MORE = 0.02  # further classes per record, up to which several are likely to be mistakes
 _MISSING = frozenset(("n/a", "na", "#n/a", "null", "none", "nan", "nil", "-", "?"))
 
@@ -207,12 +208,30 @@ def _empty_splits(survey: Survey, run: RunSpec) -> Iterator[Note]:
                 " time divides every series"
             )
         elif not run.presplit:
-            why = "because there are too few records or groups"
+            why = _too_few(survey, run, run.splits[name])
         elif name == TRAIN:
             why = "because the input names other splits"
         else:
             continue
         yield Note("empty-split", f"no record is in the split {name!r}, {why}")
+
+
+def _too_few(survey: Survey, run: RunSpec, fraction: float) -> str:
+    """Return why a split of this fraction has no record."""
+    number, noun = sum(sum(counts.values()) for counts in survey.counts.values()), "record"
+    groups = survey.groups
+    if run.group_noun == "group" and groups is not None and not groups.capped:
+        number, noun = len(groups.names) + groups.missing, "group"
+        whole = "groups are kept whole"
+    elif run.group_noun is not None or run.grouped:
+        whole = "groups, such as the records of one file, are kept whole"
+    else:
+        whole = "records of equal content or key share a split"
+    # Among so many independent records or groups, an empty split is very unlikely.
+    if number * fraction >= _ENOUGH:
+        return f"because {whole}"
+    few = f"there are too few {noun}s ({number:,}, and the fraction of this split is {fraction:g})"
+    return f"because {few if noun == 'record' else f'{whole}, and {few}'}"
 
 
 def _empty_classes(survey: Survey, labels: Sequence[str]) -> Iterator[Note]:
