@@ -21,6 +21,7 @@ from recordmill.transforms.windowing.series_report import SeriesReport
 _SHOWN = 3  # classes in a note
 _ENOUGH = 10  # expected records or groups of a split, from which it is empty for another reason
 _FEW_MORE = 0.02  # further classes per record, up to which several are likely to be mistakes
+_SEPARATORS = "|,;/+"
 _MISSING = frozenset(("n/a", "na", "#n/a", "null", "none", "nan", "nil", "-", "?"))
 
 
@@ -51,6 +52,7 @@ def plan_notes(
     yield from _missing_classes(survey, labels)
     yield from _split_classes(labels)
     yield from _misread_lists(labels, run)
+    yield from _joined_labels(survey, labels, run)
     yield from _few_lists(survey)
     yield from _unknown_keys(survey, left_out, run)
     if run.presplit:
@@ -148,6 +150,35 @@ def _misread_lists(labels: Sequence[str], run: RunSpec) -> Iterator[Note]:
             "label-lists",
             f"names of classes look like lists: {_some(lists)}; for several labels per record write"
             " lists in JSON lines or Parquet, or texts such as a|b with --label-separator '|'",
+        )
+
+
+def _joined_labels(survey: Survey, labels: Sequence[str], run: RunSpec) -> Iterator[Note]:
+    """Yield a note if some classes consist of other classes with a separator between them."""
+    of_column = run.number_labels is not None and run.number_labels.startswith("the column ")
+    if not of_column or run.multi_label or run.windows is not None:
+        return  # an option says how to read them, or they cannot be lists
+    names = {*labels}
+    by_separator = {
+        separator: [
+            label
+            for label in labels
+            if separator in label and names.issuperset(map(str.strip, label.split(separator)))
+        ]
+        for separator in _SEPARATORS
+    }
+    separator, joined = max(by_separator.items(), key=lambda item: len(item[1]))
+    counts: Counter[str | None] = Counter()
+    for classes in survey.counts.values():
+        counts.update(classes)
+    records = sum(counts[label] for label in joined)
+    if joined and (len(joined) > 1 or records > _FEW_MORE * counts.total()):
+        yield Note(
+            "label-lists",
+            f"{len(joined)} of {len(labels)} classes"
+            f" {'joins' if len(joined) == 1 else 'join'} other classes with {separator!r}"
+            f" ({count_of(records, 'record')}): {_some(joined)}; --label-separator '{separator}'"
+            " gives their records several classes, --label-type class keeps these classes",
         )
 
 
