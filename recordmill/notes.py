@@ -28,8 +28,9 @@ CODES: Mapping[str, str] = {
     " bits",
     "intervals": "series of --intervals are not in the input, or no window has one of their"
     " classes",
-    "label-lists": "names of classes look like lists of labels, lists of labels look like vectors"
-    " of 0 and 1, or almost no record has several classes",
+    "label-lists": "names of classes look like lists of labels, or join other classes with a"
+    " separator; lists of labels look like vectors of 0 and 1; or almost no record has several"
+    " classes",
     "labels-alike": "classes differ only by case, spaces or Unicode form, or are the same number",
     "leak": "records of equal content are in several splits, or cannot be found, because a column,"
     " such as an id, differs in every row",

@@ -188,8 +188,9 @@ class CommonConfig(
         parse=values.balance_target,
         metavar="N|median|repeat:X",
         help="Records per class. Default: the size of the largest class (oversample) or of the"
-        " smallest (undersample). repeat:X, with oversample, repeats the records of a class that"
-        " occurs in a fraction f of the records sqrt(X / f) times, and at least once.",
+        " smallest (undersample). median: the median of the sizes of all classes. repeat:X, with"
+        " oversample, repeats the records of a class that occurs in a fraction f of the records"
+        " sqrt(X / f) times, and at least once.",
     )
 
     num_shards: int | Mapping[str, int] | None = option(

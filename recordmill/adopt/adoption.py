@@ -110,11 +110,13 @@ def infer_contents(
     label_feature, labels, raw: given by the user, not inferred.
 
     Raises:
-      InconsistentFeatureError: a feature has different types; the message names file and record.
+      InconsistentFeatureError: a feature, or the records, have different types; the message names
+        file and record.
       LabelError: the given label feature, names or offset do not match the records.
     """
     records = sum(scan.records for scan in scans)
     summaries = feature_inference.merge_summaries((scan.key, scan.features) for scan in scans)
+    feature_inference.check_record_types((scan.key, scan.first_records) for scan in scans)
     features = dict(feature_inference.declare_features(summaries, records=records))
     classes = class_numbers.find_classes(
         summaries,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterable, Mapping
+from typing import Literal
 
 import numpy as np
 
@@ -21,6 +22,8 @@ from recordmill.tfrecord.decode import (
     is_sequence_example,
 )
 from recordmill.tfrecord.features import DType, Feature, Features, Kind
+
+RecordType = Literal["Example", "SequenceExample"]
 
 _DTYPES: dict[str, DType] = {"i": "int64", "f": "float32"}  # by numpy's kind
 
@@ -60,26 +63,32 @@ class FeatureSummary:
 
 
 class InconsistentFeatureError(ValueError):
-    """A feature has different types in different records."""
+    """A feature, or the records themselves, have different types."""
 
 
 class FeatureInference:
-    """Summarizes the features of records, which are added one after another."""
+    """Summarizes the features of records, which are added one after another.
+
+    first_records: number of the first record of each type; a record without any features has none.
+    """
 
     def __init__(self) -> None:
         self.records = 0
         self.features: dict[str, FeatureSummary] = {}
+        self.first_records: dict[RecordType, int] = {}
 
     def add(self, payload: bytes) -> Mapping[str, Value]:
         """Add a serialized Example or SequenceExample; return its features, or its context.
 
         Raises:
           ExampleError: the payload is neither.
-          InconsistentFeatureError: a feature has another type than in earlier records.
+          InconsistentFeatureError: the record, or a feature, has another type than in earlier
+            records.
         """
         context = decode_example(payload)
         steps: Mapping[str, list[Value]] = {}
-        if is_sequence_example(payload):
+        is_sequence = is_sequence_example(payload)
+        if is_sequence:
             decode_sequence_example(payload)  # raises if the reader could not decode the record
             steps = decode_steps(payload)
         for name, value in context.items():
@@ -93,8 +102,16 @@ class FeatureInference:
                 one = self._summary(name, value, sequence=True)
                 _count_step_values(one, 0 if value is None else len(value))
             _count_values(one, len(values))
+        if is_sequence or context:
+            self._add_type("SequenceExample" if is_sequence else "Example")
         self.records += 1
         return context
+
+    def _add_type(self, kind: RecordType) -> None:
+        self.first_records.setdefault(kind, self.records)
+        for other, first in self.first_records.items():
+            if other != kind:
+                raise InconsistentFeatureError(_mixed(kind, f"record {first}", other))
 
     def _summary(self, name: str, value: Value, *, sequence: bool) -> FeatureSummary:
         """Return the summary of a feature, after checking and adding the type of a value."""
@@ -187,6 +204,33 @@ def merge_summaries(
                 first_files[name] = file
             found[name] = _merge(before, one)
     return found
+
+
+def check_record_types(files: Iterable[tuple[str, Mapping[RecordType, int]]]) -> None:
+    """Check that the records of all files, given as (name of the file, {type: record}), match.
+
+    Raises:
+      InconsistentFeatureError: some are Examples and some are SequenceExamples; the message names
+        file and record.
+    """
+    before: tuple[RecordType, str] | None = None
+    for file, first_records in files:
+        for kind, record in first_records.items():
+            if before is not None and before[0] != kind:
+                what = _mixed(kind, before[1], before[0])
+                raise InconsistentFeatureError(f"{file}, record {record}: {what}")
+            before = before or (kind, f"{file}, record {record}")
+
+
+def _mixed(kind: RecordType, where: str, other: RecordType) -> str:
+    return (
+        f"it is {_article(kind)}, but {where} is {_article(other)}; all records of a dataset are of"
+        " one type"
+    )
+
+
+def _article(kind: RecordType) -> str:
+    return f"{'an' if kind == 'Example' else 'a'} {kind}"
 
 
 def _merge(one: FeatureSummary, other: FeatureSummary) -> FeatureSummary:

@@ -27,6 +27,7 @@ from recordmill.adopt.feature_inference import (
     FeatureInference,
     FeatureSummary,
     InconsistentFeatureError,
+    RecordType,
 )
 from recordmill.checking.shard_check import Damage
 from recordmill.format.file_info import HashingReader
@@ -96,6 +97,7 @@ class Scan:
     linked: whether it was hard-linked into staging, not copied.
     bytes, sha256: of the file; 0 and '' if it is damaged.
     features: {feature: summary of its values}.
+    first_records: {type: number of the first record of this type}.
     candidates: {feature: class numbers} of the features that may hold the class.
     damage: the first defect, if any; all counts are then 0.
     """
@@ -106,6 +108,7 @@ class Scan:
     bytes: int = 0
     sha256: str = ""
     features: Mapping[str, FeatureSummary] = dataclasses.field(default_factory=dict)
+    first_records: Mapping[RecordType, int] = dataclasses.field(default_factory=dict)
     candidates: Mapping[str, ClassNumberCandidate] = dataclasses.field(default_factory=dict)
     damage: Damage | None = None
 
@@ -224,6 +227,7 @@ def _scan(task: ScanTask, place: Location, copy: BinaryIO | None) -> Scan:
         bytes=hashing.info.bytes,
         sha256=hashing.info.sha256,
         features=inference.features,
+        first_records=inference.first_records,
         candidates=columns.candidates,
     )
 

@@ -50,7 +50,8 @@ def _spec(feature: Feature) -> Any:
     shape = feature.shape[1:] if feature.sequence else feature.shape
     if None not in shape:
         if feature.sequence:
-            return tf.io.FixedLenSequenceFeature(shape, dtype)
+            # A record may lack a feature list, which then has no steps.
+            return tf.io.FixedLenSequenceFeature(shape, dtype, allow_missing=True)
         return tf.io.FixedLenFeature(shape, dtype)
     rest = shape[1:]
     if None in rest or shape[0] is not None:  # then the values stay flat

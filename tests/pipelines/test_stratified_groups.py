@@ -76,3 +76,42 @@ def test_a_note_names_the_class_and_the_group_that_keeps_it_from_a_fraction(
         "1 class is more than 1 record from the fractions of --splits, because groups stay whole:"
         " 'a' has 30 records in train instead of 27.2 (30 are of the group 'big')"
     ) == 1  # fmt: skip
+
+
+def test_a_split_is_not_empty_if_the_fractions_are_as_near_with_a_group_in_it(tmp_path):
+    groups = [(f"P{n % 9}", f"c{n % 8}") for n in range(40) for _ in range(2)]
+    made = run(table(tmp_path / "rows.csv", groups), tmp_path / "out")
+    records = {name: split.records for name, split in made.manifest.splits.items()}
+    assert records == {"train": 64, "validation": 8, "test": 8}
+    assert not [note for note in made.manifest.notes if note.code in ("stratify", "empty-split")]
+
+
+EVEN = ("table", "--key-column", "id", "--group-column", "patient", "--stratify")
+
+
+@pytest.mark.parametrize(
+    ("options", "groups", "why"),
+    [
+        (
+            (*EVEN, "--splits", "train=0.94,validation=0.03,test=0.03"),
+            [(f"P{n % 9}", "a") for n in range(90)],
+            "groups are kept whole, and there are too few groups (9, and the fraction of this split"
+            " is 0.03)",
+        ),
+        (
+            ("table", "--key-column", "id", "--splits", "train=0.999,test=0.001"),
+            [("P", "a")] * 9,
+            "there are too few records (9, and the fraction of this split is 0.001)",
+        ),
+        (
+            ("table", "--splits", "train=0.9,test=0.1", "--drop-columns", "id,patient"),
+            [("P", "a")] * 140,  # of seven contents, x
+            "records of equal content or key share a split",
+        ),
+    ],
+)
+def test_the_note_on_an_empty_split_names_its_cause(tmp_path, options, groups, why):
+    argv = ["--input", table(tmp_path / "rows.csv", groups), "--output", tmp_path / "out"]
+    assert main([options[0], *map(str, argv), *options[1:]]) == 0
+    notes = [note for note in Made(tmp_path / "out").manifest.notes if note.code == "empty-split"]
+    assert f"no record is in the split 'test', because {why}" in notes

@@ -4,8 +4,8 @@ Groups with the same number of records in every class are of one kind. Groups of
 are divided one kind at a time, the largest first. A kind is divided by the fractions as far as
 whole groups allow; a group that is left over goes to the split that lacks most records of its
 classes. Single records come last, and fill the splits up. Groups are then moved, and exchanged in
-pairs, as long as that brings the classes nearer to the fractions. The division depends on the seed
-and the groups only.
+pairs, as long as that brings the classes nearer to the fractions. At last a split without any group
+takes one from a split that has several. The division depends on the seed and the groups only.
 """
 
 from __future__ import annotations
@@ -102,6 +102,11 @@ class _Kind:
     parts: list[int] = dataclasses.field(default_factory=list)
 
     @property
+    def net(self) -> list[tuple[int, int]]:
+        """The records of a unit, as (class, number)."""
+        return [*zip(self.codes, self.counts, strict=True)]
+
+    @property
     def size(self) -> int:
         return sum(self.counts)
 
@@ -141,14 +146,40 @@ class _Divider:
         """
         if len(kinds) > _MOVED_KINDS:
             return
-        exchanged = kinds if len(kinds) <= _EXCHANGED_KINDS else ()
-        pairs = [(one, other) for place, one in enumerate(exchanged) for other in kinds[:place]]
+        pairs = _pairs(kinds)
         for _ in range(_PASSES):
             moved = [self._exchange(kind, None) for kind in kinds]
             if not any(moved):
                 moved = [self._exchange(one, other) for one, other in pairs]
             if not any(moved):
                 return
+
+    def fill(self, kinds: Sequence[_Kind]) -> None:
+        """Move a unit into each split without any, from a split that has several.
+
+        The unit is the one that brings the classes nearest to the fractions. It is moved if they
+        are then as near as before, or if the split should have at least half of a smallest unit.
+        """
+        present = [kind for kind in kinds if kind.total]
+        units = [sum(parts) for parts in zip(*(kind.parts for kind in present), strict=True)]
+        filled = False
+        for target in [split for split, number in enumerate(units) if not number]:
+            wanted = math.fsum(goals[target] for goals in self.goals)
+            needed = wanted >= min(kind.size for kind in present) / 2 - 1e-9
+            changes = (
+                (self._change(kind.net, source, target), place, source)
+                for place, kind in enumerate(present)
+                for source, number in enumerate(units)
+                if number > 1 and kind.parts[source]
+            )
+            change, place, source = min(changes, default=(math.inf, 0, 0))
+            if change <= 1e-9 or (needed and change < math.inf):
+                self._move(present[place], source, target)
+                units[source] -= 1
+                units[target] += 1
+                filled = True
+        for one, other in _pairs(present) if filled else ():
+            self._exchange(one, other)
 
     def _exchange(self, kind: _Kind, other: _Kind | None) -> bool:
         """Move units of a kind, each against one of `other`; return whether any were moved."""
@@ -189,6 +220,12 @@ class _Divider:
     def _add(self, kind: _Kind, split: int, units: int) -> None:
         for code, count in zip(kind.codes, kind.counts, strict=True):
             self.held[code][split] += units * count
+
+
+def _pairs(kinds: Sequence[_Kind]) -> list[tuple[_Kind, _Kind]]:
+    """Return the pairs of kinds whose units are exchanged; none if there are many kinds."""
+    few = kinds if len(kinds) <= _EXCHANGED_KINDS else ()
+    return [(one, other) for place, one in enumerate(few) for other in few[:place]]
 
 
 def _whole_parts(wanted: Sequence[float], total: int) -> list[int]:
@@ -238,6 +275,7 @@ def divide_groups(
     for kind in (*kinds, *alone):
         divider.divide(kind)
     divider.improve([*kinds, *alone])
+    divider.fill([*kinds, *alone])
     split_of = np.zeros(len(units), np.int8)
     for kind in kinds:
         split_of[np.asarray(kind.units)] = np.repeat(np.arange(len(fractions)), kind.parts)

@@ -6,6 +6,7 @@ is then replicated on its own.
 """
 
 import dataclasses
+import math
 import statistics
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal, assert_never
@@ -74,7 +75,8 @@ def targets(
 
     held: the sets of classes of the records of train; needed for repeat factors.
     target: number of records of a class; None is the largest class (the smallest, when
-      undersampling); `median`; or repeat factors.
+      undersampling); `median`, of the numbers of all classes, where half a record counts as one; or
+      repeat factors.
     """
     match balance:
         case "none" | "weights":
@@ -91,7 +93,7 @@ def targets(
         assert held is not None
         return target.wanted(counts, held)
     if target == "median":
-        goal = statistics.median_low(counts.values())
+        goal = math.floor(statistics.median(counts.values()) + 0.5)
     elif target is not None:
         goal = target
     else:

@@ -19,7 +19,9 @@ from recordmill.transforms.planning.survey import Survey
 from recordmill.transforms.windowing.series_report import SeriesReport
 
 _SHOWN = 3  # classes in a note
+_ENOUGH = 10  # expected records or groups of a split, from which it is empty for another reason
 _FEW_MORE = 0.02  # further classes per record, up to which several are likely to be mistakes
+_SEPARATORS = "|,;/+"
 _MISSING = frozenset(("n/a", "na", "#n/a", "null", "none", "nan", "nil", "-", "?"))
 
 
@@ -50,6 +52,7 @@ def plan_notes(
     yield from _missing_classes(survey, labels)
     yield from _split_classes(labels)
     yield from _misread_lists(labels, run)
+    yield from _joined_labels(survey, labels, run)
     yield from _few_lists(survey)
     yield from _unknown_keys(survey, left_out, run)
     if run.presplit:
@@ -150,6 +153,35 @@ def _misread_lists(labels: Sequence[str], run: RunSpec) -> Iterator[Note]:
         )
 
 
+def _joined_labels(survey: Survey, labels: Sequence[str], run: RunSpec) -> Iterator[Note]:
+    """Yield a note if some classes consist of other classes with a separator between them."""
+    of_column = run.number_labels is not None and run.number_labels.startswith("the column ")
+    if not of_column or run.multi_label or run.windows is not None:
+        return  # an option says how to read them, or they cannot be lists
+    names = {*labels}
+    by_separator = {
+        separator: [
+            label
+            for label in labels
+            if separator in label and names.issuperset(map(str.strip, label.split(separator)))
+        ]
+        for separator in _SEPARATORS
+    }
+    separator, joined = max(by_separator.items(), key=lambda item: len(item[1]))
+    counts: Counter[str | None] = Counter()
+    for classes in survey.counts.values():
+        counts.update(classes)
+    records = sum(counts[label] for label in joined)
+    if joined and (len(joined) > 1 or records > _FEW_MORE * counts.total()):
+        yield Note(
+            "label-lists",
+            f"{len(joined)} of {len(labels)} classes"
+            f" {'joins' if len(joined) == 1 else 'join'} other classes with {separator!r}"
+            f" ({count_of(records, 'record')}): {_some(joined)}; --label-separator '{separator}'"
+            " gives their records several classes, --label-type class keeps these classes",
+        )
+
+
 def _few_lists(survey: Survey) -> Iterator[Note]:
     """Yield a note if almost all records that may have several classes have one."""
     labelled = sum(sum(counts.values()) - counts.get(None, 0) for counts in survey.counts.values())
@@ -207,12 +239,30 @@ def _empty_splits(survey: Survey, run: RunSpec) -> Iterator[Note]:
                 " time divides every series"
             )
         elif not run.presplit:
-            why = "because there are too few records or groups"
+            why = _too_few(survey, run, run.splits[name])
         elif name == TRAIN:
             why = "because the input names other splits"
         else:
             continue
         yield Note("empty-split", f"no record is in the split {name!r}, {why}")
+
+
+def _too_few(survey: Survey, run: RunSpec, fraction: float) -> str:
+    """Return why a split of this fraction has no record."""
+    number, noun = sum(sum(counts.values()) for counts in survey.counts.values()), "record"
+    groups = survey.groups
+    if run.group_noun == "group" and groups is not None and not groups.capped:
+        number, noun = len(groups.names) + groups.missing, "group"
+        whole = "groups are kept whole"
+    elif run.group_noun is not None or run.grouped:
+        whole = "groups, such as the records of one file, are kept whole"
+    else:
+        whole = "records of equal content or key share a split"
+    # Among so many independent records or groups, an empty split is very unlikely.
+    if number * fraction >= _ENOUGH:
+        return f"because {whole}"
+    few = f"there are too few {noun}s ({number:,}, and the fraction of this split is {fraction:g})"
+    return f"because {few if noun == 'record' else f'{whole}, and {few}'}"
 
 
 def _empty_classes(survey: Survey, labels: Sequence[str]) -> Iterator[Note]:

@@ -491,6 +491,15 @@ SECOND = f"a.tfrecord, record 1, byte {END}: "
             SECOND + "'x' is a feature list, but in record 0 it is a feature",
         ),
         (
+            FRAMES[0] + frame(sequence_example({}, {"y": [[1]]})),
+            SECOND + "it is a SequenceExample, but record 0 is an Example; all records of a dataset"
+            " are of one type",
+        ),
+        (
+            frame(sequence_example({"x": [1]}, {})) + FRAMES[0],
+            "it is an Example, but record 0 is a SequenceExample",
+        ),
+        (
             b"some text, more than one line of it\n" * 3,
             "a.tfrecord, record 0, byte 0: length checksum does not match; is it a TFRecord file?",
         ),
@@ -504,7 +513,7 @@ SECOND = f"a.tfrecord, record 1, byte {END}: "
         ),
         (gzip.compress(WHOLE) + b"garbage", "not a gzip stream"),
     ],
-    ids=range(14),
+    ids=range(16),
 )
 def test_damaged_files(content, message, tmp_path, capsys):
     (tmp_path / "a.tfrecord").write_bytes(content)
@@ -550,6 +559,26 @@ def test_features_that_differ_between_files(tmp_path, capsys):
         "recordmill adopt: error: nothing was adopted: b.tfrecord, record 1: feature 'x' holds"
         " string, but in a.tfrecord, record 1 it holds int64\n"
     )
+
+
+def test_types_of_records_that_differ_between_files(tmp_path, capsys):
+    write(tmp_path / "a.tfrecord", example({}), example({"c": [1]}))
+    write(tmp_path / "b.tfrecord", b"", sequence_example({"c": [1]}, {"x": [[1]]}))
+    assert run("--input", tmp_path / "*.tfrecord", "--output", tmp_path / "out") == 1
+    assert capsys.readouterr().err == (
+        "recordmill adopt: error: nothing was adopted: b.tfrecord, record 1: it is a"
+        " SequenceExample, but a.tfrecord, record 1 is an Example; all records of a dataset are of"
+        " one type\n"
+    )
+
+
+def test_a_feature_list_that_a_record_lacks_has_no_steps(tmp_path):
+    records = ({"x": [[1], [2]], "y": [[5]]}, {"y": [[6]]}, {})
+    path = write(tmp_path / "a.tfrecord", *(sequence_example({"c": [7]}, one) for one in records))
+    adopt(tmp_path / "out", path)
+    ((batch),) = recordmill.load(tmp_path / "out", batch_size=3, padding="ragged")
+    assert batch["x"].to_list() == [[1, 2], [], []]
+    assert batch["y"].to_list() == [[5], [6], []]
 
 
 def test_a_file_that_changes_while_it_is_read(tmp_path, capsys, monkeypatch):

@@ -73,8 +73,13 @@ def test_each_record_is_divided_once_and_no_group_moved_alone_is_nearer(groups, 
     assert {label: sum(row) for label, row in counts.items()} == expected
     assert all(n >= 0 for parts in division.singles.values() for n in parts)
     reached = distance(counts)
+    units = collections.Counter(division.groups["split"].to_pylist())
+    for parts in division.singles.values():
+        units.update(dict(enumerate(parts)))
     for unit, at in zip(sorted(groups), division.groups["split"].to_pylist(), strict=True):
         for other in range(len(FRACTIONS)):
+            if units[at] == 1:
+                continue  # it fills its split
             moved = {label: list(row) for label, row in counts.items()}
             for label, n in groups[unit].items():
                 moved[label][at] -= n
@@ -115,6 +120,39 @@ def _counts(groups, splits):
         for label, n in one.items():
             counts[label][split] += n
     return counts
+
+
+def _by_class_of_number(groups, records):
+    """Return {unit: {class: records}} of `records` pairs of rows, dealt to groups in turn."""
+    found = {group * 7919: collections.Counter() for group in range(groups)}
+    for number in range(records):
+        found[number % groups * 7919][f"c{number % 8}"] += 2
+    return found
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_an_empty_split_takes_a_group_if_the_fractions_are_as_near(seed):
+    fractions = {"train": 0.8, "validation": 0.1, "test": 0.1}
+    groups = _by_class_of_number(9, 40)
+    counts = held(groups, divided(groups, fractions=fractions, seed=seed), fractions)
+    assert [sum(row[split] for row in counts.values()) for split in range(3)] == [64, 8, 8]
+
+
+@pytest.mark.parametrize(
+    ("groups", "fraction", "expected"),
+    [
+        (5, 0.1, [3, 1, 1]),  # half a group is the target of test
+        (4, 0.1, [3, 1, 0]),
+        (4, 0.125, [2, 1, 1]),
+        (2, 0.3, [1, 1, 0]),  # no split has several
+        (1, 0.3, [1, 0, 0]),
+    ],
+)
+def test_a_split_stays_empty_only_if_its_target_is_below_half_a_group(groups, fraction, expected):
+    fractions = {"train": 1 - 2 * fraction, "validation": fraction, "test": fraction}
+    division = divided({n * 7919: {"a": 4} for n in range(groups)}, fractions=fractions)
+    found = collections.Counter(division.groups["split"].to_pylist())
+    assert [found[split] for split in range(3)] == expected
 
 
 def test_a_large_group_and_single_records_meet_the_fractions():

@@ -1,7 +1,6 @@
 """Balanced classes against the sort they replace."""
 
 import collections
-import statistics
 
 import apache_beam as beam
 import numpy as np
@@ -56,7 +55,10 @@ def wanted(counts, *, balance, target):
     """The oracle of `targets`."""
     ordered = sorted(counts.values())
     if target == "median":
-        target = statistics.median_low(ordered)
+        middle = len(ordered) // 2
+        target = ordered[middle]
+        if not len(ordered) % 2:
+            target = (target + ordered[middle - 1] + 1) // 2
     if balance == "oversample":
         return {label: max(n, target or ordered[-1]) for label, n in counts.items()}
     return {label: min(n, target or ordered[0]) for label, n in counts.items()}
@@ -143,16 +145,28 @@ def test_what_is_not_balanced_stays(balance):
     [
         ("oversample", None, {"a": 10, "b": 10, "c": 10, "d": 10}),
         ("oversample", 5, {"a": 10, "b": 5, "c": 5, "d": 5}),
-        ("oversample", "median", {"a": 10, "b": 4, "c": 3, "d": 3}),
+        ("oversample", "median", {"a": 10, "b": 4, "c": 4, "d": 4}),
         ("undersample", None, {"a": 1, "b": 1, "c": 1, "d": 1}),
         ("undersample", 5, {"a": 5, "b": 4, "c": 3, "d": 1}),
-        ("undersample", "median", {"a": 3, "b": 3, "c": 3, "d": 1}),
+        ("undersample", "median", {"a": 4, "b": 4, "c": 3, "d": 1}),
     ],
 )
 def test_targets(balance, target, sizes):
     counts = {"a": 10, "b": 4, "c": 3, "d": 1}
     assert targets(counts, balance=balance, target=target) == sizes
     assert targets({}, balance=balance, target=target) == {}
+
+
+@pytest.mark.parametrize(
+    ("counts", "goal"),
+    [((239, 981), 610), ((1, 2), 2), ((5, 5), 5), ((1, 4, 9), 4), ((1, 2, 4, 9), 3), ((7,), 7)],
+)
+def test_the_median_of_an_even_number_of_classes_is_between_the_middle_two(counts, goal):
+    named = {f"c{place}": count for place, count in enumerate(counts)}
+    more = targets(named, balance="oversample", target="median")
+    assert [*more.values()] == [max(count, goal) for count in counts]
+    fewer = targets(named, balance="undersample", target="median")
+    assert [*fewer.values()] == [min(count, goal) for count in counts]
 
 
 def test_a_rare_class_becomes_batches_of_usual_size():
