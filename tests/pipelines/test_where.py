@@ -202,6 +202,26 @@ def test_no_row_is_left(source, tmp_path, capsys):
     assert "of 6 inputs 6 were filtered by --where: relax --where" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("condition", "message"),
+    [
+        ("x > 1000", "of 20 inputs 20 were filtered by --where: relax --where\n"),
+        (
+            "x < 3",
+            "of 20 inputs 17 were filtered by --where, 3 were filtered by --window; a window",
+        ),
+        ("x < 3", "or raise --max-gap, or relax --where\n"),
+    ],
+)
+def test_no_window_is_left(condition, message, tmp_path, capsys):
+    lines = [f"2026-01-01 00:00:{n:02},{n}" for n in range(20)]
+    (tmp_path / "a.csv").write_text("\n".join(["time,x", *lines]))
+    argv = ["--input", tmp_path / "a.csv", "--time-column", "time", "--window", 5]
+    argv += ["--splits", "train=1", "--where", condition]
+    assert run("sensor", *argv, "--output", tmp_path / "out") == 1
+    assert message in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("command", ["images", "text"])
 def test_folders_have_no_columns(command, tmp_path, capsys):
     (tmp_path / "in").mkdir()
