@@ -358,10 +358,10 @@ def _as_time(texts: pa.Array, kind: pa.DataType) -> pa.Array:
                 return pc.assume_timezone(texts.cast(pa.timestamp(kind.unit)), "UTC").cast(kind)
         return texts.cast(kind)
     except pa.ArrowInvalid as error:
-        noun = "a date" if pa.types.is_date(kind) else "a time"
-        if has_zone(value) and noun == "a time":
-            noun = "a time without a time zone, because the column has none,"
-        raise _MismatchError(f"expected {noun} such as '2026-01-31', got {value!r}") from error
+        form = f"{'a date' if pa.types.is_date(kind) else 'a time'} such as '2026-01-31'"
+        if has_zone(value) and pa.types.is_timestamp(kind):
+            form = "a time without a time zone, because the column has none"
+        raise _MismatchError(f"expected {form}, got {value!r}") from error
 
 
 def _contains(column: pa.Array, value: Value) -> pa.Array:
