@@ -11,6 +11,7 @@ from recordmill.format.split_names import canonical_split
 from recordmill.job.staging import Listing
 from recordmill.notes import Note, count_of
 from recordmill.pipelines.options.config import CommonConfig
+from recordmill.pipelines.options.values import show_moments
 from recordmill.pipelines.split_columns import column_notes
 from recordmill.storage.files import Location, shown
 from recordmill.transforms.model import batch
@@ -344,6 +345,9 @@ def _sizes(counts: Mapping[str, int]) -> str:
 def _splits(config: CommonConfig, layout: Layout, columns: Collection[str]) -> str:
     fractions = ",".join(f"{name}={x:g}" for name, x in config.fractions.items())
     divided = f"divided by --splits {fractions}"
+    times = getattr(config, "split_times", None)
+    if times:
+        return f"divided by --split-times {show_moments(times)}"
     if layout.split_source is None:
         more = ["the default"] if config.splits is None else []
         if columns:

@@ -338,6 +338,14 @@ def test_names_in_quotes_are_an_error_that_names_quoting(tmp_path, capsys):
          " '01/02/2020' in t.csv#10"),
         ([f"{n}.12.2025" for n in range(10, 20)], "because of dates in another form than"
          " 2026-01-31, such as '10.12.2025' in t.csv#1: correct the input, because every row has"),
+        ([f"2024-{n % 12 + 1}-{n + 1}" for n in range(28)], "because of dates in another form than"
+         " 2026-01-31, such as '2024-1-1' in t.csv#1: correct the input, or declare the type"),
+        ([f"2024-{n % 9 + 1}-{n + 1:02}" for n in range(28)], "because of dates in another form"
+         " than 2026-01-31, such as '2024-1-01' in t.csv#1: correct the input, because every row"),
+        (["2024-10-10", *["2024-1-1 10:00"] * 9], "because of dates in another form than 2026-01-31"
+         ", such as '2024-1-1 10:00' in t.csv#2: correct the input, or declare"),
+        ([f"{n + 1} {['Jan', 'May'][n % 2]} 2024" for n in range(28)], "because of dates in"
+         " another form than 2026-01-31, such as '1 Jan 2024' in t.csv#1: correct the input, bec"),
         ([f"{n}.5 °C" for n in range(20)], "because of the unit '°C' of its values, such as"
          " '0.5 °C' in t.csv#1: correct the input, because every row has"),
         ([*(f"{n}V" for n in range(19)), "off"], "because of the unit 'V' of its values"),

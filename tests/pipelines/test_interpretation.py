@@ -269,3 +269,17 @@ def test_columns_of_a_listing_that_could_be_classes(tmp_path, capsys):
     assert printed(capsys)["classes"] == "none"
     assert main([*argv, "--label-column", "dx"]) == 0
     assert printed(capsys)["classes"].startswith("the column 'dx'")
+
+
+def test_times_that_divide_series(tmp_path, capsys):
+    lines = [f"2026-01-{n // 24 + 1:02}T{n % 24:02}:00,{n}" for n in range(240)]
+    (tmp_path / "a.csv").write_text("\n".join(["time,x", *lines]))
+    argv = ["sensor", "--input", tmp_path / "a.csv", "--output", tmp_path / "out"]
+    argv += ["--time-column", "time", "--window", 6, "--split-by", "time"]
+    argv += ["--split-times", "validation=2026-01-07,test=2026-01-09"]
+    wanted = "divided by --split-times validation=2026-01-07T00:00:00,test=2026-01-09T00:00:00"
+    assert main([*map(str, argv)]) == 0
+    assert printed(capsys)["splits"] == wanted
+    job = (tmp_path / "out" / "job.json").read_text()
+    assert wanted in job
+    assert "the default" not in job

@@ -1,5 +1,6 @@
 """Rows that --where leaves out, through the command line."""
 
+import datetime
 import json
 import pathlib
 
@@ -104,6 +105,28 @@ def test_types_of_an_option_and_two_workers(tmp_path):
     assert trees[0] == trees[1]
 
 
+@pytest.mark.parametrize("condition", ["at < '2024-06-01 18:00'", "at == '2024-06-01 18:00'"])
+def test_times_in_text_with_another_separator(condition, tmp_path, capsys):
+    start = datetime.datetime(2024, 5, 30)
+    times = [(start + datetime.timedelta(hours=n)).isoformat() for n in range(240)]
+    lines = [f"{n},{time},{'ab'[n % 2]}" for n, time in enumerate(times)]
+    (tmp_path / "days.csv").write_text("\n".join(["id,at,label", *lines]))
+    argv = ["--input", tmp_path / "days.csv", "--splits", "train=1", "--where", condition]
+    out = str(tmp_path / "out")
+    assert main(["table", "--quiet", "--output", out, *map(str, argv)]) == 1
+    said = capsys.readouterr().err
+    assert "expected a date of the form YYYY-MM-DD hh:mm, such as" in said
+    assert "or --types at=timestamp, which compares them as times" in said
+    run("table", *argv, "--output", out, "--drop-columns", "at")
+    assert "--types" not in capsys.readouterr().err  # it takes no column that is dropped
+    wanted = 66 if "<" in condition else 1
+    made = make(tmp_path / "typed", *argv, "--types", "at=timestamp", command="table")
+    assert made.manifest.ledger.records.written == wanted
+    argv[-1] = condition.replace(" 18", "T18")
+    made = make(tmp_path / "same", *argv, command="table")
+    assert made.manifest.ledger.records.written == wanted
+
+
 def test_windows_are_cut_from_the_rows_that_are_left(tmp_path):
     lines = [f"2026-01-01 00:00:{n:02},{n},{n // 5}" for n in range(20)]
     (tmp_path / "a.csv").write_text("\n".join(["time,x,quality", *lines]))
@@ -177,6 +200,26 @@ def test_no_row_is_left(source, tmp_path, capsys):
     argv = ["--input", source, "--output", tmp_path / "out", "--where", "age > 100"]
     assert run("table", *argv) == 1
     assert "of 6 inputs 6 were filtered by --where: relax --where" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("condition", "message"),
+    [
+        ("x > 1000", "of 20 inputs 20 were filtered by --where: relax --where\n"),
+        (
+            "x < 3",
+            "of 20 inputs 17 were filtered by --where, 3 were filtered by --window; a window",
+        ),
+        ("x < 3", "or raise --max-gap, or relax --where\n"),
+    ],
+)
+def test_no_window_is_left(condition, message, tmp_path, capsys):
+    lines = [f"2026-01-01 00:00:{n:02},{n}" for n in range(20)]
+    (tmp_path / "a.csv").write_text("\n".join(["time,x", *lines]))
+    argv = ["--input", tmp_path / "a.csv", "--time-column", "time", "--window", 5]
+    argv += ["--splits", "train=1", "--where", condition]
+    assert run("sensor", *argv, "--output", tmp_path / "out") == 1
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", ["images", "text"])

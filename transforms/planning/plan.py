@@ -32,7 +32,8 @@ from recordmill.transforms.planning.refusals import (
     unknown_splits,
 )
 from recordmill.transforms.planning.survey import Survey
-from recordmill.transforms.staged.listing import read_excluded
+from recordmill.transforms.sources.row_formats.condition_syntax import WHERE
+from recordmill.transforms.staged.listing import read_excluded, read_skipped
 from recordmill.transforms.windowing.series_report import SeriesReport
 
 
@@ -182,7 +183,9 @@ def make_plan(
         for part in parts:
             by.update(read_excluded(part, staging=run.staging)[1])
         if skipped:
-            by["window"] += skipped
+            before = sum(read_skipped(part, staging=run.staging).get(WHERE, 0) for part in parts)
+            by[WHERE] += before
+            by["window"] += skipped - before
         runs = None if run.windows is None else series.remedy(run.windows)
         verdict = nothing_left(seen, rejected=rejected + unread, filtered=by, runs=runs)
     elif verdict is None and profiled.problems:

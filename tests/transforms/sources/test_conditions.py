@@ -152,8 +152,17 @@ def test_rows_that_fulfil_a_condition(text, found):
             "'20.03.2024' is a date of the form DD.MM.YYYY, and column 'name'",
         ),
         ("'01/02/2024' <= kind < 'x'", "DD/MM/YYYY or MM/DD/YYYY, and column 'kind' of rows.csv"),
-        ("n > 1 or not name < '2024-3-1 10:00'", "a date of the form YYYY-M-D, and column 'name'"),
+        ("n > 1 or not name < '2024-3-1 10:00'", "of the form YYYY-M-D hh:mm, and column 'name'"),
+        ("name < '2024-03-01 9:00'", "of the form YYYY-MM-DD h:mm, and column 'name' of rows.csv"),
         ("name > '3-Mar-2024'", "a date of the form a month as a word, and"),
+        ("at > '2026-01-31T12:30Z'", "expected a time without a time zone, because the column has"),
+        (
+            "at in ('2026-01-31 12:30+02:00',)",
+            "the column has none, got '2026-01-31 12:30+02:00'; in",
+        ),
+        ("day >= '2024-06'", "expected a date such as '2026-01-31', got '2024-06'; in rows.csv"),
+        ("day >= '2024-06'", "'day' has dates"),
+        ("day > 3", "got dates and numbers"),
         ("day == name", "a column of times is compared with a text, not with a column"),
     ],
 )
@@ -175,7 +184,9 @@ DATES = ["2024-03-01", "2024-03-20 10:00", "25/01/2024", "20240321", None, "Marc
         ("date > '20240301'", [3, 6], [0, 1, 2, 5]),
         ("date > '2024-03-02' or n == 2", [1, 2, 6], [3, 5]),  # does not depend on the date
         ("date > '2024-03-02' and n != 2", [1, 6], [3, 5]),
-        ("date == '2024-03-01'", [0], []),
+        ("date == '2024-03-01'", [0], [2, 3, 5]),
+        ("date in ('2024-03-01', '20240321')", [0, 3], [2, 5]),
+        ("date != 'new'", [0, 1, 2, 3, 5], []),
         ("date > 'm'", [6], []),
     ],
 )
@@ -197,6 +208,78 @@ def test_a_block_of_dates_in_another_form():
         " as '2024-02-10' in the condition, got '25/01/2024' (DD/MM/YYYY or MM/DD/YYYY); texts are"
         " compared from their first character on: write dates as 2024-01-31 in the condition and"
         " in the column"
+    )
+
+
+TIMES = [
+    *("2024-06-01T10:00:00", "2024-06-01 10:00:00", "2024-06-01T10:00", "2024-06-01T10:00:00.250"),
+    *("2024-06-01T10:00:00Z", "2024-06-01T15:00:00+05:00", "2024-06-01", "2024-06-02", "soon"),
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "kept", "bad"),
+    [
+        ("at <= '2024-06-01T10:00'", [0, 2, 6], [1, 4, 5]),
+        ("at < '2024-06-01T10:00:00.0'", [6], [1, 4, 5]),
+        ("'2024-06-01T10:00:00' < at", [3, 7, 8], [1, 4, 5]),
+        ("at == '2024-06-01T10:00'", [0, 2], [1, 4, 5]),
+        ("at != '2024-06-01T10:00:00.25' and at < 's'", [0, 2, 6, 7], [1, 4, 5]),
+        ("at in ('2024-06-01T10:00', '2024-06-01T10:00Z')", [0, 2, 4], [1, 5]),
+        ("at == '2024-06-01 10:00'", [1], [0, 2, 3, 4, 5]),
+        ("at >= '2024-06-01T10:00:00+00:00'", [4, 7, 8], [0, 1, 2, 3, 5]),
+        ("at == '2024-06-01T15:00+0500'", [5], [0, 1, 2, 3, 4, 6, 7]),
+        ("at >= '2024-06-01'", [0, 1, 2, 3, 4, 6, 7, 8], [5]),
+        ("at > '2024-06-01T00:00'", [0, 2, 3, 7, 8], [1, 4, 5]),
+        ("at <= '2024-06-01'", [6], [5]),
+        ("at == 'soon'", [8], []),
+    ],
+)
+def test_times_in_text_are_compared_as_times_or_rejected(text, kept, bad):
+    found, _ = filtered(text, {"at": pa.array(TIMES)})
+    bad_rows = [one.number - 1 for one in found.bad]
+    assert ((found.numbers - 1).tolist(), bad_rows) == (kept, bad)
+    for one in found.bad:
+        assert (
+            "different forms are not in" in one.why or "different time zones are not in" in one.why
+        )
+
+
+_CLOCKS = st.builds(
+    "2024-06-0{}T0{}:00{}".format,
+    st.sampled_from("12"),
+    st.sampled_from("01"),
+    st.sampled_from(["", ":00", ":30", ":00.0", ":00.50", ":30.5"]),
+)
+
+
+@given(
+    st.lists(_CLOCKS, min_size=1, max_size=5),
+    _CLOCKS,
+    st.sampled_from(["==", "!=", "<", "<=", ">", ">="]),
+    st.sampled_from(["", "Z", "-03:30"]),
+)
+def test_times_of_any_precision_have_their_order(times, literal, comparison, zone):
+    texts = pa.array([time + zone for time in times])
+    kind = pa.timestamp("us", "UTC" if zone else None)
+    columns = {
+        "text": texts,
+        "time": pa.array(map(datetime.datetime.fromisoformat, texts.to_pylist()), kind),
+    }
+    condition = f"{{}} {comparison} '{literal}{zone}'"
+    as_text, as_time = (filtered(condition.format(name), columns)[0] for name in columns)
+    assert as_text.numbers.tolist() == as_time.numbers.tolist()
+    assert not as_text.bad
+
+
+def test_a_block_of_times_in_another_form():
+    with pytest.raises(ConfigError) as error:
+        filtered("at < '2024-06-01 18:00'", {"at": pa.array(["2024-06-01T10:00:00"] * 6)})
+    assert str(error.value) == (
+        "--where at < '2024-06-01 18:00': column 'at': expected a date of the form YYYY-MM-DD"
+        " hh:mm, such as '2024-06-01 18:00' in the condition, got '2024-06-01T10:00:00'"
+        " (YYYY-MM-DDThh:mm:ss); as texts, times of different forms are not in the order of time:"
+        " use one form in the condition and in the column"
     )
 
 

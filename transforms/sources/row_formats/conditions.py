@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -35,10 +35,10 @@ from recordmill.transforms.sources.row_formats.condition_syntax import (
     parse_condition,
 )
 from recordmill.transforms.sources.row_formats.date_forms import (
-    ORDER_RULE,
-    date_form,
-    in_other_forms,
-    is_ordered,
+    DateLiteral,
+    date_literal,
+    has_zone,
+    shorten_times,
 )
 from recordmill.transforms.sources.row_formats.row_file import Rows
 from recordmill.transforms.sources.row_formats.text_columns import decode_dictionary
@@ -47,7 +47,6 @@ from recordmill.transforms.sources.row_formats.value_parsing import ValueParser
 Mask = npt.NDArray[np.bool_]
 
 _SEVERAL = 6  # rows that are refused as a whole, rather than rejected one by one
-_SHOWN = 40  # characters of a value in a message
 _COMPARE: Mapping[str, Callable[..., pa.Array]] = {
     "==": pc.equal,
     "!=": pc.not_equal,
@@ -69,17 +68,28 @@ class RowFilter:
     """Filter of the rows for which a condition holds.
 
     fields: the columns of the condition, with their types in it; rows may have them as text.
+    declarable: those of them that --types takes, for messages.
     """
 
     condition: Condition
     fields: tuple[pa.Field, ...]
+    declarable: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, text: str, types: Mapping[str, pa.DataType], *, where: str) -> RowFilter:
+    def of(
+        cls,
+        text: str,
+        types: Mapping[str, pa.DataType],
+        *,
+        where: str,
+        declarable: Collection[str] = (),
+    ) -> RowFilter:
         """Parse a condition and check that it fits the columns, as `check_condition` does."""
         condition = parse_condition(text)
         check_condition(condition, types, where=where)
-        return cls(condition, tuple(pa.field(name, types[name]) for name in condition.columns))
+        names = condition.columns
+        fields = tuple(pa.field(name, types[name]) for name in names)
+        return cls(condition, fields, tuple(name for name in names if name in declarable))
 
     def apply(self, rows: Rows, parser: ValueParser) -> tuple[Rows, dict[str, int]]:
         """Return the rows for which the condition holds, and {option: number of those left out}.
@@ -96,9 +106,10 @@ class RowFilter:
                 column, _ = parser.cast_or_null(column, field.type)
             columns[field.name] = column
         count = len(rows.columns)
-        truth = truth_of(self.condition, columns, count)
+        batch = _Batch(columns, count)
+        truth = _truth(self.condition.root, batch)
         mask: Mask = np.asarray(truth.fill_null(False), bool)
-        wrong = self._misordered(columns, truth)
+        wrong = batch.mismatches(truth, self.declarable)
         if len(wrong) == count >= _SEVERAL:
             raise ConfigError(f"{named_option(self.condition.text)}: {wrong[0]}")
         if mask.all():
@@ -115,22 +126,50 @@ class RowFilter:
         left_out = int((~kept).sum())
         return found.without(bad), {WHERE: left_out} if left_out else {}
 
-    def _misordered(self, columns: Mapping[str, pa.Array], truth: pa.Array) -> dict[int, str]:
+
+@dataclasses.dataclass(frozen=True)
+class _Batch:
+    """Columns of rows, of `count` values each.
+
+    literals: {(column, form): the first date literal of that form that is compared with it}.
+    others: {(column, form): rows with a date in another form, bool[n]}.
+    shortened: {column: its texts, with times in their shortest notation}.
+    All three are filled when they are needed.
+    """
+
+    columns: Mapping[str, pa.Array]
+    count: int
+    literals: dict[tuple[str, str], DateLiteral] = dataclasses.field(default_factory=dict)
+    others: dict[tuple[str, str], Mask] = dataclasses.field(default_factory=dict)
+    shortened: dict[str, pa.Array] = dataclasses.field(default_factory=dict)
+
+    def in_other_forms(self, name: str, literal: DateLiteral) -> Mask:
+        """Return whether a column of texts has a date in another form than a literal, bool[n]."""
+        key = (name, literal.form)
+        if key not in self.others:
+            self.literals[key] = literal
+            self.others[key] = literal.in_other_forms(_plain(self.columns[name]))
+        return self.others[key]
+
+    def shortened_times(self, name: str) -> pa.Array:
+        """Return a column of texts with times in their shortest notation."""
+        if name not in self.shortened:
+            self.shortened[name] = shorten_times(_plain(self.columns[name]))
+        return self.shortened[name]
+
+    def mismatches(self, truth: pa.Array, declarable: Collection[str]) -> dict[int, str]:
         """Return {index: message} of the rows whose truth is missing because of a form of dates."""
         wrong: dict[int, str] = {}
-        for name, literal in _ordered_texts(self.condition.root):
-            form = date_form(literal)
-            column = _plain(columns[name])
-            if form is None or _family(column.type) != "text" or not truth.null_count:
-                continue
-            others = in_other_forms(column, form) & np.asarray(truth.is_null(), bool)
-            for row in np.flatnonzero(others).tolist():
-                value = column[row].as_py()[:_SHOWN]
-                wrong.setdefault(
-                    row,
-                    f"column {name!r}: expected a date of the form {form}, such as {literal!r} in"
-                    f" the condition, got {value!r} ({date_form(value)}); {ORDER_RULE}",
-                )
+        if not self.others or not truth.null_count:
+            return wrong
+        unknown = np.asarray(truth.is_null(), bool)
+        for (name, form), others in self.others.items():
+            column = self.columns[name]
+            why = functools.partial(
+                self.literals[name, form].mismatch, name, declarable=name in declarable
+            )
+            for row in np.flatnonzero(others & unknown).tolist():
+                wrong.setdefault(row, why(column[row].as_py()))
         return wrong
 
 
@@ -143,7 +182,7 @@ def truth_of(condition: Condition, columns: Mapping[str, pa.Array], count: int) 
 
     columns: the columns of the condition, with the types that `check_condition` has seen.
     """
-    return _truth(condition.root, columns, count)
+    return _truth(condition.root, _Batch(columns, count))
 
 
 def check_condition(condition: Condition, types: Mapping[str, pa.DataType], *, where: str) -> None:
@@ -165,17 +204,14 @@ def check_condition(condition: Condition, types: Mapping[str, pa.DataType], *, w
     # A row without values, so that texts that stand for times are read, too.
     columns = {name: pa.nulls(1, types[name]) for name in condition.columns}
     try:
-        _truth(condition.root, columns, 1)
+        _truth(condition.root, _Batch(columns, 1))
     except _MismatchError as error:
         shown = ", ".join(f"{name!r} has {_noun(types[name])}" for name in condition.columns)
         raise ConfigError(f"{named_option(condition.text)}: {error}; in {where} {shown}") from error
-    for name, literal in _ordered_texts(condition.root):
-        form = date_form(literal)
-        if form is not None and not is_ordered(form) and _family(types[name]) == "text":
-            raise ConfigError(
-                f"{named_option(condition.text)}: {literal!r} is a date of the form {form}, and"
-                f" column {name!r} of {where} is text; {ORDER_RULE}"
-            )
+    for name, text in _ordered_texts(condition.root):
+        literal = date_literal(text)
+        if literal is not None and not literal.is_ordered and _family(types[name]) == "text":
+            raise ConfigError(f"{named_option(condition.text)}: {literal.disorder(name, where)}")
 
 
 def _ordered_texts(node: Node) -> Iterator[tuple[str, str]]:
@@ -194,57 +230,75 @@ def _ordered_texts(node: Node) -> Iterator[tuple[str, str]]:
                     yield name, text
 
 
-def _truth(node: Node, columns: Mapping[str, pa.Array], count: int) -> pa.Array:
+def _truth(node: Node, batch: _Batch) -> pa.Array:
     """Return the truth of a condition: bool[n], null where it is missing."""
     match node:
         case Both(word=word, conditions=conditions):
             join = pc.and_kleene if word == "and" else pc.or_kleene
-            return functools.reduce(join, (_truth(one, columns, count) for one in conditions))
+            return functools.reduce(join, (_truth(one, batch) for one in conditions))
         case Not(condition=condition):
-            return pc.invert(_truth(condition, columns, count))
+            return pc.invert(_truth(condition, batch))
         case IsMissing(operand=operand):
-            return _values(operand, columns, count).is_null()
+            return _values(operand, batch).is_null()
         case IsIn(operand=operand, values=values):
-            column = _values(operand, columns, count)
-            alike = [_compare("==", column, _constant(value, count)) for value in values]
-            return functools.reduce(pc.or_kleene, alike)
+            alike = [_comparison("==", operand, Constant(value), batch) for value in values]
+            found = functools.reduce(pc.or_kleene, (truth for truth, _ in alike))
+            unknown = functools.reduce(np.logical_and, (others for _, others in alike))
+            return _without(found, unknown)
         case Contains(value=value, column=column):
-            return _contains(columns[column.name], value)
+            return _contains(batch.columns[column.name], value)
         case Compare(comparison=comparison, left=left, right=right):
-            pair = [_values(one, columns, count) for one in (left, right)]
-            families = {_family(one.type) for one in pair}
-            texts = [one for one in (left, right) if isinstance(one, Constant)]
-            if families == {"time", "text"} and not texts:
-                raise _MismatchError("a column of times is compared with a text, not with a column")
-            found = _compare(comparison, *pair)
-            for name, text in _ordered_texts(node) if families == {"text"} else ():
-                form = date_form(text)
-                if form is not None:  # nothing is known of dates in another form
-                    others = in_other_forms(_plain(columns[name]), form)
-                    found = pc.if_else(pa.array(others), None, found)
-            return found
-    found = _values(node, columns, count)
+            return _without(*_comparison(comparison, left, right, batch))
+    found = _values(node, batch)
     if not pa.types.is_boolean(found.type):
         raise _MismatchError(f"expected a condition, got {_noun(found.type)}: compare it")
     return found
 
 
-def _values(node: Node, columns: Mapping[str, pa.Array], count: int) -> pa.Array:
+def _comparison(
+    comparison: str, left: Node, right: Node, batch: _Batch
+) -> tuple[pa.Array, Mask | np.bool_]:
+    """Return the truth of a comparison, and the rows with a date in another form, bool[n]."""
+    pair = [_values(one, batch) for one in (left, right)]
+    families = {_family(one.type) for one in pair}
+    if families == {"time", "text"} and not any(isinstance(n, Constant) for n in (left, right)):
+        raise _MismatchError("a column of times is compared with a text, not with a column")
+    match left, right:
+        case (Column(name=name), Constant(value=str(text))):
+            at = 0  # of the column in the pair
+        case (Constant(value=str(text)), Column(name=name)):
+            at = 1
+        case _:
+            return _compare(comparison, *pair), np.False_
+    literal = date_literal(text) if families == {"text"} else None
+    if literal is None:
+        return _compare(comparison, *pair), np.False_
+    pair[at] = batch.shortened_times(name)
+    pair[1 - at] = _constant(literal.shortest, batch.count)
+    return _compare(comparison, *pair), batch.in_other_forms(name, literal)
+
+
+def _without(truth: pa.Array, unknown: Mask | np.bool_) -> pa.Array:
+    """Return the truth of a condition, null where it is unknown."""
+    return pc.if_else(pa.array(unknown), None, truth) if unknown.any() else truth
+
+
+def _values(node: Node, batch: _Batch) -> pa.Array:
     match node:
         case Column(name=name):
-            column = _plain(columns[name])
+            column = _plain(batch.columns[name])
             if pa.types.is_floating(column.type):
                 return pc.if_else(pc.is_nan(column), None, column)
             return column
         case Constant(value=value):
-            return _constant(value, count)
+            return _constant(value, batch.count)
         case Arithmetic(operation=operation, left=left, right=right):
-            numbers = [_number(_values(one, columns, count), operation) for one in (left, right)]
+            numbers = [_number(_values(one, batch), operation) for one in (left, right)]
             if operation == "/":  # nothing is known of a division by zero
                 numbers[1] = pc.if_else(pc.equal(numbers[1], 0.0), None, numbers[1])
             found = _COMPUTE[operation](*numbers)
             return pc.if_else(pc.is_nan(found), None, found)
-    return _truth(node, columns, count)
+    return _truth(node, batch)
 
 
 def _plain(column: pa.Array) -> pa.Array:
@@ -304,10 +358,10 @@ def _as_time(texts: pa.Array, kind: pa.DataType) -> pa.Array:
                 return pc.assume_timezone(texts.cast(pa.timestamp(kind.unit)), "UTC").cast(kind)
         return texts.cast(kind)
     except pa.ArrowInvalid as error:
-        raise _MismatchError(
-            f"expected {'a date' if pa.types.is_date(kind) else 'a time'} such as"
-            f" '2026-01-31', got {value!r}"
-        ) from error
+        form = f"{'a date' if pa.types.is_date(kind) else 'a time'} such as '2026-01-31'"
+        if has_zone(value) and pa.types.is_timestamp(kind):
+            form = "a time without a time zone, because the column has none"
+        raise _MismatchError(f"expected {form}, got {value!r}") from error
 
 
 def _contains(column: pa.Array, value: Value) -> pa.Array:
@@ -337,5 +391,7 @@ def _family(kind: pa.DataType) -> str:
 
 
 def _noun(kind: pa.DataType) -> str:
+    if pa.types.is_date(kind):
+        return "dates"
     names = {"truth": "true or false", "number": "numbers", "time": "times", "text": "text"}
     return names.get(_family(kind), str(kind))

@@ -16,12 +16,19 @@ _SAMPLE = 64  # values that are checked before the whole column
 MOST = 0.9  # fraction of numbers, dates or lists from which on other values are odd
 _PERCENT = r"^[+-]?[\d.,]+ ?%$"
 _DATES = (r"^\d{4}-\d\d?-\d\d?", r"^\d\d?/\d\d?/\d{2,4}", r"^\d\d?\.\d\d?\.\d{2,4}", r"^\d{8}$")
-_OTHER_DATES = r"^(\d\d?[./-]\d\d?[./-]\d{4}|\d{4}[./]\d\d?[./]\d\d?)($|[ T])"
+_SHORT_DATES = r"^\d{4}-(\d-\d\d?|\d\d-\d)($|[ T])"  # without the zeros of 2026-01-01
+_MONTHS = "(?i:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)"
+_OTHER_DATES = (
+    r"^(\d\d?[./-]\d\d?[./-]\d{4}|\d{4}[./]\d\d?[./]\d\d?|"
+    rf"\d\d?[ .-]+{_MONTHS}[a-z]*[ .,-]+\d{{4}})($|[ ,T])"
+)
+_OTHER_FORM = "dates in another form than 2026-01-31"
 _CURRENCY = r"^[+-]?[$€£¥] ?[\d.,]+$|^[+-]?[\d.,]+ ?[$€£¥]$"
 _SPACES = ("[ \u00a0\u2009\u202f]", "['\u2019]")  # between thousands, beside the comma or the point
 _MINUS = "\u2212"  # a longer sign than the hyphen
 _DIGIT = rf"^\s*[({_MINUS}+-]?[$€£¥]? ?[.,]?\d"  # begins numbers and dates
 _ZONED = r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d.*(Z|[+-]\d\d(:?\d\d)?)$"
+_LONG_DATES = r"^\d{4}-\d\d-\d\d($|[ T])"
 _DAY = r"^\d{4}-\d\d-\d\d$"
 _WITH_UNIT = r"^[+-]?[\d.,]*\d ?(?P<unit>[^\d\s.,:/%$€£¥+-][^\d,]{0,9})$"
 _NO_LETTERS = r"^[^\p{L}]*\d[^\p{L}]*$"
@@ -120,6 +127,8 @@ def odd_value(column: pa.Array, decimal: str) -> tuple[int, str, bool] | None:
         others = np.flatnonzero(dates[~first].any(axis=0) & ~dates[first].any(axis=0))
         if len(others):
             return int(others[0]), "dates in different formats", False
+        if len(short := np.flatnonzero(_matches(column, _SHORT_DATES))):
+            return int(short[0]), _OTHER_FORM, not _matches(column, _LONG_DATES).any()
         days = _matches(column, _DAY)
         if days.any() and len(timed := np.flatnonzero(dates[0] & ~days)):
             return int(timed[0]), "dates with a time beside dates without one", False
@@ -129,7 +138,7 @@ def odd_value(column: pa.Array, decimal: str) -> tuple[int, str, bool] | None:
     foreign = np.flatnonzero(_matches(column, _OTHER_DATES))
     if len(foreign) >= MOST * count:
         every = not _matches(column, _DATES[0]).any()
-        return int(foreign[0]), "dates in another form than 2026-01-31", every
+        return int(foreign[0]), _OTHER_FORM, every
     if plain.sum() > count / 2 and _are_like_numbers(column, plain, count):
         odd = np.flatnonzero(present & ~plain)
         return int(odd[0]), not_numbers(len(odd), count), False

@@ -52,6 +52,7 @@ class TableRows(RecordRows):
     """
 
     _infers_nullability: ClassVar[bool] = True
+    _takes_types: ClassVar[bool] = True
     types: tuple[tuple[str, str], ...] = ()
     expected: tuple[tuple[str, str], ...] = ()
     used: tuple[str, ...] = ()
