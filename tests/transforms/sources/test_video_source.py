@@ -106,6 +106,14 @@ def invalid(source: VideoSource) -> dict[str, tuple[Reason, str]]:
     return {one.key: (one.reason, one.detail) for listed in read(source) for one in listed.invalid}
 
 
+def rejected(source: VideoSource) -> list[tuple[Reason, str]]:
+    """Return the rejects of videos, from the scan and from workers."""
+    parts = [*source.scan()]
+    if any(part.rows is not None for part in parts):
+        parts += read(source)
+    return [(one.reason, one.detail) for part in parts for one in part.rejects]
+
+
 @pytest.mark.parametrize("name", MAKES)
 def test_every_frame_equals_a_plain_decode(name, tmp_path) -> None:
     path = make_film(tmp_path / name, **MAKES[name])
@@ -218,6 +226,23 @@ def test_bytes_after_the_boxes_of_a_video_change_nothing(tmp_path) -> None:
     path.write_bytes(data + b"\0\0\0\1free" + (20).to_bytes(8, "big") + bytes(4) + data)
     with pytest.raises(RecordError, match="its times restart after 30 frames"):
         packets_of(path)
+
+
+@pytest.mark.parametrize("name", ["x.mkv", "x.mp4"])
+@pytest.mark.parametrize("more", [{}, {"section_above": 0}])
+def test_a_damaged_video_is_not_called_short(name, more, tmp_path) -> None:
+    path = make_film(tmp_path / name, 45, options=CLOSED_GOP, front=name == "x.mp4")
+    make_film(tmp_path / "long.ts", 50)
+    source = source_of(tmp_path, ClipSampling(frames=50), **more)
+    short = "a video of 45 frames, but a clip takes 50: --clip-rest pad repeats the last frame"
+    assert rejected(source) == [(Reason.BAD_VALUE, short)]
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    missing = "a part of the video cannot be read, or it ends earlier than its header declares"
+    if name == "x.mp4":
+        count = packets_of(path).missing
+        missing = f"the last {count} frames that the header of the video declares are missing"
+    source = source_of(tmp_path, ClipSampling(frames=50), **more)
+    assert rejected(source) == [(Reason.TRUNCATED, f"{missing}: the rest is shorter than a clip")]
 
 
 def test_frames_with_equal_times_are_all_read(tmp_path) -> None:
