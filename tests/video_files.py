@@ -185,3 +185,15 @@ def copy_film(
             frame.pts, frame.time_base = number - frames.start, Fraction(1, 25)
             out.mux(stream.encode(frame))
         out.mux(stream.encode(None))
+
+
+def fragmented(path: pathlib.Path, target: pathlib.Path) -> pathlib.Path:
+    """Copies the packets of an MP4 to one with a fragment for each key frame."""
+    options = {"movflags": "frag_keyframe+empty_moov+default_base_moof"}
+    with av.open(str(path)) as film, av.open(str(target), "w", container_options=options) as out:
+        stream = out.add_stream_from_template(film.streams.video[0])
+        for packet in film.demux(video=0):
+            if packet.size:
+                packet.stream = stream
+                out.mux(packet)
+    return target

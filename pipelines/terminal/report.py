@@ -302,7 +302,7 @@ def verification(report: VerificationReport, *, dataset: object) -> RenderableTy
         f"{', every image decoded' if report.deep else ''}: ",
         verdict,
     )
-    notes = () if report.content is None else report.content.notes
+    notes = () if report.content is None else report.content.notes(["--dedup drop"])
     return Group(*damages, *(Text(f"Note: {printable(note)}") for note in notes), last)
 
 

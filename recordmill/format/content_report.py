@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
 from recordmill.format.typed_json import as_object, take, take_count, take_counts
@@ -75,18 +75,18 @@ class ContentReport:
             examples=tuple(examples[:EXAMPLES]),
         )
 
-    @property
-    def notes(self) -> tuple[Note, ...]:
-        """Notes on leaks and conflicts, if there are any."""
+    def notes(self, remedies: Sequence[str]) -> tuple[Note, ...]:
+        """Return notes on leaks and conflicts. remedies: options that prevent leaks."""
         notes = []
         if self.leaks.contents:
             where = ", ".join(
                 f"{count:,} in {_listed(names.split('+'))}" for names, count in self.splits.items()
             )
+            advice = f", {remedies[0]} prevents it" if remedies else ""
+            advice += "".join(f", and so does {one}" for one in remedies[1:])
             text = (
                 f"{_records(self.leaks)} in several splits ({where}){self._example('split')}:"
-                f" {LEAKS} lists them, --dedup drop prevents it, and so does --dedup group if the"
-                " input names no splits"
+                f" {LEAKS} lists them{advice}"
             )
             notes.append(Note("leak", text))
         if self.conflicts.contents:

@@ -4,6 +4,7 @@ import itertools
 import json
 import pathlib
 import random
+import shlex
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -352,6 +353,14 @@ def test_names_in_quotes_are_an_error_that_names_quoting(tmp_path, capsys):
         ([*range(12), "Ja", "nein"], "because of values that are not numbers (14%), such as 'Ja'"),
         ([*range(12), "ERR", "ERR"], "because of values that are not numbers (14%), which --missing"
          " ERR reads as missing, such as 'ERR' in t.csv#13: correct the input, or declare"),
+        ([*range(96), *"----"], "because of values that are not numbers (4%), which --missing -"
+         " reads as missing, such as '-' in t.csv#97: correct the input, or declare the type:"
+         " --types x=float"),
+        ([*range(95), "NA", "N/A", "--", "-", "?"], "(5%), which --missing NA --missing N/A"
+         " --missing=-- --missing - --missing '?' read as missing, such as 'NA' in t.csv#96"),
+        ([*range(8), "NA", "N/A", "-", "null"], "(33%), which --missing NA --missing N/A --missing"
+         " - --missing null read as missing, such as 'NA' in t.csv#9"),
+        ([*range(98), "-", "low"], "because of '-' in t.csv#99: correct the input"),
         (["hPa", *(f'"1,0{n}.5"' for n in range(10, 30))], "because of thousands separators, such"
          " as '1,010.5' in t.csv#2: correct the input, because every row has"),
         ([f" {n}" for n in range(20)], "because of spaces around numbers, which --trim"
@@ -382,6 +391,19 @@ def test_a_note_names_the_value_that_makes_a_column_text(column, note, tmp_path)
     assert all(note in one for one in notes)
 
 
+def test_the_options_that_a_note_names_read_its_placeholders(tmp_path):
+    values = [*range(95), "NA", "N/A", "--", "-", "?"]
+    source = table(tmp_path / "t.csv", [("x",), *((value,) for value in values)])
+    assert rows_of(tmp_path / "out", "--input", source)["written"] == 100
+    (note,) = [one for one in Made(tmp_path / "out").manifest.notes if one.code == "text-column"]
+    options = shlex.split(str(note).partition("which ")[2].partition(" read as missing")[0])
+    given = ("--input", source, *options)
+    assert rows_of(tmp_path / "again", *given) == {"written": 100, "rejected": 0}
+    manifest = Made(tmp_path / "again").manifest
+    assert manifest.features["x"].dtype == "int64"
+    assert "text-column" not in {one.code for one in manifest.notes}
+
+
 def test_a_note_names_the_numbers_that_have_the_other_decimal_separator(tmp_path):
     source = tmp_path / "t.csv"
     source.write_text("x;y;z\n" + "".join(f"{n}.5;{n}.100,5;{n},5\n" for n in range(1, 20)))
@@ -401,7 +423,7 @@ def test_a_note_names_the_texts_among_numbers_of_json_lines(tmp_path):
     (note,) = (n for n in Made(tmp_path / "out").manifest.notes if n.code == "text-column")
     assert (
         "column 'v' is text because of values that are not numbers (20%), which --missing ERR"
-        " --missing 'no data' reads as missing, such as 'ERR' in t.jsonl#13"
+        " --missing 'no data' read as missing, such as 'ERR' in t.jsonl#13"
     ) in note
 
 

@@ -7,6 +7,7 @@ import zlib
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from recordmill.errors import Reason
 from recordmill.pipelines.cli import main
@@ -407,19 +408,63 @@ def test_a_file_that_has_the_name_of_a_manifest_only(tmp_path) -> None:
         assert run("table", *argv, "--splits", "train=1") == 0
 
 
+EXPECTED = "expected TFRecords of tf.train.Example with at least one feature"
+EXAMPLES = b"".join(frame(example({"x": [n]})) for n in range(20))
+
+
+def sequence_example() -> bytes:
+    record = tf.train.SequenceExample()
+    record.context.feature["a"].int64_list.value.append(1)
+    record.feature_lists.feature_list["b"].feature.add().int64_list.value.append(3)
+    return record.SerializeToString()
+
+
 @pytest.mark.parametrize(
-    ("data", "why"),
+    ("name", "data", "why"),
     [
-        (frame(b"\x0a\x00\x12\x00"), "TFRecords of tf.train.Example with at least one feature"),
-        (b"no record at all", "recordmill adopt reports damage of TFRecords"),
-        (zlib.compress(frame(example({"x": [1]}))), "a.tfrecord is compressed with zlib, which is"),
+        ("a.tfrecord", frame(b"\x0a\x00\x12\x00"), f": {EXPECTED}"),
+        (
+            "a.tfrecord",
+            b"no record at all",
+            "; the first reject: a.tfrecord#0: its length does not match its checksum: the last 16"
+            " of 16 bytes of the file cannot be read (recordmill adopt reports the damage of all",
+        ),
+        (
+            "a.tfrecord.gz",
+            gzip.compress(EXAMPLES)[:20],
+            "; the first reject: a.tfrecord.gz#0: the file ends inside a gzip member",
+        ),
+        (
+            "a.tfrecord",
+            EXAMPLES[:25],
+            "; the first reject: a.tfrecord#0: the file ends inside it: the last 25 of 25 bytes",
+        ),
+        (
+            "a.tfrecord",
+            frame(sequence_example()),
+            f": {EXPECTED}; the first reject: a.tfrecord#0: not a tf.train.Example: it is a"
+            " SequenceExample",
+        ),
+        (
+            "a.tfrecord",
+            frame(b"\x0a\x00") + frame(b"hello world"),
+            f": {EXPECTED}; the first reject: a.tfrecord#1: not a tf.train.Example: has a field",
+        ),
+        ("a.tfrecord", zlib.compress(EXAMPLES), "a.tfrecord is compressed with zlib, which is"),
+        (
+            "a.jsonl",
+            b"{}\n[2]\n",
+            " has the name `a.b`); the first reject: a.jsonl#2: expected a JSON object",
+        ),
     ],
 )
-def test_files_without_examples(data, why, tmp_path, capsys) -> None:
-    (tmp_path / "a.tfrecord").write_bytes(data)
-    argv = ("--input", tmp_path / "a.tfrecord", "--output", tmp_path / "out")
+def test_files_without_usable_records(name, data, why, tmp_path, capsys) -> None:
+    (tmp_path / name).write_bytes(data)
+    argv = ("--input", tmp_path / name, "--output", tmp_path / "out")
     assert run("table", *argv) == 2
-    assert why in capsys.readouterr().err
+    message = capsys.readouterr().err
+    assert why in " ".join(message.split())
+    assert ("JSON" in message) == (name == "a.jsonl")
 
 
 def test_a_condition_on_records(photos, dataset, tmp_path, capsys) -> None:

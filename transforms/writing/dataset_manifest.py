@@ -145,7 +145,7 @@ def publish_dataset(
         verdict = Verdict("the ledger does not close: " + "; ".join(problems))
     if verdict is None and not any(info.shard.records for info in infos):
         verdict = nothing_left(seen, rejected=rejected, filtered=filtered)
-    notes = written_notes(plan, infos, content[0])
+    notes = written_notes(plan, infos, content[0], run=run)
     if verdict is None and (message := first_failing(notes, run.fail_on)):
         verdict = Verdict(message)
     if verdict is not None:
@@ -218,7 +218,7 @@ def build_manifest(
         files={name: file_info(content) for name, content in files.items()},
         content=report,
         fill_rates=_fill_rates(infos),
-        notes=(*plan.notes, *written_notes(plan, infos, report), *tfds.notes),
+        notes=(*plan.notes, *written_notes(plan, infos, report, run=run), *tfds.notes),
         has_recipes=all_have_recipes(infos),
         multi_label=run.multi_label and bool(labels),
     )

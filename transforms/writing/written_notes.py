@@ -5,10 +5,12 @@ from collections.abc import Sequence
 from recordmill.format.content_report import ContentReport
 from recordmill.job.staging import ShardInfo
 from recordmill.notes import Note
+from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.planning.plan import Plan
 from recordmill.transforms.writing.closed_ledger import dropped_objects
 from recordmill.transforms.writing.depth_notes import depth_notes
 from recordmill.transforms.writing.image_notes import image_notes
+from recordmill.transforms.writing.leak_remedies import leak_remedies
 
 _SHOWN = 3  # classes of a split in a note
 _DROPPED = {
@@ -20,7 +22,7 @@ _DROPPED = {
 
 
 def written_notes(
-    plan: Plan, infos: Sequence[ShardInfo], report: ContentReport | None
+    plan: Plan, infos: Sequence[ShardInfo], report: ContentReport | None, *, run: RunSpec
 ) -> tuple[Note, ...]:
     """Return the notes that follow from the finished shards. report: on equal contents."""
     return (
@@ -28,7 +30,7 @@ def written_notes(
         *depth_notes(info.reduced for info in infos),
         *image_notes(info.noted for info in infos),
         *_box_notes(infos),
-        *(() if report is None else report.notes),
+        *(() if report is None else report.notes(leak_remedies(run))),
     )
 
 

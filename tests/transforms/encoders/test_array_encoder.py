@@ -391,7 +391,7 @@ def test_labels_have_to_be_one_for_each_record(tmp_path) -> None:
     cases = {
         "short": ((5, 2), np.arange(4)),
         "floats": ((5, 2), np.zeros(5)),
-        "flat": ((5, 2), np.zeros((5, 1), int)),
+        "one-hot": ((5, 2), np.eye(5, dtype=int)),
     }
     for name, (shape, labels) in cases.items():
         np.savez(tmp_path / f"{name}.npz", x=np.zeros(shape), y=labels)
@@ -401,15 +401,41 @@ def test_labels_have_to_be_one_for_each_record(tmp_path) -> None:
         "short.npz": "labels of shape [4] for 5 items: expected one label each",
         "floats.npz": "labels of float64: --label-type float reads them as numbers to predict,"
         " --label-type class keeps them as classes",
-        "flat.npz": "labels of shape [5, 1] for 5 items: expected one label each",
+        "one-hot.npz": "labels of shape [5, 5] for 5 items: expected one label each",
         "good.npz#3": "the class name 'c\\nd' contains a line break, but labels.txt has one name"
         " per line: rename the class",
     }
     assert [*records.labels.values()] == ["a", "b", None, "a"]
 
 
+@pytest.mark.parametrize("kind", ["npy", "npz", "compressed", "h5"])
+@pytest.mark.parametrize("dtype", [np.uint8, np.bool_, "U1", "S1"])
+def test_labels_may_be_a_column(kind, dtype, tmp_path) -> None:
+    labels = np.array([1, 0, 1, 0, 0]).astype(dtype)
+    expected = [str(int(one)) for one in labels]
+    x, column = np.zeros((5, 2)), labels.reshape(-1, 1)
+    more = {"array": "x", "label_array": "y"}
+    if kind == "npy":
+        np.save(tmp_path / "x.npy", x)
+        np.save(tmp_path / "y.npy", column)
+        more = {"label_input": str(tmp_path / "y.npy")}
+    elif kind == "h5":
+        h5py = pytest.importorskip("h5py")
+        with h5py.File(tmp_path / "x.h5", "w") as file:
+            file["x"] = x
+            file["y"] = column.astype("S1") if dtype == "U1" else column
+    else:
+        (np.savez if kind == "npz" else np.savez_compressed)(tmp_path / "x.npz", x=x, y=column)
+    source = tmp_path / "x.npy" if kind == "npy" else tmp_path
+    assert [*Records(source, ITEM, **more).labels.values()] == expected
+
+
 def test_one_label_for_a_whole_file(tmp_path) -> None:
-    for name, label in {"a": np.array(3), "b": np.array(["x"]), "c": np.array(["x", "y"])}.items():
+    for name, label in {
+        "a": np.array(3),
+        "b": np.array([["x"]]),
+        "c": np.array(["x", "y"]),
+    }.items():
         np.savez(tmp_path / f"{name}.npz", x=np.zeros((5, 2)), y=label)
     records = Records(tmp_path, array="x", label_array="y")
     assert records.labels == {"a.npz": "3", "b.npz": "x"}

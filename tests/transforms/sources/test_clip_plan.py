@@ -1,5 +1,6 @@
 """Assignment of frames to clips, against a slow and plain reference."""
 
+import dataclasses
 from fractions import Fraction
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recordmill.errors import ConfigError, RecordError
+from recordmill.errors import ConfigError, Reason, RecordError
 from recordmill.transforms.sources.video.clip_plan import ClipSampling, ClipSection, plan_sections
 from recordmill.transforms.sources.video.video_decoder import Packets
 from tests.examples_of_properties import many
@@ -123,6 +124,20 @@ def test_invalid_segments(segment, message) -> None:
     found = packets([40 * n for n in range(10)])
     with pytest.raises(RecordError, match=message):
         clips_of(found, ClipSampling(frames=1), segment=segment)
+
+
+def test_segments_of_damaged_videos_are_rejected_for_the_damage() -> None:
+    found = dataclasses.replace(packets([40 * n for n in range(10)]), missing=7)
+    for segment, message in (
+        ((0.2, 2.0), "the rest takes 0.400 seconds, too short for a segment from 0.2 to 2 seconds"),
+        ((0.5, 0.9), "the rest takes 0.400 seconds, too short for a segment from 0.5 to 0.9"),
+        ((0.3, 0.8), "are missing: the rest is shorter than a clip"),
+    ):
+        with pytest.raises(RecordError, match=message) as raised:
+            clips_of(found, ClipSampling(frames=4), segment=segment)
+        assert raised.value.reason == Reason.TRUNCATED
+    with pytest.raises(RecordError, match="a segment of 2 frames, but a clip takes 4"):
+        clips_of(found, ClipSampling(frames=4), segment=(0.1, 0.2))
 
 
 def test_times_are_exact_for_any_time_base() -> None:

@@ -3,6 +3,7 @@
 import io
 import os
 import pathlib
+import re
 import sys
 
 import numpy as np
@@ -24,7 +25,16 @@ from recordmill.transforms.sources.video.video_source import VideoSource
 from recordmill.transforms.staged.listing import stage_listing
 from recordmill.transforms.staged.parts import read_part, with_staged_paths
 from recordmill.transforms.staged.row_reader import RowReader
-from tests.video_files import CLOSED_GOP, OPEN_GOP, difference, frames_of, make_film, remuxed, spoil
+from tests.video_files import (
+    CLOSED_GOP,
+    OPEN_GOP,
+    difference,
+    fragmented,
+    frames_of,
+    make_film,
+    remuxed,
+    spoil,
+)
 
 MAKES: dict[str, dict] = {
     "closed.mp4": {"options": CLOSED_GOP},
@@ -96,6 +106,14 @@ def invalid(source: VideoSource) -> dict[str, tuple[Reason, str]]:
     return {one.key: (one.reason, one.detail) for listed in read(source) for one in listed.invalid}
 
 
+def rejected(source: VideoSource) -> list[tuple[Reason, str]]:
+    """Return the rejects of videos, from the scan and from workers."""
+    parts = [*source.scan()]
+    if any(part.rows is not None for part in parts):
+        parts += read(source)
+    return [(one.reason, one.detail) for part in parts for one in part.rejects]
+
+
 @pytest.mark.parametrize("name", MAKES)
 def test_every_frame_equals_a_plain_decode(name, tmp_path) -> None:
     path = make_film(tmp_path / name, **MAKES[name])
@@ -164,15 +182,67 @@ def test_a_missing_tail_rejects_no_other_clip(name, tmp_path) -> None:
         assert "truncated" in {reason for reason, _ in lost.values()}
 
 
-@pytest.mark.parametrize("name", ["x.ts", "x.mpg"])
+@pytest.mark.parametrize(
+    "name", ["x.ts", "x.mpg", "x.mp4", "front.mp4", "x.mov", "x.flv", "long.flv"]
+)
 def test_concatenated_videos_are_rejected(name, tmp_path) -> None:
     codec = {"codec": "mpeg2video"} if name == "x.mpg" else {"options": CLOSED_GOP}
+    codec |= {"front": name == "front.mp4", "sound": name == "long.flv"}
     one = make_film(tmp_path / f"one-{name}", 30, **codec)
     other = make_film(tmp_path / f"other-{name}", 40, offset=50, **codec)
     joined = tmp_path / name
     joined.write_bytes(one.read_bytes() + other.read_bytes())
     with pytest.raises(RecordError, match="its times restart after 30 frames, as in concatenated"):
         packets_of(joined)
+
+
+def test_fragments_are_one_video_unless_another_follows(tmp_path) -> None:
+    plain = make_film(tmp_path / "plain.mp4", 30, options=CLOSED_GOP)
+    path = fragmented(plain, tmp_path / "x.mp4")
+    data = path.read_bytes()
+    assert len(packets_of(path).times) == 30
+    first, second = (found.start() - 4 for found in [*re.finditer(b"moof", data)][:2])
+    path.write_bytes(data[:second] + data[:first] + data[second:])  # repeats the header
+    assert len(packets_of(path).times) == 30
+    for other in (data, plain.read_bytes()):
+        path.write_bytes(data + other)
+        with pytest.raises(RecordError, match="its times restart after 30 frames"):
+            packets_of(path)
+
+
+def test_bytes_after_the_boxes_of_a_video_change_nothing(tmp_path) -> None:
+    path = make_film(tmp_path / "x.mp4", 30)
+    data = path.read_bytes()
+    for tail in (
+        bytes(100),
+        b"junk" * 9,
+        b"\0\0\0\1free" + b"\xff" * 8,  # a size of nearly 2**64
+        b"\0\0\0\1free" + (20).to_bytes(8, "big") + bytes(4),
+        b"\0\0\0\0free" + data,  # to the end of the file
+        b"\0\0\0\x08free" * 9000,
+    ):
+        path.write_bytes(data + tail)
+        assert len(packets_of(path).times) == 30
+    path.write_bytes(data + b"\0\0\0\1free" + (20).to_bytes(8, "big") + bytes(4) + data)
+    with pytest.raises(RecordError, match="its times restart after 30 frames"):
+        packets_of(path)
+
+
+@pytest.mark.parametrize("name", ["x.mkv", "x.mp4"])
+@pytest.mark.parametrize("more", [{}, {"section_above": 0}])
+def test_a_damaged_video_is_not_called_short(name, more, tmp_path) -> None:
+    path = make_film(tmp_path / name, 45, options=CLOSED_GOP, front=name == "x.mp4")
+    make_film(tmp_path / "long.ts", 50)
+    source = source_of(tmp_path, ClipSampling(frames=50), **more)
+    short = "a video of 45 frames, but a clip takes 50: --clip-rest pad repeats the last frame"
+    assert rejected(source) == [(Reason.BAD_VALUE, short)]
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    missing = "a part of the video cannot be read, or it ends earlier than its header declares"
+    if name == "x.mp4":
+        count = packets_of(path).missing
+        missing = f"the last {count} frames that the header of the video declares are missing"
+    source = source_of(tmp_path, ClipSampling(frames=50), **more)
+    assert rejected(source) == [(Reason.TRUNCATED, f"{missing}: the rest is shorter than a clip")]
 
 
 def test_frames_with_equal_times_are_all_read(tmp_path) -> None:

@@ -41,8 +41,7 @@ def check_labels(labels: StoredArray, count: int, unit: str, label_type: LabelTy
             Reason.BAD_VALUE,
             f"labels of {labels.numbers.name}: expected integers, bools, floats or text",
         )
-    column = labels.shape == (wanted, 1) and label_type in ("int", "float")
-    if labels.shape != (wanted,) and not one and not column:
+    if labels.shape not in ((wanted,), (wanted, 1)) and not one:
         what = "items" if unit == "item" else "array"
         raise RecordError(
             Reason.BAD_VALUE,

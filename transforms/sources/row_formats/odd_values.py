@@ -39,6 +39,11 @@ _ANSWERS = {
     *("yes", "no", "y", "n", "true", "false", "t", "f", "on", "off"),
     *("ja", "nein", "oui", "non", "wahr", "falsch"),
 }
+# Values that stand for a missing one, whatever their case.
+_PLACEHOLDERS = {
+    *("-", "--", "---", ".", "..", "?", "\u2013", "\u2014"),
+    *("na", "n/a", "#n/a", "n.a.", "nan", "none", "null", "nil", "missing", "unknown"),
+}
 _LEAST = 6  # values that a column needs for this
 _NAMES = {",": "commas", ".": "points"}
 DECIMAL_COMMAS = "decimal commas"  # begins the words for them
@@ -114,7 +119,9 @@ def odd_value(column: pa.Array, decimal: str) -> tuple[int, str, bool] | None:
         ):
             if fits:
                 return at, words, every
-        return at, "", every
+        others = column.filter(pa.array(present & ~plain)).unique().to_pylist()
+        are_missing = all(map(_is_placeholder, others))
+        return at, few_texts(others, len(odd), count) or "" if are_missing else "", every
     if (unit := _common_unit(column, count)) is not None:
         return *unit, not plain.any()
     if plain.sum() > count / 2:
@@ -148,15 +155,25 @@ def odd_value(column: pa.Array, decimal: str) -> tuple[int, str, bool] | None:
 def few_texts(texts: Sequence[str], odd: int, count: int) -> str | None:
     """Describe the few texts among numbers; None for many different texts or too few values.
 
+    Placeholders of missing values may be many.
+
     odd: number of the values that are texts. count: number of all values.
     """
-    if len(texts) > _FEW or count < _LEAST:
+    if count < _LEAST or (len(texts) > _FEW and not all(map(_is_placeholder, texts))):
         return None
     words = not_numbers(odd, count)
     if not _ANSWERS.isdisjoint(one.strip().casefold() for one in texts):
         return words
-    options = " ".join(f"--missing {shlex.quote(one)}" for one in texts)
-    return f"{words}, which {options} reads as missing"
+    # After a space, argparse would take -- for the end of the options.
+    options = " ".join(
+        f"--missing{'=' if one.startswith('--') else ' '}{shlex.quote(one)}" for one in texts
+    )
+    return f"{words}, which {options} {'reads' if len(texts) == 1 else 'read'} as missing"
+
+
+def _is_placeholder(text: str) -> bool:
+    """Return whether a text usually stands for a missing value, such as - or n/a."""
+    return text.strip().casefold() in _PLACEHOLDERS
 
 
 def not_numbers(odd: int, count: int) -> str:

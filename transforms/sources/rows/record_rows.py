@@ -9,7 +9,6 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from recordmill.errors import ConfigError
 from recordmill.notes import Note
 from recordmill.processes.row_tasks import MAX_MEMORY
 from recordmill.storage.files import Location
@@ -73,6 +72,7 @@ from recordmill.transforms.sources.rows.row_sections import (
     read_header,
     regroup,
 )
+from recordmill.transforms.sources.rows.unusable_input import no_usable_record
 from recordmill.transforms.sources.rows.weights import invalid_weights, weight_field
 
 LABELS = ("label", "class", "category", "target")
@@ -174,12 +174,7 @@ class RecordRows:
         header = read_header(self._rows, {*self.drop_columns}.difference(conditional), hub.add)
         column_types = infer_columns(parts, self._rows, None) if header is None else header
         if not column_types:
-            raise ConfigError(
-                f"no usable record in {self.input}: expected JSON objects with at least one value"
-                ' and distinct names (b in {"a": {"b": 1}} has the name `a.b`), or TFRecords of'
-                " tf.train.Example with at least one feature (recordmill adopt reports damage of"
-                " TFRecords)"
-            )
+            raise no_usable_record(self._rows)
         refuse_delimiter(list(column_types), self.format, str(self.input))
         refuse_unknown_missing(self.format.value_parser, column_types, where=str(self.input))
         roles = self._roles(list(column_types))

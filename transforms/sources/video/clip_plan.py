@@ -212,6 +212,8 @@ def plan_sections(
     times = packets.times - first
     begin, stop = _slots_of(packets, cut, unit, segment)
     count = cut.count(begin, stop)
+    if not count and packets.missing != 0 and stop == cut.slots(packets, unit):
+        raise _too_damaged(packets, "the rest is shorter than a clip")
     if not count:
         what = "a video" if segment == (None, None) else "a segment"
         raise RecordError(
@@ -254,6 +256,23 @@ def plan_sections(
     return found
 
 
+def missing_frames(count: int | None) -> RecordError:
+    """Return the error for frames that a header declares, but that are missing; None: unknown."""
+    what = "a part of the video cannot be read, or it ends earlier than its header declares"
+    if count is not None:
+        what = (
+            f"the last {count_of(count, 'frame')} that the header of the video declares"
+            f" {'is' if count == 1 else 'are'} missing"
+        )
+    return RecordError(Reason.TRUNCATED, what)
+
+
+def _too_damaged(packets: Packets, consequence: str) -> RecordError:
+    """Return the error for a damaged video without a clip."""
+    error = missing_frames(packets.missing)
+    return RecordError(error.reason, f"{error.detail}: {consequence}")
+
+
 def _slots_of(
     packets: Packets, cut: ClipSampling, unit: Fraction, segment: tuple[float | None, float | None]
 ) -> tuple[int, int]:
@@ -270,6 +289,8 @@ def _slots_of(
         raise RecordError(
             Reason.BAD_VALUE, f"{what}: expected a start of 0 or more, and a later end"
         )
+    if (start >= length or end > length + _LATE) and packets.missing != 0:
+        raise _too_damaged(packets, f"the rest takes {length:.3f} seconds, too short for {what}")
     if start >= length or end > length + _LATE:
         raise RecordError(Reason.BAD_VALUE, f"{what}, but the video takes {length:.3f}")
     at = cut.micros(np.arange(slots), times, unit)

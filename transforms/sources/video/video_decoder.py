@@ -18,8 +18,10 @@ import numpy as np
 import numpy.typing as npt
 
 from recordmill.errors import Reason, RecordError
+from recordmill.notes import count_of
 from recordmill.optional_packages import import_package
 from recordmill.storage.decoder_stream import DecoderStream
+from recordmill.transforms.sources.video.concatenation import has_second_flv, has_second_mp4
 
 Ints = npt.NDArray[np.int64]
 
@@ -177,10 +179,11 @@ class VideoFile:
         times: list[int] = []
         keys: list[tuple[int, int]] = []
         sizes: list[int] = []
-        last, length, read, guessed = 0, 0, 0, 0
+        last, length, read, guessed, place = 0, 0, 0, 0, 0
         kept: collections.deque[Any] = collections.deque()
         for packet in self.demux():
             read += 1
+            place = packet.pos or place
             if keep:
                 kept.append(packet)
             time = packet.pts
@@ -191,11 +194,7 @@ class VideoFile:
                 continue
             if packet.is_keyframe:
                 if times and time < last and self._has_reliable_times:
-                    raise RecordError(
-                        Reason.UNSUPPORTED,
-                        f"its times restart after {len(times)} frames, as in concatenated videos:"
-                        " join them with ffmpeg -f concat, or split them",
-                    )
+                    raise _concatenated(len(times))
                 keys.append((time, time if packet.dts is None else packet.dts))
                 sizes.append(0)
             sizes[-1] += packet.size
@@ -203,6 +202,8 @@ class VideoFile:
                 times.append(time)
                 if time >= last or len(times) == 1:
                     last, length = time, packet.duration or 0
+        if self._has_unread_video(place):
+            raise _concatenated(len(times))
         if read and guessed == read:
             raise RecordError(
                 Reason.UNSUPPORTED,
@@ -304,6 +305,20 @@ class VideoFile:
         is_reordered = context.has_b_frames and context.name in ("h264", "hevc")
         return not (is_reordered and self._container.format.name == "avi")
 
+    def _has_unread_video(self, last: int) -> bool:
+        """Return whether the file has a second video. last: offset of the last packet read."""
+        form = self._container.format.name
+        if not form.startswith("mov") and form != "flv":
+            return False
+        place = self._file.tell()
+        if form == "flv":
+            found = has_second_flv(self._file, last)
+        else:
+            found = has_second_mp4(self._file, self._place[1])
+        self._file.seek(place)  # where FFmpeg reads on
+        self._file.check()
+        return found
+
     def _missing(self, packets: Packets, read: int) -> int | None:
         if self._has_hole:
             return None
@@ -329,6 +344,15 @@ class VideoFile:
             length = self._container.duration
             return None if length is None else Fraction(length, pyav().time_base)
         return None
+
+
+def _concatenated(frames: int) -> RecordError:
+    """Return the error for a file of several videos. frames: of the first."""
+    return RecordError(
+        Reason.UNSUPPORTED,
+        f"its times restart after {count_of(frames, 'frame')}, as in concatenated videos: join them"
+        " with ffmpeg -f concat, or split them",
+    )
 
 
 def _open_error(head: bytes) -> RecordError:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from recordmill.errors import ConfigError, Reason, RecordError, Reject
+from recordmill.errors import ConfigError, RecordError, Reject
 from recordmill.notes import Note
 from recordmill.processes.row_tasks import MAX_MEMORY
 from recordmill.storage.files import Location, is_uri
@@ -39,6 +39,7 @@ from recordmill.transforms.sources.video.clip_plan import (
     Clip,
     ClipSampling,
     ClipSection,
+    missing_frames,
     plan_sections,
 )
 from recordmill.transforms.sources.video.clip_rows import ClipCollector, clip_schema
@@ -194,7 +195,7 @@ class VideoSource:
                         if found.bytes >= limits.VIDEO_STAGED_BYTES:
                             yield found.take()
                     if section.missing != 0:
-                        found.reject_record(row, section.stop, _missing(section.missing))
+                        found.reject_record(row, section.stop, missing_frames(section.missing))
             except RecordError as error:
                 found.reject_section(row, place.section, error, counts=place.counts)
         yield found.take()
@@ -322,14 +323,6 @@ def _encode(encoder: FrameEncoder, frame: Any) -> EncodedFrame | RecordError:
         return encoder.encode(frame)
     except RecordError as error:
         return error
-
-
-def _missing(count: int | None) -> RecordError:
-    """Return the error for frames that the header of a video declares, but that are missing."""
-    what = "a part of the video cannot be read, or it ends earlier than its header declares"
-    if count is not None:
-        what = f"the last {count} frames that the header of the video declares are missing"
-    return RecordError(Reason.TRUNCATED, what)
 
 
 def _values(rows: pa.RecordBatch, *names: str) -> Iterator[Any]:

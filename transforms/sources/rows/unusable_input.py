@@ -1,0 +1,50 @@
+"""The error for an input of rows that has no usable record."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from recordmill.errors import ConfigError, Reason, Reject
+from recordmill.transforms.sources.files.walks import SkippedPath
+from recordmill.transforms.sources.rows.row_inputs import RowInput
+
+_DAMAGE = (Reason.CORRUPT, Reason.TRUNCATED)
+_JSON = (
+    "expected JSON objects with at least one value and distinct names (b in"
+    ' {"a": {"b": 1}} has the name `a.b`)'
+)
+_TFRECORD = "expected TFRecords of tf.train.Example with at least one feature"
+
+
+def no_usable_record(rows: RowInput) -> ConfigError:
+    """Return the error for files without a usable record; it names the first reject.
+
+    Reads the records up to the first reject. Formats that declare their columns have no such error.
+    """
+    is_tfrecord, first = _first_reject(rows)
+    expected = _TFRECORD if is_tfrecord else _JSON
+    if first is None:
+        return ConfigError(f"no usable record in {rows.input}: {expected}")
+    cause = f"the first reject: {first.key}: {first.detail}"
+    if is_tfrecord and first.reason in _DAMAGE:
+        advice = "recordmill adopt reports the damage of all files"
+        return ConfigError(f"no usable record in {rows.input}; {cause} ({advice})")
+    return ConfigError(f"no usable record in {rows.input}: {expected}; {cause}")
+
+
+def _first_reject(rows: RowInput) -> tuple[bool, Reject | None]:
+    """Return whether the files are TFRecord files, and the first reject."""
+    is_tfrecord = False
+    for one in rows.find():
+        if isinstance(one, Reject):
+            return is_tfrecord, one
+        if isinstance(one, SkippedPath):
+            continue
+        file, _ = one
+        is_tfrecord = rows.file_format(file).format == "tfrecord"
+        opened = rows.open(file)
+        for section in opened.sections():
+            for found in opened.read(section, pa.schema([]), ()):
+                for number, reason, why in found.bad[:1]:
+                    return is_tfrecord, Reject(f"{file.key}#{number}", "read", reason, why)
+    return is_tfrecord, None

@@ -1,0 +1,64 @@
+"""Detection of a second video in a file, as after `cat a.mp4 b.mp4`, where FFmpeg reads only one.
+
+Structure of MP4 and MOV: ISO/IEC 14496-12, 4.2. Structure of FLV: Adobe Flash Video File Format
+10.1, annex E.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+_BOXES = 4096  # top-level boxes of an MP4 that are read, at most
+_BOX_HEAD = 8  # bytes, before a size of 64 bits
+_TAGS = 4096  # tags of an FLV that are read, at most
+_FLV = b"FLV"
+_TAG_HEAD = 11  # bytes
+
+
+class _File(Protocol):
+    """A file at any place."""
+
+    def read(self, size: int) -> bytes: ...
+    def seek(self, offset: int, whence: int = 0) -> int: ...
+
+
+def has_second_mp4(file: _File, size: int) -> bool:
+    """Return whether a second header (`ftyp` or `moov`) begins a video that FFmpeg does not read.
+
+    Reads the headers of the top-level boxes. FFmpeg does read fragments (`moof`) that follow a
+    repeated header. size: of the file in bytes.
+    """
+    seen: set[bytes] = set()
+    is_second = False
+    at = 0
+    for _ in range(_BOXES):
+        if at + _BOX_HEAD > size:
+            break
+        file.seek(at)
+        head = file.read(2 * _BOX_HEAD)
+        kind = head[4:_BOX_HEAD]
+        if kind in (b"ftyp", b"moov"):
+            is_second |= kind in seen
+            seen.add(kind)
+        elif kind == b"moof":
+            is_second = False
+        length, least = int.from_bytes(head[:4], "big"), _BOX_HEAD
+        if length == 1:  # 64 bits follow
+            length, least = int.from_bytes(head[_BOX_HEAD:], "big"), 2 * _BOX_HEAD
+        if length < least:  # 0: the box extends to the end of the file; else there is no box here
+            break
+        at += length
+    return is_second
+
+
+def has_second_flv(file: _File, at: int) -> bool:
+    """Return whether a second FLV header follows the tag at byte `at`, or tags after it."""
+    for _ in range(_TAGS):
+        file.seek(at)
+        head = file.read(_TAG_HEAD)
+        if head.startswith(_FLV):
+            return True
+        if len(head) < _TAG_HEAD:
+            return False
+        at += _TAG_HEAD + int.from_bytes(head[1:4], "big") + 4  # 4: size of the tag, repeated
+    return False
