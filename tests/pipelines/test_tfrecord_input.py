@@ -432,7 +432,7 @@ def sequence_example() -> bytes:
         (
             "a.tfrecord.gz",
             gzip.compress(EXAMPLES)[:20],
-            "; the first reject: a.tfrecord.gz#0: the file ends inside a gzip member",
+            "a.tfrecord.gz: record 0, at byte 0 of the inflated file: the file ends inside a gzip",
         ),
         (
             "a.tfrecord",
