@@ -121,6 +121,14 @@ def test_a_file_that_ends_early(lost) -> None:
     assert found.bad == [BadRow(4, Reason.TRUNCATED, f"the file ends inside it: {rest}")]
 
 
+@pytest.mark.parametrize("size", range(1, 20))
+def test_files_of_few_bytes(size) -> None:
+    for data in (b"x" * size, bytes(size), frame(b"payload")[:size]):
+        found = read(data)
+        assert not found.payloads
+        assert [one.number for one in found.bad] == [0]
+
+
 def test_bytes_lost_inside_of_a_file() -> None:
     """A length reaches beyond the end of the file, but records follow."""
     frames = [frame(bytes(30)), frame(bytes(10_000)), *(frame(bytes(40)) for _ in range(9))]

@@ -71,8 +71,10 @@ def list_sections(stream: BinaryIO, size: int, *, section: int) -> Iterator[File
         ends = at + frames.starts + frames.lengths
         records = 1
         if not len(ends):
-            end = at + _length(data)
-            if (problem := _problem(read, at, size)) is not None:
+            problem = _problem(read, at, size)
+            if problem is None:
+                end = at + _length(data)
+            else:
                 end = _next_frame(read, at, size)
                 records = len(_skipped(read, number, problem, at, end, size))
             ends = np.array([end])
