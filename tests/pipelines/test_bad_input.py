@@ -479,7 +479,7 @@ def test_unlabelled_rows_are_kept_when_asked(photos, tmp_path):
         (
             "table",
             "train.tfrecord-00000-of-00001",
-            "or TFRecords of tf.train.Example with at least one",
+            "; the first reject: train.tfrecord-00000-of-00001#0: the file ends inside it",
         ),
         ("text", "a.tar", "a.tar cannot be read: the archive ends inside a header"),
     ],
@@ -500,15 +500,22 @@ def test_a_pattern_that_the_shell_expanded(command, tmp_path, capsys):
     ) in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", ["images", "text", "table", "arrays"])
-def test_a_folder_of_tfrecords(command, tmp_path, capsys):
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("images", "found no record with a feature in"),
+        ("arrays", "found no record with a feature in"),
+        ("text", "; the first reject: a.tfrecord#0: the file ends inside it"),
+        ("table", "; the first reject: a.tfrecord#0: the file ends inside it"),
+    ],
+)
+def test_a_folder_of_tfrecords(command, said, tmp_path, capsys):
     (tmp_path / "in").mkdir()
     for name in ("a.tfrecord", "b-00000-of-00001.tfrecord"):
         (tmp_path / "in" / name).write_bytes(b"x")
     argv = (command, "--input", tmp_path / "in", "--output", tmp_path / "out", "--dry-run")
     assert run(*argv) == 2
-    said = capsys.readouterr().err
-    assert "the first problem: a.tfrecord: record 0: the file ends" in said or "tf.train" in said
+    assert said in capsys.readouterr().err
 
 
 def test_columns_that_hold_bytes(tmp_path, capsys):
