@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from recordmill.errors import ConfigError
+from recordmill.format.ledger import WINDOW
 from recordmill.pipelines.options import values
 from recordmill.pipelines.options.columns import ColumnsConfig, making, reading
 from recordmill.pipelines.options.config import refuse_given
@@ -379,7 +380,7 @@ def data_type(config: SensorConfig) -> DataType:
         **made,
         windows=windows,
         shaping=shaping,
-        unit="window",
+        unit=WINDOW,
     )
 
 

@@ -35,8 +35,8 @@ CODES: Mapping[str, str] = {
     "leak": "records of equal content are in several splits, or cannot be found, because a column,"
     " such as an id, differs in every row",
     "many-copies": "balancing repeats the records of a class very often",
-    "masks": "images look like masks of other images; masks of class ids look smoothed, or 255 may"
-    " be a class in them",
+    "masks": "images look like masks of other images; masks of class ids look smoothed, or 255"
+    " (65535 in 16 bits) may be a class in them",
     "missing-class": "names of classes look like spellings of a missing value",
     "near-duplicates": "there are groups of records with similar content",
     "no-classes": "names of folders or archives that may be classes are not used as classes",

@@ -8,14 +8,13 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from recordmill.format.content_report import ContentReport
-from recordmill.format.ledger import INPUT, Ledger
+from recordmill.format.ledger import INPUT, WINDOW, Ledger
 from recordmill.format.manifest import Manifest
 from recordmill.notes import count_of
 from recordmill.pipelines.terminal.tables import new_table
 from recordmill.printable import printable
 
 _COLUMNS = 3  # compared ones that are named, at most
-_WINDOW = "window"  # the unit of `recordmill sensor`
 _ROWS_LEFT = " (in no window, equal to another row, blank, or left out by an option)"
 
 
@@ -28,7 +27,7 @@ def ledger(manifest: Manifest, compared: Sequence[str] = ()) -> Text:
     inputs, records = manifest.ledger.inputs, manifest.ledger.records
     copies, unit = manifest.ledger.copies, manifest.ledger.unit
     reasons = manifest.ledger.filtered
-    rows_left = _ROWS_LEFT if unit == _WINDOW and reasons is None else ""
+    rows_left = _ROWS_LEFT if unit == WINDOW and reasons is None else ""
     listed = inputs.read + inputs.rejected + inputs.filtered
     sums = [
         _sum(

@@ -63,13 +63,13 @@ class FeatureSummary:
 
 
 class InconsistentFeatureError(ValueError):
-    """A feature, or the records themselves, have different types."""
+    """Features or records have different types."""
 
 
 class FeatureInference:
     """Summarizes the features of records, which are added one after another.
 
-    first_records: number of the first record of each type; a record without any features has none.
+    first_records: number of the first record of each type; a record without features has no type.
     """
 
     def __init__(self) -> None:
@@ -224,8 +224,8 @@ def check_record_types(files: Iterable[tuple[str, Mapping[RecordType, int]]]) ->
 
 def _mixed(kind: RecordType, where: str, other: RecordType) -> str:
     return (
-        f"it is {_article(kind)}, but {where} is {_article(other)}; all records of a dataset are of"
-        " one type"
+        f"expected {_article(other)}, as {where} is, got {_article(kind)}: adopt Examples and"
+        " SequenceExamples as separate datasets"
     )
 
 

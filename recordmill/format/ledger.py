@@ -91,6 +91,7 @@ Counts = TypeVar("Counts", InputCounts, RecordCounts, CopyCounts, ObjectCounts)
 
 
 INPUT = "input"
+WINDOW = "window"  # the unit of `recordmill sensor`
 _QUARTER = 1 << 14  # of the levels of 16 bits
 _OBJECT_SUMS = ("made", "written", "dropped")
 

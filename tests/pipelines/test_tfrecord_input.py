@@ -260,7 +260,10 @@ def test_damaged_records_are_rejected(photos, tmp_path) -> None:
     assert "payload checksum does not match" in reasons
     start = len(frames[8]) + len(frames[9])
     end = start + len(length)
-    assert f"the bytes from {start} to {end}, where the next record is, are skipped" in reasons
+    assert (
+        f"the bytes from {start} to {end}, where the next intact record begins, are skipped"
+        in reasons
+    )
     assert made.manifest.ledger.records.written == len(records) - 3
 
 
@@ -291,7 +294,7 @@ def test_a_damaged_gzip_file_is_an_error(damage, tmp_path, capsys) -> None:
     assert run("table", "--input", tmp_path / "in", "--output", tmp_path / "out") == 2
     said = " ".join(capsys.readouterr().err.split())
     assert "a.tfrecord.gz: record " in said
-    assert "so neither it nor the records after it can be read: repair the file, or name" in said
+    assert "so this record and those after it cannot be read: repair the file, or name" in said
 
 
 @pytest.mark.parametrize("conflicts", ["reject", "first"])

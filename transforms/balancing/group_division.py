@@ -4,8 +4,8 @@ Groups with the same number of records in every class are of one kind. Groups of
 are divided one kind at a time, the largest first. A kind is divided by the fractions as far as
 whole groups allow; a group that is left over goes to the split that lacks most records of its
 classes. Single records come last, and fill the splits up. Groups are then moved, and exchanged in
-pairs, as long as that brings the classes nearer to the fractions. At last a split without any group
-takes one from a split that has several. The division depends on the seed and the groups only.
+pairs, as long as that brings the classes nearer to the fractions. Finally, a split without any
+group takes one from a split that has several. The division depends on the seed and the groups only.
 """
 
 from __future__ import annotations
@@ -158,7 +158,8 @@ class _Divider:
         """Move a unit into each split without any, from a split that has several.
 
         The unit is the one that brings the classes nearest to the fractions. It is moved if they
-        are then as near as before, or if the split should have at least half of a smallest unit.
+        are then as near as before, or if the split should have at least half as many records as the
+        smallest unit. Pairs are then exchanged once more.
         """
         present = [kind for kind in kinds if kind.total]
         units = [sum(parts) for parts in zip(*(kind.parts for kind in present), strict=True)]
@@ -183,9 +184,9 @@ class _Divider:
 
     def _exchange(self, kind: _Kind, other: _Kind | None) -> bool:
         """Move units of a kind, each against one of `other`; return whether any were moved."""
-        there = Counter(dict(zip(kind.codes, kind.counts, strict=True)))
+        there = Counter(dict(kind.net))
         if other is not None:
-            there.subtract(dict(zip(other.codes, other.counts, strict=True)))
+            there.subtract(dict(other.net))
         net = [(code, count) for code, count in sorted(there.items()) if count]
         moved = False
         while True:

@@ -75,8 +75,7 @@ def targets(
 
     held: the sets of classes of the records of train; needed for repeat factors.
     target: number of records of a class; None is the largest class (the smallest, when
-      undersampling); `median`, of the numbers of all classes, where half a record counts as one; or
-      repeat factors.
+      undersampling); `median`, the median class size, with halves rounded up; or repeat factors.
     """
     match balance:
         case "none" | "weights":

@@ -261,7 +261,7 @@ def _too_few(survey: Survey, run: RunSpec, fraction: float) -> str:
     # Among so many independent records or groups, an empty split is very unlikely.
     if number * fraction >= _ENOUGH:
         return f"because {whole}"
-    few = f"there are too few {noun}s ({number:,}, and the fraction of this split is {fraction:g})"
+    few = f"there are too few {noun}s ({number:,} for a fraction of {fraction:g})"
     return f"because {few if noun == 'record' else f'{whole}, and {few}'}"
 
 

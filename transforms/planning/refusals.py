@@ -68,7 +68,7 @@ def nothing_left(
     todo += [f"relax --{option}" for option in filtered]
     if runs is not None:
         counts = ", ".join(reasons) or "none was kept"
-        runs += "".join(f", or {advice}" for advice in todo if advice == "relax --where")
+        runs += ", or relax --where" if "where" in filtered else ""
         return Verdict(f"nothing is left to write: of {count_of(seen, 'input')} {counts}; {runs}")
     return Verdict(
         f"nothing is left to write: of {count_of(seen, 'input')}"

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from recordmill.format.ledger import INPUT
+from recordmill.format.ledger import INPUT, WINDOW
 from recordmill.transforms.model.run_spec import RunSpec
 
-_WINDOW = "window"  # unit of the records of `recordmill sensor`, which has none of these options
 # Commands with --near-duplicates, which joins the groups of equal records, and more options for it.
 _NEAR = {"images": "", "text": "", "video": " --near-distance 0"}
 
 
 def leak_remedies(run: RunSpec) -> tuple[str, ...]:
     """Return the options that prevent leaks and can be used with the other options of a run."""
-    if run.unit == _WINDOW:
+    if run.unit == WINDOW:  # `recordmill sensor` has none of these options
         return ()
     drop = "--dedup drop"
     if run.presplit:

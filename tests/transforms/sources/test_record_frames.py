@@ -75,7 +75,9 @@ def test_a_damaged_header_costs_its_record_only(byte, section) -> None:
     assert found.payloads == {n: payload_of(one) for n, one in enumerate(frames) if n != 7}
     start = sum(map(len, frames[:7]))
     why = "its length does not match its checksum"
-    skipped = f"the bytes from {start} to {start + len(damaged)}, where the next record is,"
+    skipped = (
+        f"the bytes from {start} to {start + len(damaged)}, where the next intact record begins,"
+    )
     assert found.bad == [BadRow(7, Reason.CORRUPT, f"{why}: {skipped} are skipped")]
 
 
@@ -135,8 +137,10 @@ def test_bytes_lost_inside_of_a_file() -> None:
     data = b"".join([frames[0], frames[1][:400], *frames[2:]])
     found = read(data)
     assert [len(one) for one in found.payloads.values()] == [30, *[40] * 9]
-    skipped = "the bytes from 46 to 446, where the next record is, are skipped, about 9 records"
-    why = f"the file ends before it does: {skipped}"
+    why = (
+        "its length reaches beyond the end of the file: the bytes from 46 to 446, where the next"
+        " intact record begins, are skipped, about 9 records"
+    )
     assert found.bad == [BadRow(number, Reason.CORRUPT, why) for number in range(1, 10)]
     assert min(found.payloads.keys() - {0}) == 10
 

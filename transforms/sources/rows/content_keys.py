@@ -93,9 +93,8 @@ def _hash_values(column: pa.Array, parser: ValueParser) -> Hashes:
         return _hash_numbers(column.cast(pa.uint8()))
     if pa.types.is_integer(kind):
         return _hash_integers(column)
-    if pa.types.is_decimal(kind) and kind.scale > 0:
-        return _hash_numbers(column)
-    if pa.types.is_floating(kind):
+    # Decimals without digits after the point may be long integers, as texts may be.
+    if pa.types.is_floating(kind) or (pa.types.is_decimal(kind) and kind.scale > 0):
         return _hash_numbers(column)
     hashes, codes = _hash_distinct(column.cast(pa.string()), parser)
     return hashes if codes is None else hashes[codes]
@@ -133,7 +132,10 @@ def _is_inexact(values: npt.NDArray[np.int64] | npt.NDArray[np.uint64]) -> npt.N
 
 
 def _hash_digits(digits: pa.Array) -> Hashes:
-    """Return the hashes of integers that no float64 equals. digits: string[n], with `-` only."""
+    """Return the hashes of integers that no float64 equals.
+
+    digits: string[n], without leading zeros and `+`.
+    """
     return batch.mix(batch.hash_strings(digits), batch.salt(0, "integer"))
 
 

@@ -2,8 +2,8 @@
 
 A payload with a wrong checksum is a problem of one record. After a damaged header, which has the
 length of the record, reading continues at the next frame that is followed by another one or by the
-end of the file; each record that the bytes between may hold counts as one. Damage of a gzip file
-is an error, because the number of its further records is unknown.
+end of the file; each record that the bytes between may hold counts as a reject. Damage of a gzip
+file is an error, because the number of its further records is unknown.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class FrameBlock(NamedTuple):
 
 
 def list_sections(stream: BinaryIO, size: int, *, section: int) -> Iterator[FileSection]:
-    """Yield the sections of an uncompressed file; damaged bytes are part of the one before them.
+    """Yield the sections of an uncompressed file; damaged bytes are never divided.
 
     size: of the file. section: bytes of a section, about.
     """
@@ -244,7 +244,7 @@ def _problem(read: _Read, at: int, size: int) -> str | None:
 
 
 def _next_frame(read: _Read, damaged: int, size: int) -> int:
-    """Return where the first frame after a damaged one begins, the end of the file without any.
+    """Return the offset of the first frame after a damaged one, or the size of the file.
 
     Frames have no marks. Any 12 bytes may be a valid header by chance, or be one inside a record
     that contains another TFRecord file. So the frame must end with the file, or before a header.
@@ -268,7 +268,7 @@ def _header_starts(data: bytes) -> list[int]:
     """Return the offsets of valid headers in data."""
     raw = np.frombuffer(data, np.uint8)
     windows = np.lib.stride_tricks.sliding_window_view(raw, HEADER_BYTES)
-    # The upper four bytes of a valid length are 0, and the sign of the rest.
+    # In a valid length the upper four bytes are 0, and so is the sign bit of the lower four.
     starts = np.flatnonzero((windows[:, 3] < 128) & ~windows[:, 4:8].any(axis=1))
     heads = windows[starts]
     lengths = np.ascontiguousarray(heads[:, :8]).view("<i8").reshape(-1)
@@ -311,16 +311,18 @@ def _skipped(
 ) -> tuple[BadRow, ...]:
     """Return the records that the bytes from `at` to `end`, the next frame, may hold.
 
-    number: of the first of them, and of records before `at`. size: of the file, which is also `end`
-    if no frame follows.
+    number: of the first of them, which equals the number of records before `at`. size: of the file,
+    which is also `end` if no frame follows.
     """
     if end == size:
         why = f"{problem}: the last {size - at} of {size} bytes of the file cannot be read"
         if problem == _CUT_OFF:
             return (BadRow(number, Reason.TRUNCATED, why),)
     else:
-        problem = "the file ends before it does" if problem == _CUT_OFF else problem
-        why = f"{problem}: the bytes from {at} to {end}, where the next record is, are skipped"
+        if problem == _CUT_OFF:
+            problem = "its length reaches beyond the end of the file"
+        place = f"the bytes from {at} to {end}, where the next intact record begins,"
+        why = f"{problem}: {place} are skipped"
     records = 1 if at == 0 or _is_one_record(read, at, end) else round((end - at) * number / at)
     if records > 1:
         why += f", about {records} records"

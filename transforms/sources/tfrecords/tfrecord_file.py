@@ -204,7 +204,7 @@ class TfrecordFile:
                 remedy = f": {DAMAGED}"
             else:
                 remedy = (
-                    ", so neither it nor the records after it can be read: repair the file, or name"
+                    ", so this record and those after it cannot be read: repair the file, or name"
                     " the other files by a pattern"
                 )
             raise ConfigError(

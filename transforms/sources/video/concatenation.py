@@ -16,7 +16,7 @@ _TAG_HEAD = 11  # bytes
 
 
 class _File(Protocol):
-    """A file at any place."""
+    """A readable, seekable binary file."""
 
     def read(self, size: int) -> bytes: ...
     def seek(self, offset: int, whence: int = 0) -> int: ...

@@ -179,7 +179,8 @@ class VideoFile:
         times: list[int] = []
         keys: list[tuple[int, int]] = []
         sizes: list[int] = []
-        last, length, read, guessed, place = 0, 0, 0, 0, 0
+        last, length, read, guessed = 0, 0, 0, 0
+        place: int | None = None
         kept: collections.deque[Any] = collections.deque()
         for packet in self.demux():
             read += 1
@@ -305,14 +306,17 @@ class VideoFile:
         is_reordered = context.has_b_frames and context.name in ("h264", "hevc")
         return not (is_reordered and self._container.format.name == "avi")
 
-    def _has_unread_video(self, last: int) -> bool:
-        """Return whether the file has a second video. last: offset of the last packet read."""
+    def _has_unread_video(self, last: int | None) -> bool:
+        """Return whether the file has a second video.
+
+        last: offset of the last packet read, None if no packet had one.
+        """
         form = self._container.format.name
         if not form.startswith("mov") and form != "flv":
             return False
         place = self._file.tell()
         if form == "flv":
-            found = has_second_flv(self._file, last)
+            found = last is not None and has_second_flv(self._file, last)
         else:
             found = has_second_mp4(self._file, self._place[1])
         self._file.seek(place)  # where FFmpeg reads on
@@ -350,8 +354,8 @@ def _concatenated(frames: int) -> RecordError:
     """Return the error for a file of several videos. frames: of the first."""
     return RecordError(
         Reason.UNSUPPORTED,
-        f"its times restart after {count_of(frames, 'frame')}, as in concatenated videos: join them"
-        " with ffmpeg -f concat, or split them",
+        f"the file holds several videos, the first of {count_of(frames, 'frame')}: join them with"
+        " ffmpeg -f concat, or split them",
     )
 
 
