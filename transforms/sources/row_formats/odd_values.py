@@ -120,10 +120,10 @@ def odd_value(column: pa.Array, decimal: str) -> tuple[int, str, bool] | None:
             if fits:
                 return at, words, every
         others = column.filter(pa.array(present & ~plain)).unique().to_pylist()
-        words = None
+        placeholders = None
         if all(map(_is_placeholder, others)):
-            words = few_texts(others, len(odd), count)
-        return at, words or "", every
+            placeholders = few_texts(others, len(odd), count)
+        return at, placeholders or "", every
     if (unit := _common_unit(column, count)) is not None:
         return *unit, not plain.any()
     if plain.sum() > count / 2:
