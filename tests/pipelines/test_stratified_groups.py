@@ -95,13 +95,12 @@ EVEN = ("table", "--key-column", "id", "--group-column", "patient", "--stratify"
         (
             (*EVEN, "--splits", "train=0.94,validation=0.03,test=0.03"),
             [(f"P{n % 9}", "a") for n in range(90)],
-            "groups are kept whole, and there are too few groups (9, and the fraction of this split"
-            " is 0.03)",
+            "groups are kept whole, and there are too few groups (9 for a fraction of 0.03)",
         ),
         (
             ("table", "--key-column", "id", "--splits", "train=0.999,test=0.001"),
             [("P", "a")] * 9,
-            "there are too few records (9, and the fraction of this split is 0.001)",
+            "there are too few records (9 for a fraction of 0.001)",
         ),
         (
             ("table", "--splits", "train=0.9,test=0.1", "--drop-columns", "id,patient"),

@@ -492,12 +492,12 @@ SECOND = f"a.tfrecord, record 1, byte {END}: "
         ),
         (
             FRAMES[0] + frame(sequence_example({}, {"y": [[1]]})),
-            SECOND + "it is a SequenceExample, but record 0 is an Example; all records of a dataset"
-            " are of one type",
+            SECOND + "expected an Example, as record 0 is, got a SequenceExample: adopt Examples"
+            " and SequenceExamples as separate datasets",
         ),
         (
             frame(sequence_example({"x": [1]}, {})) + FRAMES[0],
-            "it is an Example, but record 0 is a SequenceExample",
+            "expected a SequenceExample, as record 0 is, got an Example",
         ),
         (
             b"some text, more than one line of it\n" * 3,
@@ -566,9 +566,9 @@ def test_types_of_records_that_differ_between_files(tmp_path, capsys):
     write(tmp_path / "b.tfrecord", b"", sequence_example({"c": [1]}, {"x": [[1]]}))
     assert run("--input", tmp_path / "*.tfrecord", "--output", tmp_path / "out") == 1
     assert capsys.readouterr().err == (
-        "recordmill adopt: error: nothing was adopted: b.tfrecord, record 1: it is a"
-        " SequenceExample, but a.tfrecord, record 1 is an Example; all records of a dataset are of"
-        " one type\n"
+        "recordmill adopt: error: nothing was adopted: b.tfrecord, record 1: expected an"
+        " Example, as a.tfrecord, record 1 is, got a SequenceExample: adopt Examples and"
+        " SequenceExamples as separate datasets\n"
     )
 
 

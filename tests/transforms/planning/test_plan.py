@@ -135,7 +135,7 @@ def test_splits_come_in_the_users_order_and_others_after(new):
 def test_a_split_without_records_is_noted(new):
     rows = [(f"{i}", "a", b"v") for i in range(3)]
     found = new(rows, splits=("train", "test", "train"))
-    why = "there are too few records (3, and the fraction of this split is 0.1)"
+    why = "there are too few records (3 for a fraction of 0.1)"
     told = f"no record is in the split 'validation', because {why}"
     assert planned(*found).notes == (told,)
     assert planned(*found, layout=PRESPLIT).notes == ()
