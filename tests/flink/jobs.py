@@ -171,6 +171,21 @@ def replace_taskmanager(cluster: FlinkCluster) -> None:
     cluster.start_taskmanager()
 
 
+def finish_both(
+    cluster: FlinkCluster,
+    folder: pathlib.Path,
+    *options: str,
+    source: pathlib.Path | str,
+    kind: str = "images",
+) -> tuple[Job, Job]:
+    """Runs the same job by the local runner and on a cluster."""
+    direct = Job(folder / "direct", *options, source=source, kind=kind)
+    direct.finish_here()
+    job = Job(folder / "flink", *options, source=source, kind=kind).on(cluster, "loopback")
+    job.finish_here()
+    return direct, job
+
+
 def expect_the_same(job: Job, out: pathlib.Path, undisturbed: Job) -> None:
     """The dataset is whole, after as many runs of the command as it may take."""
     assert job.files == undisturbed.files

@@ -5,7 +5,7 @@ import pathlib
 import numpy as np
 import pytest
 
-from tests.flink.jobs import Job
+from tests.flink.jobs import Job, finish_both
 from tests.paths import AIR, SMS
 from tests.sounds import speech
 from tests.video_files import make_film
@@ -17,10 +17,7 @@ def test_texts_and_what_is_learned_from_them(flink, tmp_path, mode):
         *("--format", "tsv", "--dedup", mode, "--features", "text,tokens,tfidf", "--ngrams", "2"),
         *("--augment", "word-swap", "--spill-above", "1"),
     )
-    direct = Job(tmp_path / "direct", *options, source=SMS, kind="text")
-    direct.finish_here()
-    job = Job(tmp_path / "flink", *options, source=SMS, kind="text").on(flink, "loopback")
-    job.finish_here()
+    direct, job = finish_both(flink, tmp_path, *options, source=SMS, kind="text")
     assert job.files == direct.files
 
 
@@ -44,11 +41,7 @@ def test_numbers_to_predict_in_bins(flink, kind, tmp_path):
         options += ("--time-column", "time", "--window", "6", "--window-label", "ahead:3")
         options += ("--label-column", "y", "--split-by", "time", "--last-window", "test")
         options += ("--horizon", "2", "--target", "x", "--zscore", "x", "--zscore-by", "series")
-    direct = Job(tmp_path / "direct", *options, source=tmp_path / "in", kind=kind)
-    direct.finish_here()
-    other = Job(tmp_path / "flink", *options, source=tmp_path / "in", kind=kind)
-    job = other.on(flink, "loopback")
-    job.finish_here()
+    direct, job = finish_both(flink, tmp_path, *options, source=tmp_path / "in", kind=kind)
     assert job.files == direct.files
 
 
@@ -66,10 +59,7 @@ def test_a_table_with_equal_rows_groups_samples_and_buckets(flink, tmp_path):
         *("--group-column", "group", "--stratify", "--fold-labels", "--limit-per-class", "800"),
         *("--bucketize", "x=7", "--impute", "y=median", "--spill-above", "1"),
     )
-    direct = Job(tmp_path / "direct", *options, source=rows, kind="table")
-    direct.finish_here()
-    job = Job(tmp_path / "flink", *options, source=rows, kind="table").on(flink, "loopback")
-    job.finish_here()
+    direct, job = finish_both(flink, tmp_path, *options, source=rows, kind="table")
     assert job.files == direct.files
 
 
@@ -83,10 +73,7 @@ def test_rows_that_repeat_a_key(flink, tmp_path):
         (folder / f"{number}.csv").write_text("\n".join(["by hand", "id;x;label", *lines]))
     options = ("--key-column", "id", "--max-reject-fraction", "1", "--skip-rows", "1")
     options = (*options, "--trim", "--escape", "\\", "--decimal", ",", "--delimiter", ";")
-    direct = Job(tmp_path / "direct", *options, source=folder, kind="table")
-    direct.finish_here()
-    job = Job(tmp_path / "flink", *options, source=folder, kind="table").on(flink, "loopback")
-    job.finish_here()
+    direct, job = finish_both(flink, tmp_path, *options, source=folder, kind="table")
     assert job.files == direct.files
 
 
@@ -115,11 +102,8 @@ def test_a_table_and_what_is_learned_from_it(flink, tmp_path):
     jobs[1].on(flink, "loopback").finish_here()
     assert here.read_bytes() == there.read_bytes()
     options += narrowed(here)
-    direct = Job(tmp_path / "direct", *options, source=AIR, kind="table")
-    direct.finish_here()
+    direct, job = finish_both(flink, tmp_path, *options, source=AIR, kind="table")
     assert "out_of_schema" in (tmp_path / "direct" / "rejects.jsonl").read_text()
-    job = Job(tmp_path / "flink", *options, source=AIR, kind="table").on(flink, "loopback")
-    job.finish_here()
     assert job.files == direct.files
 
 
@@ -131,11 +115,7 @@ def test_what_an_earlier_dataset_learned(flink, tmp_path):
     old = Job(tmp_path / "old", *options, source=tmp_path / "old.csv", kind="table")
     old.finish_here()
     options = (*options, "--learned-from", str(old.output), "--max-drift", "0.9")
-    direct = Job(tmp_path / "direct", *options, source=tmp_path / "new.csv", kind="table")
-    direct.finish_here()
-    job = Job(tmp_path / "flink", *options, source=tmp_path / "new.csv", kind="table")
-    job = job.on(flink, "loopback")
-    job.finish_here()
+    direct, job = finish_both(flink, tmp_path, *options, source=tmp_path / "new.csv", kind="table")
     assert job.files == direct.files
     assert job.files["learned.json"] == old.files["learned.json"]
 
@@ -152,11 +132,8 @@ def test_windows_of_series(flink, tmp_path):
         tmp_path / "none", *options, "--infer-schema", str(schema), source=AIR, kind="sensor"
     ).finish_here()
     options += narrowed(schema)
-    direct = Job(tmp_path / "direct", *options, source=AIR, kind="sensor")
-    direct.finish_here()
+    direct, job = finish_both(flink, tmp_path, *options, source=AIR, kind="sensor")
     assert "out_of_schema" in (tmp_path / "direct" / "rejects.jsonl").read_text()
-    job = Job(tmp_path / "flink", *options, source=AIR, kind="sensor").on(flink, "loopback")
-    job.finish_here()
     assert job.files == direct.files
 
 
@@ -170,10 +147,7 @@ def test_films(flink, tmp_path):
         *("--clip-frames", "8", "--clip-stride", "4", "--fps", "20", "--size", "32"),
         *("--max-reject-fraction", "0.2", "--spill-above", "1", "--num-shards", "train=3"),
     )
-    direct = Job(tmp_path / "direct", *options, source=source, kind="video")
-    direct.finish_here()
-    job = Job(tmp_path / "flink", *options, source=source, kind="video").on(flink, "loopback")
-    job.finish_here()
+    direct, job = finish_both(flink, tmp_path, *options, source=source, kind="video")
     assert job.files == direct.files
 
 
@@ -190,10 +164,7 @@ def test_arrays(flink, tmp_path):
         *("--cast", "same-kind", "--max-reject-fraction", "0.1", "--spill-above", "1"),
     )
     source = tmp_path / "volumes"
-    direct = Job(tmp_path / "direct", *options, source=source, kind="arrays")
-    direct.finish_here()
-    job = Job(tmp_path / "flink", *options, source=source, kind="arrays").on(flink, "loopback")
-    job.finish_here()
+    direct, job = finish_both(flink, tmp_path, *options, source=source, kind="arrays")
     assert job.files == direct.files
 
 
@@ -205,8 +176,5 @@ def test_audio(flink, tmp_path, mode):
         *("--sample-rate", "16000", "--clip", "150ms", "--clip-mode", mode, "--augment", "noise"),
         *("--features", "melspectrogram", "--max-reject-fraction", "0.1", "--spill-above", "1"),
     )
-    direct = Job(tmp_path / "direct", *options, source=source, kind="audio")
-    direct.finish_here()
-    job = Job(tmp_path / "flink", *options, source=source, kind="audio").on(flink, "loopback")
-    job.finish_here()
+    direct, job = finish_both(flink, tmp_path, *options, source=source, kind="audio")
     assert job.files == direct.files

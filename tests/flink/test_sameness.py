@@ -12,7 +12,7 @@ from PIL import Image
 from benchmarks.flink_cluster import WORKERS, FlinkCluster, processes, wait_until, worker_pool
 from tests.archive_files import zip_of
 from tests.flink.conftest import GZIP
-from tests.flink.jobs import Job, command
+from tests.flink.jobs import Job, command, finish_both
 from tests.media_tables import FORMS
 from tests.painted_masks import png, shapes, write
 from tests.paths import BOXES, DEMO, SMALL_CLOTHING
@@ -92,10 +92,7 @@ def test_boxes_and_pictures_of_several_classes(flink, tmp_path):
         ),
         *("--balance-target", "repeat:0.5", "--spill-above", "1"),
     )
-    direct = Job(tmp_path / "direct", *options, source=BOXES)
-    direct.finish_here()
-    job = Job(tmp_path / "flink", *options, source=BOXES).on(flink, "loopback")
-    job.finish_here()
+    direct, job = finish_both(flink, tmp_path, *options, source=BOXES)
     assert job.files == direct.files
     anew = ("--split-from", "none", "--stratify", "--size", "48", "--balance-target", "repeat:0.5")
     again = Job(tmp_path / "again", *anew, source=direct.output)
@@ -122,11 +119,7 @@ def test_records_of_several_labels_that_fulfil_a_condition(flink, tmp_path):
         *("--text-column", "text", "--stratify", "--unlabelled", "keep", "--spill-above", "1"),
         *("--where", "`from.day` > 0", "--limit-per-class", "200"),
     )
-    direct = Job(tmp_path / "direct", *options, source=tmp_path / "in", kind="text")
-    direct.finish_here()
-    other = Job(tmp_path / "flink", *options, source=tmp_path / "in", kind="text")
-    job = other.on(flink, "loopback")
-    job.finish_here()
+    direct, job = finish_both(flink, tmp_path, *options, source=tmp_path / "in", kind="text")
     assert job.files == direct.files
 
 
@@ -142,10 +135,7 @@ def test_images_of_equal_and_similar_content(flink, tmp_path):
             half = image.resize((image.width // 2, image.height // 2))
             half.save(path.with_name(f"half-{number}.jpg"))
     options = ("--size", "32", "--dedup", "drop", "--near-duplicates", "group")
-    direct = Job(tmp_path / "direct", *options, source=folder)
-    direct.finish_here()
-    job = Job(tmp_path / "flink", *options, source=folder).on(flink, "loopback")
-    job.finish_here()
+    direct, job = finish_both(flink, tmp_path, *options, source=folder)
     assert job.files == direct.files
     assert {"duplicates.jsonl", "near_duplicates.jsonl"} <= direct.files.keys()
 
@@ -198,11 +188,8 @@ def test_an_archive(kind, flink, tmp_path):
         ]
         archive = write_records(tmp_path / "photos.tfrecord", records)
         options = ("--key-column", "key")
-    direct = Job(tmp_path / "direct", *options, source=archive)
-    direct.finish_here()
-    other = Job(tmp_path / "flink", *options, source=archive).on(flink, "loopback")
-    other.finish_here()
-    assert other.files == direct.files
+    direct, job = finish_both(flink, tmp_path, *options, source=archive)
+    assert job.files == direct.files
     if kind == "zip":
         hub, *options = FORMS["hub"](photos, tmp_path)
         table = Job(tmp_path / "table", *options, source=hub).on(flink, "loopback")
