@@ -14,6 +14,7 @@ from recordmill.transforms.model.label_rules import (
     equal_numbers,
 )
 from recordmill.transforms.model.window_options import EVERY_SPLIT, WindowOptions
+from recordmill.transforms.sources.row_formats.condition_syntax import WHERE
 
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _MANY_NUMBERS = 50  # largest number of integer classes without --label-type
@@ -68,7 +69,7 @@ def nothing_left(
     todo += [f"relax --{option}" for option in filtered]
     if runs is not None:
         counts = ", ".join(reasons) or "none was kept"
-        runs += ", or relax --where" if "where" in filtered else ""
+        runs += f", or relax --{WHERE}" if WHERE in filtered else ""
         return Verdict(f"nothing is left to write: of {count_of(seen, 'input')} {counts}; {runs}")
     return Verdict(
         f"nothing is left to write: of {count_of(seen, 'input')}"

@@ -131,25 +131,25 @@ class RowFilter:
 class _Batch:
     """Columns of rows, of `count` values each.
 
-    literals: {(column, form): the first date literal of that form that is compared with it}.
-    others: {(column, form): rows with a date in another form, bool[n]}.
+    others: {(column, form): (the first date literal of that form that is compared with the column,
+      rows with a date in another form, bool[n])}.
     shortened: {column: its texts, with times in their shortest notation}.
-    All three are filled when they are needed.
+    Both are filled when they are needed.
     """
 
     columns: Mapping[str, pa.Array]
     count: int
-    literals: dict[tuple[str, str], DateLiteral] = dataclasses.field(default_factory=dict)
-    others: dict[tuple[str, str], Mask] = dataclasses.field(default_factory=dict)
+    others: dict[tuple[str, str], tuple[DateLiteral, Mask]] = dataclasses.field(
+        default_factory=dict
+    )
     shortened: dict[str, pa.Array] = dataclasses.field(default_factory=dict)
 
     def in_other_forms(self, name: str, literal: DateLiteral) -> Mask:
         """Return whether a column of texts has a date in another form than a literal, bool[n]."""
         key = (name, literal.form)
         if key not in self.others:
-            self.literals[key] = literal
-            self.others[key] = literal.in_other_forms(_plain(self.columns[name]))
-        return self.others[key]
+            self.others[key] = literal, literal.in_other_forms(_plain(self.columns[name]))
+        return self.others[key][1]
 
     def shortened_times(self, name: str) -> pa.Array:
         """Return a column of texts with times in their shortest notation."""
@@ -163,11 +163,9 @@ class _Batch:
         if not self.others or not truth.null_count:
             return wrong
         unknown = np.asarray(truth.is_null(), bool)
-        for (name, form), others in self.others.items():
+        for (name, _), (literal, others) in self.others.items():
             column = self.columns[name]
-            why = functools.partial(
-                self.literals[name, form].mismatch, name, declarable=name in declarable
-            )
+            why = functools.partial(literal.mismatch, name, declarable=name in declarable)
             for row in np.flatnonzero(others & unknown).tolist():
                 wrong.setdefault(row, why(column[row].as_py()))
         return wrong

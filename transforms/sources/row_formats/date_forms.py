@@ -50,6 +50,7 @@ _ZONE = r" ?(Z|[+-]\d\d(:?\d\d)?)"
 _CLOCK = r"\d\d:\d\d(:\d\d(\.\d+)?)?"
 _OFFSET = r"\d ?[+-]\d\d(:?\d\d)?$"  # ends a time with another time zone than UTC
 _TIME = rf"(?P<separator>[T ])(?P<clock>{_CLOCK})(?P<zone>{_ZONE})?$"
+_LOOSE_TIME = r"[T ,]+\d"  # begins one that may have no order
 _DATE = r"\d{4}([-/.])\d\d([-/.])\d\d"  # of any form that is ordered, and takes a _TIME
 _CLOCK_NAMES = (
     (r"\d\d:\d\d:\d\d", "hh:mm:ss"),
@@ -84,9 +85,9 @@ class DateLiteral:
     @property
     def form(self) -> str:
         """Form of the date and the time, such as YYYY-MM-DD hh:mm."""
-        time = re.match(_TIME, self.tail, re.ASCII)
+        time = self._time
         if time is None:
-            if not re.match(r"[T ,]+\d", self.tail):
+            if not re.match(_LOOSE_TIME, self.tail):
                 return self.day_form
             shown = self.tail
             for pattern, name in _CLOCK_NAMES:
@@ -110,7 +111,7 @@ class DateLiteral:
         if self.day_form not in _ORDERED:
             return False
         compact = self.day_form == "YYYYMMDD"
-        return compact or self._has_time or not re.match(r"[T ,]+\d", self.tail, re.ASCII)
+        return compact or self._time is not None or not re.match(_LOOSE_TIME, self.tail, re.ASCII)
 
     def in_other_forms(self, texts: pa.Array) -> Mask:
         """Return whether texts begin with a date that has no order with this one, bool[n].
@@ -123,7 +124,7 @@ class DateLiteral:
             return dates
         day = _FORMS[self.day_form]
         alike = _matches(texts, f"^({day})")
-        time = re.match(_TIME, self.tail, re.ASCII)
+        time = self._time
         if time is not None:
             zone = _zone_pattern(time["zone"])
             date = day.removesuffix(_END) if self.day_form != ISO else rf"\d{{4}}-{_MONTH}(-\d\d)?"
@@ -171,13 +172,13 @@ class DateLiteral:
         )
 
     @property
-    def _has_time(self) -> bool:
-        return re.match(_TIME, self.tail, re.ASCII) is not None
+    def _time(self) -> re.Match[str] | None:
+        """The time after the date, if it is one that has an order."""
+        return re.match(_TIME, self.tail, re.ASCII)
 
     @property
     def _zone(self) -> str | None:
-        time = re.match(_TIME, self.tail, re.ASCII)
-        return time["zone"] if time else None
+        return None if self._time is None else self._time["zone"]
 
 
 def date_literal(text: str) -> DateLiteral | None:
