@@ -205,15 +205,17 @@ def wait_until(happened: Callable[[], bool], what: str, *, seconds: float = _PAT
         time.sleep(0.1)
 
 
-def processes(*patterns: str) -> Iterator[int]:
-    """The ids of processes, of those that were started from here, whose command line holds one of
-    the patterns.
+def processes(*patterns: str, variable: str = _MARK) -> Iterator[int]:
+    """The ids of processes whose command line holds one of the patterns.
+
+    variable: NAME=VALUE, an environment variable with which they were started; by default of all
+    that were started from here.
     """
     for folder in pathlib.Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError, PermissionError):
             line = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
             named = any(pattern in line for pattern in patterns)
-            if named and _MARK.encode() in (folder / "environ").read_bytes():
+            if named and variable.encode() in (folder / "environ").read_bytes().split(b"\0"):
                 yield int(folder.name)
 
 
