@@ -38,8 +38,8 @@ pytestmark = pytest.mark.usefixtures("encoders")
 # --- Signals -----------------------------------------------------------------------------------
 
 
-_TIMES = 45  # of each of four photos of two classes; the job must not end between two signals
-_SHARDS = 30
+_TIMES = 90  # of each of four photos of two classes; the job must not end between two signals
+_SHARDS = 60
 
 
 @pytest.fixture(scope="module")
