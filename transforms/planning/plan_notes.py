@@ -14,6 +14,7 @@ from recordmill.transforms.model.label_rules import (
     class_order,
     read_keys,
 )
+from recordmill.transforms.model.placeholders import is_placeholder
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.planning.survey import Survey
 from recordmill.transforms.windowing.series_report import SeriesReport
@@ -22,7 +23,6 @@ _SHOWN = 3  # classes in a note
 _ENOUGH = 10  # expected records or groups of a split, from which it is empty for another reason
 _FEW_MORE = 0.02  # further classes per record, up to which several are likely to be mistakes
 _SEPARATORS = "|,;/+"
-_MISSING = frozenset(("n/a", "na", "#n/a", "null", "none", "nan", "nil", "-", "?"))
 
 
 def plan_notes(
@@ -106,7 +106,7 @@ def _unused_renamings(
 
 def _missing_classes(survey: Survey, labels: Sequence[str]) -> Iterator[Note]:
     """Yield a note on classes whose names usually stand for a missing value."""
-    found = [label for label in labels if label.strip().casefold() in _MISSING]
+    found = [label for label in labels if is_placeholder(label)]
     if "+" in labels:  # '-' is its opposite
         found = [label for label in found if label.strip() != "-"]
     if not found:
@@ -222,7 +222,7 @@ def _odd_splits(survey: Survey) -> Iterator[Note]:
         records = count_of(sum(survey.counts[name].values()), "record")
         if (near := misspelt_split(name)) is not None:
             yield Note("splits", f"the input names a split {name!r} ({records}): is it {near!r}?")
-        elif name.casefold() in _MISSING:
+        elif is_placeholder(name):
             yield Note("splits", f"a split {name!r} has {records}: is it a missing value?")
 
 

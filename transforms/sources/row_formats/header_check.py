@@ -13,13 +13,13 @@ import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError
 from recordmill.notes import count_of
+from recordmill.transforms.model.placeholders import is_placeholder
 from recordmill.transforms.sources.row_formats.row_file import Rows
 from recordmill.transforms.sources.row_formats.row_format import FileFormat, RowFormat
 
 DELIMITERS = ";\t|,"  # usual delimiters of columns
 _NUMBER = r"^[+-]?(\d+[.,]?\d*|[.,]\d+)([eE][+-]?\d+)?$"
 _DATE = r"^(\d{4}-\d\d?-\d\d?|\d\d?[/.]\d\d?[/.]\d{2,4})([ T]|$)"
-_MISSING = ("", "?", "-", "na", "n/a", "nan", "null", "none")
 _MOST = 0.95  # fraction of values from which on a column is one of numbers or dates
 _YEARS = range(1800, 2101)
 _SHOWN = 3  # names in a message
@@ -43,7 +43,7 @@ def data_in_header(names: Sequence[str], rows: pa.RecordBatch) -> str | None:
     over: dict[str, list[str]] = {"numbers": [], "dates": []}
     for name, column in zip(names, columns, strict=True):
         for kind, form in (("numbers", _NUMBER), ("dates", _DATE)):
-            if name.lower() in _MISSING or _share(column, form) < _MOST:
+            if not name or is_placeholder(name) or _share(column, form) < _MOST:
                 continue
             if not _share(pa.array([name]), form):
                 return None
@@ -182,7 +182,8 @@ def _values_again(
     return [
         name
         for name, column in zip(names, columns, strict=True)
-        if name.lower() not in _MISSING
+        if name
+        and not is_placeholder(name)
         and int(pc.sum(pc.equal(column, name)).as_py() or 0) > repeats + 1
     ]
 

@@ -10,6 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from recordmill.transforms.model.placeholders import is_placeholder
+
 Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
 
 _SAMPLE = 64  # values that are checked before the whole column
@@ -39,11 +41,7 @@ _ANSWERS = {
     *("yes", "no", "y", "n", "true", "false", "t", "f", "on", "off"),
     *("ja", "nein", "oui", "non", "wahr", "falsch"),
 }
-# Values that stand for a missing one, whatever their case.
-_PLACEHOLDERS = {
-    *("-", "--", "---", ".", "..", "?", "\u2013", "\u2014"),
-    *("na", "n/a", "#n/a", "n.a.", "nan", "none", "null", "nil", "missing", "unknown"),
-}
+_WORDS = ("missing", "unknown")  # stand for a missing value among numbers
 _LEAST = 6  # values that a column needs for this
 _NAMES = {",": "commas", ".": "points"}
 DECIMAL_COMMAS = "decimal commas"  # begins the words for them
@@ -121,7 +119,7 @@ def odd_value(column: pa.Array, decimal: str) -> tuple[int, str, bool] | None:
                 return at, words, every
         others = column.filter(pa.array(present & ~plain)).unique().to_pylist()
         placeholders = None
-        if all(map(_is_placeholder, others)):
+        if all(map(_is_missing, others)):
             placeholders = few_texts(others, len(odd), count)
         return at, placeholders or "", every
     if (unit := _common_unit(column, count)) is not None:
@@ -161,7 +159,7 @@ def few_texts(texts: Sequence[str], odd: int, count: int) -> str | None:
 
     odd: number of the values that are texts. count: number of all values.
     """
-    if count < _LEAST or (len(texts) > _FEW and not all(map(_is_placeholder, texts))):
+    if count < _LEAST or (len(texts) > _FEW and not all(map(_is_missing, texts))):
         return None
     words = not_numbers(odd, count)
     if not _ANSWERS.isdisjoint(one.strip().casefold() for one in texts):
@@ -173,9 +171,9 @@ def few_texts(texts: Sequence[str], odd: int, count: int) -> str | None:
     return f"{words}, which {options} {'reads' if len(texts) == 1 else 'read'} as missing"
 
 
-def _is_placeholder(text: str) -> bool:
-    """Return whether a text usually stands for a missing value, such as - or n/a."""
-    return text.strip().casefold() in _PLACEHOLDERS
+def _is_missing(text: str) -> bool:
+    """Return whether a text among numbers usually stands for a missing value."""
+    return is_placeholder(text) or text.strip().casefold() in _WORDS
 
 
 def not_numbers(odd: int, count: int) -> str:
