@@ -42,11 +42,14 @@ def test_a_minus_beside_a_plus_is_a_class(tmp_path, capsys):
     assert run("text", *given, "--dry-run", "--fail-on", "missing-class") == 0
 
 
-def test_folders_have_the_note_and_fail_on_makes_it_an_error(tmp_path, capsys):
-    make_folder(tmp_path / "photos", {"cat": 3, "None": 3})
+@pytest.mark.parametrize("name", ["None", "n.a.", "--"])
+def test_folders_have_the_note_and_fail_on_makes_it_an_error(name, tmp_path, capsys):
+    make_folder(tmp_path / "photos", {"cat": 3, name: 3})
     given = ("--input", tmp_path / "photos", "--output", tmp_path / "out")
     (note,) = notes_of(capsys, "images", *given)
-    assert note.startswith("a class has a name that may stand for a missing value: 'None' (3 rec")
+    assert note.startswith(
+        f"a class has a name that may stand for a missing value: {name!r} (3 rec"
+    )
     assert run("images", *given, "--dry-run", "--fail-on", "missing-class") == 1
     assert "because of --fail-on missing-class" in capsys.readouterr().err
 
