@@ -41,7 +41,7 @@ _ANSWERS = {
     *("yes", "no", "y", "n", "true", "false", "t", "f", "on", "off"),
     *("ja", "nein", "oui", "non", "wahr", "falsch"),
 }
-_WORDS = ("missing", "unknown")  # stand for a missing value among numbers
+_MISSING_WORDS = ("missing", "unknown")  # stand for a missing value among numbers
 _LEAST = 6  # values that a column needs for this
 _NAMES = {",": "commas", ".": "points"}
 DECIMAL_COMMAS = "decimal commas"  # begins the words for them
@@ -173,7 +173,7 @@ def few_texts(texts: Sequence[str], odd: int, count: int) -> str | None:
 
 def _is_missing(text: str) -> bool:
     """Return whether a text among numbers usually stands for a missing value."""
-    return is_placeholder(text) or text.strip().casefold() in _WORDS
+    return is_placeholder(text) or text.strip().casefold() in _MISSING_WORDS
 
 
 def not_numbers(odd: int, count: int) -> str:
