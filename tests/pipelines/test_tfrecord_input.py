@@ -434,7 +434,7 @@ def sequence_example() -> bytes:
         ),
         (
             "a.tfrecord.gz",
-            gzip.compress(EXAMPLES)[:20],
+            gzip.compress(EXAMPLES, mtime=0)[:20],
             "a.tfrecord.gz: record 0, at byte 0 of the inflated file: the file ends inside a gzip",
         ),
         (
