@@ -20,6 +20,9 @@ TFT := build/tft/stamp
 # One test process more than there are cores, as tests wait for disks and for processes that they start.
 WORKERS = $$(( $$(getconf _NPROCESSORS_ONLN) + 1 ))
 TORCH := build/torch/stamp
+# Python compiles what is imported. To compile all that is installed takes minutes: of Airflow's 32,000
+# modules its test imports a few thousand.
+INSTALL := -m pip install --quiet --disable-pip-version-check --no-compile
 
 .PHONY: help setup setup-fast demo test test-fast test-flink test-tft test-torch test-airflow \
     test-browser test-croissant test-targets flink flink-job-server peers \
@@ -160,7 +163,7 @@ test-airflow: $(DEV) $(AIRFLOW)
 $(AIRFLOW): | $(CORE)
 	rm -rf build/airflow
 	$(BIN)/python -m venv build/airflow
-	build/airflow/bin/python -m pip install --quiet --disable-pip-version-check \
+	build/airflow/bin/python $(INSTALL) \
 	    apache-airflow==3.3.2 apache-airflow-providers-apache-beam==6.3.1 \
 	    apache-airflow-providers-google apache-airflow-providers-standard
 	@touch $@
@@ -172,7 +175,7 @@ test-tft: $(TFT) $(FLINK) $(JOB_SERVER)
 $(TFT): setup.py pyproject.toml | $(CORE)
 	rm -rf build/tft
 	$(BIN)/python -m venv build/tft
-	build/tft/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[fast,tft]'
+	build/tft/bin/python $(INSTALL) --editable '.[fast,tft]'
 	@touch $@
 
 test-torch: $(DEV) $(TORCH)
@@ -188,13 +191,13 @@ test-browser: $(DEV) $(BROWSER) $(NOTEBOOK)
 
 $(BROWSER): | $(CORE)
 	rm -rf build/browser
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --target build/browser \
+	$(BIN)/python $(INSTALL) --target build/browser \
 	    selenium==4.51.0 axe-core-python==0.1.0
 	@touch $@
 
 $(NOTEBOOK): | $(CORE)
 	rm -rf build/notebook
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --target build/notebook \
+	$(BIN)/python $(INSTALL) --target build/notebook \
 	    ipykernel==7.4.0 nbclient==0.11.0
 	@touch $@
 
@@ -206,7 +209,7 @@ test-croissant: $(DEV) $(CROISSANT)
 # Of what mlcroissant needs only what .venv lacks.
 $(CROISSANT): | $(CORE)
 	rm -rf build/croissant
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target build/croissant \
+	$(BIN)/python $(INSTALL) --no-deps --target build/croissant \
 	    mlcroissant==1.1.1 decorator==5.3.1 jsonpath-rw==1.4.0 pandas==3.1.1 ply==3.11 rdflib==7.6.0
 	@touch $@
 
@@ -220,12 +223,12 @@ test-targets: $(DEV) $(TARGETS)
 # Of ml-metadata, whose wheels end with Python 3.11, only protocol buffers in Python are imported.
 $(TARGETS): | $(CORE)
 	rm -rf build/targets
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-compile \
+	$(BIN)/python $(INSTALL) --no-deps \
 	    --target build/targets tf-models-official==2.20.0 tf-keras==2.21.0 \
 	    tf-object-detection-api==0.1 tf-slim==1.1.0 \
 	    fiftyone==1.22.1 voxel51-eta==0.17.0 mongoengine==0.29.3 pymongo==4.9.2 \
 	    tfx==1.21.0 ml-pipelines-sdk==1.21.0
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-compile \
+	$(BIN)/python $(INSTALL) --no-deps \
 	    --target build/targets --only-binary=:all: --python-version 3.11 \
 	    --platform manylinux2014_x86_64 ml-metadata==1.17.1
 	@touch $@
@@ -235,7 +238,7 @@ $(TARGETS): | $(CORE)
 # The versions are those that PyTorch asks for. 2.3 GB to download, 3.9 GB on disk.
 $(TORCH): | $(CORE)
 	rm -rf build/torch
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-compile \
+	$(BIN)/python $(INSTALL) --no-deps \
 	    --no-cache-dir --target build/torch torch==2.15.0 nvidia-cublas==13.4.1.3 \
 	    nvidia-cuda-cupti==13.2.86 nvidia-cuda-nvrtc==13.2.86 nvidia-cuda-runtime==13.2.86 \
 	    nvidia-cudnn-cu13==9.26.0.51 nvidia-cufft==12.2.0.57 nvidia-cufile==1.17.1.22 \
@@ -248,7 +251,7 @@ $(TORCH): | $(CORE)
 $(PEERS): | $(CORE)
 	rm -rf build/peers
 	$(BIN)/python -m venv build/peers
-	build/peers/bin/python -m pip install --quiet --disable-pip-version-check \
+	build/peers/bin/python $(INSTALL) \
 	    'tensorflow-transform>=1.21,<1.22' 'datasets>=5,<6' 'tokenizers>=0.21,<1' \
 	    'apache-beam>=2.77,<2.78' 'tensorflow>=2.21,<2.22' \
 	    'tfrecord>=1.14,<2' 'pillow>=12,<13' 'opencv-python-headless>=4.10,<6'
@@ -257,7 +260,7 @@ $(PEERS): | $(CORE)
 # Flink's programs come with its Python package; nothing of that package is imported.
 $(FLINK): | $(CORE)
 	rm -rf build/flink
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps \
+	$(BIN)/python $(INSTALL) --no-deps \
 	    --target build/flink apache-flink==$(FLINK_VERSION) apache-flink-libraries==$(FLINK_VERSION)
 	@touch $@
 
@@ -269,9 +272,9 @@ $(JOB_SERVER): deploy/flink-job-server/pom.xml
 	mv build/flink-job-server/target/flink-job-server.jar $@
 
 $(FAST): $(CORE)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[fast]'
+	$(BIN)/python $(INSTALL) --editable '.[fast]'
 	@touch $@
 
 $(DEV): $(CORE)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/python $(INSTALL) --editable '.[dev]'
 	@touch $@
