@@ -52,11 +52,15 @@ class FrameError(ValueError):
         self.what = what
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _frame_error, (self.record, self.offset, self.what)
+        return _frame_error, (type(self), self.record, self.offset, self.what)
 
 
-def _frame_error(record: int, offset: int, what: str) -> FrameError:
-    return FrameError(record=record, offset=offset, what=what)
+class FrameSizeError(FrameError):
+    """A record of a compressed stream that is larger than the caller allows."""
+
+
+def _frame_error(kind: type[FrameError], record: int, offset: int, what: str) -> FrameError:
+    return kind(record=record, offset=offset, what=what)
 
 
 class Frame(NamedTuple):
@@ -165,6 +169,7 @@ def read_frames(
     *,
     compression: Compression,
     max_inflated: int = MAX_PAYLOAD_BYTES,
+    limited_by: str = "--max-record-bytes",
     expected: int = _CHUNK,
 ) -> Iterator[Frame]:
     """Yield the records of a TFRecord stream, checking every checksum.
@@ -172,9 +177,11 @@ def read_frames(
     An empty stream holds no records, compressed or not, as in TensorFlow.
 
     max_inflated: bytes of the largest record that is inflated.
+    limited_by: the option of this limit, for messages.
     expected: size of the frames that will be read, in bytes, if the stream has many more.
 
     Raises:
+        FrameSizeError: a record is larger than `max_inflated`.
         FrameError: the stream is damaged. The records before the damaged one have been yielded.
     """
     chunks = _plain(stream, expected) if compression == "none" else _inflated(stream)
@@ -208,8 +215,8 @@ def read_frames(
         parts, held = [data[at:]], len(data) - at
         size = needed - HEADER_BYTES - FOOTER_BYTES
         if compression == "gzip" and damage is None and size > max_inflated:
-            what = f"claims {size} bytes, but --max-record-bytes allows {max_inflated}"
-            damage = _DamageError(what)
+            what = f"claims {size} bytes, but {limited_by} allows {max_inflated}"
+            raise FrameSizeError(record=record, offset=offset, what=what)
     if damage is not None:
         what, cause = str(damage), damage.__cause__
         raise FrameError(record=record, offset=offset, what=what) from cause

@@ -19,6 +19,7 @@ from recordmill.tfrecord.checksums import masked_crc32c
 from recordmill.tfrecord.framing import (
     MAX_PAYLOAD_BYTES,
     FrameError,
+    FrameSizeError,
     compression_of,
     frame,
     frame_headers,
@@ -282,9 +283,11 @@ def test_uncompressed_files(head):
     assert compression_of(head) == "none"
 
 
-def test_errors_can_be_pickled():
-    error = FrameError(record=3, offset=70, what="not a gzip stream")
+@pytest.mark.parametrize("kind", [FrameError, FrameSizeError])
+def test_errors_can_be_pickled(kind):
+    error = kind(record=3, offset=70, what="not a gzip stream")
     copy = pickle.loads(pickle.dumps(error))
+    assert type(copy) is kind
     assert (copy.record, copy.offset, copy.what) == (3, 70, "not a gzip stream")
     assert str(copy) == str(error)
 

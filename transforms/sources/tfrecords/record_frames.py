@@ -162,7 +162,9 @@ def inflated_blocks(stream: BinaryIO, *, max_bytes: int) -> Iterator[FrameBlock]
     Raises:
       FrameError: as `read_frames`.
     """
-    frames = read_frames(stream, compression="gzip", max_inflated=max_bytes)
+    frames = read_frames(
+        stream, compression="gzip", max_inflated=max_bytes, limited_by="--max-row-bytes"
+    )
     number = 0
     while True:
         payloads: list[bytes] = []

@@ -16,7 +16,13 @@ import pyarrow.compute as pc
 from recordmill.errors import ConfigError, Reason
 from recordmill.storage.files import shown
 from recordmill.storage.input_files import InputFile
-from recordmill.tfrecord.framing import HEADER_BYTES, FrameError, begins_frame, compression_of
+from recordmill.tfrecord.framing import (
+    HEADER_BYTES,
+    FrameError,
+    FrameSizeError,
+    begins_frame,
+    compression_of,
+)
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.sources.row_formats.column_types import (
     ColumnType,
@@ -197,8 +203,7 @@ class TfrecordFile:
         try:
             yield from inflated_blocks(stream, max_bytes=self._max_row_bytes)
         except FrameError as error:
-            why = error.what.replace("--max-record-bytes", "--max-row-bytes")
-            if "--max-row-bytes" in why:
+            if isinstance(error, FrameSizeError):
                 remedy = ""
             elif self.shard is not None:
                 remedy = f": {DAMAGED}"
@@ -209,7 +214,7 @@ class TfrecordFile:
                 )
             raise ConfigError(
                 f"{shown(self._origin.place)}: record {error.record}, at byte {error.offset} of the"
-                f" inflated file: {why}{remedy}"
+                f" inflated file: {error.what}{remedy}"
             ) from error
 
     def _mapped(self) -> Iterator[FrameBlock]:
