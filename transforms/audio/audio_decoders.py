@@ -199,11 +199,10 @@ class _WavFile:
         block = layout.channels * dtype.itemsize
         data = self._stream.read_at(layout.offset + start * block, count * block)
         _check(self._stream)
-        samples = np.frombuffer(data, dtype).reshape(-1, layout.channels)
-        if self.may_be_nan:
-            return samples.astype(np.float32)
-        scaled: Floats = np.multiply(samples, _INT16, dtype=np.float32)
-        return scaled
+        samples = np.frombuffer(data, dtype).astype(np.float32)
+        if not self.may_be_nan:
+            samples *= _INT16
+        return samples.reshape(-1, layout.channels)
 
 
 class _SoundFile:

@@ -14,7 +14,6 @@ from recordmill.transforms.audio.spectrogram import LogMel
 from recordmill.transforms.model.ragged import cut_binary
 
 Floats = npt.NDArray[np.float32]
-Samples = npt.NDArray[np.int16] | Floats
 
 # librosa's frames, so that --trim-silence equals librosa.effects.trim.
 _FRAME, _HOP = 2048, 512  # samples
@@ -124,7 +123,7 @@ class RecordArrays:
         if options.features == "melspectrogram":
             assert options.sample_rate is not None
             self._transform = LogMel(options.mel, rate=options.sample_rate)
-        self._waveforms: list[Samples] = []
+        self._waveforms = bytearray()
         self._shapes: list[tuple[int, ...]] = []
 
     def add(self, samples: Floats, *, silent_from: int | None = None) -> None:
@@ -138,7 +137,7 @@ class RecordArrays:
             return
         is_int16 = self._options.dtype == "int16"
         found = _levels(samples) if is_int16 else np.ascontiguousarray(samples, "<f4")
-        self._waveforms.append(found)
+        self._waveforms += found.data
         self._shapes.append(found.shape)
 
     @property
@@ -148,9 +147,10 @@ class RecordArrays:
 
     def column(self) -> pa.LargeBinaryArray:
         """Return the bytes of the arrays since the last call, in order."""
-        blocks = self._waveforms if self._transform is None else self._transform.take()
+        data = self._waveforms
+        if self._transform is not None:
+            data = bytearray().join(block.data for block in self._transform.take())
         size = np.dtype(self._options.dtype).itemsize
-        data = [block.data for block in blocks]
         return cut_binary(data, [size * count * width for count, width in self._shapes])
 
 
@@ -158,5 +158,5 @@ def _levels(samples: Floats) -> npt.NDArray[np.int16]:
     """Return samples in [-1, 1] as int16, rounded; others are clipped."""
     levels = samples * np.float32(_INT16)
     np.rint(levels, out=levels)
-    np.clip(levels, -_INT16, _INT16 - 1, out=levels)
+    levels.clip(-_INT16, _INT16 - 1, out=levels)
     return levels.astype("<i2", "C")

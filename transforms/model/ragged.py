@@ -166,13 +166,13 @@ def binary_array(values: Sequence[bytes | memoryview]) -> pa.LargeBinaryArray:
 
     `pa.array(list)` would import pandas if it is installed, which takes 0.9 s.
     """
-    return cut_binary(values, [len(value) for value in values])
+    return cut_binary(b"".join(values), [len(value) for value in values])
 
 
-def cut_binary(blocks: Sequence[ReadableBuffer], sizes: Sequence[int]) -> pa.LargeBinaryArray:
-    """Return the bytes of blocks, joined, as consecutive binary values of the given sizes."""
+def cut_binary(data: ReadableBuffer, sizes: Sequence[int]) -> pa.LargeBinaryArray:
+    """Return bytes as consecutive binary values of the given sizes, without copying them."""
     offsets = offsets_of(np.array(sizes, np.int64))
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(blocks))]
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
     return pa.Array.from_buffers(pa.large_binary(), len(sizes), buffers)
 
 
