@@ -4,6 +4,7 @@ import errno
 import json
 import pathlib
 import shutil
+import tarfile
 import zipfile
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from recordmill.storage import input_files
 from recordmill.storage.files import Location
 from tests.archive_files import files_in, tar_of, zip_of
-from tests.image_runs import images, make, run
+from tests.image_runs import Made, images, make, run
 from tests.paths import BOXES
 from tests.pipelines.test_input_splits import OF_FILES, fill
 from tests.s3_server import s3_server
@@ -381,3 +382,30 @@ def test_the_index_names_the_place_of_arrays(tmp_path: pathlib.Path) -> None:
         "a/1.npy": "x.tar#512",
         "b/2.npy": "x.tar#1536",
     }
+
+
+@pytest.mark.parametrize("damage", ["joined", "overwritten"])
+def test_files_that_a_damaged_tar_may_hold_count_as_rejects(
+    damage: str, photos: pathlib.Path, tmp_path: pathlib.Path, capsys: Any
+) -> None:
+    """Half of an archive is not one reject."""
+    data = tar_of(tmp_path / "whole.tar", files_in(photos)).read_bytes()
+    with tarfile.open(tmp_path / "whole.tar") as archive:
+        headers = [member.offset for member in archive if member.isfile()]
+    data = data.rstrip(b"\0")
+    data += bytes(-len(data) % 512 + 1024)  # the end of a tar, without further padding
+    count = len(headers)
+    lost = count if damage == "joined" else count // 2
+    middle = headers[-lost]
+    damaged = data + data if damage == "joined" else data[:middle] + b"?" + data[middle + 1 :]
+    (tmp_path / "x.tar").write_bytes(damaged)
+    argv = ("--input", tmp_path / "x.tar", "--output", tmp_path / "out", *_SMALL)
+    assert run("images", *argv, "--max-reject-fraction", "0.4") == 1
+    assert "were rejected" in capsys.readouterr().err
+    assert run("images", *argv, "--max-reject-fraction", "0.6") == 0
+    inputs = Made(tmp_path / "out").manifest.ledger.inputs
+    assert abs(inputs.rejected - lost) <= 1
+    assert (
+        f"about {inputs.rejected} files, are not listed"
+        in (tmp_path / "out" / "rejects.jsonl").read_text()
+    )

@@ -5,9 +5,11 @@ Only headers are read. Links, devices and sparse files are problems, and never f
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 from recordmill.errors import ConfigError, Reason
+from recordmill.transforms.model import limits
 from recordmill.transforms.sources.archives.archive_file import (
     ArchiveReader,
     ListedMember,
@@ -50,7 +52,7 @@ def tar_members(reader: ArchiveReader) -> Iterator[ListedMember | MemberProblem]
         raise ConfigError(
             f"{reader.name} is compressed, though its name is that of a plain tar: decompress it"
         )
-    at = 0
+    at = files = 0
     extended: dict[str, bytes] = {}
     while True:
         header = reader.read(at, _BLOCK)
@@ -58,7 +60,9 @@ def tar_members(reader: ArchiveReader) -> Iterator[ListedMember | MemberProblem]
             yield _cut(at, header)
             return
         if header == _ZEROS:
-            yield from _after_end(reader, at)
+            if any(reader.read(at, _PADDING)):
+                where = f"data follow the end of the archive at byte {at}, as if two were joined"
+                yield from _unlisted(where, at=at, size=reader.size, files=files)
             return
         try:
             kind, size = header[156:157], _declared_size(header)
@@ -76,7 +80,8 @@ def tar_members(reader: ArchiveReader) -> Iterator[ListedMember | MemberProblem]
                 raise _BadHeaderError
         except ValueError:
             what = "it is no tar" if not at else f"there is no valid header at byte {at}"
-            yield damaged(f"the archive is damaged: {what}")
+            where = f"the archive is damaged: {what}"
+            yield from _unlisted(where, at=at, size=reader.size, files=files)
             return
         start = at + _BLOCK
         while kind == b"S" and header[482 if start == at + _BLOCK else 504]:
@@ -98,6 +103,7 @@ def tar_members(reader: ArchiveReader) -> Iterator[ListedMember | MemberProblem]
                 yield _named(name, Reason.UNSUPPORTED, why)
         elif not (kind == b"\0" and name.endswith(b"/")):  # a folder, before ustar
             yield _listed(name, start, size)
+            files += 1
         extended = {}
         at = start + _padded(end - start)
 
@@ -118,16 +124,23 @@ def _named(name: bytes, reason: Reason, detail: str) -> MemberProblem:
 
 def _cut(at: int, rest: bytes) -> MemberProblem:
     where = "inside a header" if rest else "without the blocks that mark its end"
-    text = f"the archive ends {where} at byte {at}: it may be incomplete, copy it again"
+    advice = "it may be incomplete, by any number of files: copy it again"
+    text = f"the archive ends {where} at byte {at}: {advice}"
     return MemberProblem("", Reason.TRUNCATED, text)
 
 
-def _after_end(reader: ArchiveReader, at: int) -> Iterator[MemberProblem]:
-    """Yield a problem if other data than padding follows the mark of the end."""
-    if any(reader.read(at, _PADDING)):
-        yield damaged(
-            f"data follow the end of the archive at byte {at}, as if two archives were joined"
-        )
+def _unlisted(where: str, *, at: int, size: int, files: int) -> Iterator[MemberProblem]:
+    """Yield a problem for each file that the rest of an archive may hold.
+
+    at: bytes before the rest. size: of the archive. files: number of those before the rest.
+    """
+    if not at:
+        yield damaged(where)
+        return
+    lost = min(max(round((size - at) * files / at), 1), limits.PART_ROWS)
+    about = f", about {lost} files," if lost > 1 else ""
+    text = f"{where}: the last {size - at} bytes{about} are not listed"
+    yield from itertools.repeat(MemberProblem("", Reason.CORRUPT, text), lost)
 
 
 def _padded(size: int) -> int:

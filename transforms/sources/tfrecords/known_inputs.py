@@ -91,6 +91,22 @@ def _holds_records(root: InputRoot, may_be_other: Callable[[str], bool]) -> bool
     return seen
 
 
+def _refuse_shards(root: InputRoot) -> None:
+    """Raise ConfigError if the first file of an input that is no dataset is a shard of one."""
+    try:
+        first = next((one for one in list_files(root, depth=1) if isinstance(one, File)), None)
+    except PathError:
+        return  # the listing reports a better error
+    if first is None or not is_tfrecord_name(first.key.rpartition("/")[2]):
+        return
+    folder = Location.parse(first.path).parent
+    if is_dataset(folder):
+        raise ConfigError(
+            f"--input {root.given} holds shards of the dataset {shown(folder)}, maybe of others,"
+            f" too: give each dataset by itself, as --input {shown(folder)}"
+        )
+
+
 def dataset_columns(
     inputs: Inputs, given: Mapping[str, str | None], dropped: Sequence[str], *, kind: Kind
 ) -> dict[str, str | tuple[str, ...] | None]:
@@ -102,11 +118,15 @@ def dataset_columns(
       to ignore.
 
     Raises:
-      ConfigError: some inputs are datasets and others are not, or a dataset has no text.
+      ConfigError: some inputs are datasets and others are not, one matches files of several
+        datasets, or a dataset has no text.
     """
-    datasets = [_dataset_of(root) for root in find_roots(inputs)]
+    roots = find_roots(inputs)
+    datasets = [_dataset_of(root) for root in roots]
     known = [one for one in datasets if one is not None]
     if not known:
+        for root in roots:
+            _refuse_shards(root)
         return {**given, "drop_columns": tuple(dropped)}
     if len(known) < len(datasets):
         raise ConfigError(
@@ -134,22 +154,53 @@ def dataset_columns(
 
 
 def media_feature(inputs: Inputs, given: str | None) -> tuple[str, Feature] | None:
-    """Return the feature with the images or arrays of a dataset of recordmill; None for others.
+    """Return the feature with the images or arrays of datasets of recordmill; None for others.
 
     given: its name, if an option names it.
+
+    Raises:
+      ConfigError: datasets hold them in features of other names or forms.
     """
-    for root in find_roots(inputs):
-        folder = _dataset_of(root)
-        if folder is None:
-            continue
-        manifest = manifest_of(folder)
-        rename = manifest.options.get("rename", {})
-        usual = [rename.get(name, name) for name in _MEDIA]
-        kinds = [name for name, one in manifest.features.items() if one.kind in ("image", "raw")]
-        for name in (given,) if given is not None else (*usual, *kinds):
-            if name in manifest.features:
-                return name, manifest.features[name]
+    folders = [_dataset_of(root) for root in find_roots(inputs)]
+    found = [
+        (folder, one)
+        for folder in folders
+        if folder is not None and (one := _media_feature(manifest_of(folder), given)) is not None
+    ]
+    if not found:
+        return None
+    first, media = found[0]
+    for folder, other in found[1:]:
+        if _form(*other) != _form(*media):
+            raise ConfigError(
+                f"--input {shown(first)} holds {_form(*media)}, and --input {shown(folder)}"
+                f" {_form(*other)}: datasets that are read together need the same feature in the"
+                " same form; make one dataset from the original files, or one of each"
+            )
+    return media
+
+
+def _media_feature(manifest: Manifest, given: str | None) -> tuple[str, Feature] | None:
+    rename = manifest.options.get("rename", {})
+    usual = [rename.get(name, name) for name in _MEDIA]
+    kinds = [name for name, one in manifest.features.items() if one.kind in ("image", "raw")]
+    for name in (given,) if given is not None else (*usual, *kinds):
+        if name in manifest.features:
+            return name, manifest.features[name]
     return None
+
+
+def _form(name: str, feature: Feature) -> str:
+    """Return how records hold a feature, for comparison and for messages."""
+    if feature.kind == "image":
+        return f"encoded images in {name!r}"
+    if feature.dtype == "string" and feature.kind != "raw":
+        return f"files in {name!r}"
+    is_raw = feature.kind == "raw"
+    dtype = feature.raw_dtype if is_raw else feature.dtype
+    shape = (feature.raw_shape or ()) if is_raw else feature.shape
+    text = "x".join("?" if one is None else str(one) for one in shape) or "one value"
+    return f"{dtype} arrays ({text}) in {name!r}"
 
 
 def rate_feature(inputs: Inputs, waveforms: str) -> str | None:
