@@ -65,6 +65,17 @@ def test_archives_equal_the_folder(command: str, tmp_path: pathlib.Path) -> None
     assert {one.manifest.labels for one in made} == {("a", "b")}
 
 
+def test_a_zip_whose_names_have_backslashes(
+    photos: pathlib.Path, digest: str, tmp_path: pathlib.Path
+) -> None:
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        for name, content in files_in(photos).items():
+            header = zipfile.ZipInfo("x")
+            header.filename, header.create_system = name.replace("/", "\\"), 3
+            archive.writestr(header, content)
+    assert _digest(tmp_path / "out", "--input", tmp_path / "x.zip") == digest
+
+
 def test_lines_of_text_files(tmp_path: pathlib.Path) -> None:
     (tmp_path / "in").mkdir()
     for name in ("train", "test"):

@@ -49,6 +49,7 @@ def zip_members(reader: ArchiveReader) -> Iterator[ListedMember | MemberProblem]
         yield found
         return
     at, count, total = found.start, 0, 0
+    by_backslash: bool | None = None
     while at < found.end:
         entry = reader.read(at, _ENTRY.size)
         if len(entry) < _ENTRY.size or not entry.startswith(b"PK\x01\x02"):
@@ -69,6 +70,10 @@ def zip_members(reader: ArchiveReader) -> Iterator[ListedMember | MemberProblem]
             yield MemberProblem("", Reason.CORRUPT, f"{text}; the files after {count} are left out")
             return
         member = _text(name, flags, system)
+        if member is not None and "\\" in member and "/" not in member:
+            if by_backslash is None:
+                by_backslash = not _has_slashes(reader, found)
+            member = member.replace("\\", "/") if by_backslash else member
         if member is None:
             yield bad_name(name, "the name is empty, too long, not UTF-8, or has a zero byte")
         elif member.endswith("/"):
@@ -110,6 +115,24 @@ def _find_directory(reader: ArchiveReader) -> _Directory | MemberProblem:
     if length > end or start > end - length:
         return damaged("the directory of the archive is damaged")
     return _Directory(end - length, end, files, end - length - start)
+
+
+def _has_slashes(reader: ArchiveReader, found: _Directory) -> bool:
+    """Return whether the name of any file has a `/`, which APPNOTE.TXT (4.4.17.1) demands.
+
+    If none has, backslashes separate folders, as some programs for Windows write them.
+    """
+    at = found.start
+    while at < found.end:
+        entry = reader.read(at, _ENTRY.size)
+        if len(entry) < _ENTRY.size:
+            break  # the directory is damaged, which is reported where its files are listed
+        *_, named, extras, said, _, _, _ = _ENTRY.unpack(entry)
+        name = reader.read(at + _ENTRY.size, named)
+        if b"/" in name and not name.endswith(b"/"):
+            return True
+        at += _ENTRY.size + named + extras + said
+    return False
 
 
 def _not_a_zip(beginning: bytes) -> MemberProblem:
