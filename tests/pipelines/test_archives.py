@@ -191,6 +191,8 @@ def test_rejects_and_skipped_files_of_archives(
         ("x.tgz", b"x", "(gunzip x.tgz)"),
         ("x.tar", b"\x1f\x8b" + bytes(600), "x.tar is compressed, though its name is that of a"),
         ("x.tar", b"no" * 600, "x.tar cannot be read: the archive is damaged: it is no tar"),
+        ("x.tar", b"PK\3\4" + bytes(600), "x.tar cannot be read: it is a zip file: name it .zip"),
+        ("x.zip", bytes(257) + b"ustar", "x.zip cannot be read: it is a tar file: name it .tar"),
         ("x.tar", b"x", "x.tar cannot be read: the archive ends inside a header at byte 0"),
         ("x.tar", b"", "x.tar cannot be read: it is empty (0 bytes): copy it again"),
         ("x.zip", b"", "x.zip cannot be read: it is empty (0 bytes): copy it again"),

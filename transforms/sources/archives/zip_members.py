@@ -23,7 +23,8 @@ _END = struct.Struct("<4sHHHHLLH")
 _LOCATOR = struct.Struct("<4sLQL")
 _END_64 = struct.Struct("<4sQHHLLQQQQ")
 _MOST_COMMENT = 0xFFFF  # bytes
-_BEGINNING = 64  # bytes that may show a web page
+_BEGINNING = 512  # bytes that may show a web page or a tar
+_TAR = slice(257, 262)  # has the magic of a tar, "ustar" (POSIX.1-2017, pax)
 _UNKNOWN = 0xFFFFFFFF  # a 64-bit number is in the extra field instead
 _EXTRA_64 = 1
 _UNIX, _DOS = 3, 0  # systems that have made an entry
@@ -136,6 +137,8 @@ def _has_slashes(reader: ArchiveReader, found: _Directory) -> bool:
 
 
 def _not_a_zip(beginning: bytes) -> MemberProblem:
+    if beginning[_TAR] == b"ustar":
+        return MemberProblem("", Reason.CORRUPT, "it is a tar file: name it .tar")
     text = "it is no zip: it neither begins as one, nor has the directory of one at its end"
     if beginning.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<"):
         text += "; it seems to be a web page, such as an error of a server: download it again"
