@@ -175,6 +175,8 @@ def data_type(config: ImagesConfig) -> DataType:
     unlabelled: Unlabelled = "keep" if config.annotations else config.unlabelled
     companions: list[Companion] = [] if config.annotations else ["annotations", "tables"]
     companions += [] if config.masks else ["masks"]
+    # Either option selects the images of samples, as the note advises.
+    companions += [] if config.masks or config.exclude_keys else ["samples"]
     source = files_of(
         config,
         leave_out=NOT_IMAGES,

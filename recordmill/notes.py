@@ -48,6 +48,7 @@ CODES: Mapping[str, str] = {
     "quotes": "quotes in CSV or TSV may be data",
     "resampled": "some steps of time series hold several rows, but most hold one",
     "same-file": "a listing names a file by several paths",
+    "samples": "samples of WebDataset shards have several images, each of which is a record",
     "scaled-by-window": "series have no value in train, so each of their windows is scaled by its"
     " own rows",
     "schema": "records violate the schema, or a part of it was not checked",

@@ -84,6 +84,33 @@ def test_paths_through_archives(photos: pathlib.Path, tmp_path: pathlib.Path) ->
     assert found.keys("train") | found.keys("test") | found.keys("validation") == {*parts}
 
 
+def test_the_folder_of_all_members_may_be_left_out(
+    photos: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    members = {f"rec/{path.name}": path.read_bytes() for path in (photos / "ant").iterdir()}
+    argv = ("--splits", "train=1", "--unlabelled", "keep", *SMALL, "--input-root")
+    names = [name.removeprefix("rec/") for name in members]
+    archive = tar_of(tmp_path / "x.tar", members)
+    short = make(tmp_path / "out", *argv, archive, "--input", listed(tmp_path / "a.csv", names))
+    assert short.keys("train") == {*names}
+    full = make(
+        tmp_path / "full", *argv, archive, "--input", listed(tmp_path / "b.csv", [*members])
+    )
+    assert full.keys("train") == {*members}
+
+
+def test_a_folder_of_only_some_members_may_not_be_left_out(
+    tmp_path: pathlib.Path, capsys: Any
+) -> None:
+    archive = tar_of(tmp_path / "x.tar", {"rec/1.jpg": b"x", "top.jpg": b"x"})
+    listing = listed(tmp_path / "x.csv", ["1.jpg"])
+    argv = ("--input", listing, "--output", tmp_path / "out", "--unlabelled", "keep")
+    assert images(*argv, "--input-root", archive) == 2
+    error = capsys.readouterr().err
+    assert f"1.jpg: no such file in {archive}, which has files such as 'rec/1.jpg'" in error
+    assert f"relative paths were resolved in --input-root {archive}: name the folder" in error
+
+
 def test_rejected_and_unlisted_members(photos: pathlib.Path, tmp_path: pathlib.Path) -> None:
     members = files_in(photos)
     twice = [*members][-1]

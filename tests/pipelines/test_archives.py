@@ -66,6 +66,17 @@ def test_archives_equal_the_folder(command: str, tmp_path: pathlib.Path) -> None
     assert {one.manifest.labels for one in made} == {("a", "b")}
 
 
+def test_a_zip_whose_names_have_backslashes(
+    photos: pathlib.Path, digest: str, tmp_path: pathlib.Path
+) -> None:
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        for name, content in files_in(photos).items():
+            header = zipfile.ZipInfo("x")
+            header.filename, header.create_system = name.replace("/", "\\"), 3
+            archive.writestr(header, content)
+    assert _digest(tmp_path / "out", "--input", tmp_path / "x.zip") == digest
+
+
 def test_lines_of_text_files(tmp_path: pathlib.Path) -> None:
     (tmp_path / "in").mkdir()
     for name in ("train", "test"):
@@ -181,6 +192,8 @@ def test_rejects_and_skipped_files_of_archives(
         ("x.tgz", b"x", "(gunzip x.tgz)"),
         ("x.tar", b"\x1f\x8b" + bytes(600), "x.tar is compressed, though its name is that of a"),
         ("x.tar", b"no" * 600, "x.tar cannot be read: the archive is damaged: it is no tar"),
+        ("x.tar", b"PK\3\4" + bytes(600), "x.tar cannot be read: it is a zip file: name it .zip"),
+        ("x.zip", bytes(257) + b"ustar", "x.zip cannot be read: it is a tar file: name it .tar"),
         ("x.tar", b"x", "x.tar cannot be read: the archive ends inside a header at byte 0"),
         ("x.tar", b"", "x.tar cannot be read: it is empty (0 bytes): copy it again"),
         ("x.zip", b"", "x.zip cannot be read: it is empty (0 bytes): copy it again"),

@@ -135,6 +135,17 @@ class FileReader(AnnotationReader, Protocol):
     def paths(self) -> pa.Array | None:
         """Paths of the files if they may be among the images, which then leave them out."""
 
+    @property
+    def folder(self) -> str | None:
+        """The folder that all names begin with, None without one."""
+
+    @property
+    def folder_is_known(self) -> bool:
+        """True if the name of this folder says that it holds the files of the option."""
+
+    def without_folder(self) -> FileReader:
+        """Return a reader whose names omit this folder, with a note."""
+
 
 @dataclasses.dataclass
 class ObjectCollector:

@@ -153,6 +153,36 @@ def test_names_from_windows_and_absolute_ones(tmp_path):
     assert sorted(contents(path)) == ["a/1", "b/2", "c/3"]
 
 
+def zip_by_backslash(path: pathlib.Path, members: dict[str, bytes]) -> pathlib.Path:
+    """A zip whose names are kept as they are, as of a program that is not for DOS."""
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in members.items():
+            header = zipfile.ZipInfo("x")
+            header.filename, header.create_system = name, 3
+            archive.writestr(header, content)
+    return path
+
+
+def test_backslashes_separate_folders_if_no_name_has_a_slash(tmp_path):
+    members = {"a\\": b"", "a\\1": b"one", "b\\c\\2": b"two", "C:\\d\\3": b"three", "4": b"four"}
+    path = zip_by_backslash(tmp_path / "x.zip", members)
+    assert contents(path) == {"a/1": b"one", "b/c/2": b"two", "C:/d/3": b"three", "4": b"four"}
+    path = zip_by_backslash(tmp_path / "y.zip", {"a/": b"", "a\\1": b"one"})
+    assert contents(path) == {"a/1": b"one"}
+    path = zip_by_backslash(tmp_path / "z.zip", {"a\\1": b"one", "b/2": b"two"})
+    assert contents(path) == {"a\\1": b"one", "b/2": b"two"}
+
+
+def test_backslashes_lead_out_of_no_archive(tmp_path):
+    path = zip_by_backslash(tmp_path / "x.zip", {"a\\1": b"one", "..\\..\\etc\\passwd": b"x"})
+    key = "x.zip: ../../etc/passwd"
+    assert rejects(path) == {key: (Reason.BAD_NAME, "the name leads out of the archive")}
+    path = zip_by_backslash(tmp_path / "y.zip", {"a\\1": b"one", "b\\..\\a\\1": b"x"})
+    assert [*rejects(path)] == ["y.zip: b/../a/1"]
+    path = zip_by_backslash(tmp_path / "z.zip", {"a\\1": b"one", "\\a\\1": b"x", "\\\\b\\2": b"y"})
+    assert {key: reason for key, (reason, _) in rejects(path).items()} == {"a/1": Reason.BAD_NAME}
+
+
 def test_names_that_lead_out_are_rejected(tmp_path):
     for path in (
         tar_of(tmp_path / "x.tar", {**TWO, "../../etc/passwd": b"x"}),

@@ -7,6 +7,7 @@ Annotations match an image by the longest suffix of its path that they name: for
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, get_args
 
@@ -33,6 +34,7 @@ from recordmill.transforms.model.source import (
 )
 from recordmill.transforms.sources.annotations.object_labels import ObjectLabels, ObjectRules
 from recordmill.transforms.sources.annotations.path_index import PathIndex
+from recordmill.transforms.sources.files.other_kinds import is_archive
 
 Unannotated = Literal["reject", "keep", "drop"]
 
@@ -134,12 +136,12 @@ class AnnotatedFiles:
           ConfigError: annotations cannot be parsed, or match no image.
         """
         self._found.clear()
-        annotations = self.open_annotations()
+        annotations, files = self._open()
         self._found["notes"] = annotations.notes
-        index = PathIndex(annotations, f"{self.wording.option} {self.where}", self.wording.noun)
+        index = self._index(annotations)
         objects = self._objects(annotations)
         joined = 0
-        for listed in self.files.scan():
+        for listed in files:
             for reject in listed.rejects:
                 index.see(reject.key)
             if listed.rows is None:
@@ -166,6 +168,42 @@ class AnnotatedFiles:
         if OBJECTS in annotations.fields.names:
             self._found["labels"] = objects.classes(annotations.labels())
 
+    def _index(self, annotations: AnnotationReader) -> PathIndex:
+        return PathIndex(annotations, f"{self.wording.option} {self.where}", self.wording.noun)
+
+    def _open(self) -> tuple[AnnotationReader, Iterator[ListingPart]]:
+        """Return the annotations, and the files.
+
+        If no image has the name of a file of annotations, and these are all in one folder, their
+        names may omit it. The files are held in memory until one has such a name.
+
+        Raises:
+          ConfigError: names match without the folder, whose name does not say that it may be
+            left out: it may be one of several classes.
+        """
+        annotations = self.open_annotations()
+        files = self.files.scan()
+        if not isinstance(annotations, FileReader) or annotations.folder is None:
+            return annotations, files
+        held: list[ListingPart] = []
+        index = self._index(annotations)
+        for part in files:
+            held.append(part)
+            if any(map(index.has, _paths_of(part))):
+                return annotations, itertools.chain(held, files)
+        shorter = annotations.without_folder()
+        index = self._index(shorter)
+        if not any(index.has(path) for part in held for path in _paths_of(part)):
+            return annotations, iter(held)
+        if annotations.folder_is_known:
+            return shorter, iter(held)
+        unpack = f"unpack {self.where}, and " if is_archive(self.where) else ""
+        raise ConfigError(
+            f"no image of the input matches the {self.wording.noun} {self.where}: they are all in"
+            f" the folder {annotations.folder!r}, which the paths of images lack: {unpack}pass this"
+            f" folder as {self.wording.option}"
+        )
+
     def _objects(self, annotations: AnnotationReader) -> ObjectLabels:
         """Return what labels images; their objects are counted before, if rules need it."""
         found = ObjectLabels(self.rules)
@@ -185,7 +223,7 @@ class AnnotatedFiles:
         objects: ObjectLabels,
     ) -> Iterator[ListingPart]:
         keys, paths = (rows[name].to_pylist() for name in (batch.KEY, batch.PATH))
-        paths = [path.replace(MARK, "/") for path in paths]  # in references to members of archives
+        paths = [_plain(path) for path in paths]
         at = [index.find(path, key=key) for key, path in zip(keys, paths, strict=True)]
         places = np.array(at, np.int64)
         known = np.flatnonzero(places >= 0)
@@ -219,6 +257,18 @@ class AnnotatedFiles:
             f"no image of the input matches the {self.wording.noun} {self.where}: they name {some};"
             f" the path of an image must end with such a name{self.wording.remedy}"
         )
+
+
+def _paths_of(part: ListingPart) -> Iterator[str]:
+    """Yield the paths of images, and the keys of rejected ones."""
+    if part.rows is not None:
+        yield from map(_plain, part.rows[batch.PATH].to_pylist())
+    yield from (reject.key for reject in part.rejects)
+
+
+def _plain(path: str) -> str:
+    """Return a path, also of a reference to a member of an archive, with slashes only."""
+    return path.replace(MARK, "/")
 
 
 def _annotate(

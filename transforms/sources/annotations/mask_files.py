@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import re
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -15,18 +17,23 @@ from recordmill.transforms.imaging.mask_options import MaskOptions
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.annotations import MASK_COLUMNS, Annotated, Indices
 from recordmill.transforms.sources.annotations.mask_sample import check_mask_sample
-from recordmill.transforms.sources.files.companions import MASK_SUFFIXES
+from recordmill.transforms.sources.files.companions import MASK_FOLDERS, MASK_SUFFIXES
 from recordmill.transforms.sources.files.folders import NOT_IMAGES, FileTree
 from recordmill.transforms.sources.files.input_paths import InputPath, Inputs
 from recordmill.transforms.sources.files.other_kinds import is_archive
 
+_ENDING = re.compile(r"\.(tar|zip)$", re.IGNORECASE)
 _REFERENCE = (batch.PATH, batch.SIZE, batch.MTIME)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MaskReader:
-    """References to the masks of a folder."""
+    """References to the masks of a folder.
 
+    where: name of the folder, or of the archive.
+    """
+
+    where: str
     names: Sequence[str]
     references: pa.RecordBatch
     rejects: Sequence[Reject]
@@ -38,6 +45,28 @@ class MaskReader:
     @property
     def fields(self) -> pa.Schema:
         return MASK_COLUMNS
+
+    @functools.cached_property
+    def folder(self) -> str | None:
+        if self.paths is not None:
+            return None
+        tops = {name.partition("/")[0] if "/" in name else None for name in self.names}
+        return tops.pop() if len(tops) == 1 else None
+
+    @property
+    def folder_is_known(self) -> bool:
+        stem = _ENDING.sub("", self.where)
+        return self.folder is not None and (
+            self.folder.lower() in MASK_FOLDERS or self.folder == stem
+        )
+
+    def without_folder(self) -> MaskReader:
+        note = (
+            f"all masks are in the folder {self.folder!r}, which is left out of their names to find"
+            " their images"
+        )
+        names = [name.partition("/")[2] for name in self.names]
+        return dataclasses.replace(self, names=names, notes=(*self.notes, note))
 
     def read(self, which: Indices) -> Annotated:
         return Annotated(columns=self.references.take(pa.array(which)))
@@ -108,6 +137,7 @@ class MaskFolder:
         )
         suffixes, notes = self._suffixes(names)
         return MaskReader(
+            where=self.place.name,
             names=names,
             references=references,
             rejects=[self._of_mask(reject) for reject in rejects],

@@ -49,6 +49,10 @@ class PathIndex:
                 raise self._ambiguous(at, other, key)
         return at
 
+    def has(self, path: str) -> bool:
+        """Return whether an image has annotations, without marking them as used."""
+        return self._look_up(path) >= 0
+
     def see(self, key: str) -> None:
         """Mark the annotations of a rejected image as used. Raises ConfigError as `find`."""
         at = self._look_up(key)

@@ -13,6 +13,7 @@ from recordmill.transforms.sources.files.walks import File
 _LOCAL_STEP = 1 << 14  # bytes read at once while headers are read
 _REMOTE_STEP = 1 << 20
 MOST_NAME = 4096  # bytes
+ZIP_BEGINNINGS = (b"PK\x03\x04", b"PK\x05\x06")  # with files, and without one
 
 
 class ListedMember(NamedTuple):

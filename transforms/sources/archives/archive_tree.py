@@ -130,6 +130,11 @@ class ArchiveTree:
         return self._survey.tops
 
     @property
+    def has_samples(self) -> bool:
+        """True for WebDataset shards, whose samples have files with their classes."""
+        return self._labels is not None or self.has_class_files
+
+    @property
     def lost_classes(self) -> str | None:
         """Why the names of archives are no classes, if they may be meant as classes; else None.
 

@@ -32,7 +32,7 @@ _SHOWN = 3  # names of members in a note
 class MemberIndex:
     """The members of an archive, by name.
 
-    If all members are in one folder that holds folders, names may omit this folder.
+    If all members are in one folder, names may omit this folder.
     """
 
     def __init__(self, archive: File) -> None:
@@ -40,8 +40,8 @@ class MemberIndex:
         self._spool = cast(BinaryIO, tempfile.TemporaryFile())  # noqa: SIM115
         self._problem: RejectCause | None = None  # of the archive as a whole
         hashes, places = array.array("Q"), array.array("q")
+        self._example = ""
         tops: set[str] = set()
-        deep = False
         with ArchiveReader(archive) as reader:
             for one in archive_members(reader):
                 name = tidy_name(one.name)
@@ -50,10 +50,10 @@ class MemberIndex:
                 if not name:
                     continue
                 if isinstance(one, ListedMember):
+                    self._example = self._example or name
                     top, *folders = name.split("/")
                     if len(tops) < 2:
                         tops.add(top if folders else "")
-                    deep |= len(folders) > 1
                 hashes.append(_hash(name))
                 places.append(self._spool.tell())
                 plain = (
@@ -65,7 +65,7 @@ class MemberIndex:
         self._hashes = found[order]
         self._places = np.frombuffer(places, np.int64)[order] if places else order
         self._named = np.zeros(len(order), np.bool_)
-        self._common = f"{tops.pop()}/" if len(tops) == 1 and deep else ""
+        self._common = f"{tops.pop()}/" if len(tops) == 1 and "" not in tops else ""
 
     def find(self, name: str) -> FileStat | RejectCause:
         """Return the status of a member, or why it cannot be read."""
@@ -81,7 +81,8 @@ class MemberIndex:
         if not found:
             where = f"no such file in {shown(self._archive.path)}"
             if self._problem is None:
-                return RejectCause(Reason.MISSING, where)
+                has = f", which has files such as {shown(self._example)!r}" if self._example else ""
+                return RejectCause(Reason.MISSING, where + has)
             return self._problem._replace(
                 detail=f"{where}, which is damaged: {self._problem.detail}"
             )

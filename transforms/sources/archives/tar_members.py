@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from recordmill.errors import ConfigError, Reason
 from recordmill.transforms.model import limits
 from recordmill.transforms.sources.archives.archive_file import (
+    ZIP_BEGINNINGS,
     ArchiveReader,
     ListedMember,
     MemberProblem,
@@ -48,7 +49,11 @@ def tar_members(reader: ArchiveReader) -> Iterator[ListedMember | MemberProblem]
     Raises:
       ConfigError: it is compressed.
     """
-    if reader.read(0, 8).startswith(_COMPRESSED):
+    beginning = reader.read(0, 8)
+    if beginning.startswith(ZIP_BEGINNINGS):
+        yield MemberProblem("", Reason.CORRUPT, "it is a zip file: name it .zip")
+        return
+    if beginning.startswith(_COMPRESSED):
         raise ConfigError(
             f"{reader.name} is compressed, though its name is that of a plain tar: decompress it"
         )

@@ -23,7 +23,8 @@ _END = struct.Struct("<4sHHHHLLH")
 _LOCATOR = struct.Struct("<4sLQL")
 _END_64 = struct.Struct("<4sQHHLLQQQQ")
 _MOST_COMMENT = 0xFFFF  # bytes
-_BEGINNING = 64  # bytes that may show a web page
+_BEGINNING = 512  # bytes that may show a web page or a tar
+_TAR = slice(257, 262)  # has the magic of a tar, "ustar" (POSIX.1-2017, pax)
 _UNKNOWN = 0xFFFFFFFF  # a 64-bit number is in the extra field instead
 _EXTRA_64 = 1
 _UNIX, _DOS = 3, 0  # systems that have made an entry
@@ -49,6 +50,7 @@ def zip_members(reader: ArchiveReader) -> Iterator[ListedMember | MemberProblem]
         yield found
         return
     at, count, total = found.start, 0, 0
+    by_backslash: bool | None = None
     while at < found.end:
         entry = reader.read(at, _ENTRY.size)
         if len(entry) < _ENTRY.size or not entry.startswith(b"PK\x01\x02"):
@@ -69,6 +71,10 @@ def zip_members(reader: ArchiveReader) -> Iterator[ListedMember | MemberProblem]
             yield MemberProblem("", Reason.CORRUPT, f"{text}; the files after {count} are left out")
             return
         member = _text(name, flags, system)
+        if member is not None and "\\" in member and "/" not in member:
+            if by_backslash is None:
+                by_backslash = not _has_slashes(reader, found)
+            member = member.replace("\\", "/") if by_backslash else member
         if member is None:
             yield bad_name(name, "the name is empty, too long, not UTF-8, or has a zero byte")
         elif member.endswith("/"):
@@ -112,7 +118,27 @@ def _find_directory(reader: ArchiveReader) -> _Directory | MemberProblem:
     return _Directory(end - length, end, files, end - length - start)
 
 
+def _has_slashes(reader: ArchiveReader, found: _Directory) -> bool:
+    """Return whether the name of any file has a `/`, which APPNOTE.TXT (4.4.17.1) demands.
+
+    If none has, backslashes separate folders, as some programs for Windows write them.
+    """
+    at = found.start
+    while at < found.end:
+        entry = reader.read(at, _ENTRY.size)
+        if len(entry) < _ENTRY.size:
+            break  # the directory is damaged, which is reported where its files are listed
+        *_, named, extras, said, _, _, _ = _ENTRY.unpack(entry)
+        name = reader.read(at + _ENTRY.size, named)
+        if b"/" in name and not name.endswith(b"/"):
+            return True
+        at += _ENTRY.size + named + extras + said
+    return False
+
+
 def _not_a_zip(beginning: bytes) -> MemberProblem:
+    if beginning[_TAR] == b"ustar":
+        return MemberProblem("", Reason.CORRUPT, "it is a tar file: name it .tar")
     text = "it is no zip: it neither begins as one, nor has the directory of one at its end"
     if beginning.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<"):
         text += "; it seems to be a web page, such as an error of a server: download it again"

@@ -17,9 +17,10 @@ from recordmill.transforms.model import batch
 from recordmill.transforms.model.source import ListingPart
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.inputs import InputRoot
+from recordmill.transforms.sources.files.sample_images import SampleImages
 from recordmill.transforms.sources.files.walks import File
 
-Companion = Literal["annotations", "masks", "tables"]
+Companion = Literal["annotations", "masks", "samples", "tables"]
 
 # Suffixes of the names of masks, as in several public datasets.
 MASK_SUFFIXES = (
@@ -33,9 +34,9 @@ MASK_SUFFIXES = (
     "_gt",
     "_L",
 )
-_MASK_FOLDERS = ("mask", "masks", "segmentation", "segmentations", "segmentationclass", "gt")
+MASK_FOLDERS = ("mask", "masks", "segmentation", "segmentations", "segmentationclass", "gt")
 _LOSSLESS = (".png", ".gif", ".bmp", ".tif", ".tiff")
-_MASKS = rf"({'|'.join(MASK_SUFFIXES)})\.[^./]*$|(^|/)(?i:{'|'.join(_MASK_FOLDERS)})/[^/]*$"
+_MASKS = rf"({'|'.join(MASK_SUFFIXES)})\.[^./]*$|(^|/)(?i:{'|'.join(MASK_FOLDERS)})/[^/]*$"
 _MOST_OF = 0.9  # least fraction of images with a file of the same name in a folder of masks
 _TABLES = ("csv", "jsonl", "parquet", "tsv")
 _YOLO = re.compile(rb"\s*\d+( +[\d.eE+-]+){4,}[ \t]*(\r?\n|$)")
@@ -52,16 +53,20 @@ _PROBED = 3  # files per extension that are opened
 class CompanionFinder:
     """Collects files of an input that may be meant for another option, whether read or skipped.
 
-    inputs: of the records. kinds: the kinds of files to look for.
+    inputs: of the records. kinds: the kinds of files to look for. sampled: the inputs include
+      WebDataset shards, whose samples may have several images.
     """
 
-    def __init__(self, inputs: Inputs, kinds: Iterable[Companion]) -> None:
+    def __init__(
+        self, inputs: Inputs, kinds: Iterable[Companion], *, sampled: bool = False
+    ) -> None:
         self._inputs = inputs
         self._kinds = frozenset(kinds)
         self._counts: Counter[str] = Counter()
         self._probed: Counter[str] = Counter()
         self._first: dict[str, str] = {}  # a table, or file of annotations, by its extension
         self._images = 0
+        self._samples = SampleImages() if sampled and "samples" in self._kinds else None
         # By their suffix or folder; an example is a mask and its image.
         self._masks: Counter[str] = Counter()
         self._examples: dict[str, tuple[str, str]] = {}
@@ -85,6 +90,8 @@ class CompanionFinder:
         """Take the names of records. A mask is found if its image is in the same part."""
         if part.rows is not None and "masks" in self._kinds:
             self._find_masks(part.rows)
+        if part.rows is not None and self._samples is not None:
+            self._samples.see(part.rows[batch.KEY])
         return part
 
     def _find_masks(self, rows: pa.RecordBatch) -> None:
@@ -108,8 +115,10 @@ class CompanionFinder:
                 self._examples.setdefault(kind, (key, image))
 
     def notes(self) -> Iterator[Note]:
-        """Yield a note on the masks, and one on each kind of files that were not read."""
+        """Yield notes on masks and samples, and one on each kind of files that were not read."""
         yield from self._mask_notes()
+        if self._samples is not None and (note := self._samples.note(self._inputs)) is not None:
+            yield note
         where = str(self._inputs)
         tables = [path for name, path in sorted(self._first.items()) if name in _TABLES]
         if tables:

@@ -320,9 +320,10 @@ class FileTree:
 
     def _list(self) -> Iterator[ListingPart]:
         """Yield the files with the labels of their paths."""
-        archived = any(one.archives is not None for one in self._laid_out)
+        trees = [one.archives for one in self._laid_out if one.archives is not None]
+        archived, sampled = bool(trees), any(one.has_samples for one in trees)
         found = ReferenceCollector(schema=ARCHIVED if archived else COLUMNS)
-        finder = CompanionFinder(Inputs.of(self.input), self.companions)
+        finder = CompanionFinder(Inputs.of(self.input), self.companions, sampled=sampled)
         files = walk_files(
             self._laid_out,
             unlabelled=self.unlabelled,

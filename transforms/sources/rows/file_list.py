@@ -307,7 +307,10 @@ class FileList:
         for decided in repeated.decide():
             yield _with_rows(decided, decided.rows)
         if not kept:
-            raise ConfigError(no_rows_message(place, root, rejected, first, filtered=filtered))
+            given = self.input_root is not None
+            raise ConfigError(
+                no_rows_message(place, root, rejected, first, given=given, filtered=filtered)
+            )
         quotes = quote_notes([(place.name, file.quote_anomalies)])
         unnamed = unnamed_notes((), user_columns)
         whole = segment_notes(user_columns, place) if self.segment_columns == () else []

@@ -106,12 +106,13 @@ def no_rows_message(
     rejected: Mapping[Reason, int],
     first: Reject | None,
     *,
+    given: bool = False,
     filtered: int = 0,
 ) -> str:
     """Return the message for a listing without a usable row.
 
     root: folder of relative paths. rejected: {reason: number of rows}. first: first rejected row.
-    filtered: number of rows that --where left out.
+    given: `root` is that of --input-root. filtered: number of rows that --where left out.
     """
     if first is None:
         if filtered:
@@ -120,6 +121,10 @@ def no_rows_message(
     reasons = ", ".join(f"{n} {reason}" for reason, n in sorted(rejected.items()))
     message = f"no row of {place} can be used ({reasons}); the first: {first.key}: {first.detail}"
     if Reason.MISSING in rejected:
-        message += f"; relative paths were resolved in {root}: if they are relative to another "
-        message += "folder, or to an archive, name it with --input-root"
+        message += "; relative paths were resolved in "
+        if given:
+            message += f"--input-root {root}: name the folder or archive that they are relative to"
+        else:
+            message += f"{root}: if they are relative to another folder, or to an archive, name it"
+            message += " with --input-root"
     return message

@@ -1,0 +1,84 @@
+"""Samples of WebDataset shards that have several images, each of which becomes a record.
+
+A sample consists of files that follow each other and have paths that are equal up to the first dot
+of the name: `0001.jpg 0001.seg.png` (https://github.com/webdataset/webdataset).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recordmill.notes import Note, count_of
+from recordmill.transforms.sources.files.input_paths import Inputs
+
+_EXTENSIONS = r"\.[^/]*$"  # all extensions, from the first dot of the file name on
+_LOSSLESS = (".png", ".gif", ".bmp", ".tif", ".tiff")
+_SHOWN = 4  # files and extensions in the note
+
+
+class SampleImages:
+    """Counts samples with several images. Keys are given in the order of the archives."""
+
+    def __init__(self) -> None:
+        self._samples = 0
+        self._extensions: Counter[str] = Counter()
+        self._example: list[str] = []
+        self._stem = ""
+        self._open: list[str] = []  # images of the last sample, which may continue
+
+    def see(self, keys: pa.Array) -> None:
+        """Take the keys of images."""
+        stems = pc.replace_substring_regex(keys, pattern=_EXTENSIONS, replacement="")
+        pairs = zip(stems.to_pylist(), keys.to_pylist(), strict=True)
+        for stem, some in itertools.groupby(pairs, lambda pair: pair[0]):
+            if stem != self._stem:
+                self._close()
+                self._stem = stem
+            self._open += [key for _, key in some]
+
+    def _close(self) -> None:
+        if len(self._open) > 1:
+            self._samples += 1
+            self._extensions.update(key[len(self._stem) :] for key in self._open)
+            self._example = self._example or self._open[:_SHOWN]
+        self._open = []
+
+    def note(self, inputs: Inputs) -> Note | None:
+        """Return a note on the samples with several images, None without one."""
+        self._close()
+        if not self._samples:
+            return None
+        several = "has" if self._samples == 1 else "have"
+        *others, last = self._example
+        found = sorted(self._extensions, key=lambda one: (-self._extensions[one], one))
+        shown = ", ".join(found[:_SHOWN]) + (", ..." if len(found) > _SHOWN else "")
+        return Note(
+            "samples",
+            f"{count_of(self._samples, 'sample')} of the archives {several} several images, such as"
+            f" {', '.join(others)} and {last} (extensions {shown}): each image is a record with"
+            " the class of its sample, and images of a sample may be in different splits."
+            f" {self._masks(found, inputs)}--exclude-keys FILE leaves out the images whose keys"
+            " are in FILE",
+        )
+
+    def _masks(self, extensions: list[str], inputs: Inputs) -> str:
+        """Return the option that reads images as masks, if one of two extensions may be of masks.
+
+        Masks that are among the images need a single input without a pattern.
+        """
+        only = inputs.single
+        ends = [one.rpartition(".") for one in extensions]
+        may_be = [end for end in ends if end[0] and f".{end[2]}".lower() in _LOSSLESS]
+        if only is None or set(only.path) & set("*?[") or len(ends) != 2 or len(may_be) != 1:
+            return ""
+        (mask,) = may_be
+        (image,) = (end[0] for end in ends if end != mask)
+        suffix = f"{image}={mask[0]}" if image else mask[0]
+        return (
+            f"If the files {''.join(mask)} are masks, --masks {only.path.rstrip('/')} --mask-suffix"
+            f" {suffix} reads them as masks; "
+        )
