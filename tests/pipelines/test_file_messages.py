@@ -1,8 +1,11 @@
 """Messages on inputs whose files hold several records, or whose tables hold the files."""
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from tests.image_runs import make
+from tests.image_runs import make, run
+from tests.media_tables import STRUCT
 from tests.sounds import chirp, write
 
 pytestmark = pytest.mark.usefixtures("encoders")
@@ -29,3 +32,20 @@ def test_the_note_on_an_empty_split_counts_files(tmp_path, options, name):
         "no record is in the split 'test', because all records of a file share a split, and there"
         " are too few files (3 for a fraction of 0.001)"
     ]
+
+
+@pytest.mark.parametrize("kind", ["bytes", "struct"])
+@pytest.mark.parametrize("option", ["start", "end", "duration"])
+def test_segments_of_files_in_a_table_are_an_error(tmp_path, capsys, kind, option):
+    content = write(tmp_path / "a.wav", chirp(16000, 8000)).read_bytes()
+    value = content if kind == "bytes" else {"bytes": content, "path": "a.wav"}
+    column = pa.array([value], pa.binary() if kind == "bytes" else STRUCT)
+    pq.write_table(pa.table({"audio": column, option: [0.1]}), tmp_path / "aud.parquet")
+    given = ("--input", tmp_path / "aud.parquet", "--output", tmp_path / "out")
+    assert run("audio", *given, f"--{option}-column", option) == 2
+    assert (
+        f"--{option}-column names segments of files that a listing names, but --input"
+        f" {tmp_path / 'aud.parquet'} holds the files in the column 'audio', and segments of these"
+        " are not supported: write each value to a file, and name the files in a listing"
+    ) in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
