@@ -49,3 +49,18 @@ def test_segments_of_files_in_a_table_are_an_error(tmp_path, capsys, kind, optio
         " are not supported: write each value to a file, and name the files in a listing"
     ) in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", ["images", "image"])  # the second is a usual name of paths, too
+@pytest.mark.parametrize("kind", [STRUCT, pa.binary()], ids=["struct", "bytes"])
+@pytest.mark.parametrize("list_of", [pa.list_, pa.large_list], ids=["list", "large_list"])
+def test_lists_of_files_in_parquet_are_an_error(tmp_path, capsys, name, kind, list_of):
+    value = b"x" if kind == pa.binary() else {"bytes": b"x", "path": "a.jpg"}
+    column = pa.array([[value, value]], list_of(kind))
+    pq.write_table(pa.table({name: column, "label": ["a"]}), tmp_path / "list.parquet")
+    given = ("--input", tmp_path / "list.parquet", "--output", tmp_path / "out")
+    assert run("images", *given) == 2
+    assert (
+        f"list.parquet holds files in lists, in '{name}', but a list of files per row is not"
+        f" supported: write one row for each file, or leave them out, with --drop-columns {name}"
+    ) in capsys.readouterr().err
