@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import array
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -134,6 +134,10 @@ class FileReader(AnnotationReader, Protocol):
     @property
     def paths(self) -> pa.Array | None:
         """Paths of the files if they may be among the images, which then leave them out."""
+
+    @property
+    def keys(self) -> Collection[str]:
+        """Keys that the files have among the images, if they are listed from the same place."""
 
 
 @dataclasses.dataclass
