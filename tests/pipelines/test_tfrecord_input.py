@@ -557,7 +557,7 @@ def test_missing_values_make_a_feature_optional(tmp_path: pathlib.Path) -> None:
     ("names", "remedy"),
     [
         (("height", "width", "depth"), "adopt --raw image_raw=uint8:6x4x1, and pass that"),
-        (("rows", "cols"), "adopt --raw image_raw=uint8:6x4, and pass that as --input, or write"),
+        (("rows", "cols"), "adopt --raw image_raw=uint8:6x4x1, and pass that"),
     ],
 )
 def test_raw_pixels_without_a_manifest(tmp_path, capsys, command, names, remedy) -> None:

@@ -75,6 +75,7 @@ def refuse_raw_pixels(columns: pa.RecordBatch, sizes: np.ndarray, feature: str, 
     if not len(sizes) or not (sizes > 0).all() or (np.prod(values, axis=0) != sizes).any():
         return
     texts = [str(one[0]) if (one == one[0]).all() else "?" for one in values]
+    texts += ["1"] * (len(shape) - len(texts))  # without depth there is one channel
     adopt = ""
     if texts.count("?") < 2:
         adopt = (
