@@ -21,6 +21,7 @@ from recordmill.pipelines.options.augmentation import (
     augment_option,
     check_augment,
 )
+from recordmill.pipelines.options.config import refuse_given
 from recordmill.pipelines.options.declaration import Group, option
 from recordmill.pipelines.options.file_inputs import files_of
 from recordmill.pipelines.options.segments import SEGMENT_COLUMNS, SegmentsConfig
@@ -205,6 +206,15 @@ def data_type(config: AudioConfig) -> DataType:
     config.refuse_near_duplicates("audio")
     options = config.audio_options()
     files = files_of(config, leave_out=NOT_AUDIO, columns=SEGMENT_COLUMNS, raw="audio")
+    if isinstance(files, MediaRows):
+        refuse_given(
+            config,
+            SEGMENT_COLUMNS,
+            "names segments of files that a listing names, but --input"
+            f" {config.inputs} holds the files in the column {files.bytes_column!r}, and segments"
+            " of these are not supported: write each value to a file, and name the files in a"
+            " listing",
+        )
     segments = SegmentColumns.of(
         files,
         start=config.start_column,

@@ -22,7 +22,6 @@ from recordmill.transforms.model.label_sets import RepeatFactors
 from recordmill.transforms.model.run_spec import GroupNoun
 from recordmill.transforms.model.source import Layout, RowSource, Source
 from recordmill.transforms.model.user_columns import user_fields
-from recordmill.transforms.model.window_options import WindowOptions
 from recordmill.transforms.sources.files.number_labels import TARGET
 from recordmill.transforms.sources.files.path_layout import FOLDERS, splits_in
 from recordmill.transforms.sources.files.unused_splits import unused_notes
@@ -34,6 +33,7 @@ from recordmill.transforms.sources.rows.record_columns import TEXT
 from recordmill.transforms.sources.rows.record_layout import RowLayout
 from recordmill.transforms.sources.rows.record_rows import LABELS, RecordRows
 from recordmill.transforms.sources.rows.repeated_rows import Conflicts
+from recordmill.transforms.sources.rows.segments import SegmentedFiles
 from recordmill.transforms.sources.rows.table_rows import TYPES
 from recordmill.transforms.sources.tfrecords.tfrecord_media import TfrecordMedia
 
@@ -190,12 +190,14 @@ def _array_labels(config: CommonConfig) -> str | None:
 
 
 def group_noun(
-    config: CommonConfig, windows: WindowOptions | None, roles: ColumnRoles | None
+    config: CommonConfig, data_type: DataType, roles: ColumnRoles | None
 ) -> GroupNoun | None:
-    """Return the name of groups in messages; None if the input does not name any."""
+    """Return the name of groups in messages; None if they follow from content, or there is none."""
     if config.group_column is not None or (roles is not None and roles.group is not None):
         return "group"
-    return None if windows is None else "series"
+    if data_type.unit == "clip" or isinstance(data_type.source, SegmentedFiles):
+        return "file"
+    return None if data_type.windows is None else "series"
 
 
 def conflicts_of(config: CommonConfig, data_type: DataType) -> Conflicts | None:

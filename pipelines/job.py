@@ -382,7 +382,7 @@ class Job:
             notes=self._notes(),
             fail_on=config.fail_on,
             listed_classes=self.rules.renamed(self._listed_classes),
-            group_noun=group_noun(config, data_type.windows, roles),
+            group_noun=group_noun(config, data_type, roles),
             compared=compared_columns(config, data_type, rows),
             rules=self.rules,
             card=self.card,

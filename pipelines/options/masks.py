@@ -231,6 +231,7 @@ def masked(
         options=options,
         limits=limits.of_masks,
         among_images=bool(around),
+        is_input=[str(Location.parse(one)) for one in inputs] == [str(place)],
     )
     return AnnotatedFiles(
         files=files,

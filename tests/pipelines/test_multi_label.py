@@ -100,6 +100,11 @@ def test_lists_and_separated_texts_give_the_same_dataset(tmp_path):
         (["--exclude-labels", "rare"], lambda some: "rare" not in some, NAMES),
         # Other labels of these records are removed, too.
         (["--include-labels", "cat,dog"], lambda some: {"cat", "dog"} & {*some}, ("cat", "dog")),
+        (
+            ["--include-labels", "cat,dog", "--exclude-labels", "rare"],
+            lambda some: {"cat", "dog"} & {*some} and "rare" not in some,
+            ("cat", "dog"),
+        ),
         (["--label-map", "rare=,dog=,bird="], lambda some: "cat" in some or not some, ("cat",)),
         (["--label-map", "rare=cat,dog=cat"], lambda some: True, ("bird", "cat")),
     ],

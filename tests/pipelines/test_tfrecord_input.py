@@ -550,3 +550,34 @@ def test_missing_values_make_a_feature_optional(tmp_path: pathlib.Path) -> None:
     assert {name: features[name].shape for name in "abs"} == dict.fromkeys("abs", (None,))
     found = [[*one["a"]] for one in made.examples("train").values() if "a" in one]
     assert found == [[2]]
+
+
+@pytest.mark.parametrize("command", ["images", "arrays"])
+@pytest.mark.parametrize(
+    ("names", "remedy"),
+    [
+        (("height", "width", "depth"), "adopt --raw image_raw=uint8:6x4x1, and pass that"),
+        (("rows", "cols"), "adopt --raw image_raw=uint8:6x4x1, and pass that"),
+    ],
+)
+def test_raw_pixels_without_a_manifest(tmp_path, capsys, command, names, remedy) -> None:
+    sizes = {name: [size] for name, size in zip(names, (6, 4, 1), strict=False)}
+    rng = np.random.default_rng(0)
+    records = [{"image_raw": [rng.bytes(24)], "label": [n % 2], **sizes} for n in range(4)]
+    write_records(tmp_path / "in" / "train.tfrecord", records)
+    given = ("--input", tmp_path / "in", "--output", tmp_path / "out")
+    assert run(command, *given) == 2
+    said = capsys.readouterr().err
+    assert f"'image_raw' holds no files, but raw pixels (as many bytes as {names[0]} x" in said
+    assert remedy in said
+
+
+def test_raw_pixels_are_read_as_the_message_says(tmp_path) -> None:
+    sizes = {"height": [6], "width": [4], "depth": [1]}
+    pixels = [np.full((6, 4, 1), n, np.uint8).tobytes() for n in range(4)]
+    records = [{"image_raw": [one], "label": [n % 2], **sizes} for n, one in enumerate(pixels)]
+    write_records(tmp_path / "in" / "train.tfrecord", records)
+    raw = ("--raw", "image_raw=uint8:6x4x1")
+    assert run("adopt", "--input", tmp_path / "in", "--output", tmp_path / "adopted", *raw) == 0
+    made = make(tmp_path / "out", "--input", tmp_path / "adopted", "--num-shards", "1")
+    assert made.manifest.ledger.records.written == 4

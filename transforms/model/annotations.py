@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import array
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -145,6 +145,10 @@ class FileReader(AnnotationReader, Protocol):
 
     def without_folder(self) -> FileReader:
         """Return a reader whose names omit this folder, with a note."""
+
+    @property
+    def keys(self) -> Collection[str]:
+        """Keys that the files have among the images, if they are listed from the same place."""
 
 
 @dataclasses.dataclass

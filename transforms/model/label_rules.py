@@ -57,8 +57,8 @@ class LabelRules:
     mapping: (label, new label) pairs; rows whose new label is empty are left out.
     allowed: labels of --labels-file or --learned-from; rows of others are rejected. None allows
       all.
-    included: labels to keep; empty keeps all. excluded: labels to leave out. All labels are those
-      after folding and mapping.
+    included: labels to keep; empty keeps all. excluded: labels to leave out, judged before
+      `included` removes other labels. All labels are those after folding and mapping.
     excluded_keys: file of keys to leave out, one per line; its content must not change.
     """
 
@@ -196,10 +196,11 @@ class LabelRules:
             new.append(mapped or None)
             if not mapped:
                 why.append(f"label-map {label}")
-            elif self.included and mapped not in self.included:
-                why.append("include-labels")
+            elif mapped in self.excluded:
+                why.append(f"exclude-labels {mapped}")
             else:
-                why.append(f"exclude-labels {mapped}" if mapped in self.excluded else None)
+                others = self.included and mapped not in self.included
+                why.append("include-labels" if others else None)
         return new, why
 
     @property

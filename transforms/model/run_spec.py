@@ -29,7 +29,7 @@ from recordmill.transforms.model.window_options import WindowOptions
 from recordmill.transforms.reuse.frame_places import FramePlaces
 
 Compression = Literal["none", "gzip"]
-GroupNoun = Literal["group", "series"]
+GroupNoun = Literal["group", "series", "file"]
 
 
 @runtime_checkable
@@ -79,8 +79,8 @@ class RunSpec:
       cuts series into windows. unit: name of a record in the ledger. notes: remarks on the input
       for the manifest. fail_on: codes of the notes that refuse the run.
     listed_classes: {class: number of files} of the listing, if it has classes.
-    group_noun: name of groups in messages, `group` or `series`, if the input names them; None if
-      they follow from files or from content.
+    group_noun: name of groups in messages: `group` or `series` if the input names them, `file` if
+      they are the clips or segments of a file; None if they follow from content.
     compared: columns that are the content of records made of rows; none for other records.
     rules: rules for labels and keys. The plan checks that the classes that they name exist.
     card: licence, citation, description and the like of the dataset.

@@ -46,7 +46,7 @@ def plan_notes(
     yield from _unused_intervals(labels, run)
     yield from _unused_renamings(labels, left_out, run)
     yield from alike_classes(labels)
-    if run.group_noun is not None and survey.groups is not None:
+    if run.group_noun not in (None, "file") and survey.groups is not None:
         records = sum(sum(counts.values()) for counts in survey.counts.values())
         yield from survey.groups.notes(records, run.group_noun)
     yield from _missing_classes(survey, labels)
@@ -251,9 +251,11 @@ def _too_few(survey: Survey, run: RunSpec, fraction: float) -> str:
     """Return why a split of this fraction has no record."""
     number, noun = sum(sum(counts.values()) for counts in survey.counts.values()), "record"
     groups = survey.groups
-    if run.group_noun == "group" and groups is not None and not groups.capped:
-        number, noun = len(groups.names) + groups.missing, "group"
+    if run.group_noun in ("group", "file") and groups is not None and not groups.capped:
+        number, noun = len(groups.names) + groups.missing, run.group_noun
         whole = "groups are kept whole"
+        if noun == "file":
+            whole = "all records of a file share a split"
     elif run.group_noun is not None or run.grouped:
         whole = "groups, such as the records of one file, are kept whole"
     else:

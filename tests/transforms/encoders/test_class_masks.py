@@ -16,6 +16,7 @@ from recordmill.pipelines.cli import main
 from recordmill.transforms.imaging.class_masks import decode_mask
 from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.imaging.mask_options import MaskOptions
+from tests.archive_files import tar_of
 from tests.image_runs import Made, images, make
 from tests.painted_masks import (
     IGNORE,
@@ -420,6 +421,23 @@ def test_masks_beside_their_images_are_no_images(tmp_path, capfd):
     made = make(tmp_path / "out", *arguments, "--mask-suffix", "_mask")
     assert {key for key, _ in made.examples()} == {"a.png", "b.png", "c.png"}
     assert made.manifest.ledger.inputs.filtered == 3
+
+
+def test_a_sample_without_a_label_is_rejected_once_and_not_as_its_mask(tmp_path):
+    members = {}
+    for name in "abc":
+        ids = shapes(1, SMALL)
+        members[f"{name}.png"] = png(painted(ids))
+        members[f"{name}.seg.png"] = png(Image.fromarray(ids))
+        members[f"{name}.json"] = json.dumps({} if name == "b" else {"label": "x"}).encode()
+    tar_of(tmp_path / "w.tar", members)
+    given = ("--input", tmp_path / "w.tar", "--masks", tmp_path / "w.tar", "--mask-suffix", ".seg")
+    options = ("--label-from", ".json:label", "--max-reject-fraction", "1", *SPLIT)
+    made = make(tmp_path / "out", *given, *options)
+    assert made.rejects == {"b.png": "unlabelled"}
+    assert {key for key, _ in made.examples()} == {"a.png", "c.png"}
+    inputs = made.manifest.ledger.inputs
+    assert (inputs.read, inputs.rejected) == (2, 1)
 
 
 def test_two_masks_of_one_name(tmp_path, capfd):

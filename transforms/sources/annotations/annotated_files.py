@@ -142,14 +142,18 @@ class AnnotatedFiles:
         objects = self._objects(annotations)
         joined = 0
         for listed in files:
-            for reject in listed.rejects:
+            rejects = _without_own_rejects(listed.rejects, annotations)
+            own = len(listed.rejects) - len(rejects)
+            for reject in rejects:
                 index.see(reject.key)
-            if listed.rows is None:
-                yield listed
-                continue
-            rows, own = _without_own(listed.rows, annotations)
+            rows = listed.rows
+            if rows is not None:
+                rows, among = _without_own(rows, annotations)
+                own += among
             filtered = {**listed.filtered, **({MASKS: own} if own else {})}
-            yield dataclasses.replace(listed, rows=None, filtered=filtered)
+            yield dataclasses.replace(listed, rows=None, rejects=rejects, filtered=filtered)
+            if rows is None:
+                continue
             for part in self._join(rows, annotations, index, objects):
                 joined += 0 if part.rows is None else len(part.rows)
                 yield part
@@ -297,6 +301,16 @@ def _without_own(rows: pa.RecordBatch, annotations: AnnotationReader) -> tuple[p
         return rows, 0
     others = rows.filter(pc.invert(pc.is_in(rows[batch.PATH], value_set=annotations.paths)))
     return others, len(rows) - len(others)
+
+
+def _without_own_rejects(
+    rejects: Sequence[Reject], annotations: AnnotationReader
+) -> Sequence[Reject]:
+    """Return the rejects without files of the annotations, which need no label."""
+    if not isinstance(annotations, FileReader) or not annotations.keys:
+        return rejects
+    own = annotations.keys
+    return [one for one in rejects if one.reason != Reason.UNLABELLED or one.key not in own]
 
 
 def _empty(field: pa.Field, count: int) -> pa.Array:

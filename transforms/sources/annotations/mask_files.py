@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import pyarrow as pa
 
@@ -39,6 +39,7 @@ class MaskReader:
     rejects: Sequence[Reject]
     suffixes: Sequence[tuple[str, str]]
     paths: pa.Array | None = None
+    keys: Collection[str] = ()
     notes: Sequence[str] = ()
     by_stem: bool = True
 
@@ -81,7 +82,8 @@ class MaskFolder:
 
     place: a folder, or an archive. suffix: end of the stem of every mask after that of its image,
         or "END=SUFFIX", if it is instead of the end of the image's; None accepts none, or a usual
-        one that all masks have. among_images: the folder may be among the images.
+        one that all masks have. among_images: the folder may be among the images. is_input: it is
+        the only input, so that masks have the same keys among the images.
     options: as the masks will be decoded; a sample is checked. limits: for `max_pixels`.
     """
 
@@ -90,6 +92,7 @@ class MaskFolder:
     options: MaskOptions
     limits: ImageOptions
     among_images: bool = False
+    is_input: bool = False
 
     def __call__(self) -> MaskReader:
         """List the masks.
@@ -143,6 +146,7 @@ class MaskFolder:
             rejects=[self._of_mask(reject) for reject in rejects],
             suffixes=suffixes,
             paths=references[0] if self.among_images else None,
+            keys=frozenset(keys) if self.is_input else (),
             notes=(*notes, *checked),
         )
 

@@ -7,7 +7,10 @@ import json
 import re
 from collections.abc import Sequence
 
+import pyarrow as pa
+
 from recordmill.errors import ConfigError
+from recordmill.transforms.model.user_columns import is_list
 from recordmill.transforms.sources.media.media_values import is_bytes, is_bytes_struct
 from recordmill.transforms.sources.row_formats.columnar import ColumnarFile
 from recordmill.transforms.sources.row_formats.json_lines import JsonLines
@@ -41,16 +44,12 @@ def find_media_column(
       messages.
 
     Raises:
-      ConfigError: several columns may hold the files.
+      ConfigError: several columns may hold the files, or only columns of lists hold any.
     """
     if isinstance(file, JsonLines):
         columns, in_lists = _columns_of_base64(file.first_text, dropped)
-        if in_lists and not columns:
-            raise ConfigError(
-                f"{where} holds files in lists, in {quoted(in_lists)}, but a list of files per row"
-                " is not supported: write one row for each file, or leave them out, with"
-                f" --drop-columns {in_lists[0]}"
-            )
+        if not columns:
+            _refuse_lists(in_lists, where)
         return _only(columns, where)
     if not isinstance(file, ColumnarFile):
         return None
@@ -60,10 +59,31 @@ def find_media_column(
         return _only(structs, where)
     plain = [field.name for field in fields if is_bytes(value_type(field.type))]
     usual = [name for name in plain if name.lower() in NAMES]
-    texts = {field.name.lower() for field in fields if field.name not in plain}
+    in_lists = [field.name for field in fields if _is_list_of_files(field.type)]
+    texts = {field.name.lower() for field in fields if field.name not in (*plain, *in_lists)}
     if not usual and not texts.isdisjoint(path_names):
         return None
+    if not plain:
+        _refuse_lists(in_lists, where)
     return _only(usual or plain, where)
+
+
+def _is_list_of_files(kind: pa.DataType) -> bool:
+    """Return whether values of a type are lists of bytes, or of structs with a field of bytes."""
+    if not is_list(kind):
+        return False
+    item = value_type(kind.value_type)
+    return is_bytes(item) or is_bytes_struct(item)
+
+
+def _refuse_lists(names: Sequence[str], where: str) -> None:
+    """Raise ConfigError if columns hold files in lists. names: of these columns."""
+    if names:
+        raise ConfigError(
+            f"{where} holds files in lists, in {quoted(names)}, but a list of files per row is not"
+            " supported: write one row for each file, or leave them out, with --drop-columns"
+            f" {names[0]}"
+        )
 
 
 def _columns_of_base64(text: str, dropped: Sequence[str]) -> tuple[list[str], list[str]]:

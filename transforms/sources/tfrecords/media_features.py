@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+import pyarrow as pa
+
 from recordmill.errors import ConfigError
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.rows.column_roles import quoted
@@ -23,6 +26,8 @@ OBJECT = "image/object/"  # before the names of features of objects
 CLASS_MASK = "image/segmentation/class/encoded"
 MASK_FORMAT = "image/segmentation/class/format"
 CAPTION = "image/caption"
+# Usual names of the features that hold the height, width and depth of raw pixels.
+_SIZES = (("height", "rows"), ("width", "columns", "cols"), ("depth", "channels"))
 _MOVING = (OBJECT, "image/segmentation/")  # features that belong to pixels
 
 
@@ -52,3 +57,33 @@ def refuse_moving(names: Sequence[str], inputs: Inputs, why: str = ": ") -> None
             f"{inputs} has features that belong to the pixels ({', '.join(moving[:3])}), and cannot"
             f" be read here{why}leave them out with --drop-columns {','.join(moving)}"
         )
+
+
+def refuse_raw_pixels(columns: pa.RecordBatch, sizes: np.ndarray, feature: str, where: str) -> None:
+    """Raise ConfigError if all values have the size of raw pixels, by the features beside them.
+
+    columns: features of the records. sizes: int64[n], bytes of each value, which is a file
+    otherwise. feature: its name. where: the input, for messages.
+    """
+    shape = [
+        next((name for name in names if name in columns.schema.names), None) for names in _SIZES
+    ]
+    found = [name for name in shape if name is not None]
+    if None in shape[:2] or not all(pa.types.is_integer(columns[name].type) for name in found):
+        return
+    values = [np.asarray(columns[name].fill_null(0)) for name in found]
+    if not len(sizes) or not (sizes > 0).all() or (np.prod(values, axis=0) != sizes).any():
+        return
+    texts = [str(one[0]) if (one == one[0]).all() else "?" for one in values]
+    texts += ["1"] * (len(shape) - len(texts))  # without depth there is one channel
+    adopt = ""
+    if texts.count("?") < 2:
+        adopt = (
+            f"make a dataset of them with recordmill adopt --raw {feature}=uint8:{'x'.join(texts)},"
+            " and pass that as --input, or "
+        )
+    raise ConfigError(
+        f"{where}: the feature {feature!r} holds no files, but raw pixels (as many bytes as"
+        f" {' x '.join(found)}), which cannot be read without a manifest: {adopt}write the pixels"
+        " of each record to a .npy file"
+    )

@@ -66,6 +66,7 @@ from recordmill.transforms.sources.tfrecords.media_features import (
     MEDIA,
     find_media,
     refuse_moving,
+    refuse_raw_pixels,
 )
 from recordmill.transforms.sources.tfrecords.pixel_features import PixelFeatures
 from recordmill.transforms.sources.tfrecords.record_parts import mask_references, record_parts
@@ -302,7 +303,7 @@ class TfrecordMedia:
         file: File,
         split: str | None,
     ) -> ListingPart:
-        """Return a reference or a reject for every record."""
+        """Return a reference or a reject for every record. Raises ConfigError for raw pixels."""
         rows = with_numbers(rows, roles, self.label_type, self._rows.format.value_parser)
         columns = rows.columns
         system = system_columns(rows, roles)
@@ -315,6 +316,8 @@ class TfrecordMedia:
         heads: list[bytes | None] = [b""] * len(columns)
         if self.raw is not None:
             heads = self.raw.headers(columns, size.tolist())
+        else:
+            refuse_raw_pixels(columns, size, str(roles.main), str(self.input))
         whole = size + [len(head or b"") for head in heads]
         keys = system.key.to_pylist()
         paths = record_parts(file, (offset, length, whole, start), keys, heads)
