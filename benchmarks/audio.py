@@ -136,13 +136,11 @@ def bars(walls: Mapping[str, float], processors: Mapping[str, float], files: int
         at_least = _BARE_BAR if asked else None
         got = walls["loop"] / walls["ours"]
         lines.append(bar("files/s: ours / bare loop", got, at_least=at_least))
-    if {"ours-wave", "tf-wave"} <= walls.keys():
-        at_least = _TF_BAR if asked else None
-        got = processors["tf-wave"] / processors["ours-wave"]
-        lines.append(bar("CPU seconds, waveforms: tf.data / ours", got, at_least=at_least))
-    if {"ours-mel", "tf-mel"} <= walls.keys():
-        got = processors["tf-mel"] / processors["ours-mel"]
-        lines.append(bar("CPU seconds, spectrograms: tf.data / ours", got))
+    for ours, theirs in (("ours-wave", "tf-wave"), ("ours-mel", "tf-mel")):
+        if {ours, theirs} <= walls.keys():
+            at_least = _TF_BAR if asked else None
+            got = processors[theirs] / processors[ours]
+            lines.append(bar(f"CPU seconds: {theirs} / {ours}", got, at_least=at_least))
     return lines
 
 
