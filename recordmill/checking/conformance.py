@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from recordmill.format.image_files import UNREADABLE_IMAGE, open_image
 from recordmill.tfrecord.decode import Value, decoder
-from recordmill.tfrecord.features import DType, Feature, Features
+from recordmill.tfrecord.features import DType, Feature, Features, shape_text
 
 _SIDES = ("height", "width")
 _PNG = b"\x89PNG\r\n\x1a\n"  # the signature
@@ -195,9 +195,10 @@ def _check_array(value: bytes, *, dtype: str, shape: Sequence[int | None]) -> No
     whole = len(value) % unit == 0 if unit else not value
     if whole and (None in shape or len(value) == unit):
         return
-    sizes = "x".join("?" if size is None else str(size) for size in shape) or "one value"
     number = f"a multiple of {unit}" if None in shape else str(unit)
-    raise NonconformingError(f"expected {number} bytes ({dtype}, {sizes}), got {len(value)}")
+    raise NonconformingError(
+        f"expected {number} bytes ({dtype}, {shape_text(shape)}), got {len(value)}"
+    )
 
 
 def _check_image(value: bytes) -> None:

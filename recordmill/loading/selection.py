@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from recordmill.errors import ConfigError, did_you_mean
 from recordmill.format.manifest import Manifest
 from recordmill.loading.options import LoadOptions
-from recordmill.tfrecord.features import Feature, Features
+from recordmill.tfrecord.features import Feature, Features, shape_text
 
 _CHANNELS = (1, 3, 4)
 _DTYPES = ("uint8", "uint16")
@@ -179,7 +179,7 @@ def _is_open(feature: Feature) -> bool:
 def _shape_features(name: str, feature: Feature) -> tuple[str, ...]:
     if not feature.shape_features:
         raise ConfigError(
-            f"inputs: {name} holds arrays of {_shape_text(feature.raw_shape or ())}, but records"
+            f"inputs: {name} holds arrays of {shape_text(feature.raw_shape or ())}, but records"
             " do not hold their shapes: choose other inputs"
         )
     return feature.shape_features
@@ -207,7 +207,7 @@ def _check_label(manifest: Manifest, options: LoadOptions, selection: Selection)
     if feature.kind != "label" and (None in feature.shape or feature.dtype == "string"):
         raise ConfigError(
             f"label: expected numbers of a fixed shape, {selection.label!r} is {feature.dtype}"
-            f" {_shape_text(feature.shape)}"
+            f" {shape_text(feature.shape)}"
         )
 
 
@@ -272,7 +272,3 @@ def _expect_known(what: str, names: Iterable[str], features: Features) -> None:
                 f"{what}: there is no feature {name!r}{did_you_mean(name, features)}; expected some"
                 f" of {', '.join(sorted(features))}"
             )
-
-
-def _shape_text(shape: Iterable[int | None]) -> str:
-    return "x".join("?" if size is None else str(size) for size in shape) or "one value"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, get_args
 
 from recordmill.errors import ConfigError
@@ -15,6 +15,11 @@ _RAW_DTYPES = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
     *("float16", "float32", "float64", "complex64", "complex128"),
 )
+
+
+def shape_text(shape: Iterable[int | None]) -> str:
+    """Return a shape for messages; None is a dimension that varies."""
+    return "x".join("?" if size is None else str(size) for size in shape) or "one value"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

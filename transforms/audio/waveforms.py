@@ -146,10 +146,10 @@ class RecordArrays:
         return np.array(self._shapes, np.int64).reshape(-1, 2)
 
     def column(self) -> pa.LargeBinaryArray:
-        """Return the bytes of the arrays since the last call, in order."""
-        data = self._waveforms
+        """Return the bytes of the arrays, in order; no other may be added afterwards."""
+        data: bytes | bytearray = self._waveforms
         if self._transform is not None:
-            data = bytearray().join(block.data for block in self._transform.take())
+            data = b"".join(block.data for block in self._transform.take())
         size = np.dtype(self._options.dtype).itemsize
         return cut_binary(data, [size * count * width for count, width in self._shapes])
 

@@ -23,6 +23,7 @@ _SHOWN = 3  # classes in a note
 _ENOUGH = 10  # expected records or groups of a split, from which it is empty for another reason
 _FEW_MORE = 0.02  # further classes per record, up to which several are likely to be mistakes
 _SEPARATORS = "|,;/+"
+_KEPT_WHOLE = {"group": "groups are kept whole", "file": "all records of a file share a split"}
 
 
 def plan_notes(
@@ -251,11 +252,9 @@ def _too_few(survey: Survey, run: RunSpec, fraction: float) -> str:
     """Return why a split of this fraction has no record."""
     number, noun = sum(sum(counts.values()) for counts in survey.counts.values()), "record"
     groups = survey.groups
-    if run.group_noun in ("group", "file") and groups is not None and not groups.capped:
+    if run.group_noun in _KEPT_WHOLE and groups is not None and not groups.capped:
         number, noun = len(groups.names) + groups.missing, run.group_noun
-        whole = "groups are kept whole"
-        if noun == "file":
-            whole = "all records of a file share a split"
+        whole = _KEPT_WHOLE[noun]
     elif run.group_noun is not None or run.grouped:
         whole = "groups, such as the records of one file, are kept whole"
     else:

@@ -136,9 +136,8 @@ class AnnotatedFiles:
           ConfigError: annotations cannot be parsed, or match no image.
         """
         self._found.clear()
-        annotations, files = self._open()
+        annotations, index, files = self._open()
         self._found["notes"] = annotations.notes
-        index = self._index(annotations)
         objects = self._objects(annotations)
         joined = 0
         for listed in files:
@@ -175,8 +174,8 @@ class AnnotatedFiles:
     def _index(self, annotations: AnnotationReader) -> PathIndex:
         return PathIndex(annotations, f"{self.wording.option} {self.where}", self.wording.noun)
 
-    def _open(self) -> tuple[AnnotationReader, Iterator[ListingPart]]:
-        """Return the annotations, and the files.
+    def _open(self) -> tuple[AnnotationReader, PathIndex, Iterator[ListingPart]]:
+        """Return the annotations, their index, and the files.
 
         If no image has the name of a file of annotations, and these are all in one folder, their
         names may omit it. The files are held in memory until one has such a name.
@@ -186,21 +185,20 @@ class AnnotatedFiles:
             left out: it may be one of several classes.
         """
         annotations = self.open_annotations()
-        files = self.files.scan()
+        index, files = self._index(annotations), self.files.scan()
         if not isinstance(annotations, FileReader) or annotations.folder is None:
-            return annotations, files
+            return annotations, index, files
         held: list[ListingPart] = []
-        index = self._index(annotations)
         for part in files:
             held.append(part)
             if any(map(index.has, _paths_of(part))):
-                return annotations, itertools.chain(held, files)
+                return annotations, index, itertools.chain(held, files)
         shorter = annotations.without_folder()
-        index = self._index(shorter)
-        if not any(index.has(path) for part in held for path in _paths_of(part)):
-            return annotations, iter(held)
+        by_shorter = self._index(shorter)
+        if not any(by_shorter.has(path) for part in held for path in _paths_of(part)):
+            return annotations, index, iter(held)
         if annotations.folder_is_known:
-            return shorter, iter(held)
+            return shorter, by_shorter, iter(held)
         unpack = f"unpack {self.where}, and " if is_archive(self.where) else ""
         raise ConfigError(
             f"no image of the input matches the {self.wording.noun} {self.where}: they are all in"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import re
 from collections.abc import Collection, Sequence
 
 import pyarrow as pa
@@ -20,9 +19,8 @@ from recordmill.transforms.sources.annotations.mask_sample import check_mask_sam
 from recordmill.transforms.sources.files.companions import MASK_FOLDERS, MASK_SUFFIXES
 from recordmill.transforms.sources.files.folders import NOT_IMAGES, FileTree
 from recordmill.transforms.sources.files.input_paths import InputPath, Inputs
-from recordmill.transforms.sources.files.other_kinds import is_archive
+from recordmill.transforms.sources.files.other_kinds import archive_stem, is_archive
 
-_ENDING = re.compile(r"\.(tar|zip)$", re.IGNORECASE)
 _REFERENCE = (batch.PATH, batch.SIZE, batch.MTIME)
 
 
@@ -56,9 +54,8 @@ class MaskReader:
 
     @property
     def folder_is_known(self) -> bool:
-        stem = _ENDING.sub("", self.where)
         return self.folder is not None and (
-            self.folder.lower() in MASK_FOLDERS or self.folder == stem
+            self.folder.lower() in MASK_FOLDERS or self.folder == archive_stem(self.where)
         )
 
     def without_folder(self) -> MaskReader:

@@ -19,6 +19,7 @@ from recordmill.errors import Reason, RecordError
 from recordmill.transforms.sources.archives.archive_file import ListedMember, MemberProblem
 from recordmill.transforms.sources.files.input_paths import LABEL_FILE
 from recordmill.transforms.sources.files.inputs import is_utf8
+from recordmill.transforms.sources.files.sample_images import sample_name
 
 _MOST = 1 << 20  # bytes of a file with a class
 _LONGEST = 1 << 12  # characters of a class
@@ -139,8 +140,7 @@ def with_labels(
 
 
 def _record_name(one: _Found) -> str:
-    folder, slash, name = one.name.rpartition("/")
-    return folder + slash + name.partition(".")[0]
+    return sample_name(one.name)
 
 
 def _labelled(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import stat as modes
 import struct
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from recordmill.errors import Reason
 from recordmill.storage.members import LOCAL_HEADER, MOST_INFLATED, Method
@@ -43,26 +43,29 @@ class _Directory(NamedTuple):
     before: int
 
 
+class _Entry(NamedTuple):
+    """An entry of a directory. fields: those of `_ENTRY`."""
+
+    fields: tuple[Any, ...]
+    name: bytes
+    extra: bytes
+
+
 def zip_members(reader: ArchiveReader) -> Iterator[ListedMember | MemberProblem]:
     """Yield the files of a zip in the order of its directory, and its problems."""
     found = _find_directory(reader)
     if isinstance(found, MemberProblem):
         yield found
         return
-    at, count, total = found.start, 0, 0
+    count = total = 0
     by_backslash: bool | None = None
-    while at < found.end:
-        entry = reader.read(at, _ENTRY.size)
-        if len(entry) < _ENTRY.size or not entry.startswith(b"PK\x01\x02"):
-            yield damaged(f"the directory of the archive is damaged at byte {at}")
+    for entry in _entries(reader, found):
+        if isinstance(entry, MemberProblem):
+            yield entry
             return
-        _, system, flags, method, crc, length, size, named, extras, said, _, mode, offset = (
-            _ENTRY.unpack(entry)
-        )
-        rest = reader.read(at + _ENTRY.size, named + extras)
-        at += _ENTRY.size + named + extras + said
+        fields, name, extra = entry
+        _, system, flags, method, crc, length, size, named, _, _, _, mode, offset = fields
         count += 1
-        name, extra = rest[:named], rest[named:]
         size, length, offset = _wide(extra, size, length, offset)
         offset += found.before
         total += LOCAL_HEADER + named + length
@@ -123,17 +126,26 @@ def _has_slashes(reader: ArchiveReader, found: _Directory) -> bool:
 
     If none has, backslashes separate folders, as some programs for Windows write them.
     """
+    return any(
+        b"/" in entry.name and not entry.name.endswith(b"/")
+        for entry in _entries(reader, found)
+        if isinstance(entry, _Entry)
+    )
+
+
+def _entries(reader: ArchiveReader, found: _Directory) -> Iterator[_Entry | MemberProblem]:
+    """Yield the entries of a directory; the last one is a problem if it is damaged."""
     at = found.start
     while at < found.end:
         entry = reader.read(at, _ENTRY.size)
-        if len(entry) < _ENTRY.size:
-            break  # the directory is damaged, which is reported where its files are listed
-        *_, named, extras, said, _, _, _ = _ENTRY.unpack(entry)
-        name = reader.read(at + _ENTRY.size, named)
-        if b"/" in name and not name.endswith(b"/"):
-            return True
+        if len(entry) < _ENTRY.size or not entry.startswith(b"PK\x01\x02"):
+            yield damaged(f"the directory of the archive is damaged at byte {at}")
+            return
+        fields = _ENTRY.unpack(entry)
+        named, extras, said = fields[7:10]
+        rest = reader.read(at + _ENTRY.size, named + extras)
+        yield _Entry(fields, rest[:named], rest[named:])
         at += _ENTRY.size + named + extras + said
-    return False
 
 
 def _not_a_zip(beginning: bytes) -> MemberProblem:

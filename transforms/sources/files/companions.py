@@ -17,7 +17,7 @@ from recordmill.transforms.model import batch
 from recordmill.transforms.model.source import ListingPart
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.inputs import InputRoot
-from recordmill.transforms.sources.files.sample_images import SampleImages
+from recordmill.transforms.sources.files.sample_images import LOSSLESS, SampleImages
 from recordmill.transforms.sources.files.walks import File
 
 Companion = Literal["annotations", "masks", "samples", "tables"]
@@ -35,7 +35,6 @@ MASK_SUFFIXES = (
     "_L",
 )
 MASK_FOLDERS = ("mask", "masks", "segmentation", "segmentations", "segmentationclass", "gt")
-_LOSSLESS = (".png", ".gif", ".bmp", ".tif", ".tiff")
 _MASKS = rf"({'|'.join(MASK_SUFFIXES)})\.[^./]*$|(^|/)(?i:{'|'.join(MASK_FOLDERS)})/[^/]*$"
 _MOST_OF = 0.9  # least fraction of images with a file of the same name in a folder of masks
 _TABLES = ("csv", "jsonl", "parquet", "tsv")
@@ -108,7 +107,7 @@ class CompanionFinder:
             folder, name = os.path.split(stem.removesuffix(suffix))
             kind = suffix
             image = beside.get(os.path.join(folder, name)) if suffix else None
-            if image is None and key.lower().endswith(_LOSSLESS):
+            if image is None and key.lower().endswith(LOSSLESS):
                 kind, image = folder, by_name.get(name)
             if image is not None:
                 self._masks[kind] += 1

@@ -33,6 +33,11 @@ def is_archive(name: str) -> bool:
     return _ARCHIVE.search(name) is not None
 
 
+def archive_stem(name: str) -> str:
+    """Return the name of an archive without its extension; other names as they are."""
+    return _ARCHIVE.sub("", name)
+
+
 def compressed_tar(name: str) -> str | None:
     """Return the error, without its subject, for the name of a compressed tar; None for others."""
     if _COMPRESSED_TAR.search(name) is None:

@@ -10,14 +10,18 @@ import itertools
 from collections import Counter
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from recordmill.notes import Note, count_of
 from recordmill.transforms.sources.files.input_paths import Inputs
 
-_EXTENSIONS = r"\.[^/]*$"  # all extensions, from the first dot of the file name on
-_LOSSLESS = (".png", ".gif", ".bmp", ".tif", ".tiff")
+LOSSLESS = (".png", ".gif", ".bmp", ".tif", ".tiff")  # formats that masks may have
 _SHOWN = 4  # files and extensions in the note
+
+
+def sample_name(path: str) -> str:
+    """Return the path of a file up to the first dot of its name."""
+    folder, slash, name = path.rpartition("/")
+    return folder + slash + name.partition(".")[0]
 
 
 class SampleImages:
@@ -32,13 +36,11 @@ class SampleImages:
 
     def see(self, keys: pa.Array) -> None:
         """Take the keys of images."""
-        stems = pc.replace_substring_regex(keys, pattern=_EXTENSIONS, replacement="")
-        pairs = zip(stems.to_pylist(), keys.to_pylist(), strict=True)
-        for stem, some in itertools.groupby(pairs, lambda pair: pair[0]):
+        for stem, some in itertools.groupby(keys.to_pylist(), sample_name):
             if stem != self._stem:
                 self._close()
                 self._stem = stem
-            self._open += [key for _, key in some]
+            self._open += some
 
     def _close(self) -> None:
         if len(self._open) > 1:
@@ -72,7 +74,7 @@ class SampleImages:
         """
         only = inputs.single
         ends = [one.rpartition(".") for one in extensions]
-        may_be = [end for end in ends if end[0] and f".{end[2]}".lower() in _LOSSLESS]
+        may_be = [end for end in ends if end[0] and f".{end[2]}".lower() in LOSSLESS]
         if only is None or set(only.path) & set("*?[") or len(ends) != 2 or len(may_be) != 1:
             return ""
         (mask,) = may_be

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from recordmill.errors import ConfigError
-from recordmill.tfrecord.features import Feature
+from recordmill.tfrecord.features import Feature, shape_text
 
 Files = Literal["images", "arrays", "audio"]
 
@@ -74,11 +74,10 @@ class ArrayForm:
         )
         channels = shape[-1] if len(shape) == 3 else 0
         if files == "images" and (dtype != "uint8" or channels not in _PNM):
-            text = "x".join("?" if size is None else str(size) for size in shape)
             raise ConfigError(
-                f"the feature {name!r} holds raw pixels ({dtype} {text}), of which only uint8 with"
-                " 1 or 3 channels is read as images: make the first dataset with --image-format"
-                " png, or read these as arrays, with recordmill arrays"
+                f"the feature {name!r} holds raw pixels ({dtype} {shape_text(shape)}), of which"
+                " only uint8 with 1 or 3 channels is read as images: make the first dataset with"
+                " --image-format png, or read these as arrays, with recordmill arrays"
             )
         return form
 

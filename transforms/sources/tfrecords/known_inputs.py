@@ -11,7 +11,7 @@ from recordmill.format.file_names import index_of
 from recordmill.format.manifest import Manifest
 from recordmill.format.shard_index import IndexDamagedError, column_names
 from recordmill.storage.files import Location, PathError, shown
-from recordmill.tfrecord.features import Feature
+from recordmill.tfrecord.features import Feature, shape_text
 from recordmill.tfrecord.framing import HEADER_BYTES, begins_frame
 from recordmill.transforms.model import batch
 from recordmill.transforms.sources.files.folders import list_files
@@ -181,6 +181,7 @@ def media_feature(inputs: Inputs, given: str | None) -> tuple[str, Feature] | No
 
 
 def _media_feature(manifest: Manifest, given: str | None) -> tuple[str, Feature] | None:
+    """Return the feature with the images or arrays of a dataset, None without one."""
     rename = manifest.options.get("rename", {})
     usual = [rename.get(name, name) for name in _MEDIA]
     kinds = [name for name, one in manifest.features.items() if one.kind in ("image", "raw")]
@@ -199,8 +200,7 @@ def _form(name: str, feature: Feature) -> str:
     is_raw = feature.kind == "raw"
     dtype = feature.raw_dtype if is_raw else feature.dtype
     shape = (feature.raw_shape or ()) if is_raw else feature.shape
-    text = "x".join("?" if one is None else str(one) for one in shape) or "one value"
-    return f"{dtype} arrays ({text}) in {name!r}"
+    return f"{dtype} arrays ({shape_text(shape)}) in {name!r}"
 
 
 def rate_feature(inputs: Inputs, waveforms: str) -> str | None:
