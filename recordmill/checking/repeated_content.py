@@ -6,6 +6,7 @@ which are few, are then compared one by one.
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import itertools
 import json
@@ -27,6 +28,7 @@ NAMES = ("key", "source")  # columns that are read for shown records only
 _SHOWN = 10  # records of a content that its line lists
 _SAMPLED = 1 << 14  # hashes that show whether most repeat
 _LINES_AT_ONCE = 1 << 13  # lines that are in memory as text
+_RECORDS_AT_ONCE = 1 << 16  # records of repeated contents that are sorted at a time, about
 _ESCAPED = r'[\x00-\x1f"\\]'  # characters that JSON strings hold as escape sequences
 
 UInt64Array = npt.NDArray[np.uint64]
@@ -115,54 +117,111 @@ def report_on(
     """
     if not any(len(one.rows) for one in suspects):
         return ContentReport(records=records), iter(())
-    triples, splits, labels, hashes = _numbered(suspects, halves)
-    width = len(labels) + 1
-    order = stable_order(triples)
-    found = triples[order]
+    joined = _joined(suspects, halves)
+    parts = []
+    for start, end in joined.ranges():
+        parts.append(_report_on_range(joined, start, end, listed=listed))
+        listed -= len(parts[-1].contents)
+    report = ContentReport.sum([ContentReport(records=records), *(part.report for part in parts)])
+    contents, rows, shown, more = (
+        np.concatenate([part[number] for part in parts]) for number in range(1, 5)
+    )
+    if not len(rows):
+        return report, iter(())
+    columns = _names(suspects, rows) | joined.classes(rows)
+    blocks = _lines(joined.hashes[contents], shown, more, columns)
+    first = next(blocks)
+    examples = tuple(map(json.loads, itertools.islice(io.BytesIO(first), EXAMPLES)))
+    return dataclasses.replace(report, examples=examples), itertools.chain([first], blocks)
+
+
+class _Joined(NamedTuple):
+    """The records of all suspects.
+
+    numbers: int64[n]. That of a (content, split, label) is ((content * splits) + split) * (labels +
+      1) + label + 1, with a label of -1 for none. splits, labels: the distinct ones. hashes: of
+      contents, uint64[m, 2], ascending; there may be some that no record has.
+    """
+
+    numbers: Ints
+    splits: pa.Array
+    labels: pa.Array
+    hashes: UInt64Array
+
+    @property
+    def per_content(self) -> int:
+        """How many numbers a content has."""
+        return len(self.splits) * (len(self.labels) + 1)
+
+    def divide(self, numbers: Ints) -> tuple[Ints, Ints, Ints]:
+        """Return the contents, splits and labels of numbers."""
+        pairs, labels = np.divmod(numbers, len(self.labels) + 1)
+        return *np.divmod(pairs, len(self.splits)), labels - 1
+
+    def classes(self, rows: Ints) -> dict[str, pa.Array]:
+        """Return the columns label and split of some records."""
+        _, splits, labels = self.divide(self.numbers[rows])
+        found = pa.array(labels, pa.int32(), mask=labels < 0)
+        return {
+            "label": pa.DictionaryArray.from_arrays(found, self.labels),
+            "split": pa.DictionaryArray.from_arrays(splits, self.splits),
+        }
+
+    def ranges(self) -> Iterator[tuple[int, int]]:
+        """Yield (first content, end) of about `_RECORDS_AT_ONCE` records, if none has more."""
+        counts = np.bincount(self.numbers // self.per_content, minlength=len(self.hashes))
+        parts = (np.cumsum(counts) - counts) // _RECORDS_AT_ONCE
+        starts = np.flatnonzero(np.diff(parts, prepend=-1)).tolist()
+        for start, end in itertools.pairwise([*starts, len(counts)]):
+            if counts[start:end].any():
+                yield start, end
+
+
+class _RangeReport(NamedTuple):
+    """The report on a range of contents, without examples, and what its lines list.
+
+    contents: of the lines. rows: of all lines, in the joined records. shown, more: numbers of
+      records that each line lists, and of others.
+    """
+
+    report: ContentReport
+    contents: Ints
+    rows: Ints
+    shown: Ints
+    more: Ints
+
+
+def _report_on_range(joined: _Joined, start: int, end: int, *, listed: int) -> _RangeReport:
+    """Report on contents from `start` to `end`. listed: lines, at most."""
+    first, last = start * joined.per_content, end * joined.per_content
+    order = np.flatnonzero((joined.numbers >= first) & (joined.numbers < last))
+    order = order[stable_order(joined.numbers[order])]
+    found = joined.numbers[order] - first
     starts = np.append(0, np.flatnonzero(found[1:] != found[:-1]) + 1)
     sizes = np.diff(starts, append=len(order))
-    pairs, label_numbers = np.divmod(found[starts], width)
-    codes, split_numbers = np.divmod(pairs, len(splits))
-    counts = np.bincount(codes, sizes, len(hashes)).astype(np.int64)
-    of_splits = _distinct_pairs(codes, split_numbers)
-    of_labels = _distinct_pairs(codes, label_numbers - 1)
-    in_splits = np.bincount(of_splits[0], minlength=len(hashes))
-    in_labels = np.bincount(of_labels[0], minlength=len(hashes))
+    codes, splits, labels = joined.divide(found[starts])
+    counts = np.bincount(codes, sizes, end - start).astype(np.int64)
+    of_splits = _distinct_pairs(codes, splits)
+    of_labels = _distinct_pairs(codes, labels)
+    in_splits = np.bincount(of_splits[0], minlength=end - start)
+    in_labels = np.bincount(of_labels[0], minlength=end - start)
     is_reported = (in_splits > 1) | (in_labels > 1)
     reported = np.flatnonzero(is_reported)[:listed]
     some = np.flatnonzero(is_reported[codes] & (codes <= reported.max(initial=-1)))
     lines = np.searchsorted(reported, codes[some])
     rows, shown = _shown_rows(lines, starts[some], sizes[some], order)
-    blocks: Iterator[bytes] = iter(())
-    if len(rows):
-        pairs, label_numbers = np.divmod(triples[rows], width)
-        label_numbers = pa.array(label_numbers - 1, pa.int32(), mask=label_numbers == 0)
-        columns = _names(suspects, rows)
-        columns["label"] = pa.DictionaryArray.from_arrays(label_numbers, labels)
-        columns["split"] = pa.DictionaryArray.from_arrays(pairs % len(splits), splits)
-        blocks = _lines(hashes[reported], shown, counts[reported] - shown, columns)
-    first = next(blocks, b"")
     contents, numbers = (one[in_splits[of_splits[0]] > 1] for one in of_splits)
     report = ContentReport(
-        records=records,
         repeated=_counted(counts, counts > 1),
         leaks=_counted(counts, in_splits > 1),
-        splits=_splits_of_leaks(contents, numbers, splits),
+        splits=_splits_of_leaks(contents, numbers, joined.splits),
         conflicts=_counted(counts, in_labels > 1),
-        examples=tuple(map(json.loads, itertools.islice(io.BytesIO(first), EXAMPLES))),
     )
-    return report, itertools.chain([first], blocks)
+    return _RangeReport(report, start + reported, rows, shown, counts[reported] - shown)
 
 
-def _numbered(
-    suspects: Sequence[Suspects], halves: UInt64Array
-) -> tuple[Ints, pa.Array, pa.Array, UInt64Array]:
-    """Return the number of the (content, split, label) of each record, and what it stands for.
-
-    It is ((content * splits) + split) * (labels + 1) + label + 1, with a label of -1 for none. The
-    others are the distinct splits and labels, and the hashes of contents, uint64[m, 2]. Contents
-    are in the order of their hashes; there may be some that no record has.
-    """
+def _joined(suspects: Sequence[Suspects], halves: UInt64Array) -> _Joined:
+    """Number the content, split and label of each record."""
     numbers, hashes = _content_numbers(suspects, halves)
     splits = sorted({one.split for one in suspects})
     labels = pa.chunked_array([one.labels for one in suspects]).unify_dictionaries().chunks
@@ -173,18 +232,19 @@ def _numbered(
         part = numbers[start:end]
         part += codes.indices.fill_null(-1).to_numpy()
         part += splits.index(one.split) * (len(names) + 1) + 1
-    return numbers, pa.array(splits), names, hashes
+    return _Joined(numbers, pa.array(splits), names, hashes)
 
 
 def _content_numbers(suspects: Sequence[Suspects], halves: UInt64Array) -> tuple[Ints, UInt64Array]:
     """Return the rank of the hash of each record, int64[n], and the hashes, uint64[m, 2]."""
     numbers: Ints = np.concatenate([one.halves for one in suspects], dtype=np.int64)
-    seconds = np.concatenate([one.seconds for one in suspects])
     of_half = np.zeros(len(halves), np.uint64)
-    of_half[numbers] = seconds
-    if (of_half[numbers] == seconds).all():
+    for one in suspects:
+        of_half[one.halves] = one.seconds
+    if all((of_half[one.halves] == one.seconds).all() for one in suspects):
         return numbers, np.stack([halves, of_half], axis=1)
     # Different hashes have the same first half.
+    seconds = np.concatenate([one.seconds for one in suspects])
     hashes, ranks = np.unique(
         np.stack([halves[numbers], seconds], axis=1), axis=0, return_inverse=True
     )
@@ -203,7 +263,8 @@ def _shown_rows(lines: Ints, starts: Ints, sizes: Ints, order: Ints) -> tuple[In
     rows = order[np.repeat(starts, candidates) + places]
     # One number for (line, whether it is not the first of its range, row) is sorted fastest.
     is_other = np.repeat(2 * lines, candidates) + (places > 0)
-    keys, rows = np.divmod(np.sort(is_other * len(order) + rows), len(order))
+    width = int(order.max(initial=0)) + 1
+    keys, rows = np.divmod(np.sort(is_other * width + rows), width)
     found = keys // 2
     begins = offsets_of(np.bincount(found))
     kept = np.arange(len(found)) - begins[found] < _SHOWN

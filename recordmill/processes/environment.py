@@ -16,6 +16,7 @@ import os
 import threading
 
 _TRIM_THRESHOLD_BYTES = 256 << 20
+_LARGE_BLOCK_BYTES = 64 << 10
 _PROBED_THREADS = 12
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # parameters of mallopt(3)
 
@@ -45,6 +46,18 @@ def return_free_memory() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc only
     if trim is not None:
         trim(0)
+
+
+def keep_memory_low() -> None:
+    """Return freed memory to the system, and from now on every large block when it is freed.
+
+    It is for steps that need little memory for their time. Large blocks lie between small ones
+    otherwise, so less and less of what they leave can be used or returned.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # glibc only
+    if mallopt is not None:
+        mallopt(_M_MMAP_THRESHOLD, _LARGE_BLOCK_BYTES)
+    return_free_memory()
 
 
 def expect_threads() -> None:

@@ -74,16 +74,18 @@ def find_repeated(bucket_halves: tuple[int, Iterable[Halves]], *, staging: Stagi
         else:
             indexes[name] = _read(staging.place(name))
             halves[split, name] = content_halves(indexes[name])
-    everything = np.concatenate(list(halves.values()))
-    repeated = repeated_halves(everything)
+    records = sum(map(len, halves.values()))
+    repeated = repeated_halves(np.concatenate(list(halves.values())))
     suspects = []
-    for (split, name), found in sorted(halves.items()) if len(repeated) else ():
+    for split, name in sorted(halves) if len(repeated) else ():
+        found = halves.pop((split, name))
         if name in indexes or _have_any(found, repeated):
             place = staging.place(name)
             index = indexes.pop(name) if name in indexes else _read(place)
             read_names = functools.partial(read_rows, place, columns=NAMES, records=len(index))
             suspects.append(records_with(index, repeated, split=split, read_names=read_names))
-    report, lines = report_on(len(everything), repeated, suspects)
+            del index
+    report, lines = report_on(records, repeated, suspects)
     if report.leaks.contents or report.conflicts.contents:
         place = staging.place(_lines_file(bucket))
         place.parent.make_dirs()

@@ -52,11 +52,11 @@ COUNT_BYTES = 32 << 20  # of counts that a bundle collects before it emits them
 LOOK_AHEAD_BYTES = 16 << 20  # of results per encoder process, over all writers of this process
 SHARDS_AT_ONCE = 2  # shards of a bundle that are written concurrently
 BLOCK_BYTES = 4 << 20  # about the bytes of the rows of a block of a shard, at most
-BLOCK_TASKS = 32  # encoder tasks of a block, if their rows are much smaller than what they refer to
+BLOCK_TASKS = 16  # encoder tasks of a block, if their rows are much smaller than what they refer to
 LEAST_BLOCK_BYTES = 1 << 18  # of such a block
 MAX_BLOCKS = 256  # of all shards, unless there are more shards: pieces must not be too small
 ROW_BYTES = 8 << 20  # of the blocks that are sorted at a time; a single block may exceed it
-INDEX_GROUP_ROWS = 1 << 15  # about the rows of a row group of an index
+INDEX_GROUP_ROWS = 1 << 13  # about the rows of a row group of an index
 LARGE_ROW = 4 << 10  # bytes; larger rows are mostly of thousands of columns
 _MOST_OF_LARGE_ROWS = 4  # by what factor large rows raise a limit, at most
 

@@ -117,7 +117,7 @@ class ShardRows:
             with _row_budget.hold(sum(len(data) + length for data, _, _, length in pieces)):
                 rows = sort_block(pieces, seed=self.seed, staging=self.staging)
             if batch.refers_to_files(rows):  # encoding takes so long that this costs nothing
-                environment.return_free_memory()
+                environment.keep_memory_low()
             yield rows
 
 

@@ -9,6 +9,7 @@ import pytest
 from recordmill.checking import repeated_content
 from recordmill.checking.repeated_content import records_with, repeated_halves, report_on
 from recordmill.format.content_hashes import content_hash, hash_halves
+from recordmill.format.content_report import LISTED
 
 
 def index_of(rows):
@@ -20,11 +21,11 @@ def index_of(rows):
     )
 
 
-def report(indexes):
+def report(indexes, *, listed=LISTED):
     halves = np.concatenate([repeated_content.content_halves(index) for _, index in indexes])
     repeated = repeated_halves(halves)
     suspects = [records_with(index, repeated, split=split) for split, index in indexes]
-    found, lines = report_on(len(halves), repeated, suspects)
+    found, lines = report_on(len(halves), repeated, suspects, listed=listed)
     return found, [json.loads(line) for line in b"".join(lines).splitlines()]
 
 
@@ -72,7 +73,9 @@ def random_indexes(splits):
 
 
 @pytest.mark.parametrize("splits", [3, 70])
-def test_leaks_and_conflicts_are_those_of_a_comparison_of_all_records(splits):
+@pytest.mark.parametrize("at_once", [1, 100, 1000])
+def test_leaks_and_conflicts_are_those_of_a_comparison_of_all_records(at_once, splits, monkeypatch):
+    monkeypatch.setattr(repeated_content, "_RECORDS_AT_ONCE", at_once)
     indexes = random_indexes(splits)
     found, lines = report(indexes)
     expected = naive_lines(indexes)
@@ -87,6 +90,15 @@ def test_leaks_and_conflicts_are_those_of_a_comparison_of_all_records(splits):
     assert found.splits == sets
     assert found.leaks.contents == sum(sets.values())
     assert found.examples == tuple(lines[:5])
+
+
+def test_the_listed_lines_are_the_first_ones(monkeypatch):
+    monkeypatch.setattr(repeated_content, "_RECORDS_AT_ONCE", 20)
+    indexes = random_indexes(3)
+    found, lines = report(indexes)
+    few, first = report(indexes, listed=7)
+    assert len(lines) > 7
+    assert (few, first) == (found, lines[:7])
 
 
 def test_nothing_repeats():

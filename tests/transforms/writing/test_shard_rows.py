@@ -114,8 +114,8 @@ def test_a_plan_of_large_shards_has_blocks(monkeypatch):
 def test_blocks_of_references_hold_the_rows_of_some_tasks():
     """A reference is much smaller than the file that a task reads."""
     rows = rows_of([b"v"] * 1280)
-    row_bytes = limits.LEAST_BLOCK_BYTES // limits.BLOCK_TASKS // 2
-    for task_rows, blocks in ((1, 20), (2, 20), (4, 10), (40, 2)):
+    row_bytes = limits.LEAST_BLOCK_BYTES // limits.BLOCK_TASKS // 4
+    for task_rows, blocks in ((1, 20), (4, 20), (8, 10), (40, 2)):
         plan = plan_for(rows, task_rows=task_rows, row_bytes=row_bytes, spill=True)
         assert len(shuffle.all_blocks(plan)) == blocks
 
