@@ -23,7 +23,7 @@ from recordmill.transforms.staged.handles import Element, StagedBatch
 from recordmill.transforms.staged.parts import read_part
 from recordmill.transforms.writing.dataset_manifest import excluded_by, tfds_notes
 from recordmill.transforms.writing.depth_notes import depth_notes
-from recordmill.transforms.writing.image_notes import image_notes
+from recordmill.transforms.writing.encoder_notes import encoder_notes
 
 
 class PlannedBatches(NamedTuple):
@@ -74,7 +74,7 @@ def _plan(
         samples = [split.estimate for split in plan.splits.values()]
         found = (
             *depth_notes((sample.reduced for sample in samples), sampled=True),
-            *image_notes((sample.noted for sample in samples), sampled=True),
+            *encoder_notes((sample.noted for sample in samples), sampled=True),
         )
         if message := first_failing(found, run.fail_on):
             run.staging.write_verdict(Verdict(message))

@@ -413,3 +413,22 @@ def test_options_without_sense_are_errors(tmp_path, words, capfd, options, messa
     assert run("audio", "--input", words, "--output", tmp_path / "out", *options) == 2
     assert re.search(message, capfd.readouterr().err)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--dtype", "int16"),
+        ("--sample-rate", 8000),
+        ("--sample-rate", 16000, "--clip", "1s", "--clip-mode", "split"),
+    ],
+)
+def test_samples_far_beyond_the_full_scale_are_noted(tmp_path, options):
+    """Levels of 16 bits that are stored as floats are not mistaken for samples in [-1, 1]."""
+    source = tmp_path / "in"
+    sound = say("yes", speaker=1)
+    for name, scale in (("levels", 32768), ("loud", 1.9 / np.abs(sound).max())):
+        write(source / f"{name}.wav", (sound * scale).astype(np.float32), subtype="FLOAT")
+    made = made_of(tmp_path, source, "--mono", *options)
+    (text,) = [str(note) for note in made.manifest.notes if note.code == "full-scale"]
+    assert "1 record has samples beyond twice the full scale, such as levels.wav" in text

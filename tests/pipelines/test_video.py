@@ -8,6 +8,8 @@ from fractions import Fraction
 
 import av
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import tensorflow as tf
 from PIL import Image
@@ -523,3 +525,22 @@ def test_the_frames_of_real_films_are_all_there(tmp_path) -> None:
             count = sum(1 for _ in film.decode(video=0))
         keys = {key for key in made.keys("train") if key.startswith(name)}
         assert keys == {f"{name}#{number}" for number in range(count)}
+
+
+def test_segments_of_films_in_a_table(tmp_path) -> None:
+    """The columns of seconds are no features, however the end is given."""
+    film = make_film(tmp_path / "x.mp4", 50).read_bytes()
+    columns = {"key": ["one", "two"], "from": [0.0, 0.5], "to": [1.0, 1.0], "time": [1.0, 0.5]}
+    table = pa.table(columns | {"film": pa.array([film, film], pa.binary())})
+    for ends, other in (("end", "to"), ("duration", "time")):
+        rest = table.drop_columns([{"to": "time", "time": "to"}[other]])
+        pq.write_table(rest, tmp_path / f"{ends}.parquet")
+    options = ("--bytes-column", "film", "--key-column", "key", "--clip-frames", 5)
+    digests = set()
+    for ends, column in (("end", "to"), ("duration", "time")):
+        columns = ("--start-column", "from", f"--{ends}-column", column)
+        source = tmp_path / f"{ends}.parquet"
+        made = made_of(tmp_path / ends, source, *options, *columns)
+        assert not {"from", column} & set(made.manifest.features)
+        digests.add(made.manifest.digest)
+    assert len(digests) == 1

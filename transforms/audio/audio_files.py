@@ -14,6 +14,7 @@ from recordmill.transforms.audio.audio_options import LEAST_RATE, MOST_RATE, MOS
 Floats = npt.NDArray[np.float32]
 
 _LATE = 1.0  # seconds that a segment may extend past the end of its file, for rounding
+_FAR_BEYOND = 2.0  # times the full scale; decoders of lossy formats exceed it by less
 
 
 class AudioHeader(NamedTuple):
@@ -84,6 +85,13 @@ def read_segment(
         count = int((~np.isfinite(samples)).sum())
         raise RecordError(Reason.BAD_VALUE, f"{count} samples are NaN or infinite")
     return samples
+
+
+def is_far_beyond(samples: Floats) -> bool:
+    """Return whether samples, float32[n, channels], are beyond twice the full scale."""
+    if not samples.size:
+        return False
+    return bool(samples.max() > _FAR_BEYOND or samples.min() < -_FAR_BEYOND)
 
 
 def check_header(

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from recordmill.errors import ConfigError, RecordError, Stage
 from recordmill.format.content_hashes import ContentHashes
+from recordmill.format.ledger import Counted, add_counted
 from recordmill.tfrecord.features import Feature, Features
 from recordmill.transforms.audio import audio_decoders, resampling
 from recordmill.transforms.audio.audio_augment import augment_waveform, check_augmentations
@@ -46,6 +47,7 @@ from recordmill.transforms.sources.audio.audio_reading import (
 )
 from recordmill.transforms.sources.rows.segments import FROM, NAME, TO
 
+_NOTHING, _BEYOND = ExampleFacts(), ExampleFacts(noted={"samples_beyond": 1})
 _FEATURES = {
     "waveform": "audio/waveform",
     "melspectrogram": "audio/melspectrogram",
@@ -141,6 +143,8 @@ class AudioEncoder(abc.ABC):
         arrays = RecordArrays(self.options)
         files: list[bytes] = []
         facts: list[tuple[str, int, int, int]] = []  # format, rate, real and start of each sound
+        found: list[ExampleFacts] = []
+        noted: Counted = {}
         # Rows have the hash if duplicates were looked for before, or if they are clips.
         hashes = ContentHashes() if batch.CONTENT not in rows.schema.names else None
         augmentations, copies = self._augmentations(rows), rows[batch.COPY].to_pylist()
@@ -154,6 +158,9 @@ class AudioEncoder(abc.ABC):
             if hashes is not None:
                 _add_content(hashes, sound)
             facts.append((sound.format, sound.rate, sound.real, sound.start))
+            found.append(_BEYOND if sound.is_beyond else _NOTHING)
+            if sound.is_beyond:
+                noted = add_counted(noted, _BEYOND.noted_of(key))
             if self.options.features == "encoded":
                 files.append(sound.data)
             elif augmentations[row]:
@@ -175,7 +182,8 @@ class AudioEncoder(abc.ABC):
             columns=pa.RecordBatch.from_pydict(columns),
             rows=outcome,
             content=None if hashes is None else hashes.result(),
-            facts=[ExampleFacts()] * len(kept),
+            facts=found,
+            noted=noted,
         )
 
     def _columns(

@@ -9,7 +9,7 @@ from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.planning.plan import Plan
 from recordmill.transforms.writing.closed_ledger import dropped_objects
 from recordmill.transforms.writing.depth_notes import depth_notes
-from recordmill.transforms.writing.image_notes import image_notes
+from recordmill.transforms.writing.encoder_notes import encoder_notes
 from recordmill.transforms.writing.leak_remedies import leak_remedies
 
 _SHOWN = 3  # classes of a split in a note
@@ -28,7 +28,7 @@ def written_notes(
     return (
         *_lost_classes(plan, infos),
         *depth_notes(info.reduced for info in infos),
-        *image_notes(info.noted for info in infos),
+        *encoder_notes(info.noted for info in infos),
         *_box_notes(infos),
         *(() if report is None else report.notes(leak_remedies(run))),
     )

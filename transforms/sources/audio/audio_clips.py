@@ -17,6 +17,7 @@ from recordmill.format.content_hashes import ContentHashes, content_hash
 from recordmill.notes import Note
 from recordmill.storage.files import Location, shown
 from recordmill.storage.storage_errors import MissingError
+from recordmill.transforms.audio.audio_files import is_far_beyond
 from recordmill.transforms.audio.audio_options import AudioOptions
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.ragged import string_array
@@ -246,7 +247,7 @@ def read_clips(rows: pa.RecordBatch) -> Iterator[Sound]:
                 f"{shown(path)} is not the file that this job wrote: remove {shown(place.parent)}"
                 " and run the same command again"
             )
-        yield Sound(clip, b"", rate, real, start, form)
+        yield Sound(clip, b"", rate, real, start, form, is_far_beyond(clip))
 
 
 def _clip_schema(users: Sequence[pa.Field]) -> pa.Schema:

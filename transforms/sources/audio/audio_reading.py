@@ -18,6 +18,7 @@ from recordmill.transforms.audio.audio_decoders import check_beginning, open_aud
 from recordmill.transforms.audio.audio_files import (
     AudioHeader,
     check_header,
+    is_far_beyond,
     read_segment,
 )
 from recordmill.transforms.audio.audio_options import AudioOptions
@@ -50,7 +51,8 @@ class Sound(NamedTuple):
 
     samples: float32[n, channels]; n is 0 if the file is written as it is. data: its bytes then.
     rate: samples per second. real: samples per channel without padding. start: of a segment or a
-    clip, in microseconds from the beginning of the file. format: of the file.
+    clip, in microseconds from the beginning of the file. format: of the file. is_beyond: whether
+    the samples of the file are far beyond the full scale.
     """
 
     samples: npt.NDArray[np.float32]
@@ -59,19 +61,21 @@ class Sound(NamedTuple):
     real: int
     start: int
     format: str
+    is_beyond: bool = False
 
 
 class _Decoded(NamedTuple):
     """The mixed samples of a row, float32[n, channels].
 
     joins_others: they are to be resampled together with others. header: of the file. start: in
-    microseconds.
+    microseconds. is_beyond: as in `Sound`.
     """
 
     samples: npt.NDArray[np.float32]
     joins_others: bool
     header: AudioHeader
     start: int
+    is_beyond: bool
 
 
 @functools.lru_cache(maxsize=256)
@@ -96,11 +100,11 @@ def read_whole(place: AudioReference, options: AudioOptions) -> Sound:
     Raises:
       RecordError: it cannot be used.
     """
-    samples, header = _read_samples(place, options)
+    samples, header, is_beyond = _read_samples(place, options)
     samples, trimmed = prepare(samples, options, rate=header.rate)
     rate = options.sample_rate or header.rate
     first = _microseconds(place.start) + trimmed * _MICRO // rate
-    return Sound(samples, b"", rate, len(samples), first, header.format)
+    return Sound(samples, b"", rate, len(samples), first, header.format, is_beyond)
 
 
 def read_records(
@@ -137,11 +141,11 @@ def _result(
 
 def _decode(place: AudioReference, options: AudioOptions) -> _Decoded:
     """Return the mixed samples of a row; they are resampled if they need not wait for others."""
-    samples, header = _read_samples(place, options)
+    samples, header, is_beyond = _read_samples(place, options)
     joins = options.resamples(header.rate) and joins_others(samples)
     if options.resamples(header.rate) and not joins:
         samples = resample(samples, header.rate, options.sample_rate or header.rate)
-    return _Decoded(samples, joins, header, _microseconds(place.start))
+    return _Decoded(samples, joins, header, _microseconds(place.start), is_beyond)
 
 
 def _finish(
@@ -163,24 +167,26 @@ def _sound(decoded: _Decoded | RecordError, options: AudioOptions) -> Sound | Re
     """Return the trimmed and cut sound of resampled samples; errors are returned unchanged."""
     if isinstance(decoded, RecordError):
         return decoded
-    samples, _, header, start = decoded
+    samples, _, header, start, is_beyond = decoded
     try:
         samples, _ = trim(samples, options)
     except RecordError as error:
         return error
     samples, real = fit(samples, options.clip_samples, options.clip_mode)
-    return Sound(samples, b"", options.sample_rate or header.rate, real, start, header.format)
+    rate = options.sample_rate or header.rate
+    return Sound(samples, b"", rate, real, start, header.format, is_beyond)
 
 
 def _read_samples(
     place: AudioReference, options: AudioOptions
-) -> tuple[npt.NDArray[np.float32], AudioHeader]:
-    """Return the mixed samples of a row, and the header of its file."""
+) -> tuple[npt.NDArray[np.float32], AudioHeader, bool]:
+    """Return the mixed samples of a row, the header of its file, and `Sound.is_beyond`."""
     path, size, mtime, start, end = place
     with open_audio(path, size=size, mtime=mtime) as file:
         header = file.header
         samples = read_segment(file, start, end, max_seconds=options.max_seconds)
-    return mix(samples, options, rate=header.rate), header
+        is_beyond = file.may_be_nan and is_far_beyond(samples)
+    return mix(samples, options, rate=header.rate), header, is_beyond
 
 
 def _microseconds(seconds: float | None) -> int:

@@ -132,10 +132,11 @@ class SegmentColumns:
     @property
     def given(self) -> bool:
         """True if rows are segments; else they are whole files."""
-        return self._names != ()
+        return self.names != ()
 
     @property
-    def _names(self) -> tuple[str, ...]:
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns."""
         return tuple(filter(None, (self.start, self.end, self.duration)))
 
     def split_off(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[Reject]]:
@@ -151,7 +152,7 @@ class SegmentColumns:
             durations, invalid = self._read(rows, "duration", self.duration)
             ends = pc.add(starts.fill_null(0.0), durations)
         faults |= invalid
-        rows = rows.drop_columns([*self._names])
+        rows = rows.drop_columns([*self.names])
         keys = rows[batch.KEY].to_pylist()
         rejects = [
             Reject(keys[row], "read", Reason.BAD_VALUE, why) for row, why in sorted(faults.items())

@@ -43,7 +43,7 @@ class TableVideos(VideoSource):
     def layout(self, parts: Iterable[pa.RecordBatch], keep: Location | None = None) -> TableLayout:
         """Return the layout of the clips. Raises ConfigError as `MediaRows.layout` does."""
         table = self.files.layout(parts, keep)
-        seconds = (self.segments.start, self.segments.end)
+        seconds = self.segments.names
         users = [field for field in user_fields(table.columns) if field.name not in seconds]
         fields = [table.columns.field(batch.PLACE), *users]
         return TableLayout.of(table, columns=clip_schema(self.cut.frames, fields), grouped=True)

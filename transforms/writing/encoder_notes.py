@@ -1,4 +1,4 @@
-"""Notes on what was found in images, such as further pages in their files."""
+"""Notes on what encoders found, such as further pages in the files of images."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from recordmill.format.ledger import Counted, Noted, add_counted
 from recordmill.notes import Note
 
 
-def image_notes(several: Iterable[Counted], *, sampled: bool = False) -> Iterator[Note]:
+def encoder_notes(several: Iterable[Counted], *, sampled: bool = False) -> Iterator[Note]:
     """Yield a note on each kind of finding. sampled: whether only a sample was encoded."""
     found = functools.reduce(add_counted, several, dict[str, tuple[int, str]]())
     where = "in the sample that was encoded, " if sampled else ""
@@ -45,5 +45,12 @@ _TEXTS: dict[Noted, tuple[str, str, str, str]] = {
         *("box reaches", "boxes reach"),
         "beyond the image by more than a pixel, such as one of {key}, and only the part inside was"
         " kept: check the annotations, or leave such boxes out with --boxes drop",
+    ),
+    "samples_beyond": (
+        "full-scale",
+        *("record has", "records have"),
+        "samples beyond twice the full scale, such as {key}: waveforms are to be in [-1, 1], and"
+        " --dtype int16 cuts off all beyond; files of 16-bit levels stored as floats have to be"
+        " divided by 32768",
     ),
 }
