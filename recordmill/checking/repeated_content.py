@@ -122,10 +122,9 @@ def report_on(
     for start, end in joined.ranges():
         parts.append(_report_on_range(joined, start, end, listed=listed))
         listed -= len(parts[-1].contents)
-    report = ContentReport.sum([ContentReport(records=records), *(part.report for part in parts)])
-    contents, rows, shown, more = (
-        np.concatenate([part[number] for part in parts]) for number in range(1, 5)
-    )
+    reports, *arrays = zip(*parts, strict=True)
+    report = ContentReport.sum([ContentReport(records=records), *reports])
+    contents, rows, shown, more = map(np.concatenate, arrays)
     if not len(rows):
         return report, iter(())
     columns = _names(suspects, rows) | joined.classes(rows)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from recordmill.errors import did_you_mean
 from recordmill.tfrecord.decode import ExampleError, Value, decode_steps, decoder, writable_array
-from recordmill.tfrecord.features import Feature, Features
+from recordmill.tfrecord.features import Feature, Features, shape_text
 from recordmill.tfrecord.varint import decode_varints, encode_varint, read_varint
 
 # bytes, a NumPy scalar, or an array, depending on the feature: too dynamic for a static type.
@@ -325,4 +325,4 @@ def _as_numpy(shape: Sequence[int | None]) -> tuple[int, ...]:
 
 
 def _shape_text(shape: Sequence[int]) -> str:
-    return "x".join("?" if size < 0 else str(size) for size in shape) or "one"
+    return shape_text(None if size < 0 else size for size in shape)
