@@ -210,10 +210,10 @@ def data_type(config: AudioConfig) -> DataType:
         refuse_given(
             config,
             SEGMENT_COLUMNS,
-            "names segments of files that a listing names, but --input"
-            f" {config.inputs} holds the files in the column {files.bytes_column!r}, and segments"
-            " of these are not supported: write each value to a file, and name the files in a"
-            " listing",
+            "is for segments of files that a listing names, but --input"
+            f" {config.inputs} holds the files themselves, in the column"
+            f" {files.bytes_column!r}, and segments of these are not supported: write each value"
+            " to a file, and name the files in a listing",
         )
     segments = SegmentColumns.of(
         files,

@@ -20,7 +20,7 @@ CODES: Mapping[str, str] = {
     "empty-class": "a split lacks some classes",
     "empty-split": "a split has no records",
     "few-buckets": "a column has fewer buckets than requested, because many values are equal",
-    "full-scale": "samples of audio are far beyond [-1, 1]",
+    "full-scale": "audio samples are far beyond [-1, 1]",
     "groups-alike": "names of groups or series differ only by case, surrounding spaces or Unicode"
     " form, or are the same number",
     "horizon": "windows were not made, because a gap or the end of the series is in the rows of"

@@ -149,7 +149,7 @@ class _Joined(NamedTuple):
 
     @property
     def per_content(self) -> int:
-        """How many numbers a content has."""
+        """Number of (split, label) pairs, and so of numbers, per content."""
         return len(self.splits) * (len(self.labels) + 1)
 
     def divide(self, numbers: Ints) -> tuple[Ints, Ints, Ints]:

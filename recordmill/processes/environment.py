@@ -49,10 +49,10 @@ def return_free_memory() -> None:
 
 
 def keep_memory_low() -> None:
-    """Return freed memory to the system, and from now on every large block when it is freed.
+    """Return freed memory to the system, now and whenever a large block is freed.
 
-    It is for steps that need little memory for their time. Large blocks lie between small ones
-    otherwise, so less and less of what they leave can be used or returned.
+    It is for steps that allocate little memory for the time that they take. Otherwise large blocks
+    are allocated among small ones, and the gaps that they leave become ever harder to reuse.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # glibc only
     if mallopt is not None:

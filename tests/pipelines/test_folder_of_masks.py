@@ -1,4 +1,4 @@
-"""Masks that are all in one folder, which the paths of their images lack."""
+"""Masks that are all in one folder, which is not in the paths of their images."""
 
 import pathlib
 import zipfile
@@ -53,8 +53,8 @@ def test_folders_that_are_known_to_hold_masks(photos: pathlib.Path, tmp_path: pa
         made = make(tmp_path / f"out-{place.name}", *OPTIONS, "--input", photos, "--masks", place)
         assert made.manifest.digest == plain.manifest.digest
         assert notes(made) == [
-            f"{place.name}: all masks are in the folder {folder!r}, which is left out of their"
-            " names to find their images"
+            f"{place.name}: all masks are in the folder {folder!r}, which is ignored when"
+            " they are matched with images"
         ]
 
 
@@ -66,12 +66,12 @@ def test_other_folders_are_an_error(
     assert images(*argv, archive, "--output", tmp_path / "none") == 2
     why = (
         "no image of the input matches the masks x.zip: they are all in the folder 'cats', which"
-        " the paths of images lack: unpack x.zip, and pass this folder as --masks"
+        " is not in the paths of images: unpack x.zip, and pass this folder as --masks"
     )
     assert why in capsys.readouterr().err
     zipfile.ZipFile(archive).extractall(tmp_path / "unpacked")
     assert images(*argv, tmp_path / "unpacked", "--output", tmp_path / "none") == 2
-    assert "lack: pass this folder as --masks" in capsys.readouterr().err
+    assert "images: pass this folder as --masks" in capsys.readouterr().err
     made = make(tmp_path / "out", *argv, tmp_path / "unpacked" / "cats")
     assert made.manifest.ledger.records.written == 3
 
@@ -83,7 +83,7 @@ def test_a_folder_that_names_of_images_have_is_kept(tmp_path: pathlib.Path) -> N
     argv = (*OPTIONS, "--input", tmp_path / "in", "--masks", archive, "--unmasked", "drop")
     made = make(tmp_path / "out", *argv, "--max-reject-fraction", "1")
     assert made.keys("train") == {"masks/0.jpg"}
-    assert not any("left out" in note for note in notes(made))
+    assert not any("is ignored" in note for note in notes(made))
 
 
 def test_images_of_other_names(photos: pathlib.Path, tmp_path: pathlib.Path, capsys: Any) -> None:

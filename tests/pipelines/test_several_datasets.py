@@ -91,4 +91,4 @@ def test_shards_of_several_datasets(command, tmp_path, capsys) -> None:
     given = tmp_path / "[ab]" / "*.tfrecord*"
     assert run(command, "--input", given, "--output", tmp_path / "out") == 2
     said = " ".join(capsys.readouterr().err.split())
-    assert f"give each dataset by itself, as --input {tmp_path}/" in said
+    assert f"give each dataset as its own --input, such as --input {tmp_path}/" in said

@@ -49,8 +49,8 @@ _TEXTS: dict[Noted, tuple[str, str, str, str]] = {
     "samples_beyond": (
         "full-scale",
         *("record has", "records have"),
-        "samples beyond twice the full scale, such as {key}: waveforms are to be in [-1, 1], and"
-        " --dtype int16 cuts off all beyond; files of 16-bit levels stored as floats have to be"
-        " divided by 32768",
+        "samples beyond twice the full scale, such as {key}: waveforms should be within [-1, 1],"
+        " and --dtype int16 limits larger values to this range; if files hold 16-bit levels as"
+        " floats, divide these by 32768",
     ),
 }

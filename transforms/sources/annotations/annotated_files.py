@@ -177,12 +177,12 @@ class AnnotatedFiles:
     def _open(self) -> tuple[AnnotationReader, PathIndex, Iterator[ListingPart]]:
         """Return the annotations, their index, and the files.
 
-        If no image has the name of a file of annotations, and these are all in one folder, their
-        names may omit it. The files are held in memory until one has such a name.
+        If no image matches a file of annotations, and these are all in one folder, names are
+        compared without it. The files are held in memory until one matches.
 
         Raises:
-          ConfigError: names match without the folder, whose name does not say that it may be
-            left out: it may be one of several classes.
+          ConfigError: images match only without the folder, whose name is not a usual one for
+            annotations: it may be one of several classes.
         """
         annotations = self.open_annotations()
         index, files = self._index(annotations), self.files.scan()
@@ -202,8 +202,8 @@ class AnnotatedFiles:
         unpack = f"unpack {self.where}, and " if is_archive(self.where) else ""
         raise ConfigError(
             f"no image of the input matches the {self.wording.noun} {self.where}: they are all in"
-            f" the folder {annotations.folder!r}, which the paths of images lack: {unpack}pass this"
-            f" folder as {self.wording.option}"
+            f" the folder {annotations.folder!r}, which is not in the paths of images: {unpack}pass"
+            f" this folder as {self.wording.option}"
         )
 
     def _objects(self, annotations: AnnotationReader) -> ObjectLabels:
@@ -304,7 +304,7 @@ def _without_own(rows: pa.RecordBatch, annotations: AnnotationReader) -> tuple[p
 def _without_own_rejects(
     rejects: Sequence[Reject], annotations: AnnotationReader
 ) -> Sequence[Reject]:
-    """Return the rejects without files of the annotations, which need no label."""
+    """Return the rejects, except unlabelled files of the annotations: these need no label."""
     if not isinstance(annotations, FileReader) or not annotations.keys:
         return rejects
     own = annotations.keys

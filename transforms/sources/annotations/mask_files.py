@@ -60,8 +60,8 @@ class MaskReader:
 
     def without_folder(self) -> MaskReader:
         note = (
-            f"all masks are in the folder {self.folder!r}, which is left out of their names to find"
-            " their images"
+            f"all masks are in the folder {self.folder!r}, which is ignored when they are matched"
+            " with images"
         )
         names = [name.partition("/")[2] for name in self.names]
         return dataclasses.replace(self, names=names, notes=(*self.notes, note))

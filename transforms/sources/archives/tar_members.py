@@ -129,7 +129,7 @@ def _named(name: bytes, reason: Reason, detail: str) -> MemberProblem:
 
 def _cut(at: int, rest: bytes) -> MemberProblem:
     where = "inside a header" if rest else "without the blocks that mark its end"
-    advice = "it may be incomplete, by any number of files: copy it again"
+    advice = "an unknown number of files may be missing: copy it again"
     text = f"the archive ends {where} at byte {at}: {advice}"
     return MemberProblem("", Reason.TRUNCATED, text)
 

@@ -102,8 +102,8 @@ def _refuse_shards(root: InputRoot) -> None:
     folder = Location.parse(first.path).parent
     if is_dataset(folder):
         raise ConfigError(
-            f"--input {root.given} holds shards of the dataset {shown(folder)}, maybe of others,"
-            f" too: give each dataset by itself, as --input {shown(folder)}"
+            f"--input {root.given} holds shards of the dataset {shown(folder)}, and maybe of"
+            f" others: give each dataset as its own --input, such as --input {shown(folder)}"
         )
 
 
@@ -175,7 +175,7 @@ def media_feature(inputs: Inputs, given: str | None) -> tuple[str, Feature] | No
             raise ConfigError(
                 f"--input {shown(first)} holds {_form(*media)}, and --input {shown(folder)}"
                 f" {_form(*other)}: datasets that are read together need the same feature in the"
-                " same form; make one dataset from the original files, or one of each"
+                " same form; make one dataset from the original files, or read each in its own run"
             )
     return media
 

@@ -60,10 +60,10 @@ def refuse_moving(names: Sequence[str], inputs: Inputs, why: str = ": ") -> None
 
 
 def refuse_raw_pixels(columns: pa.RecordBatch, sizes: np.ndarray, feature: str, where: str) -> None:
-    """Raise ConfigError if all values have the size of raw pixels, by the features beside them.
+    """Raise ConfigError if the size of each value is the product of its height, width and depth.
 
-    columns: features of the records. sizes: int64[n], bytes of each value, which is a file
-    otherwise. feature: its name. where: the input, for messages.
+    columns: features of the records. sizes: int64[n], bytes of each value. feature: name of the
+    feature that holds the values. where: the input, for messages.
     """
     shape = [
         next((name for name in names if name in columns.schema.names), None) for names in _SIZES
