@@ -139,16 +139,18 @@ class _Divider:
         for split, units in enumerate(kind.parts):
             self._add(kind, split, units)
 
-    def improve(self, kinds: Sequence[_Kind]) -> None:
+    def improve(self, kinds: Sequence[_Kind], units: list[int] | None = None) -> None:
         """Move and exchange units between splits while that brings classes nearer to the fractions.
 
         Distances are squared, and each is divided by the size of its class.
+
+        units: number of units in each split, of which none loses its last one; None if they may.
         """
         if len(kinds) > _MOVED_KINDS:
             return
         pairs = _pairs(kinds)
         for _ in range(_PASSES):
-            moved = [self._exchange(kind, None) for kind in kinds]
+            moved = [self._exchange(kind, None, units) for kind in kinds]
             if not any(moved):
                 moved = [self._exchange(one, other) for one, other in pairs]
             if not any(moved):
@@ -159,7 +161,7 @@ class _Divider:
 
         The unit is the one that brings the classes nearest to the fractions. It is moved if they
         are then as near as before, or if the split should have at least half as many records as the
-        smallest unit. Pairs are then exchanged once more.
+        smallest unit. The others are then moved and exchanged once more.
         """
         present = [kind for kind in kinds if kind.total]
         units = [sum(parts) for parts in zip(*(kind.parts for kind in present), strict=True)]
@@ -179,11 +181,14 @@ class _Divider:
                 units[source] -= 1
                 units[target] += 1
                 filled = True
-        for one, other in _pairs(present) if filled else ():
-            self._exchange(one, other)
+        if filled:
+            self.improve(present, units)
 
-    def _exchange(self, kind: _Kind, other: _Kind | None) -> bool:
-        """Move units of a kind, each against one of `other`; return whether any were moved."""
+    def _exchange(self, kind: _Kind, other: _Kind | None, units: list[int] | None = None) -> bool:
+        """Move units of a kind, each against one of `other`; return whether any were moved.
+
+        units: as in `improve`; exchanges do not change them.
+        """
         there = Counter(dict(kind.net))
         if other is not None:
             there.subtract(dict(other.net))
@@ -193,7 +198,9 @@ class _Divider:
             changes = (
                 (self._change(net, source, target), source, target)
                 for source, target in itertools.permutations(range(len(self.fractions)), 2)
-                if kind.parts[source] and (other is None or other.parts[target])
+                if kind.parts[source]
+                and (other is None or other.parts[target])
+                and (units is None or units[source] > 1)
             )
             change, source, target = min(changes, default=(0.0, 0, 0))
             if change > -1e-9:
@@ -202,6 +209,9 @@ class _Divider:
             self._move(kind, source, target)
             if other is not None:
                 self._move(other, target, source)
+            elif units is not None:
+                units[source] -= 1
+                units[target] += 1
 
     def _change(self, net: Sequence[tuple[int, int]], source: int, target: int) -> float:
         """Return the change of the distances if (class, records) move from source to target."""

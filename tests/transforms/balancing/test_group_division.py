@@ -5,7 +5,7 @@ import itertools
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from recordmill.transforms.balancing.group_division import count_groups, divide_groups
@@ -61,7 +61,15 @@ def distance(counts, fractions=FRACTIONS):
     )
 
 
+# A split without groups is filled, and then another group is better moved.
+FILLED = {
+    **{0: {"a": 3, "ä": 1, "z": 5}, 1: {"a": 4, "ä": 9, "z": 3}, 2: {"ä": 2}},
+    **{3: {"a": 1, "ä": 3}, 4: {"z": 4}},
+}
+
+
 @settings(max_examples=many(2))
+@example(FILLED, {"a": 1}, 0)
 @given(GROUPS, SINGLES, st.integers(0, 3))
 def test_each_record_is_divided_once_and_no_group_moved_alone_is_nearer(groups, singles, seed):
     division = divided(groups, singles, seed=seed)
