@@ -56,7 +56,8 @@ BLOCK_TASKS = 16  # encoder tasks of a block, if their rows are much smaller tha
 LEAST_BLOCK_BYTES = 1 << 18  # of such a block
 MAX_BLOCKS = 256  # of all shards, unless there are more shards: pieces must not be too small
 ROW_BYTES = 8 << 20  # of the blocks that are sorted at a time; a single block may exceed it
-INDEX_GROUP_ROWS = 1 << 13  # about the rows of a row group of an index
+INDEX_GROUP_ROWS = 1 << 15  # about the rows of a row group of an index
+REFERENCE_INDEX_GROUP_ROWS = 1 << 13  # the same for references, of which little else is in memory
 LARGE_ROW = 4 << 10  # bytes; larger rows are mostly of thousands of columns
 _MOST_OF_LARGE_ROWS = 4  # by what factor large rows raise a limit, at most
 

@@ -102,7 +102,9 @@ class ShardOutcome:
             ]
             pending.recipes.append(pa.RecordBatch.from_arrays(columns, schema=RECIPES_SCHEMA))
         pending.add(rows, encoded)
-        if pending.count >= limits.INDEX_GROUP_ROWS:
+        refers = batch.refers_to_files(rows)
+        most = limits.REFERENCE_INDEX_GROUP_ROWS if refers else limits.INDEX_GROUP_ROWS
+        if pending.count >= most:
             self._index_pending()
         self.rejects += encoded.rejects
         if not encoded.rejects and not encoded.filtered:
