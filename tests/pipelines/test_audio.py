@@ -432,3 +432,19 @@ def test_samples_far_beyond_the_full_scale_are_noted(tmp_path, options):
     made = made_of(tmp_path, source, "--mono", *options)
     (text,) = [str(note) for note in made.manifest.notes if note.code == "full-scale"]
     assert "1 record has samples beyond twice the full scale, such as levels.wav" in text
+
+
+@pytest.mark.parametrize(
+    "options", [(), ("--sample-rate", 16000, "--clip", "1s", "--clip-mode", "split")]
+)
+def test_copies_far_beyond_the_full_scale_are_not_counted(tmp_path, options):
+    """As where the records of an earlier dataset are reused."""
+    source = tmp_path / "in"
+    for number in range(4):
+        scale, label = (1, "quiet") if number else (32768, "levels")
+        sound = say("yes", speaker=number) * np.float32(scale)
+        write(source / label / f"{number}.wav", sound, subtype="FLOAT")
+    made = made_of(tmp_path, source, "--mono", "--balance", "oversample", *options)
+    assert len(records(made)) == 6
+    (text,) = [str(note) for note in made.manifest.notes if note.code == "full-scale"]
+    assert "1 record has samples beyond" in text

@@ -159,7 +159,7 @@ class AudioEncoder(abc.ABC):
                 _add_content(hashes, sound)
             facts.append((sound.format, sound.rate, sound.real, sound.start))
             found.append(_BEYOND if sound.is_beyond else _NOTHING)
-            if sound.is_beyond:
+            if sound.is_beyond and not copies[row]:
                 noted = add_counted(noted, _BEYOND.noted_of(key))
             if self.options.features == "encoded":
                 files.append(sound.data)

@@ -97,14 +97,16 @@ def audio_references(rows: pa.RecordBatch) -> Iterator[tuple[str, AudioReference
 def read_whole(place: AudioReference, options: AudioOptions) -> Sound:
     """Read, mix, resample and trim the audio of a row; it starts where it does after trimming.
 
+    `Sound.is_beyond` is left to its clips.
+
     Raises:
       RecordError: it cannot be used.
     """
-    samples, header, is_beyond = _read_samples(place, options)
+    samples, header, _ = _read_samples(place, options)
     samples, trimmed = prepare(samples, options, rate=header.rate)
     rate = options.sample_rate or header.rate
     first = _microseconds(place.start) + trimmed * _MICRO // rate
-    return Sound(samples, b"", rate, len(samples), first, header.format, is_beyond)
+    return Sound(samples, b"", rate, len(samples), first, header.format)
 
 
 def read_records(
