@@ -8,7 +8,6 @@ closing during a task, is as ever.
 
 import contextlib
 import os
-import pickle
 import sys
 import threading
 from collections import OrderedDict
@@ -46,8 +45,7 @@ def reused_encoders() -> Iterator[None]:
         else:
             child._process, child._channel = process, channel = found
             if process.poll() is None:
-                channel.send(channel.pack((os.chdir, (os.getcwd(),), {})))
-                done, result = pickle.loads(channel.receive())
+                done, result = channel.call((os.chdir, (os.getcwd(),), {}))
                 assert done, result
 
     def run_and_note(child: Any, task: bytes, **options: Any) -> Any:

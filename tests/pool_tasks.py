@@ -5,6 +5,8 @@ import pathlib
 import signal
 import threading
 
+from recordmill.processes.shared_memory import allocate
+
 
 class NotUnpicklableError(Exception):
     """Can be pickled, but not unpickled."""
@@ -84,3 +86,11 @@ def command() -> str:
     line = pathlib.Path("/proc/self/cmdline").read_text().replace("\0", " ")
     assert os.getpgid(0) == os.getpid(), "Ctrl-C in a terminal reaches the parent's process group"
     return f"{os.getppid()} {line}".replace("\n", " ")
+
+
+def lend(sizes, *, fill=1, beside=0, sliced=False):
+    """Return data in memory from `allocate`, and other bytes beside them."""
+    parts = [allocate(size) for size in sizes]
+    for part in parts:
+        part[:] = bytes([fill]) * len(part)
+    return [part[:-1] for part in parts] if sliced else parts, bytes(beside)

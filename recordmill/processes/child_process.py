@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
 
-from recordmill.processes.shared_memory import SharedMemoryChannel
+from recordmill.processes.shared_memory import ChildChannel
 from recordmill.processes.standard_streams import open_null
 
 
@@ -25,7 +25,7 @@ def main(socket: int, memory: int, imports: Sequence[str]) -> None:
         with contextlib.suppress(Exception):  # a task that needs the module reports the error
             importlib.import_module(module)
     drop_stderr()
-    channel = SharedMemoryChannel(Connection(socket), memory)
+    channel = ChildChannel(Connection(socket), memory)
     os.close(memory)
     run_tasks(channel)
 
@@ -43,7 +43,7 @@ def drop_stderr() -> None:
     os.close(null)
 
 
-def run_tasks(channel: SharedMemoryChannel) -> None:
+def run_tasks(channel: ChildChannel) -> None:
     """Run tasks and send their results until the other end of the channel is closed."""
     gc.freeze()  # the collector does not write to pages that are shared with the parent
     with contextlib.suppress(EOFError, ConnectionError):
@@ -53,7 +53,7 @@ def run_tasks(channel: SharedMemoryChannel) -> None:
             channel.send(message)
 
 
-def _run_task(channel: SharedMemoryChannel, task: bytes | memoryview) -> tuple[bytes | int, object]:
+def _run_task(channel: ChildChannel, task: bytes | memoryview) -> tuple[bytes | int, object]:
     """Run a task, and return the message with its result, and the result."""
     try:
         function, args, kwargs = pickle.loads(task)

@@ -36,7 +36,12 @@ from recordmill.processes.row_tasks import (
     memory_fault,
     run_isolated,
 )
-from recordmill.processes.shared_memory import CAPACITY, SharedMemoryChannel, create_shared_memory
+from recordmill.processes.shared_memory import (
+    CAPACITY,
+    ChildChannel,
+    ParentChannel,
+    create_shared_memory,
+)
 
 # Signals of a crash. Others, such as SIGKILL, come from outside of the process.
 _CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT)
@@ -150,7 +155,7 @@ class _Child:
     def __init__(self, imports: Sequence[str]) -> None:
         self._imports = [*imports]
         self._process: _ForkedProcess | subprocess.Popen[bytes] | None = None
-        self._channel: SharedMemoryChannel | None = None
+        self._channel: ParentChannel | None = None
         self._closed = False
         self._lock = threading.Lock()
 
@@ -196,8 +201,7 @@ class _Child:
             with contextlib.ExitStack() as stack:
                 if memory and watch is not None:
                     stack.enter_context(watch.limit(process, memory, exceeded))
-                channel.send(task if isinstance(task, bytes) else channel.pack(task))
-                done, result = pickle.loads(channel.receive())
+                done, result = channel.call(task)
             if exceeded.is_set():  # killed after it had sent its result
                 with self._lock:
                     self._forget_process()
@@ -259,7 +263,7 @@ class _Child:
         ours, theirs = Pipe()
         memory = create_shared_memory()
         try:
-            self._channel = SharedMemoryChannel(ours, memory)
+            self._channel = ParentChannel(ours, memory)
             yield theirs, memory
         finally:
             theirs.close()
@@ -297,7 +301,7 @@ def _main_of_fork(socket: Connection, memory: int, siblings: Sequence[_Child]) -
             signal.signal(number, signal.SIG_DFL)
     for child in siblings:  # or the siblings would not notice the parent's end before this child's
         child.close_channel()
-    channel = SharedMemoryChannel(socket, memory)
+    channel = ChildChannel(socket, memory)
     os.close(memory)
     child_process.run_tasks(channel)
 

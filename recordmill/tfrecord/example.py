@@ -17,7 +17,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TypeVar
 
@@ -65,7 +65,7 @@ class EncodedExamples:
 class Frames:
     """Framed Examples one after another, as in a shard; lengths: int64[n], bytes of each frame."""
 
-    data: bytes
+    data: bytes | bytearray | memoryview
     lengths: Ints
 
 
@@ -91,12 +91,18 @@ def encode_examples(columns: pa.RecordBatch) -> EncodedExamples:
     return EncodedExamples(data=b"".join(chunks), offsets=offsets_of(np.concatenate(sizes)))
 
 
-def encode_frames(columns: pa.RecordBatch, steps: Mapping[str, int] = NO_STEPS) -> Frames:
+def encode_frames(
+    columns: pa.RecordBatch,
+    steps: Mapping[str, int] = NO_STEPS,
+    *,
+    allocate: Callable[[int], bytearray | memoryview] | None = None,
+) -> Frames:
     """Encode rows as `encode_examples` does, and frame them.
 
     steps: {column: number of steps} for the columns that become feature lists; rows are then
       SequenceExamples. Such a column holds lists of one length, and a step is an equal part of a
       list.
+    allocate: returns memory of a size for the data; None is a new bytes object.
 
     Raises:
         ValueError: as `encode_examples`, or a row exceeds the size of a record.
@@ -112,7 +118,19 @@ def encode_frames(columns: pa.RecordBatch, steps: Mapping[str, int] = NO_STEPS) 
         byte_windows(rows.buffer, FOOTER_BYTES)[footer_starts] = crcs.view(f"V{FOOTER_BYTES}")
         chunks.extend(rows.chunks())
         lengths.append(rows.sizes)
-    return Frames(data=b"".join(chunks), lengths=np.concatenate(lengths))
+    data = b"".join(chunks) if allocate is None else _joined(chunks, allocate)
+    return Frames(data=data, lengths=np.concatenate(lengths))
+
+
+def _joined(
+    chunks: Sequence[memoryview], allocate: Callable[[int], bytearray | memoryview]
+) -> bytearray | memoryview:
+    data = allocate(sum(map(len, chunks)))
+    view, at = memoryview(data), 0
+    for chunk in chunks:
+        view[at : at + len(chunk)] = chunk
+        at += len(chunk)
+    return data
 
 
 def _examples(

@@ -106,7 +106,9 @@ def frame(payload: bytes) -> bytes:
     )
 
 
-def payload_crcs(data: bytes, lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.uint32]:
+def payload_crcs(
+    data: bytes | bytearray | memoryview, lengths: npt.NDArray[np.int64]
+) -> npt.NDArray[np.uint32]:
     """Return the masked checksums of payloads as they are stored in their frames: uint32[n].
 
     data: the frames, one after the other. lengths: int64[n], their bytes.
@@ -116,7 +118,7 @@ def payload_crcs(data: bytes, lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.
     return crcs
 
 
-def gzip_member(data: bytes) -> bytes:
+def gzip_member(data: bytes | bytearray | memoryview) -> bytes:
     """Compress data into one gzip member. Equal data give equal bytes (with the same zlib).
 
     A gzip file may consist of any number of members, so they can be compressed in parallel.

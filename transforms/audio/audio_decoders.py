@@ -109,12 +109,7 @@ def open_audio(path: str, *, size: int, mtime: int) -> AudioFile:
     """
     stream = _open_stream(path, size=size, mtime=mtime)
     try:
-        if isinstance(stream, _FileInMemory):
-            other = functools.partial(_SoundFile, stream, "flac")
-            flac = open_short_flac(stream, size=size, open_other=other)
-            if flac is not None:
-                return flac
-        return _open(stream, size=size)
+        return _open(stream, size=size, short_flac=isinstance(stream, _FileInMemory))
     except BaseException:
         stream.close()
         raise
@@ -150,14 +145,23 @@ def _open_stream(path: str, *, size: int, mtime: int) -> _Stream:
     return _FileInRanges(path, size=size, mtime=mtime)
 
 
-def _open(stream: _Stream, *, size: int) -> AudioFile:
+def _open(stream: _Stream, *, size: int, short_flac: bool = False) -> AudioFile:
+    """Open a file with the decoder of its format. short_flac: if that is FLAC, try FFmpeg first."""
     head = bytes(stream.read_at(0, _HEAD))
     for signature, name in _SIGNATURES:
         if signature.match(head):
-            if name == "ogg":
+            if name == "wav":
+                layout = read_wav_layout(stream, size=size)
+                if layout is not None:
+                    return _WavFile(stream, layout)
+            elif name == "ogg":
                 check_ogg(stream, size=size)
-            layout = read_wav_layout(stream, size=size) if name == "wav" else None
-            return _SoundFile(stream, name) if layout is None else _WavFile(stream, layout)
+            elif name == "flac" and short_flac:
+                other = functools.partial(_SoundFile, stream, name)
+                flac = open_short_flac(stream, size=size, open_other=other)
+                if flac is not None:
+                    return flac
+            return _SoundFile(stream, name)
     return _FFmpegFile(stream, size=size, head=head)
 
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 from recordmill.errors import Reject, Stage
 from recordmill.format.ledger import Counted, Reduced, add_counted
 from recordmill.processes.row_tasks import MAX_MEMORY, NO_FAULTS, Faults, RowTask
+from recordmill.processes.shared_memory import allocate
 from recordmill.tfrecord.example import encode_frames
 from recordmill.tfrecord.framing import gzip_member
 from recordmill.transforms.model import batch
@@ -52,7 +53,7 @@ class EncodedChunk:
     reused: number of Examples that were taken from an earlier dataset.
     """
 
-    data: bytes
+    data: bytes | bytearray | memoryview
     lengths: npt.NDArray[np.int64]
     kept: npt.NDArray[np.int64]
     rejects: Sequence[Reject]
@@ -135,7 +136,8 @@ def encode_chunk(
         made = _encode(encoder, context, table.take(pa.array(others))) if len(others) else _NOTHING
         chunk = _with_stored(made, others, stored, table)
     else:
-        chunk = _encode(encoder, context, table)
+        lends = compression == "none"  # else only the compressed frames are in the result
+        chunk = _encode(encoder, context, table, allocate if lends else None)
     data = chunk.data
     if compression == "gzip" and len(chunk.lengths):
         data = gzip_member(data)
@@ -147,13 +149,18 @@ def encode_chunk(
     )
 
 
-def _encode(encoder: Encoder, context: Context, rows: pa.RecordBatch) -> EncodedChunk:
+def _encode(
+    encoder: Encoder,
+    context: Context,
+    rows: pa.RecordBatch,
+    allocate: Callable[[int], bytearray | memoryview] | None = None,
+) -> EncodedChunk:
     """Encode and frame rows."""
     with rows_in_tracebacks(rows):
         encoded = encoder.encode(rows, context)
         names = [context.name(feature) for feature in encoded.columns.schema.names]
         steps = {context.name(feature): count for feature, count in encoded.steps.items()}
-        frames = encode_frames(encoded.columns.rename_columns(names), steps)
+        frames = encode_frames(encoded.columns.rename_columns(names), steps, allocate=allocate)
     facts = encoded.facts
     return EncodedChunk(
         data=frames.data,

@@ -18,7 +18,7 @@ from recordmill.errors import Reason, RecordError, RunError
 from recordmill.processes.memory_watch import pause_before
 from recordmill.processes.pool import ProcessPool, close_shared_pool, shared_pool
 from recordmill.processes.row_tasks import RowTask, WorkerCrashedError, WorkerDiedError
-from recordmill.processes.shared_memory import CAPACITY
+from recordmill.processes.shared_memory import SLOT_BYTES
 from tests import pool_tasks
 from tests.encoder_reuse import fresh_encoders
 from tests.paths import ROOT
@@ -31,6 +31,7 @@ from tests.pool_tasks import (
     kill,
     leave,
     len_of,
+    lend,
     process_id,
     read,
     try_some,
@@ -87,7 +88,7 @@ def test_tasks_run_in_child_processes(pool, tmp_path):
     assert os.getpid() not in ids
 
 
-@pytest.mark.parametrize("size", [10, CAPACITY - 100, CAPACITY + 1])
+@pytest.mark.parametrize("size", [10, SLOT_BYTES - 100, SLOT_BYTES + 1])
 def test_tasks_over_rows_larger_than_the_shared_memory(pool, size):
     call = functools.partial(len_of, b"x" * size)
     task = RowTask(count=1, call=lambda faults: call, trial=process_id)
@@ -110,7 +111,7 @@ def test_processes_far_below_their_limit_are_checked_less_often():
     assert pauses == [0.05, 0.05, 0.05, 0.25, 0.5]
 
 
-@pytest.mark.parametrize("size", [8 << 20, CAPACITY - 100, CAPACITY, CAPACITY + 1])
+@pytest.mark.parametrize("size", [8 << 20, SLOT_BYTES - 100, SLOT_BYTES, SLOT_BYTES + 1])
 def test_messages_larger_than_the_buffer_of_the_socket_or_the_shared_memory(pool, size):
     """In both directions, between small messages."""
     value = np.random.default_rng(0).bytes(size)
@@ -122,6 +123,60 @@ def test_a_result_is_not_overwritten_by_later_ones():
     pool = ProcessPool(1)
     futures = [pool.submit(np.full, 1 << 16, i) for i in range(8)]
     assert [set(future.result().tolist()) for future in futures] == [{i} for i in range(8)]
+    pool.close()
+
+
+_MIB = 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("sizes", "beside", "lent"),
+    [
+        ([0], 0, [False]),
+        ([100], 0, [False]),
+        ([_MIB], 0, [True]),
+        ([_MIB], 3 * _MIB, [True]),
+        ([3 * _MIB, 100, 5 * _MIB], 0, [True, False, True]),
+        ([8 * _MIB, 8 * _MIB - 1000], 0, [True, False]),
+        ([15 * _MIB], 2 * _MIB, [False]),  # with what is beside it, too large for the slot
+        ([SLOT_BYTES + 1], 0, [False]),
+    ],
+)
+def test_large_data_of_a_result_are_not_copied(pool, sizes, beside, lent):
+    parts, others = pool.submit(lend, sizes, beside=beside).result()
+    assert [*map(len, parts)] == sizes
+    assert all(part == b"\1" * len(part) for part in parts)
+    assert others == bytes(beside)
+    assert [isinstance(part, memoryview) for part in parts] == lent
+    assert all(part.readonly for part in parts if isinstance(part, memoryview))
+
+
+def test_a_slice_of_lent_data_is_copied(pool):
+    (part,), _ = pool.submit(lend, [_MIB], sliced=True).result()
+    assert isinstance(part, bytes)
+    assert part == b"\1" * (_MIB - 1)
+
+
+def test_lent_data_stay_as_they_are_while_they_are_in_use():
+    """Of one process, while later tasks run, and after its end."""
+    pool = ProcessPool(1)
+    kept = []
+    for number in range(6):
+        (part,), _ = pool.submit(lend, [_MIB], fill=number).result()
+        kept.append(part[1:])  # a slice keeps the slot, too
+        pool.submit(bytes, b"x" * (4 * _MIB)).result()
+    assert [isinstance(part, memoryview) for part in kept] == [True] * 3 + [False] * 3
+    pool.close()
+    assert [set(part) for part in kept] == [{number} for number in range(6)]
+
+
+def test_memory_that_was_lent_is_used_again():
+    pool = ProcessPool(1)
+    for number in range(10):
+        parts, _ = pool.submit(lend, [_MIB, _MIB], fill=number).result()
+        assert [set(part) for part in parts] == [{number}] * 2
+        assert isinstance(parts[0], memoryview)
+        del parts
     pool.close()
 
 

@@ -30,7 +30,8 @@ from recordmill.transforms.sources.rows.segments import FROM, TO
 
 SOURCE_COLUMNS = (batch.PATH, batch.SIZE, batch.MTIME)
 _MICRO = 10**6
-_TOGETHER = 128  # files that are read before they are resampled and encoded
+_TOGETHER = 128  # files that are read before they are resampled together and encoded
+_NOT_RESAMPLED = 12  # such files, if none is: their samples should stay in the processor's cache
 _MOST_WAITING = 1 << 22  # samples of these files: 16 MiB
 
 T = TypeVar("T")
@@ -121,14 +122,16 @@ def read_records(
         yield from (_result(_read_encoded, place, options) for place in places)
         return
     waiting: list[_Decoded | RecordError] = []
-    values = 0
+    values, most = 0, _NOT_RESAMPLED
     for place in places:
         one = _result(_decode, place, options)
         waiting.append(one)
-        values += 0 if isinstance(one, RecordError) else one.samples.size
-        if len(waiting) == _TOGETHER or values > _MOST_WAITING:
+        if not isinstance(one, RecordError):
+            values += one.samples.size
+            most = _TOGETHER if one.joins_others else most
+        if len(waiting) >= most or values > _MOST_WAITING:
             yield from _finish(waiting, options)
-            waiting, values = [], 0
+            waiting, values, most = [], 0, _NOT_RESAMPLED
     yield from _finish(waiting, options)
 
 
