@@ -31,7 +31,7 @@ from recordmill.transforms.sources.rows.segments import FROM, TO
 SOURCE_COLUMNS = (batch.PATH, batch.SIZE, batch.MTIME)
 _MICRO = 10**6
 _TOGETHER = 128  # files that are read before they are resampled together and encoded
-_NOT_RESAMPLED = 12  # such files, if none is: their samples should stay in the processor's cache
+_UNCHANGED = 12  # the same, if nothing is computed: their samples stay in the processor's cache
 _MOST_WAITING = 1 << 22  # samples of these files: 16 MiB
 
 T = TypeVar("T")
@@ -122,7 +122,8 @@ def read_records(
         yield from (_result(_read_encoded, place, options) for place in places)
         return
     waiting: list[_Decoded | RecordError] = []
-    values, most = 0, _NOT_RESAMPLED
+    least = _UNCHANGED if options.features == "waveform" else _TOGETHER
+    values, most = 0, least
     for place in places:
         one = _result(_decode, place, options)
         waiting.append(one)
@@ -131,7 +132,7 @@ def read_records(
             most = _TOGETHER if one.joins_others else most
         if len(waiting) >= most or values > _MOST_WAITING:
             yield from _finish(waiting, options)
-            waiting, values, most = [], 0, _NOT_RESAMPLED
+            waiting, values, most = [], 0, least
     yield from _finish(waiting, options)
 
 
