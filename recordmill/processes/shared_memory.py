@@ -102,6 +102,9 @@ class ParentChannel(_Channel):
     def call(self, task: object) -> Any:
         """Send a task, and return the result. task: a picklable object, or its pickle.
 
+        Data that the result lends are read-only views of the shared memory. If no other slot is
+        free, they are copied, so that there is one for the next task.
+
         Raises:
           EOFError, OSError: the other end is closed.
         """
