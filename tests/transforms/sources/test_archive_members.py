@@ -4,6 +4,7 @@ import io
 import json
 import pathlib
 import random
+import re
 import struct
 import tarfile
 import tempfile
@@ -351,11 +352,38 @@ def test_members_that_overlap_are_refused(tmp_path):
     entry = data[place : data.index(b"PK\x05\x06")]
     end = struct.pack("<4sHHHHLLH", b"PK\x05\x06", 0, 0, 50, 50, 50 * len(entry), place, 0)
     path.write_bytes(data[:place] + 50 * entry + end)
-    reason, said = rejects(path)["x.zip"]
-    assert (reason, said[:48]) == (
-        Reason.CORRUPT,
-        "the archive is damaged: its files overlap, or li",
+    assert (
+        all_rejects(path)[-49:]
+        == [("x.zip", "the archive is damaged: its files overlap; 49 files are not listed")] * 49
     )
+
+
+def all_rejects(path: pathlib.Path) -> list[tuple[str, str]]:
+    """Return key and reason of every reject of an archive."""
+    return [(one.key, one.detail) for one in found_in(path) if isinstance(one, Reject)]
+
+
+def test_every_file_that_the_directory_of_a_zip_does_not_show_is_a_reject(tmp_path):
+    path = zip_of(tmp_path / "x.zip", {f"a/{number}": b"x" for number in range(9)})
+    data = path.read_bytes()
+    starts = [one.start() for one in re.finditer(rb"PK\x01\x02", data)]
+    at = starts[4]
+    path.write_bytes(data[:at] + b"XXXX" + data[at + 4 :])
+    text = f"the archive is damaged: its directory is damaged at byte {at}; 5 files are not listed"
+    assert all_rejects(path) == [("x.zip", text)] * 5
+    # An entry whose place is outside of the archive.
+    path.write_bytes(data[: at + 42] + struct.pack("<L", 1 << 30) + data[at + 46 :])
+    assert all_rejects(path) == [
+        ("a/4", "its place is outside of the archive: the directory is damaged")
+    ]
+    for declared, lost in ((11, 2), (8, 1)):
+        changed = bytearray(data)
+        end = data.index(b"PK\x05\x06")
+        changed[end + 8 : end + 12] = struct.pack("<HH", declared, declared)
+        path.write_bytes(changed)
+        text = f"the archive is damaged: it declares {declared} files, its directory has 9"
+        text += "; 2 files are not listed" if lost == 2 else ""
+        assert all_rejects(path) == [("x.zip", text)] * lost
 
 
 def test_encrypted_members_and_unknown_methods_are_rejected(tmp_path):

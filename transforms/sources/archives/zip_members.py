@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import stat as modes
 import struct
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from typing import Any, NamedTuple
 
 from recordmill.errors import Reason
 from recordmill.storage.members import LOCAL_HEADER, MOST_INFLATED, Method
+from recordmill.transforms.model import limits
 from recordmill.transforms.sources.archives.archive_file import (
     ArchiveReader,
     ListedMember,
@@ -60,19 +62,19 @@ def zip_members(reader: ArchiveReader) -> Iterator[ListedMember | MemberProblem]
     count = total = 0
     by_backslash: bool | None = None
     for entry in _entries(reader, found):
-        if isinstance(entry, MemberProblem):
-            yield entry
+        if isinstance(entry, int):
+            yield from _not_listed(found.files - count, f"its directory is damaged at byte {entry}")
             return
         fields, name, extra = entry
         _, system, flags, method, crc, length, size, named, _, _, _, mode, offset = fields
-        count += 1
         size, length, offset = _wide(extra, size, length, offset)
         offset += found.before
-        total += LOCAL_HEADER + named + length
-        if offset + LOCAL_HEADER + length > found.start or total > found.start:
-            text = "the archive is damaged: its files overlap, or lie outside of it"
-            yield MemberProblem("", Reason.CORRUPT, f"{text}; the files after {count} are left out")
+        is_outside = offset + LOCAL_HEADER + length > found.start
+        total += 0 if is_outside else LOCAL_HEADER + named + length
+        if total > found.start:
+            yield from _not_listed(found.files - count, "its files overlap")
             return
+        count += 1
         member = _text(name, flags, system)
         if member is not None and "\\" in member and "/" not in member:
             if by_backslash is None:
@@ -82,12 +84,26 @@ def zip_members(reader: ArchiveReader) -> Iterator[ListedMember | MemberProblem]
             yield bad_name(name, "the name is empty, too long, not UTF-8, or has a zero byte")
         elif member.endswith("/"):
             continue
+        elif is_outside:
+            text = "its place is outside of the archive: the directory is damaged"
+            yield MemberProblem(member, Reason.CORRUPT, text)
         elif problem := _problem(flags, method, size, system, mode >> 16):
             yield MemberProblem(member, *problem)
         else:
             yield ListedMember(member, offset, length, size, _METHODS[method], crc)
-    if count != found.files:
-        yield damaged(f"the archive declares {found.files} files, its directory has {count}")
+    how = f"it declares {found.files} files, its directory has {count}"
+    if count < found.files:
+        yield from _not_listed(found.files - count, how)
+    elif count > found.files:
+        yield MemberProblem("", Reason.CORRUPT, f"the archive is damaged: {how}")
+
+
+def _not_listed(files: int, how: str) -> Iterator[MemberProblem]:
+    """Yield a problem for each of the files that cannot be listed. how: the archive is damaged."""
+    count = min(max(files, 1), limits.PART_ROWS)
+    those = "the files after it are" if count == 1 else f"{files} files are"
+    text = f"the archive is damaged: {how}; {those} not listed"
+    yield from itertools.repeat(MemberProblem("", Reason.CORRUPT, text), count)
 
 
 def _find_directory(reader: ArchiveReader) -> _Directory | MemberProblem:
@@ -133,13 +149,13 @@ def _has_slashes(reader: ArchiveReader, found: _Directory) -> bool:
     )
 
 
-def _entries(reader: ArchiveReader, found: _Directory) -> Iterator[_Entry | MemberProblem]:
-    """Yield the entries of a directory; the last one is a problem if it is damaged."""
+def _entries(reader: ArchiveReader, found: _Directory) -> Iterator[_Entry | int]:
+    """Yield the entries of a directory; the last one is its damaged byte if it is damaged."""
     at = found.start
     while at < found.end:
         entry = reader.read(at, _ENTRY.size)
         if len(entry) < _ENTRY.size or not entry.startswith(b"PK\x01\x02"):
-            yield damaged(f"the directory of the archive is damaged at byte {at}")
+            yield at
             return
         fields = _ENTRY.unpack(entry)
         named, extras, said = fields[7:10]
