@@ -30,6 +30,7 @@ from recordmill.transforms.audio.audio_files import (
 from recordmill.transforms.audio.audio_options import MOST_VALUES
 from recordmill.transforms.audio.audio_structure import (
     PcmLayout,
+    check_declared_size,
     check_ogg,
     read_flac_layout,
     read_wav_layout,
@@ -161,6 +162,8 @@ def _open(stream: _Stream, *, size: int, short_flac: bool = False) -> AudioFile:
                 flac = open_short_flac(stream, size=size, open_other=other)
                 if flac is not None:
                     return flac
+            else:
+                check_declared_size(stream, name, size=size)
             return _SoundFile(stream, name)
     return _FFmpegFile(stream, size=size, head=head)
 

@@ -1,11 +1,12 @@
-"""Chunks of WAV files, pages of Ogg files, and headers of FLAC files.
+"""Chunks of WAV files, pages of Ogg files, and headers of FLAC, AIFF, AU and W64 files.
 
-libsndfile reads WAV and Ogg without an error if they are cut off.
+libsndfile reads most of them without an error if they are cut off.
 """
 
 from __future__ import annotations
 
 import struct
+import zlib
 from typing import NamedTuple, Protocol
 
 from recordmill.errors import Reason, RecordError
@@ -25,8 +26,15 @@ _EXTENSIBLE = 0xFFFE  # the codec is in the first bytes of the GUID that follows
 _GUID = 24  # offset in the chunk
 _MOST_CHUNKS = 256
 _STREAMED = 0xFFFFFFFF  # the size that a writer states that cannot go back to the header
+_OGG = b"OggS\0"  # with the version
 _PAGE = 27  # bytes of the header of an Ogg page, before the sizes of its segments
 _MOST_PAGE = 65_307  # bytes of an Ogg page
+_PAGE_FLAGS = 5  # byte of a page
+_FIRST_PAGE, _LAST_PAGE = 2, 4  # flags: of a stream
+_FIRST = _OGG + bytes([_FIRST_PAGE])
+_CRC = slice(22, 26)  # of a page
+_MIRRORED = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))  # bytes in reverse bit order
+_SEARCHED = 1 << 22  # bytes at a time
 # The marker, the header of the block STREAMINFO, whose type is 0, and in it the most samples of a
 # frame, the sample rate (20 bits), channels less 1 (3), bits per sample less 1 (5) and samples per
 # channel (36), which may be 0.
@@ -202,21 +210,78 @@ def _is_comment(block: memoryview) -> bool:
 
 
 def check_ogg(file: RangeReader, *, size: int) -> None:
-    """Check that the last page of an Ogg file is whole. Source: RFC 3533.
+    """Check that an Ogg file is one stream whose last page is whole. Source: RFC 3533.
 
     size: of the file in bytes.
 
     Raises:
-      RecordError: the file ends early.
+      RecordError: the file ends early, its last page is damaged, or another stream follows.
     """
     start = max(size - 2 * _MOST_PAGE, 0)
     tail = bytes(file.read_at(start, size - start))
-    at = tail.rfind(b"OggS")
+    at = tail.rfind(_OGG)
     page = tail[at:]
     if at < 0 or len(page) < _PAGE:
         return
     sizes = page[_PAGE : _PAGE + page[_PAGE - 1]]
-    _check_missing(_PAGE + page[_PAGE - 1] + sum(sizes) - len(page))
+    length = _PAGE + page[_PAGE - 1] + sum(sizes)
+    _check_missing(length - len(page))
+    page = page[:length]
+    if _page_crc(page) != int.from_bytes(page[_CRC], "little"):
+        raise RecordError(Reason.CORRUPT, "its last page is damaged: its checksum is another one")
+    if not page[_PAGE_FLAGS] & _LAST_PAGE:
+        raise RecordError(
+            Reason.TRUNCATED,
+            "its last page is missing: copy it again, or convert it if the program that wrote it"
+            " did not finish it",
+        )
+    _check_single_stream(file, size=size)
+
+
+def _check_single_stream(file: RangeReader, *, size: int) -> None:
+    """Raise RecordError if a stream begins behind the first pages, which begin those of a file."""
+    at = 0
+    while True:
+        head = bytes(file.read_at(at, _PAGE + 255))
+        if len(head) < _PAGE or not head.startswith(_OGG) or not head[_PAGE_FLAGS] & _FIRST_PAGE:
+            break
+        count = head[_PAGE - 1]
+        at += _PAGE + count + sum(head[_PAGE : _PAGE + count])
+    for start in range(at, size, _SEARCHED):
+        block = bytes(file.read_at(start, _SEARCHED + len(_FIRST) - 1))
+        if _FIRST in block:
+            raise RecordError(
+                Reason.UNSUPPORTED,
+                "several streams, one after the other, of which decoders read the first: join"
+                " them into one stream, or write each to a file of its own",
+            )
+
+
+def _page_crc(page: bytes) -> int:
+    """Return the checksum of a page: CRC-32 from the highest bit on, of the page without it."""
+    data = page[: _CRC.start] + bytes(4) + page[_CRC.stop :]
+    # zlib takes the lowest bit of each byte first, and inverts the checksum before and after.
+    mirrored = zlib.crc32(data.translate(_MIRRORED), 0xFFFFFFFF) ^ 0xFFFFFFFF
+    return int.from_bytes(mirrored.to_bytes(4, "little").translate(_MIRRORED), "big")
+
+
+def check_declared_size(file: RangeReader, name: str, *, size: int) -> None:
+    """Check the size that the header of an AIFF, AU or W64 file declares.
+
+    name: of the format. size: of the file in bytes.
+
+    Raises:
+      RecordError: the file ends early.
+    """
+    head = bytes(file.read_at(0, _PAGE))
+    declared = 0
+    if name == "aiff":
+        declared = int.from_bytes(head[4:8], "big")  # without these eight bytes, if it is right
+    elif name == "au" and head[8:12] != b"\xff" * 4:  # unknown
+        declared = int.from_bytes(head[4:8], "big") + int.from_bytes(head[8:12], "big")
+    elif name == "w64":
+        declared = int.from_bytes(head[16:24], "little")
+    _check_missing(declared - size)
 
 
 def _check_missing(count: int) -> None:

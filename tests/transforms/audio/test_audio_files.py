@@ -1,4 +1,5 @@
 import pathlib
+import re
 import struct
 
 import numpy as np
@@ -93,13 +94,34 @@ def test_invalid_segments_are_rejected(tmp_path, extension):
     assert reason_of(path, 0.1, 0.4, max_seconds=0.2) == Reason.TOO_LARGE
 
 
-@pytest.mark.parametrize("extension", ["wav", "flac", "ogg", "m4a"])
+@pytest.mark.parametrize("extension", ["wav", "flac", "ogg", "m4a", "aiff", "au", "w64"])
 @pytest.mark.parametrize("kept", [0.3, 0.7, 0.9])
 def test_files_that_end_early_are_rejected(tmp_path, extension, kept):
     path = write(tmp_path / f"x.{extension}", SOUND)
     data = path.read_bytes()
     path.write_bytes(data[: int(kept * len(data))])
     assert reason_of(path) in (Reason.TRUNCATED, Reason.CORRUPT)
+
+
+@pytest.mark.parametrize("subtype", ["VORBIS", "OPUS"])
+def test_an_ogg_file_is_one_whole_stream(tmp_path, subtype):
+    """libsndfile reads the first of several, and as many pages as there are."""
+    path = tmp_path / "x.ogg"
+    noise = np.random.default_rng(0).normal(size=(3 * 48000, 1)) / 10
+    soundfile.write(path, noise, 48000, format="OGG", subtype=subtype)
+    data = path.read_bytes()
+    assert len(read(path)) == len(noise)
+    pages = [one.start() for one in re.finditer(b"OggS", data)]
+    for at in pages[3], pages[-1]:
+        path.write_bytes(data[:at])
+        with pytest.raises(RecordError, match="truncated: its last page is missing"):
+            read(path)
+    path.write_bytes(data[:-20] + bytes(8) + data[-12:])
+    with pytest.raises(RecordError, match="corrupt: its last page is damaged"):
+        read(path)
+    path.write_bytes(data + data)
+    with pytest.raises(RecordError, match="unsupported: several streams, one after the other"):
+        read(path)
 
 
 def test_a_file_of_unknown_length_is_read(tmp_path):

@@ -177,7 +177,9 @@ def test_backslashes_separate_folders_if_no_name_has_a_slash(tmp_path):
 def test_backslashes_lead_out_of_no_archive(tmp_path):
     path = zip_by_backslash(tmp_path / "x.zip", {"a\\1": b"one", "..\\..\\etc\\passwd": b"x"})
     key = "x.zip: ../../etc/passwd"
-    assert rejects(path) == {key: (Reason.BAD_NAME, "the name leads out of the archive")}
+    assert rejects(path) == {
+        key: (Reason.BAD_NAME, "the name has a part '..', which may lead out of the archive")
+    }
     path = zip_by_backslash(tmp_path / "y.zip", {"a\\1": b"one", "b\\..\\a\\1": b"x"})
     assert [*rejects(path)] == ["y.zip: b/../a/1"]
     path = zip_by_backslash(tmp_path / "z.zip", {"a\\1": b"one", "\\a\\1": b"x", "\\\\b\\2": b"y"})
@@ -190,7 +192,9 @@ def test_names_that_lead_out_are_rejected(tmp_path):
         zip_of(tmp_path / "x.zip", {**TWO, "../../etc/passwd": b"x"}),
     ):
         key = f"{path.name}: ../../etc/passwd"
-        assert rejects(path) == {key: (Reason.BAD_NAME, "the name leads out of the archive")}
+        assert rejects(path) == {
+            key: (Reason.BAD_NAME, "the name has a part '..', which may lead out of the archive")
+        }
 
 
 def test_names_that_are_none(tmp_path):

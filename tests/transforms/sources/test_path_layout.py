@@ -269,6 +269,10 @@ def test_inputs_that_cannot_be_read(fill, paths, message):
     [
         ({"split_from": "names"}, "--split-from: expected one of auto, folders"),
         ({"label_from": "("}, r"--label-from \(: missing \)"),
+        (
+            {"label_from": ".json"},
+            r"--label-from .json: name the field .* --label-from .json:label",
+        ),
         ({"label_from": "a.*"}, "expected top, parent, a regular expression with a group"),
     ],
 )

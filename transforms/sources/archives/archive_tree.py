@@ -204,7 +204,9 @@ class ArchiveTree:
             return one
         name = tidy_name(one.name)
         if not name:
-            what = "is empty" if name == "" else "leads out of the archive"
+            what = (
+                "is empty" if name == "" else "has a part '..', which may lead out of the archive"
+            )
             return MemberProblem(one.name, Reason.BAD_NAME, f"the name {what}")
         if reason := self._skipped(name):
             return SkippedPath(reason)

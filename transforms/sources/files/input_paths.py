@@ -70,6 +70,11 @@ class Inputs:
             raise ConfigError(
                 f"--split-from: expected one of {', '.join(_SPLIT_FROM)}, got {self.split_from!r}"
             )
+        if self.label_from.lower() == ".json":
+            raise ConfigError(
+                "--label-from .json: name the field that holds the class, as in --label-from"
+                " .json:label"
+            )
         if self.label_from not in ("top", "parent") and not LABEL_FILE.fullmatch(self.label_from):
             try:
                 groups = re.compile(self.label_from).groups
