@@ -398,3 +398,22 @@ def test_lists_of_class_numbers_have_names(
     assert made.rejects == {"a.parquet#5": "bad_value"}
     found = [row["labels"] for row in made.index("train")]
     assert sorted(found) == [[], [], ["bee"], ["bee", "wasp"]]
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (["bee"], "the metadata of a.parquet and b.parquet name different classes for the column"),
+        (None, "the metadata of a.parquet, but not that of b.parquet, name classes for the column"),
+    ],
+)
+def test_files_of_other_classes_are_an_error(names, said, files, tmp_path, capsys) -> None:
+    (tmp_path / "in").mkdir()
+    structs = [{"bytes": content, "path": None} for content in [*files.values()][:2]]
+    table = pa.table({"image": pa.array(structs, STRUCT), "label": [0, 0]})
+    for name, given in (("a", ["wasp", "bee"]), ("b", names)):
+        features = {"label": {"_type": "ClassLabel", "names": given}}
+        metadata = {"huggingface": json.dumps({"info": {"features": features}})} if given else None
+        pq.write_table(table.replace_schema_metadata(metadata), tmp_path / f"in/{name}.parquet")
+    assert images("--input", tmp_path / "in", "--output", tmp_path / "out", *_SMALL) == 2
+    assert said in " ".join(capsys.readouterr().err.split())

@@ -68,9 +68,13 @@ class HubClassNames:
         if label in self._others:
             other, found = self._others[label]
             _check_distinct(found, label)
+            how = f"the metadata of {file} and {other} name different classes for"
+            if names is None or found is None:
+                with_names, without = (other, file) if names is None else (file, other)
+                how = f"the metadata of {with_names}, but not that of {without}, name classes for"
             raise ConfigError(
-                f"the metadata of {file} and {other} name different classes for the column"
-                f" {label!r}: make a dataset of each, or pass --label-type int or none"
+                f"{how} the column {label!r}: make a dataset of each, or pass --label-type int or"
+                " none"
             )
         if names is None:
             return None
