@@ -107,6 +107,7 @@ soak: $(DEV) $(FLINK) $(JOB_SERVER)
 	$(BIN)/python -m pytest -n $(WORKERS) -m hypothesis --hypothesis-profile thorough
 	$(BIN)/python -m tests.soak.sameness
 	$(BIN)/python -m tests.soak.kills
+	$(BIN)/python -m tests.soak.publishing
 	$(BIN)/python -m tests.soak.power
 	$(BIN)/python -m tests.soak.faults
 	$(BIN)/python -m tests.soak.reuse

@@ -11,6 +11,7 @@ changed  an object's first byte is another one
 bare     the answer to HEAD has neither size nor time
 unsized  the answer to HEAD has no size
 cut      half of a listing is sent
+torn     short and unsized
 """
 
 from __future__ import annotations
@@ -153,7 +154,9 @@ class Damaging:
     ) -> Iterable[bytes]:
         method, query = environ["REQUEST_METHOD"], environ["QUERY_STRING"]
         where = f"{environ['PATH_INFO']}?{query}"
-        found = re.search(r"(once|always)-(short|changed|bare|unsized|cut|denied)(/|%2F)", where)
+        found = re.search(
+            r"(once|always)-(short|changed|bare|unsized|torn|cut|denied)(/|%2F)", where
+        )
         if found is None or method not in ("GET", "HEAD"):
             answer: Iterable[bytes] = self._app(environ, start_response)
             return answer
@@ -166,9 +169,9 @@ class Damaging:
             drop: tuple[str, ...] = ()
             if (method, kind) == ("GET", "denied"):
                 status, body = "403 Forbidden", b"<Error><Code>AccessDenied</Code></Error>"
-            elif method == "HEAD" and kind in ("bare", "unsized"):
+            elif method == "HEAD" and kind in ("bare", "unsized", "torn"):
                 drop = ("content-length", "last-modified")[: 2 if kind == "bare" else 1]
-            elif (method, kind) in (("GET", "short"), ("LIST", "cut")):
+            elif (method, kind) in (("GET", "short"), ("GET", "torn"), ("LIST", "cut")):
                 body = body[: len(body) // 2]
             elif (method, kind) == ("GET", "changed"):
                 body = bytes([body[0] ^ 1]) + body[1:]

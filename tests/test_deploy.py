@@ -54,7 +54,16 @@ def night(tmp_path):
     return run
 
 
-def test_a_night_is_silent_and_can_be_repeated(night):
+def test_nights_do_not_overlap_are_silent_can_be_repeated_and_reuse_the_one_before(night, tmp_path):
+    (tmp_path / "sets" / "logs").mkdir(parents=True)
+    held = ["flock", str(tmp_path / "sets" / "logs" / "lock"), "sh", "-c", "echo held; read line"]
+    with subprocess.Popen(held, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout.readline() == b"held\n"
+        code, said, _ = night()
+        holder.stdin.close()
+    assert code == 75
+    assert "the run before still goes on" in said
+
     code, said, sets = night()
     assert (code, said) == (0, "")
     manifest = json.loads((sets / "2026-11-21" / "dataset.json").read_text())
@@ -62,11 +71,7 @@ def test_a_night_is_silent_and_can_be_repeated(night):
     assert night()[:2] == (0, "")
     assert "nothing has changed" in (sets / "logs" / "2026-11-21.log").read_text()
 
-
-def test_a_night_reuses_the_one_before(night):
-    night()
     assert night("2026-11-22")[:2] == (0, "")
-    _, _, sets = night("2026-11-22")
     assert json.loads((sets / "2026-11-22" / "job.json").read_text())["reused"] == 3
 
 
@@ -78,18 +83,6 @@ def test_a_bad_night_is_told(night, tmp_path):
     assert "1 of 4 inputs were rejected" in said
     assert "1 of 4 inputs were rejected" in (tmp_path / "alerts").read_text()
     assert not (sets / "2026-11-21" / "dataset.json").exists()
-
-
-def test_two_nights_do_not_overlap(night, tmp_path):
-    (tmp_path / "sets" / "logs").mkdir(parents=True)
-    held = ["flock", str(tmp_path / "sets" / "logs" / "lock"), "sh", "-c", "echo held; read line"]
-    with subprocess.Popen(held, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
-        assert holder.stdout.readline() == b"held\n"
-        code, said, _ = night()
-        holder.stdin.close()
-    assert code == 75
-    assert "the run before still goes on" in said
-    assert night()[0] == 0
 
 
 def test_what_is_not_set_is_named(night):

@@ -85,13 +85,15 @@ class Example:
     """A script that trains.
 
     lay: writes the data that the commands of its docstring begin with.
-    epochs: after which it reaches the accuracy `least` already. most: the accuracy that it stays
-      below with shuffled labels; both leave room for other seeds.
+    epochs: after which it reaches the accuracy `soon` already. least: the accuracy after all
+      epochs. most: the accuracy that it stays below with shuffled labels. All leave room for other
+      seeds.
     """
 
     name: str
     lay: Callable[[pathlib.Path, Order], None]
     epochs: int
+    soon: float
     least: float
     most: float
 
@@ -136,12 +138,14 @@ class Example:
 
 
 ENVIRONMENT = os.environ | {"TF_DETERMINISTIC_OPS": "1", "PYTHONUNBUFFERED": "1"}
-BY_HAND = Example(name="train_images_by_hand", lay=lay_photos, epochs=8, least=0.7, most=0.4)
+BY_HAND = Example(
+    name="train_images_by_hand", lay=lay_photos, epochs=4, soon=0.55, least=0.7, most=0.4
+)
 EXAMPLES = [
-    Example(name="train_images", lay=lay_photos, epochs=8, least=0.7, most=0.4),
+    Example(name="train_images", lay=lay_photos, epochs=4, soon=0.55, least=0.7, most=0.4),
     BY_HAND,
-    Example(name="train_text", lay=lay_texts, epochs=2, least=0.9, most=0.6),
-    Example(name="train_sensor", lay=lay_windows, epochs=2, least=0.75, most=0.6),
+    Example(name="train_text", lay=lay_texts, epochs=2, soon=0.9, least=0.9, most=0.6),
+    Example(name="train_sensor", lay=lay_windows, epochs=2, soon=0.75, least=0.75, most=0.6),
 ]
 
 
@@ -160,7 +164,7 @@ def test_every_example_that_trains_is_run():
 def test_true_labels_are_learned(example, tmp_path):
     example.make(tmp_path, as_they_are)
     assert shares_of_one_answer(dataset_of(example, tmp_path)) < example.most
-    assert accuracy(example.train(tmp_path, "--epochs", str(example.epochs))) >= example.least
+    assert accuracy(example.train(tmp_path, "--epochs", str(example.epochs))) >= example.soon
 
 
 def test_the_loop_by_hand_goes_on_where_it_was_killed(tmp_path):

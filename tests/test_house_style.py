@@ -2,26 +2,13 @@
 
 import ast
 import collections
-import functools
-import pathlib
 import re
 
 from tests.paths import ROOT
+from tests.sources import modules
 
-ROOMS = ("recordmill", "transforms", "pipelines", "runners")
 OPENERS = re.compile(r"(What|Which|Whether|Where|Those|That|Of)\b")
 SHORT_NAMES = re.compile(r"^\s*(from|import) (transforms|pipelines|runners)\b", re.MULTILINE)
-
-
-@functools.cache
-def modules() -> dict[pathlib.Path, ast.Module]:
-    """Return the modules of the project; links below recordmill/ are not followed."""
-    return {
-        path: ast.parse(path.read_text())
-        for room in ROOMS
-        for path in sorted((ROOT / room).rglob("*.py"))
-        if not any(parent.is_symlink() for parent in path.parents)
-    }
 
 
 def test_no_two_public_classes_share_a_name():

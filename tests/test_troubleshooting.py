@@ -1,18 +1,14 @@
 """docs/troubleshooting.md quotes messages that the sources contain."""
 
 import ast
-import pathlib
 import re
 
 import pytest
 
-ROOT = pathlib.Path(__file__).parents[1]
+from tests.paths import ROOT
+from tests.sources import modules
+
 PAGE = ROOT / "docs" / "troubleshooting.md"
-SOURCES = [
-    path
-    for folder in ("recordmill", "transforms", "pipelines", "runners")
-    for path in (ROOT / folder).rglob("*.py")
-]
 VARIES = "..."  # a part of a message that the sources fill in
 QUOTED = re.findall(r"^```text\n(.*?)\n```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
 
@@ -30,8 +26,7 @@ def text_of(node: ast.AST) -> str | None:
 
 @pytest.fixture(scope="module")
 def messages() -> list[str]:
-    trees = [ast.parse(path.read_text()) for path in SOURCES]
-    texts = [text_of(node) for tree in trees for node in ast.walk(tree)]
+    texts = [text_of(node) for tree in modules().values() for node in ast.walk(tree)]
     return [text for text in texts if text]
 
 

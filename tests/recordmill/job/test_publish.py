@@ -2,7 +2,9 @@
 
 Three jobs of one output are written once, up to publishing. Each case then lays out a folder, runs
 a job whose n-th operation on storage fails, for every n there is, and looks at what is left; then
-a command runs to its end and has to leave its own dataset, to the byte.
+a command runs to its end and has to leave its own dataset, to the byte. What is published over
+another dataset in less common ways is cut off at every third n; `tests/soak/publishing.py` takes
+every one.
 """
 
 import contextlib
@@ -24,6 +26,7 @@ from tests.tiny import TinySource, tiny_rows
 from tests.tiny_jobs import run, tiny_job, tree
 
 SOURCE = TinySource(rows=tiny_rows(30))
+EVERY = 3
 SPLITS = {"train": 0.7, "blind": 0.3}  # a name that comes before dataset.json, and one after it
 # The shards of two have the same names and other content; those of the third have other names.
 OPTIONS = {
@@ -153,9 +156,9 @@ def crashes(jobs: Jobs, name: str, output: pathlib.Path, **options: bool) -> Cal
     return crash
 
 
-def steps(lay_out: Callable[[pathlib.Path], None], jobs, name, tmp_path, **options):
-    """Yields a folder per operation of a job, cut off there."""
-    for step in range(1, 1000):
+def steps(lay_out: Callable[[pathlib.Path], None], jobs, name, tmp_path, *, every=1, **options):
+    """Yields a folder per operation of a job, or for each `every`-th, cut off there."""
+    for step in range(1, 1000, every):
         output = tmp_path / f"{step}"
         lay_out(output)
         if not crashes(jobs, name, output, **options)(step):
@@ -216,7 +219,7 @@ def test_over_a_damaged_dataset_of_the_same_options(jobs, tmp_path):
         (output / lost).unlink()
 
     damaged = {name: data for name, data in jobs.trees["new"].items() if name != lost}
-    for output in steps(lay_out, jobs, "new", tmp_path, overwrite=True):
+    for output in steps(lay_out, jobs, "new", tmp_path, every=EVERY, overwrite=True):
         assert is_whole(output, damaged, jobs.trees["new"])
         assert jobs.run("new", output, overwrite=True) in ("published", "unchanged")
         assert_clean(output, jobs.trees["new"])
@@ -246,7 +249,8 @@ def test_over_a_publishing_that_was_cut_off(jobs, tmp_path, first):
     def lay_out(output):
         shutil.copytree(cut_off, output, copy_function=os.link)
 
-    for number, output in enumerate(steps(lay_out, jobs, "other", tmp_path, overwrite=True)):
+    cut = steps(lay_out, jobs, "other", tmp_path, every=EVERY, overwrite=True)
+    for number, output in enumerate(cut):
         assert is_whole(output, jobs.trees["old"], jobs.trees["other"])
         if number % 2:
             assert jobs.run("other", output, overwrite=True) in ("published", "unchanged")
@@ -276,7 +280,7 @@ def test_over_a_sweep_that_was_cut_off(jobs, tmp_path):
         )
 
     swept = 0
-    for output in steps(lay_out, jobs, "old", tmp_path, overwrite=True):
+    for output in steps(lay_out, jobs, "old", tmp_path, every=EVERY, overwrite=True):
         assert tree(output) == jobs.trees["old"]
         if ending(jobs, "new", output) != "unchanged":  # there is no more to go on with
             swept += 1

@@ -154,17 +154,17 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_ids_are_levels_as_stored_or_indices_of_a_palette(kind, tmp_path):
-    ids = small(tmp_path)
+def test_ids_are_levels_as_stored_or_indices_of_a_palette(tmp_path):
+    ids = {f"{kind}/{number}": shapes(number, SMALL) for kind in KINDS for number in range(3)}
     for name, one in ids.items():
-        write(tmp_path, f"masks/{name}.png", KINDS[kind](one))
+        write(tmp_path, f"images/{name}.jpg", png(painted(one)))
+        write(tmp_path, f"masks/{name}.png", KINDS[name.split("/")[0]](one))
     made = run(tmp_path)
     found = masks_of(made)
     for name, one in ids.items():
-        np.testing.assert_array_equal(found[f"{name}.jpg"], one)
-    example = made.examples()["x/0.jpg", 0]
-    assert example["image/segmentation/class/format"] == [b"png"]
+        np.testing.assert_array_equal(found[f"{name}.jpg"], one, name)
+    for example in made.examples().values():
+        assert example["image/segmentation/class/format"] == [b"png"]
     feature = made.manifest.features[MASK]
     assert (feature.kind, feature.raw_dtype, feature.raw_shape) == (
         "mask",

@@ -25,9 +25,18 @@ from tests.texts import SAMPLES, context_of, rows_of, sms
 
 pytestmark = pytest.mark.usefixtures("encoders")
 
-INPUT = ("--input", SMS, "--format", "tsv", "--seed", 7)
+MANY = 2000  # texts
 LONG = [" ".join(MESSAGES[at : at + 9]) for at in range(0, 900, 9)]
 TEXTS = [*SAMPLES, *LONG, "日本語" * 300, "a" * 999, " " * 99, "x  \n y " * 99]
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory) -> tuple[object, ...]:
+    """Options that name the first texts of a file."""
+    path = tmp_path_factory.mktemp("source") / "messages.tsv"
+    lines = SMS.read_text("utf-8").splitlines(keepends=True)
+    path.write_text("".join(lines[: MANY + 1]), "utf-8")
+    return ("--input", path, "--format", "tsv", "--seed", 7)
 
 
 @pytest.fixture(scope="module")
@@ -83,27 +92,27 @@ def ids_in_order(made: Made, split: str) -> list[int]:
 
 
 @pytest.mark.parametrize("tokenizer", ["words", "bytes", "bpe", "byte bpe", "sentencepiece"])
-def test_packing_changes_nothing_but_where_records_end(tmp_path, files, tokenizer):
-    argv = (*INPUT, "--tokenizer", files.get(tokenizer, tokenizer), "--num-shards", "2")
+def test_packing_changes_nothing_but_where_records_end(tmp_path, source, files, tokenizer):
+    argv = (*source, "--tokenizer", files.get(tokenizer, tokenizer), "--num-shards", "2")
     plain = make(tmp_path / "plain", *argv)
-    packed = make(tmp_path / "packed", *argv, "--pack", 256)
+    packed = make(tmp_path / "packed", *argv, "--pack", 128)
     for split in ("train", "validation", "test"):
         ids = ids_in_order(plain, split)
         assert ids_in_order(packed, split) == ids
-        room = 256 * packed.manifest.splits[split].records
+        room = 128 * packed.manifest.splits[split].records
         assert packed.manifest.fill_rates[split] == len(ids) / room > 0.95
     ledger = packed.manifest.ledger
-    assert (ledger.records.written, ledger.inputs.read) == (5574, 5574)
+    assert (ledger.records.written, ledger.inputs.read) == (MANY, MANY)
     assert ledger.packs == sum(split.records for split in packed.manifest.splits.values())
     assert packed.manifest.labels == ()
     assert not (packed.folder / "labels.txt").exists()
 
 
-def test_texts_end_with_the_token_that_is_asked_for(tmp_path, files):
+def test_texts_end_with_the_token_that_is_asked_for(tmp_path, source, files):
     def ends(end: int, *argv: object) -> Made:
-        made = make(tmp_path / str(end), *INPUT, "--pack", 512, *argv)
+        made = make(tmp_path / str(end), *source, "--pack", 512, *argv)
         found = [ids_in_order(made, split) for split in made.manifest.splits]
-        assert sum(ids.count(end) for ids in found) == 5574
+        assert sum(ids.count(end) for ids in found) == MANY
         return made
 
     ends(0, "--tokenizer", files["byte bpe"], "--end-token", "<|endoftext|>")
@@ -193,10 +202,10 @@ def test_chunks_overlap(tmp_path, files, tokenizer):
         assert text[at:] == own[-1]
 
 
-def test_the_chunks_of_a_text_stay_together(tmp_path):
+def test_the_chunks_of_a_text_stay_together(tmp_path, source):
     made = make(
         tmp_path / "out",
-        *(*INPUT, "--tokenizer", "words", "--features", "text,tokens", "--chunk", 10),
+        *(*source, "--tokenizer", "words", "--features", "text,tokens", "--chunk", 10),
         *("--splits", "train=0.5,test=0.5"),
     )
     found: dict[str, dict[int, str]] = {}
@@ -211,13 +220,13 @@ def test_the_chunks_of_a_text_stay_together(tmp_path):
             where.setdefault(whole, set()).add(split)
     assert all(len(splits) == 1 for splits in where.values())
     texts = ["".join(pieces[i] for i in range(len(pieces))) for pieces in found.values()]
-    assert sorted(texts) == sorted(text for _, text in sms())
+    assert sorted(texts) == sorted(text for _, text in sms()[:MANY])
     assert made.manifest.ledger.unit == "chunk"
-    assert made.manifest.ledger.records.written == sum(map(len, found.values())) > 8000
+    assert made.manifest.ledger.records.written == sum(map(len, found.values())) > 1.4 * MANY
 
 
-def test_a_tokenizer_file_travels_to_where_texts_are_cut(tmp_path, files):
-    argv = (*INPUT, "--tokenizer", files["bpe"], "--chunk", 12, "--max-length", 12)
+def test_a_tokenizer_file_travels_to_where_texts_are_cut(tmp_path, source, files):
+    argv = (*source, "--tokenizer", files["bpe"], "--chunk", 12, "--max-length", 12)
     made = make(tmp_path / "out", *argv)
     lengths = [
         example["tokens/length"][0]
@@ -226,7 +235,7 @@ def test_a_tokenizer_file_travels_to_where_texts_are_cut(tmp_path, files):
     ]
     # Two of the twelve are for beginning and end.
     assert max(lengths) == 12
-    assert len(lengths) > 8000
+    assert len(lengths) > 1.4 * MANY
     assert run("text", *argv, "--workers", 1, "--output", tmp_path / "again") == 0
     assert Made(tmp_path / "again").manifest.digest == made.manifest.digest
 
@@ -256,17 +265,17 @@ def test_a_tokenizer_file_travels_to_where_texts_are_cut(tmp_path, files):
         (("--tokenizer", "BPE", "--chunk", "2"), "--chunk 2: expected more than 2 tokens"),
     ],
 )
-def test_invalid_options_are_reported(tmp_path, capsys, files, argv, message):
+def test_invalid_options_are_reported(tmp_path, capsys, source, files, argv, message):
     given_ = [str(files["bpe"]) if word == "BPE" else word for word in argv]
-    assert main(["text", *map(str, INPUT), "--output", str(tmp_path / "out"), *given_]) == 2
+    assert main(["text", *map(str, source), "--output", str(tmp_path / "out"), *given_]) == 2
     assert message in capsys.readouterr().err
 
 
-def test_a_tokenizer_with_dropout_is_refused(tmp_path, capsys, files):
+def test_a_tokenizer_with_dropout_is_refused(tmp_path, capsys, source, files):
     file = json.loads(files["bpe"].read_text())
     file["model"]["dropout"] = 0.1
     path = tmp_path / "dropout.json"
     path.write_text(json.dumps(file))
     argv = ["--output", str(tmp_path / "out"), "--tokenizer", str(path)]
-    assert main(["text", *map(str, INPUT), *argv]) == 2
+    assert main(["text", *map(str, source), *argv]) == 2
     assert "uses dropout, which gives other ids each time" in capsys.readouterr().err

@@ -268,7 +268,7 @@ def analyzer_of(tokenizer, ngrams):
 @pytest.mark.parametrize("norm", ["l2", "none"])
 @pytest.mark.parametrize(("tokenizer", "ngrams"), [("words", 1), ("words", 2), ("whitespace", 1)])
 def test_weights_are_those_of_scikit_learn(tmp_path, tokenizer, ngrams, norm):
-    train, texts = MESSAGES[:800], [*MESSAGES[500:1000], "", "unheard-of"]
+    train, texts = MESSAGES[:400], [*MESSAGES[300:500], "", "unheard-of"]
     options = {"features": ("tfidf",), "ngrams": ngrams, "tfidf_norm": norm}
     options |= {"tokenizer": tokenizer, "vocab_size": 10**6}
     files = learned(train, **options)
