@@ -490,17 +490,23 @@ def test_values_that_went_missing_are_drift(tmp_path, capsys):
     assert (found["column"], found["distance"], found["missing"]) == ("n", 0.5, [0, 0.5])
 
 
+@pytest.fixture(scope="module")
+def before(tmp_path_factory) -> Made:
+    """A dataset to compare with, of numbers that stay and words that change."""
+    folder = tmp_path_factory.mktemp("before")
+    rows = [f"{n},{'ab'[n % 2]}" for n in range(400)]
+    (folder / "before.csv").write_text("\n".join(["n,word", *rows]))
+    return table(folder / "out", "--input", folder / "before.csv")
+
+
 @pytest.mark.parametrize("on_violation", ["reject", "fail", "keep"])
-def test_limits_of_drift_and_skew(tmp_path, capsys, on_violation):
-    before = [f"{n},{'ab'[n % 2]}" for n in range(400)]
-    (tmp_path / "before.csv").write_text("\n".join(["n,word", *before]))
-    table(tmp_path / "old", "--input", tmp_path / "before.csv")
+def test_limits_of_drift_and_skew(before, tmp_path, capsys, on_violation):
     schema = """
     feature { name: "n" skew_comparator { jensen_shannon_divergence { threshold: 0.0001 } } }
     feature { name: "word" drift_comparator { infinity_norm { threshold: 0.3 } } }
     """
     lines = ["n,word", *(f"{n},c" for n in range(400))]
-    flags = (*small(tmp_path, lines, schema), "--compare-with", tmp_path / "old",
+    flags = (*small(tmp_path, lines, schema), "--compare-with", before.folder,
              "--on-violation", on_violation, "--output", tmp_path / "new")  # fmt: skip
     code = main(["table", *map(str, flags)])
     said = capsys.readouterr()
