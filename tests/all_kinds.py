@@ -14,13 +14,14 @@ import numpy as np
 from PIL import Image
 
 from recordmill.pipelines.cli import main
+from tests.beam_reuse import reused_inspections
 from tests.image_runs import Made, encoders_kept
 from tests.painted_masks import painted, png, write
 from tests.painted_objects import coco, objects
 from tests.paths import AIR, BOXES, DEMO, SMS
 from tests.video_files import make_film
 
-_SERIES_ROWS = 1500
+_SERIES_ROWS = 400
 VALUES = ("--array-format", "values", "--dtype", "float32", "--cast", "same-kind")
 
 Make = Callable[[pathlib.Path], list[object]]  # of a place for data
@@ -29,14 +30,14 @@ Make = Callable[[pathlib.Path], list[object]]  # of a place for data
 def _texts(place: pathlib.Path) -> pathlib.Path:
     lines = SMS.read_bytes().splitlines(keepends=True)
     path = place / "sms.tsv"
-    path.write_bytes(b"".join(lines[:400]))
+    path.write_bytes(b"".join(lines[:120]))
     return path
 
 
 def _people(place: pathlib.Path) -> pathlib.Path:
     """Rows with values that are missing, texts, dates and numbers."""
     rows = ["name,age,height,born,member,team"]
-    for number in range(200):
+    for number in range(60):
         age = "" if number % 7 == 0 else number % 60
         word = "" if number % 5 == 0 else f"né{number % 9}"
         team = ("red", "blue")[number % 3 == 0]
@@ -110,7 +111,7 @@ def _arrays(*options: object) -> Make:
 
     def command(place: pathlib.Path) -> list[object]:
         draw = np.random.default_rng(5)
-        for number in range(60):
+        for number in range(40):
             folder = place / "arrays" / ("odd", "even")[number % 2 == 0]
             folder.mkdir(parents=True, exist_ok=True)
             array = draw.normal(size=(4 + number % 3, 5, 1 + number % 2)).astype(">f4")
@@ -213,11 +214,11 @@ KINDS: dict[str, Make] = {
     "arrays-in-chunks": _arrays(*("--chunk", 2, "--chunk-axis", 1, "--nan", "zero")),
     "arrays-as-values": _arrays("--array-format", "values", "--balance", "oversample"),
     "arrays-as-rows": _arrays("--array-format", "values", *("--chunk", 1, "--chunk-axis", 2)),
-    "items": _stack(np.arange(1200, dtype=">u2").reshape(100, 3, 4)),
-    "items-of-unsigned": _stack(np.arange(300, dtype="u8").reshape(100, 3) << np.uint64(40)),
-    "items-as-values": _stack(np.arange(600).reshape(100, 3, 2) % 7, "--array-format", "values"),
-    "items-as-long-values": _stack(np.ones((99, 3)), *VALUES),
-    "items-of-one-number": _stack(np.arange(90) * (1 + 2j)),
+    "items": _stack(np.arange(480, dtype=">u2").reshape(40, 3, 4)),
+    "items-of-unsigned": _stack(np.arange(120, dtype="u8").reshape(40, 3) << np.uint64(40)),
+    "items-as-values": _stack(np.arange(240).reshape(40, 3, 2) % 7, "--array-format", "values"),
+    "items-as-long-values": _stack(np.ones((39, 3)), *VALUES),
+    "items-of-one-number": _stack(np.arange(40) * (1 + 2j)),
     "clips": _clips("--size", 32, "--clip-stride", 3, "--balance", "oversample"),
     "clips-of-any-size": _clips("--rename", "image/encoded=x", sizes=((48, 64), (32, 40))),
     "raw-clips": _clips("--image-format", "raw", "--size", "20x24", "--clip-rest", "pad"),
@@ -261,6 +262,8 @@ def _maker() -> subprocess.Popen[str]:
 
 
 if __name__ == "__main__":
-    with encoders_kept():
+    import apache_beam  # noqa: F401  (only a Beam that was imported is patched)
+
+    with reused_inspections(), encoders_kept():
         for line in sys.stdin:
             print(main(json.loads(line)), flush=True)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+from collections.abc import Collection, Iterable
 
 import numpy as np
 import pytest
@@ -42,16 +43,47 @@ def builder(made) -> tfds.core.DatasetBuilder | None:
     return tfds.builder_from_directory(made.folder) if is_promised else None
 
 
-def keys(made: Made, split: str) -> list[tuple[str, int]]:
+SLICES = ("train[:25%]", "train[25%:]", "test", "train[3:10]")
+
+
+@pytest.fixture(scope="module")
+def sliced(builder) -> dict[str, list[dict]] | None:
+    """The records of SLICES as TFDS gives them; it traces the decoding for each dataset anew."""
+    if builder is None:
+        return None
+    in_order = tfds.ReadConfig(interleave_cycle_length=1)
+    data = builder.as_dataset(split="+".join(SLICES), read_config=in_order)
+    counts = {part: builder.info.splits[part].num_examples for part in SLICES}
+    assert int(data.cardinality()) == sum(counts.values())
+    records = iter(tfds.as_numpy(data))
+    found = {part: [*itertools.islice(records, count)] for part, count in counts.items()}
+    assert next(records, None) is None
+    return found
+
+
+Key = tuple[str, int]  # of a record, and the number of its copy
+
+
+@pytest.fixture(scope="module")
+def read(made) -> dict[str, dict[Key, dict]]:
+    """The records of each split, by key, as `recordmill.read` gives them."""
+    splits = made.manifest.splits
+    found = {name: by_key(keys(made, name), recordmill.read(made.folder, name)) for name in splits}
+    assert {name: len(records) for name, records in found.items()} == {
+        name: info.records for name, info in splits.items()
+    }
+    return found
+
+
+def keys(made: Made, split: str) -> list[Key]:
     records = recordmill.open(made.folder, split)
     return [(place.key, place.copy) for place in records.places()]
 
 
-def by_key(made: Made, split: str, records) -> dict:
-    records = list(records)
-    names = keys(made, split)
-    assert len(records) == len(names) == len(set(names))
-    return dict(zip(names, records, strict=True))
+def by_key(names: Collection[Key], records: Iterable[dict]) -> dict[Key, dict]:
+    found = dict(zip(names, records, strict=True))
+    assert len(found) == len(names)
+    return found
 
 
 def decoded(name: str, feature, value):
@@ -88,21 +120,19 @@ def assert_same(found: dict, expected: dict, features) -> None:
                 assert_equal(got, wanted, f"{key} {name}")
 
 
-def test_load_has_what_read_has(made, loaded) -> None:
-    for split in made.manifest.splits:
-        expected = by_key(made, split, recordmill.read(made.folder, split))
+def test_load_has_what_read_has(made, loaded, read) -> None:
+    for split, expected in read.items():
         assert loaded[split].length == len(expected)
-        found = by_key(made, split, loaded[split].records)
-        assert_same(found, expected, made.manifest.features)
+        assert_same(by_key(expected, loaded[split].records), expected, made.manifest.features)
 
 
-def test_open_has_what_read_has(made) -> None:
-    for split in made.manifest.splits:
-        expected = list(recordmill.read(made.folder, split))
+def test_open_has_what_read_has(made, read) -> None:
+    for split, expected in read.items():
         records = recordmill.open(made.folder, split)
-        for number in range(len(records) - 1, -1, -1):
+        assert len(records) == len(expected)
+        for number, wanted in reversed([*enumerate(expected.values())]):
             record = records[number]
-            for name, value in expected[number].items():
+            for name, value in wanted.items():
                 assert_equal(record[name], value, name)
 
 
@@ -124,16 +154,16 @@ def test_batches_have_what_records_have(made, loaded) -> None:
 
 def rows_of(column) -> list[np.ndarray]:
     """The rows of a batch's tensor."""
-    if not isinstance(column, tf.RaggedTensor):
-        return [*column.numpy()]
-    if column.ragged_rank == 1:
-        return np.split(column.values.numpy(), column.row_splits.numpy()[1:-1])
-    return [
-        (row.to_tensor() if isinstance(row, tf.RaggedTensor) else row).numpy() for row in column
-    ]
+    if isinstance(column, tf.RaggedTensor):
+        *outer, last = (splits.numpy() for splits in column.nested_row_splits)
+        rows = np.split(column.flat_values.numpy(), last[1:-1])
+        for splits in reversed(outer):
+            rows = [np.stack(rows[start:end]) for start, end in itertools.pairwise(splits)]
+        return rows
+    return [*column.numpy()]
 
 
-def test_plain_tf_data_has_what_read_has(made) -> None:
+def test_plain_tf_data_has_what_read_has(made, read) -> None:
     features = made.manifest.features
     if any(feature.sequence for feature in features.values()):
         parse = sequence_parser(features)
@@ -152,10 +182,8 @@ def test_plain_tf_data_has_what_read_has(made) -> None:
     splits = made.manifest.splits
     files = [str(made.folder / shard.file) for info in splits.values() for shard in info.shards]
     records = iter(tf.data.TFRecordDataset(files, kind).map(parse))
-    for split, info in splits.items():
-        found = by_key(made, split, itertools.islice(records, info.records))
-        expected = by_key(made, split, recordmill.read(made.folder, split))
-        assert found.keys() == expected.keys()
+    for expected in read.values():
+        found = by_key(expected, itertools.islice(records, len(expected)))
         for key, record in expected.items():
             for name, value in record.items():
                 got = found[key][name]
@@ -189,20 +217,19 @@ def sequence_parser(features):
     return parse
 
 
-def test_tfds_has_what_read_has(made, builder) -> None:
+def test_tfds_has_what_read_has(made, sliced, read) -> None:
     features = made.manifest.features
-    is_promised = builder is not None
+    is_promised = sliced is not None
     assert is_promised == (not any("no TFDS files" in note for note in made.manifest.notes))
     if not is_promised:
         assert made.manifest.compression == "gzip" or any(one.sequence for one in features.values())
         with pytest.raises(tfds.core.dataset_info.DatasetInfoFileError):
             tfds.builder_from_directory(made.folder)
         return
-    in_order = tfds.ReadConfig(interleave_cycle_length=1)
-    for split in made.manifest.splits:
-        data = builder.as_dataset(split=split, read_config=in_order)
-        found = by_key(made, split, tfds.as_numpy(data))
-        expected = by_key(made, split, recordmill.read(made.folder, split))
+    splits = {"train": sliced["train[:25%]"] + sliced["train[25%:]"], "test": sliced["test"]}
+    assert splits.keys() == read.keys()
+    for split, expected in read.items():
+        found = by_key(expected, splits[split])
         for key, record in expected.items():
             for name, value in record.items():
                 got = np.asarray(found[key][name])
@@ -215,10 +242,14 @@ def test_tfds_has_what_read_has(made, builder) -> None:
                 assert_equal(got, wanted, f"{key} {name}")
 
 
-def test_tfds_slices(made, builder) -> None:
-    if builder is None:
+def test_tfds_slices(made, sliced) -> None:
+    if sliced is None:
         return
     count = made.manifest.splits["train"].records
-    parts = [builder.as_dataset(split=f"train[{part}]") for part in (":25%", "25%:", "3:10")]
     quarter = round(count / 4)
-    assert [int(part.cardinality()) for part in parts] == [quarter, count - quarter, 7]
+    lengths = [len(sliced[part]) for part in SLICES if part != "test"]
+    assert lengths == [quarter, count - quarter, 7]
+    whole = sliced["train[:25%]"] + sliced["train[25%:]"]
+    for record, expected in zip(sliced["train[3:10]"], whole[3:10], strict=True):
+        for name, value in expected.items():
+            assert_equal(record[name], value, name)

@@ -12,7 +12,7 @@ from tests.paths import HOSTILE
 from tests.soak.mutations import mutate
 
 CLAIMS = HOSTILE / "hdf5" / "claims_2_to_40_records.h5"
-MUTATED = 240
+MUTATED = 120
 # What malloc returns is filled with other bytes in each run, so that reads of it show.
 FILLS = ({"MALLOC_PERTURB_": "85"}, {"MALLOC_PERTURB_": "170"})
 

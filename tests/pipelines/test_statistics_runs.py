@@ -1,5 +1,6 @@
 """Statistics, schemas and drift from end to end, through the command line."""
 
+import functools
 import itertools
 import json
 import pathlib
@@ -50,12 +51,14 @@ def details(made: Made) -> dict[str, tuple[str, str, str]]:
     return {one["key"]: (one["stage"], one["reason"], one["detail"]) for one in rejects}
 
 
+@functools.cache
 def air_rows() -> list[dict[str, str]]:
     lines = AIR.read_text().splitlines()
     names = lines[0].rstrip(",").split(";")
     return [dict(zip(names, line.split(";"), strict=False)) for line in lines[1:]]
 
 
+@functools.cache
 def complete_rows() -> list[dict[str, str]]:
     """Those in which no sensor was out of order."""
     rows = [row for row in air_rows() if all(row.get(name) for name in SENSORS)]
@@ -125,10 +128,9 @@ def test_statistics_are_a_file_of_the_dataset(air):
     assert verify(Location.parse(str(air.folder))).ok
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_the_same_bytes_with_any_number_of_workers(air, tmp_path, workers):
+def test_the_same_bytes_with_any_number_of_workers(air, tmp_path):
     again = table(tmp_path / "out", "--input", AIR, *AIR_OPTIONS, "--missing", "-200",
-                  "--workers", workers)  # fmt: skip
+                  "--workers", 2)  # fmt: skip
     for name in ("statistics.pb", "dataset.json"):
         assert (again.folder / name).read_bytes() == (air.folder / name).read_bytes()
 
@@ -488,17 +490,23 @@ def test_values_that_went_missing_are_drift(tmp_path, capsys):
     assert (found["column"], found["distance"], found["missing"]) == ("n", 0.5, [0, 0.5])
 
 
+@pytest.fixture(scope="module")
+def before(tmp_path_factory) -> Made:
+    """A dataset to compare with, of numbers that stay and words that change."""
+    folder = tmp_path_factory.mktemp("before")
+    rows = [f"{n},{'ab'[n % 2]}" for n in range(400)]
+    (folder / "before.csv").write_text("\n".join(["n,word", *rows]))
+    return table(folder / "out", "--input", folder / "before.csv")
+
+
 @pytest.mark.parametrize("on_violation", ["reject", "fail", "keep"])
-def test_limits_of_drift_and_skew(tmp_path, capsys, on_violation):
-    before = [f"{n},{'ab'[n % 2]}" for n in range(400)]
-    (tmp_path / "before.csv").write_text("\n".join(["n,word", *before]))
-    table(tmp_path / "old", "--input", tmp_path / "before.csv")
+def test_limits_of_drift_and_skew(before, tmp_path, capsys, on_violation):
     schema = """
     feature { name: "n" skew_comparator { jensen_shannon_divergence { threshold: 0.0001 } } }
     feature { name: "word" drift_comparator { infinity_norm { threshold: 0.3 } } }
     """
     lines = ["n,word", *(f"{n},c" for n in range(400))]
-    flags = (*small(tmp_path, lines, schema), "--compare-with", tmp_path / "old",
+    flags = (*small(tmp_path, lines, schema), "--compare-with", before.folder,
              "--on-violation", on_violation, "--output", tmp_path / "new")  # fmt: skip
     code = main(["table", *map(str, flags)])
     said = capsys.readouterr()

@@ -22,12 +22,21 @@ from tests.image_runs import Made, run
 from tests.image_runs import make as make_any
 from tests.paths import SMS
 from tests.row_keys import places_of_keys
-from tests.tensorflow_reads import parse
+from tests.tensorflow_reads import parse_at_once
 from tests.texts import sms
 
 pytestmark = pytest.mark.usefixtures("encoders")
 
 MESSAGES = ("--input", SMS, "--format", "tsv", "--seed", 7)
+_FEW = 1000
+
+
+@pytest.fixture(scope="module")
+def few(tmp_path_factory) -> tuple[object, ...]:
+    """Options that read the first messages alone."""
+    path = tmp_path_factory.mktemp("few") / SMS.name
+    path.write_bytes(b"".join(SMS.read_bytes().splitlines(keepends=True)[: _FEW + 1]))
+    return ("--input", path, *MESSAGES[2:])
 
 
 def make(folder: pathlib.Path, *argv: object) -> Made:
@@ -98,14 +107,15 @@ def vectorizer(made: Made, **options) -> tf.keras.layers.TextVectorization:
 
 
 def test_ids_are_those_of_text_vectorization(spam):
-    examples = parse(spam, "train") + parse(spam, "test")
     layer = vectorizer(spam, output_sequence_length=40)
-    wanted = layer(tf.stack([example["text"] for example in examples]))
-    got = tf.stack([example["tokens"] for example in examples])
-    assert np.array_equal(got, wanted)
-    masks = np.array([example["tokens/mask"] for example in examples])
-    assert np.array_equal(masks, got != 0)
-    assert np.array_equal(masks.sum(1), [int(example["tokens/length"]) for example in examples])
+    for split in ("train", "test"):
+        examples = parse_at_once(spam, split)
+        got = examples["tokens"].numpy()
+        assert len(got) == spam.manifest.splits[split].records > 0
+        assert np.array_equal(got, layer(examples["text"]))
+        masks = examples["tokens/mask"].numpy()
+        assert np.array_equal(masks, got != 0)
+        assert np.array_equal(masks.sum(1), examples["tokens/length"])
 
 
 def words(made: Made, split: str) -> set[str]:
@@ -127,15 +137,8 @@ def test_the_vocabulary_is_learned_from_train_alone(spam):
     assert not only_there & set(lines)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"--workers": 1, "--num-shards": "train=3"},
-        {"--workers": 2, "--num-shards": "train=3", "--spill-above": "10kB"},
-    ],
-)
-def test_the_same_bytes_with_any_number_of_workers(spam, tmp_path, options):
-    argv = [str(word) for pair in options.items() for word in pair]
+def test_the_same_bytes_with_any_number_of_workers(spam, tmp_path):
+    argv = ("--workers", 2, "--num-shards", "train=3", "--spill-above", "10kB")
     again = make(
         tmp_path / "out",
         *(*MESSAGES, "--tokenizer", "words", "--features", "text,tokens", "--max-length", 40),
@@ -148,11 +151,11 @@ def test_the_same_bytes_with_any_number_of_workers(spam, tmp_path, options):
     ).read_bytes()
 
 
-def test_tfidf_is_that_of_scikit_learn(tmp_path):
+def test_tfidf_is_that_of_scikit_learn(few, tmp_path):
     from scipy.sparse import csr_array
     from sklearn.feature_extraction.text import TfidfVectorizer
 
-    made = make(tmp_path / "out", *MESSAGES, "--features", "text,tfidf", "--ngrams", 2)
+    made = make(tmp_path / "out", *few, "--features", "text,tfidf", "--ngrams", 2)
     lines = (made.folder / "vocabulary/tokens.txt").read_text().splitlines()
     split = vectorizer(made)._standardize
     every = [text for name in ("train", "test") for text in texts(made, name).values()]
@@ -174,13 +177,13 @@ def test_tfidf_is_that_of_scikit_learn(tmp_path):
         assert abs(got - wanted).max() < 1e-6
 
 
-def test_copies_vary_and_records_do_not(tmp_path):
+def test_copies_vary_and_records_do_not(few, tmp_path):
     varied = ("--balance", "oversample", "--augment", "word-dropout,word-swap")
-    made = make(tmp_path / "a", *MESSAGES, *varied)
-    again = make(tmp_path / "b", *MESSAGES, *varied, "--workers", 2)
+    made = make(tmp_path / "a", *few, *varied)
+    again = make(tmp_path / "b", *few, *varied, "--workers", 2)
     assert made.manifest.digest == again.manifest.digest
-    by_place = {f"SMSSpamCollection#{row}": text for row, (_, text) in enumerate(sms(), 1)}
-    plain = {key: by_place[place] for key, place in places_of_keys("text", *MESSAGES).items()}
+    by_place = {f"SMSSpamCollection#{row}": text for row, (_, text) in enumerate(sms()[:_FEW], 1)}
+    plain = {key: by_place[place] for key, place in places_of_keys("text", *few).items()}
     changed = unchanged = 0
     for (key, copy), text in texts(made, "train").items():
         if copy == 0:
@@ -211,24 +214,24 @@ def test_duplicates_are_dropped_and_told(tmp_path):
          lambda text: 5 <= len(text.encode().split()) <= 9),
     ],
 )  # fmt: skip
-def test_lengths(tmp_path, argv, kept):
-    made = make(tmp_path / "out", *MESSAGES, "--features", "text", *argv)
+def test_lengths(few, tmp_path, argv, kept):
+    made = make(tmp_path / "out", *few, "--features", "text", *argv)
     found = [text for split in made.manifest.splits for text in texts(made, split).values()]
-    assert sorted(found) == sorted(text for _, text in sms() if kept(text))
-    assert made.manifest.ledger.records.filtered == 5574 - len(found) > 0
+    assert sorted(found) == sorted(text for _, text in sms()[:_FEW] if kept(text))
+    assert made.manifest.ledger.records.filtered == _FEW - len(found) > 0
 
 
-def test_a_tokenizer_of_hugging_face(tmp_path):
+def test_a_tokenizer_of_hugging_face(few, tmp_path):
     from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
     trained = Tokenizer(models.BPE(unk_token="[UNK]"))
     trained.pre_tokenizer = pre_tokenizers.Whitespace()
     trainer = trainers.BpeTrainer(vocab_size=500, special_tokens=["[UNK]"], show_progress=False)
-    trained.train_from_iterator([text for _, text in sms()[:1000]], trainer)
+    trained.train_from_iterator([text for _, text in sms()[:_FEW]], trainer)
     trained.save(str(tmp_path / "tokenizer.json"))
     made = make(
         tmp_path / "out",
-        *(*MESSAGES, "--tokenizer", tmp_path / "tokenizer.json", "--features", "text,tokens"),
+        *(*few, "--tokenizer", tmp_path / "tokenizer.json", "--features", "text,tokens"),
     )
     for example in made.examples("test").values():
         assert example["tokens"] == trained.encode(example["text"][0].decode()).ids
@@ -236,7 +239,7 @@ def test_a_tokenizer_of_hugging_face(tmp_path):
     assert published.read_bytes() == (tmp_path / "tokenizer.json").read_bytes()
     # What counts is what the file holds, not where it stands.
     (tmp_path / "tokenizer.json").rename(tmp_path / "other.json")
-    argv = (*MESSAGES, "--tokenizer", tmp_path / "other.json", "--features", "text,tokens")
+    argv = (*few, "--tokenizer", tmp_path / "other.json", "--features", "text,tokens")
     assert run("text", *argv, "--output", tmp_path / "out") == 0
 
 
