@@ -105,14 +105,18 @@ def _find(task: RowTask[T], run: _Run) -> dict[int, RecordError]:
 
     The rows are tried in blocks, so that a row costs three crashes, of the block, of the row and of
     the row alone in a new process, and few calls.
+
+    Raises:
+      WorkerCrashedError: a process ends without any row, as if its memory is too little for itself.
     """
+    run(functools.partial(_try_in_turn, task.trial, (), os.devnull))
     found: dict[int, RecordError] = {}
     step = math.isqrt(task.count) or 1
     blocks = [range(at, min(at + step, task.count)) for at in range(0, task.count, step)]
-    while (crash := _first_crash(task, run, blocks)) is not None:
+    while blocks and (crash := _first_crash(task, run, blocks)) is not None:
         block, blocks = blocks[crash.at], blocks[crash.at + 1 :]
         rows = [range(row, row + 1) for row in block]
-        while (crash := _first_crash(task, run, rows)) is not None:
+        while rows and (crash := _first_crash(task, run, rows)) is not None:
             row, rows = rows[crash.at], rows[crash.at + 1 :]
             again = _first_crash(task, run, [row])
             if again is not None:

@@ -17,7 +17,12 @@ import pytest
 from recordmill.errors import Reason, RecordError, RunError
 from recordmill.processes.memory_watch import pause_before
 from recordmill.processes.pool import ProcessPool, close_shared_pool, shared_pool
-from recordmill.processes.row_tasks import RowTask, WorkerCrashedError, WorkerDiedError
+from recordmill.processes.row_tasks import (
+    RowTask,
+    WorkerCrashedError,
+    WorkerDiedError,
+    run_isolated,
+)
 from recordmill.processes.shared_memory import SLOT_BYTES
 from tests import pool_tasks
 from tests.encoder_reuse import fresh_encoders
@@ -426,3 +431,14 @@ def test_children_are_forked_only_if_there_are_no_threads(threads, spawned, kill
         assert rest[1].split()[0] == str(process.pid)
         assert "child_process import main" in rest[1]
     assert (err, process.returncode) == ("", 0)
+
+
+def test_a_process_that_ends_without_any_row_is_an_error():
+    """Its memory may be too little for its libraries."""
+
+    def crash(call):
+        raise WorkerCrashedError("it ended", RecordError(Reason.TOO_LARGE, "memory"))
+
+    task = RowTask(count=3, call=lambda faults: process_id, trial=process_id)
+    with pytest.raises(WorkerCrashedError, match="it ended"):
+        run_isolated(task, crash)
