@@ -15,6 +15,7 @@ import collections
 import functools
 import itertools
 import marshal
+import struct
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, BinaryIO, NamedTuple, cast
@@ -44,6 +45,7 @@ from recordmill.transforms.sources.files.walks import File, SkippedPath, SkipRul
 from recordmill.transforms.sources.rows.repeated_rows import repeated_hashes
 
 _BLOCK = 1 << 12  # members written at a time
+_SIZE = struct.Struct("<Q")  # of a block; `marshal.load` reads each value from the file
 _Found = ListedMember | MemberProblem
 
 
@@ -195,8 +197,10 @@ class ArchiveTree:
                 if first and alone and isinstance(some[0], MemberProblem) and not some[0].name:
                     raise ConfigError(f"{shown(archive.path)} cannot be read: {some[0].detail}")
                 first = False
-                marshal.dump([_plain(one) for one in some], self._spool)
-        marshal.dump(None, self._spool)
+                data = marshal.dumps([_plain(one) for one in some])
+                self._spool.write(_SIZE.pack(len(data)))
+                self._spool.write(data)
+        self._spool.write(_SIZE.pack(0))
 
     def _tidied(self, one: _Found) -> _Found | SkippedPath:
         """Return a member with its path as the name, or why it is not listed."""
@@ -216,11 +220,11 @@ class ArchiveTree:
         at = self._at[archive.key]
         while True:
             self._spool.seek(at)
-            some = marshal.load(self._spool)
-            if some is None:
+            (size,) = _SIZE.unpack(self._spool.read(_SIZE.size))
+            if not size:
                 return
-            at = self._spool.tell()
-            for one in some:
+            at += _SIZE.size + size
+            for one in marshal.loads(self._spool.read(size)):
                 if len(one) == len(ListedMember._fields):
                     yield ListedMember._make(one)
                 elif len(one) == len(SkippedPath._fields):

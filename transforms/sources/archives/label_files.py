@@ -9,6 +9,7 @@ WebDataset Format"). The class is the text of a file (`.cls`), or a field of a J
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import json
 import re
@@ -48,7 +49,11 @@ class LabelFiles:
 
     def holds(self, name: str) -> bool:
         """Return whether a file is one that holds a class."""
-        return name.lower().endswith(f".{self.extension}")
+        return name.lower().endswith(self._suffix)
+
+    @functools.cached_property
+    def _suffix(self) -> str:
+        return f".{self.extension}"
 
     def read(self, content: bytes) -> str | None:
         """Return the class, None if it is blank or missing.
@@ -162,12 +167,13 @@ def _labelled(
             expected = rule.expected(content) if label is None else None
     except RecordError as error:
         problem = error
-    alone = not any(isinstance(one, ListedMember) and usable(one.name) for one in group)
-    for member in group:
+    records = [isinstance(one, ListedMember) and usable(one.name) for one in group]
+    alone = not any(records)
+    for member, is_record in zip(group, records, strict=True):
         if alone and member in holders:
             text = "a class without a record: no file of the same name is next to it"
             yield MemberProblem(member.name, Reason.MISSING, text)
-        elif not isinstance(member, ListedMember) or not usable(member.name):
+        elif not isinstance(member, ListedMember) or not is_record:
             yield member
         elif problem is not None:
             yield MemberProblem(member.name, problem.reason, problem.detail)

@@ -89,12 +89,12 @@ def tar_members(reader: ArchiveReader) -> Iterator[ListedMember | MemberProblem]
             yield from _unlisted(where, at=at, size=reader.size, files=files)
             return
         start = at + _BLOCK
+        name = extended.get("path") or _name(header)
         while kind == b"S" and header[482 if start == at + _BLOCK else 504]:
             header = reader.read(start, _BLOCK)  # the map of a sparse file may have several blocks
             if len(header) < _BLOCK:
                 break
             start += _BLOCK
-        name = extended.get("path") or _name(reader.read(at, _BLOCK))
         end = start + (0 if kind in _DATALESS else size)
         if end > reader.size:
             yield _named(name, Reason.TRUNCATED, "the archive ends inside the file")
