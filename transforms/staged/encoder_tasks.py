@@ -136,8 +136,8 @@ def encode_chunk(
         made = _encode(encoder, context, table.take(pa.array(others))) if len(others) else _NOTHING
         chunk = _with_stored(made, others, stored, table)
     else:
-        lends = compression == "none"  # else only the compressed frames are in the result
-        chunk = _encode(encoder, context, table, allocate if lends else None)
+        # Otherwise only the compressed frames are in the result.
+        chunk = _encode(encoder, context, table, lends=compression == "none")
     data = chunk.data
     if compression == "gzip" and len(chunk.lengths):
         data = gzip_member(data)
@@ -150,17 +150,15 @@ def encode_chunk(
 
 
 def _encode(
-    encoder: Encoder,
-    context: Context,
-    rows: pa.RecordBatch,
-    allocate: Callable[[int], bytearray | memoryview] | None = None,
+    encoder: Encoder, context: Context, rows: pa.RecordBatch, *, lends: bool = False
 ) -> EncodedChunk:
-    """Encode and frame rows."""
+    """Encode and frame rows. lends: the frames are in the result of the task as they are."""
     with rows_in_tracebacks(rows):
         encoded = encoder.encode(rows, context)
         names = [context.name(feature) for feature in encoded.columns.schema.names]
         steps = {context.name(feature): count for feature, count in encoded.steps.items()}
-        frames = encode_frames(encoded.columns.rename_columns(names), steps, allocate=allocate)
+        columns = encoded.columns.rename_columns(names)
+        frames = encode_frames(columns, steps, allocate=allocate if lends else None)
     facts = encoded.facts
     return EncodedChunk(
         data=frames.data,

@@ -163,7 +163,7 @@ def test_a_slice_of_lent_data_is_copied(pool):
 
 
 def test_lent_data_stay_as_they_are_while_they_are_in_use():
-    """Of one process, while later tasks run, and after its end."""
+    """A process does not overwrite them in later tasks, and they outlast its end."""
     pool = ProcessPool(1)
     kept = []
     for number in range(6):

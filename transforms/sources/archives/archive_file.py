@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from recordmill.errors import Reason
 from recordmill.storage.files import Location, shown
 from recordmill.storage.input_files import InputFile
 from recordmill.storage.members import Member, Method
+from recordmill.transforms.model import limits
 from recordmill.transforms.sources.files.walks import File
 
 _LOCAL_STEP = 1 << 14  # bytes read at once while headers are read
@@ -101,6 +104,12 @@ class ArchiveReader:
             self._data = self._file.read(offset, step) if step > 0 else b""
             self._start = offset
         return self._data[offset - self._start : end - self._start]
+
+
+def not_listed(files: int, text: str) -> Iterator[MemberProblem]:
+    """Yield a problem of the archive for each file that cannot be listed: one at least."""
+    count = min(max(files, 1), limits.PART_ROWS)
+    yield from itertools.repeat(MemberProblem("", Reason.CORRUPT, text), count)
 
 
 def damaged(where: str) -> MemberProblem:

@@ -5,7 +5,6 @@ Only headers are read. Links, devices and sparse files are problems, and never f
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 
 from recordmill.errors import ConfigError, Reason
@@ -18,6 +17,7 @@ from recordmill.transforms.sources.archives.archive_file import (
     bad_name,
     damaged,
     is_member_name,
+    not_listed,
 )
 
 _BLOCK = 512  # bytes
@@ -145,7 +145,7 @@ def _unlisted(where: str, *, at: int, size: int, files: int) -> Iterator[MemberP
     lost = min(max(round((size - at) * files / at), 1), limits.PART_ROWS)
     about = f", about {lost} files," if lost > 1 else ""
     text = f"{where}: the last {size - at} bytes{about} are not listed"
-    yield from itertools.repeat(MemberProblem("", Reason.CORRUPT, text), lost)
+    yield from not_listed(lost, text)
 
 
 def _padded(size: int) -> int:

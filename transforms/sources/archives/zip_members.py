@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import stat as modes
 import struct
 from collections.abc import Iterator
@@ -10,7 +9,6 @@ from typing import Any, NamedTuple
 
 from recordmill.errors import Reason
 from recordmill.storage.members import LOCAL_HEADER, MOST_INFLATED, Method
-from recordmill.transforms.model import limits
 from recordmill.transforms.sources.archives.archive_file import (
     ArchiveReader,
     ListedMember,
@@ -18,6 +16,7 @@ from recordmill.transforms.sources.archives.archive_file import (
     bad_name,
     damaged,
     is_member_name,
+    not_listed,
 )
 
 _ENTRY = struct.Struct("<4sxBxxHHxxxxLLLHHHHxxLL")  # a file in the directory
@@ -100,10 +99,8 @@ def zip_members(reader: ArchiveReader) -> Iterator[ListedMember | MemberProblem]
 
 def _not_listed(files: int, how: str) -> Iterator[MemberProblem]:
     """Yield a problem for each of the files that cannot be listed. how: the archive is damaged."""
-    count = min(max(files, 1), limits.PART_ROWS)
-    those = "the files after it are" if count == 1 else f"{files} files are"
-    text = f"the archive is damaged: {how}; {those} not listed"
-    yield from itertools.repeat(MemberProblem("", Reason.CORRUPT, text), count)
+    those = f"{files} files are" if files > 1 else "the files after it are"
+    yield from not_listed(files, f"the archive is damaged: {how}; {those} not listed")
 
 
 def _find_directory(reader: ArchiveReader) -> _Directory | MemberProblem:

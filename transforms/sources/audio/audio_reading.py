@@ -147,7 +147,9 @@ def _result(
 
 def _decode(place: AudioReference, options: AudioOptions) -> _Decoded:
     """Return the mixed samples of a row; they are resampled if they need not wait for others."""
-    samples, header, is_beyond = _read_samples(place, options)
+    samples, header, are_floats = _read_samples(place, options)
+    is_beyond = are_floats and is_far_beyond(samples)
+    samples = mix(samples, options, rate=header.rate)
     joins = options.resamples(header.rate) and joins_others(samples)
     if options.resamples(header.rate) and not joins:
         samples = resample(samples, header.rate, options.sample_rate or header.rate)
@@ -186,13 +188,11 @@ def _sound(decoded: _Decoded | RecordError, options: AudioOptions) -> Sound | Re
 def _read_samples(
     place: AudioReference, options: AudioOptions
 ) -> tuple[npt.NDArray[np.float32], AudioHeader, bool]:
-    """Return the mixed samples of a row, the header of its file, and `Sound.is_beyond`."""
+    """Return the samples of a row, the header of its file, and whether that stores floats."""
     path, size, mtime, start, end = place
     with open_audio(path, size=size, mtime=mtime) as file:
-        header = file.header
         samples = read_segment(file, start, end, max_seconds=options.max_seconds)
-        is_beyond = file.may_be_nan and is_far_beyond(samples)
-    return mix(samples, options, rate=header.rate), header, is_beyond
+        return samples, file.header, file.may_be_nan
 
 
 def _microseconds(seconds: float | None) -> int:
