@@ -65,19 +65,19 @@ class _Channel:
         """Close the socket; the memory is freed with the last reference to data that were lent."""
         self._socket.close()
 
-    def _send(self, slot: int, start: int, message: bytes | int) -> None:
-        """Send a message that is in the slot already, by its size, or copy it there."""
+    def _send(self, slot: int, message: bytes | int, *, start: int = 0) -> None:
+        """Send a message that is in the slot already, by its size and start, or copy it there."""
         if isinstance(message, int):
             self._socket.send_bytes(_HEADER.pack(slot, start, message))
             return
         size = len(message)
-        start = start if start + size <= SLOT_BYTES else _BY_SOCKET
-        if start != _BY_SOCKET:
-            first = slot * SLOT_BYTES + start
-            self._memory[first : first + size] = message
-        self._socket.send_bytes(_HEADER.pack(slot, start, size))
-        if start == _BY_SOCKET:
+        if size > SLOT_BYTES:
+            self._socket.send_bytes(_HEADER.pack(slot, _BY_SOCKET, size))
             self._socket.send_bytes(message)
+            return
+        first = slot * SLOT_BYTES
+        self._memory[first : first + size] = message
+        self._socket.send_bytes(_HEADER.pack(slot, 0, size))
 
     def _receive(self) -> tuple[int, int, bytes | memoryview]:
         """Return slot and start of the next message, and the message.
@@ -116,7 +116,7 @@ class ParentChannel(_Channel):
             message: bytes | int = task
         else:
             message = _dump(task, _SlotFile(self._memory, slot, 0))
-        self._send(slot, 0, message)
+        self._send(slot, message)
         _, start, result = self._receive()
         if start in (0, _BY_SOCKET):
             return pickle.loads(result)
@@ -166,7 +166,7 @@ class ChildChannel(_Channel):
 
     def send(self, message: bytes | int) -> None:
         """Send the result of `pack`, or a pickle. Raises OSError if the other end is closed."""
-        self._send(self._slot, self._used if isinstance(message, int) else 0, message)
+        self._send(self._slot, message, start=self._used)
 
 
 _child: ChildChannel | None = None  # of this process, if it is a child
