@@ -90,6 +90,7 @@ lint: $(DEV)
 bench: $(DEV) $(FLINK) $(JOB_SERVER) $(PEERS)
 	$(BIN)/python -m benchmarks.images
 	$(BIN)/python -m benchmarks.images --shards
+	$(BIN)/python -m benchmarks.input_forms
 	$(BIN)/python -m benchmarks.text
 	$(BIN)/python -m benchmarks.tables
 	$(BIN)/python -m benchmarks.tables --encoder
