@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Protocol, cast
 import pyarrow as pa
 from pyarrow import fs
 
-from recordmill.storage.storage_errors import call_with_retries
+from recordmill.storage.storage_errors import call_with_retries, error_code
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 Kind = Literal["file", "dir"]
 Guard = AbstractContextManager[None]
 _MD5 = re.compile(rb'"([0-9a-f]{32})"')
+_MD5_OF_NOTHING = hashlib.md5(usedforsecurity=False).hexdigest().encode()
 _MARKS = (0xA5, 0x5A)  # a byte that was read cannot be both
 
 
@@ -80,12 +81,37 @@ class ArrowFiles:
         if info.type == fs.FileType.NotFound:
             return None
         entry = directory_entry(info)
-        # pyarrow takes a length that is missing in the answer for 0.
         if entry.kind == "file" and not entry.size:
-            again = self.filesystem.get_file_info(self.path(path))
-            if again.size or (self._is_s3 and not entry.mtime_ns):
+            self._check_empty(path)
+            if self._is_s3 and not entry.mtime_ns:
                 raise _no_size()
         return entry
+
+    def _check_empty(self, path: str) -> None:
+        """Check that a file is empty: pyarrow takes a length that is missing in the answer for 0.
+
+        Raises:
+          OSError: another answer, the ETag or the listing of its folder says that it is not.
+        """
+        place = self.path(path)
+        if not self._is_s3:
+            if self.filesystem.get_file_info(place).size:
+                raise _no_size()
+            return
+        with self.filesystem.open_input_file(place) as file:
+            if file.size():
+                raise _no_size()
+            etag = _MD5.fullmatch(file.metadata().get("ETag", b""))
+        if etag is not None and etag[1] == _MD5_OF_NOTHING:
+            return
+        try:  # an encrypted object has an ETag that is no MD5
+            listed = self.filesystem.get_file_info(fs.FileSelector(place.rpartition("/")[0]))
+        except OSError as error:
+            if error_code(error) != errno.EACCES:
+                raise
+            return  # nothing contradicts the answer
+        if any(info.path == place and info.size for info in listed):
+            raise _no_size()
 
     def list_dir(self, path: str) -> list[DirectoryEntry]:
         found = self.filesystem.get_file_info(fs.FileSelector(self.path(path)))
@@ -96,10 +122,8 @@ class ArrowFiles:
 
     def _open(self, path: str) -> Any:
         file = self.filesystem.open_input_file(self.path(path))
-        if self._is_s3 and not file.size():  # see `stat`
-            again = self.filesystem.open_input_file(self.path(path))
-            if again.size():
-                raise _no_size()
+        if self._is_s3 and not file.size():
+            self._check_empty(path)
         return file
 
     def open_output(self, path: str) -> BinaryIO:
