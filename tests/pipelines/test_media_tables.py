@@ -226,6 +226,29 @@ def test_a_column_inside_of_an_object_is_found(
     assert _digest(tmp_path / "out", *argv) == digest
 
 
+@pytest.mark.parametrize("inner", ["bytes", "struct"])
+def test_a_column_inside_of_a_struct_is_found(
+    inner: str, files: dict[str, bytes], digest: str, tmp_path: pathlib.Path
+) -> None:
+    images_of = {key: {"bytes": one, "path": key} for key, one in files.items()}
+    rows = [
+        {"rec": {"img": files[key] if inner == "bytes" else images_of[key], "n": 1}, "key": key}
+        for key in files
+    ]
+    table = pa.Table.from_pylist([{**row, "label": row["key"].split("/")[0]} for row in rows])
+    pq.write_table(table, tmp_path / "a.parquet")
+    argv = ("--input", tmp_path / "a.parquet", "--key-column", "key", "--drop-columns")
+    assert _digest(tmp_path / "out", *argv, "rec.n") == digest
+
+
+def test_several_columns_inside_of_structs(tmp_path: pathlib.Path, capsys: Any) -> None:
+    table = pa.table({"rec": [{"a": b"x", "b": b"x"}], "label": ["x"]})
+    pq.write_table(table, tmp_path / "a.parquet")
+    assert images("--input", tmp_path / "a.parquet", "--output", tmp_path / "out") == 2
+    said = "hold files: 'rec.a', 'rec.b'; name one of them with --bytes-column"
+    assert said in " ".join(capsys.readouterr().err.split())
+
+
 @pytest.mark.parametrize(
     ("row", "said"),
     [
@@ -260,10 +283,12 @@ def test_paths_that_are_not_utf8(files: dict[str, bytes], tmp_path: pathlib.Path
 
 def test_a_listing_stays_a_listing(photos: pathlib.Path, tmp_path: pathlib.Path) -> None:
     paths = [str(path) for path in sorted(photos.rglob("*.jpg"))]
-    table = pa.table({"path": paths, "embedding": pa.array([b"x"] * 8, pa.binary())})
-    pq.write_table(table, tmp_path / "a.parquet")
-    made = make(tmp_path / "out", *_SMALL, "--input", tmp_path / "a.parquet")
-    assert made.keys("train") <= {*paths}
+    inside = [{"image": b"x"}] * 8
+    for name, column in (("a", pa.array([b"x"] * 8, pa.binary())), ("c", pa.array(inside))):
+        table = pa.table({"path": paths, "embedding": column})
+        pq.write_table(table, tmp_path / f"{name}.parquet")
+        made = make(tmp_path / f"out-{name}", *_SMALL, "--input", tmp_path / f"{name}.parquet")
+        assert made.keys("train") <= {*paths}
     (tmp_path / "b.jsonl").write_text(
         "".join(json.dumps({"image": path.ljust(99, "x")}) + "\n" for path in paths)
     )

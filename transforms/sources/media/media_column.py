@@ -13,6 +13,7 @@ from recordmill.errors import ConfigError
 from recordmill.transforms.model.user_columns import is_list
 from recordmill.transforms.sources.media.media_values import is_bytes, is_bytes_struct
 from recordmill.transforms.sources.row_formats.columnar import ColumnarFile
+from recordmill.transforms.sources.row_formats.column_types import ColumnTypes
 from recordmill.transforms.sources.row_formats.json_lines import JsonLines
 from recordmill.transforms.sources.row_formats.nested import columns_of
 from recordmill.transforms.sources.row_formats.row_file import RowFile
@@ -40,7 +41,7 @@ def find_media_column(
     """Return the column of a table that holds files; None if there is none, as in a listing.
 
     path_names: usual names of columns of paths, in lower case; text in such a column comes before
-      bytes in a column with another name. dropped: columns to ignore. where: the file, for
+      bytes in a column with another name, or inside of structs. dropped: columns to ignore. where: the file, for
       messages.
 
     Raises:
@@ -65,7 +66,20 @@ def find_media_column(
         return None
     if not plain:
         _refuse_lists(in_lists, where)
+        if texts.isdisjoint(path_names):
+            plain = _nested_columns(file.header() or {}, dropped)
     return _only(usual or plain, where)
+
+
+def _nested_columns(column_types: ColumnTypes, dropped: Sequence[str]) -> list[str]:
+    """Return the columns inside of structs that hold bytes, or structs of them."""
+    left = column_types.keys() - columns_of(dropped, column_types)
+    nested = {name: one.types[0] for name, one in column_types.items() if "." in name}
+    return [
+        name
+        for name, kind in nested.items()
+        if name in left and (is_bytes(kind) or is_bytes_struct(kind))
+    ]
 
 
 def _is_list_of_files(kind: pa.DataType) -> bool:
