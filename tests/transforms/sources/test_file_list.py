@@ -466,7 +466,10 @@ def test_lines_that_cannot_be_parsed(folder: pathlib.Path) -> None:
         ("l.jsonl#4", "row 4: expected a JSON object"),
         ("l.jsonl#5", "row 5: not valid JSON"),
         ("l.jsonl#6", "row 6: not UTF-8: name the encoding with --encoding"),
-        ("l.jsonl#7", "row 7: not UTF-8"),
+        (
+            "l.jsonl#7",
+            "row 7: an unpaired surrogate: expected both escapes of a pair, such as \\ud83d\\ude00",
+        ),
         ("l.jsonl#8", "row 8: not valid JSON"),
         ("l.jsonl#9", "row 9: no path in column 'path'"),
         ("l.jsonl#10", "row 10: no path in column 'path'"),

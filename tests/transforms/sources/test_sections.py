@@ -302,7 +302,12 @@ def test_sections_of_json_lines(
     assert dict(rows) == {
         n: {name: json.loads(line).get(name) for name in names} for n, line in good.items()
     }
-    told = {"{": "not valid JSON", "[]": "expected a JSON object", '{"b": "\\ud800"}': "not UTF-8"}
+    told = {
+        "{": "not valid JSON",
+        "[]": "expected a JSON object",
+        '{"b": "\\ud800"}': "an unpaired surrogate: expected both escapes of a pair, such as"
+        " \\ud83d\\ude00",
+    }
     assert [(n, why) for n, _, why in bad] == [
         (n, told[line]) for n, line in enumerate(lines, 1) if line in told
     ]

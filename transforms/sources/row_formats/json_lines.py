@@ -49,6 +49,7 @@ LINE = "text"  # name of the column of plain lines
 _DECODER = json.JSONDecoder()
 _MOST_CELLS = 1 << 27  # rows times columns of a block: 1 GiB; dense rows have a hundredth
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_UNPAIRED = "an unpaired surrogate: expected both escapes of a pair, such as \\ud83d\\ude00"
 _SPACE = "\ufeff \t\r\n"  # concatenated files have byte order marks inside
 
 
@@ -273,9 +274,12 @@ def _object(line: bytes) -> dict[str, Any]:
         value, end = _DECODER.raw_decode(text)  # twice as fast as json.loads
         if b"\\u" in line:  # reject a lone surrogate, which UTF-8 cannot encode
             json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeDecodeError as error:
+        raise ValueError("not UTF-8") from error
+    except UnicodeEncodeError as error:
+        raise ValueError(_UNPAIRED) from error
     except (ValueError, RecursionError) as error:
-        utf8 = isinstance(error, UnicodeError)
-        raise ValueError("not UTF-8" if utf8 else "not valid JSON") from error
+        raise ValueError("not valid JSON") from error
     if end < len(text):
         raise ValueError("not valid JSON")
     if not isinstance(value, dict):
