@@ -12,8 +12,8 @@ import pyarrow as pa
 from recordmill.errors import ConfigError
 from recordmill.transforms.model.user_columns import is_list
 from recordmill.transforms.sources.media.media_values import is_bytes, is_bytes_struct
-from recordmill.transforms.sources.row_formats.columnar import ColumnarFile
 from recordmill.transforms.sources.row_formats.column_types import ColumnTypes
+from recordmill.transforms.sources.row_formats.columnar import ColumnarFile
 from recordmill.transforms.sources.row_formats.json_lines import JsonLines
 from recordmill.transforms.sources.row_formats.nested import columns_of
 from recordmill.transforms.sources.row_formats.row_file import RowFile
@@ -41,8 +41,8 @@ def find_media_column(
     """Return the column of a table that holds files; None if there is none, as in a listing.
 
     path_names: usual names of columns of paths, in lower case; text in such a column comes before
-      bytes in a column with another name, or inside of structs. dropped: columns to ignore. where: the file, for
-      messages.
+      bytes in a column with another name, or inside of structs. dropped: columns to ignore. where:
+      the file, for messages.
 
     Raises:
       ConfigError: several columns may hold the files, or only columns of lists hold any.
