@@ -2,8 +2,10 @@
 
 import os
 
-from recordmill.errors import RecordError
+from recordmill.errors import Reason, RecordError
 from recordmill.transforms.sources.arrays.array_formats import open_arrays
+
+_MOST_BYTES = 1 << 27  # of an array, as commands have --max-array-bytes
 
 
 def kind_of_array(path: str) -> str | RecordError:
@@ -11,6 +13,9 @@ def kind_of_array(path: str) -> str | RecordError:
     status = os.stat(path)
     try:
         with open_arrays(path, size=status.st_size, mtime=status.st_mtime_ns) as file:
-            return file.read(file.find(None)).dtype.kind
+            found = file.find(None)
+            if found.bytes > _MOST_BYTES:
+                return RecordError(Reason.TOO_LARGE, f"{found.bytes} bytes")
+            return file.read(found).dtype.kind
     except RecordError as error:
         return error
