@@ -24,7 +24,7 @@ TORCH := build/torch/stamp
 # modules its test imports a few thousand.
 INSTALL := -m pip install --quiet --disable-pip-version-check --no-compile
 
-.PHONY: help setup setup-fast demo test test-fast test-flink test-tft test-torch test-airflow \
+.PHONY: help setup setup-fast demo test test-others test-fast test-flink test-tft test-torch test-airflow \
     test-browser test-croissant test-targets flink flink-job-server peers \
     coverage lint bench soak clean
 .DELETE_ON_ERROR:
@@ -33,7 +33,9 @@ unexport PYTHONDONTWRITEBYTECODE
 
 help:
 	@echo 'make demo    build a small dataset, verify it, show what is in it and draw it'
-	@echo 'make test    run the tests; those on Flink too, where Java and Maven are'
+	@echo 'make test    run each test, slow ones with one set of parameters; on Flink too, where Java'
+	@echo '             and Maven are'
+	@echo 'make test-others    run the long tests, and slow ones with their other parameters'
 	@echo 'make test-fast    run the tests that neither import TensorFlow nor start processes'
 	@echo 'make coverage    run the tests without Flink, and show what they miss'
 	@echo 'make lint    ruff, mypy, and which layer may import which'
@@ -66,17 +68,21 @@ demo: $(CORE)
 	$(BIN)/recordmill inspect --dataset demo-out
 	$(BIN)/recordmill inspect --dataset demo-out --sheet demo-out-sheet.png
 
-test: $(DEV)
-	$(BIN)/python -m pytest -n $(WORKERS)
-	@if command -v java >/dev/null && command -v mvn >/dev/null; then $(MAKE) test-flink; else \
-	    echo 'make test: the tests on Flink were left out: they need Java 17 and Maven'; fi
+# Each test, but slow ones with one set of parameters only, which `make test-others` completes.
+test: SELECTION = -p tests.one_of_each
+test-others: SELECTION = -p tests.one_of_each --others
+test test-others: $(DEV)
+	$(BIN)/python -m pytest -n $(WORKERS) $(SELECTION)
+	@if command -v java >/dev/null && command -v mvn >/dev/null; then \
+	    $(MAKE) test-flink SELECTION='$(SELECTION)'; else \
+	    echo 'make $@: the tests on Flink were left out: they need Java 17 and Maven'; fi
 
 # make test-fast PYTHON=python3.13 VENV=build/py313
 test-fast: $(FAST)
 	$(BIN)/python -m pytest -n $(WORKERS) -p tests.fast_modules
 
 test-flink: $(DEV) $(FLINK) $(JOB_SERVER)
-	$(BIN)/python -m pytest -n 3 --dist loadfile tests/flink
+	$(BIN)/python -m pytest -n 3 --dist loadfile tests/flink $(SELECTION)
 
 coverage: $(DEV)
 	$(BIN)/python -m pytest -n $(WORKERS) --cov

@@ -54,6 +54,7 @@ def night(tmp_path):
     return run
 
 
+@pytest.mark.long
 def test_nights_do_not_overlap_are_silent_can_be_repeated_and_reuse_the_one_before(night, tmp_path):
     (tmp_path / "sets" / "logs").mkdir(parents=True)
     held = ["flock", str(tmp_path / "sets" / "logs" / "lock"), "sh", "-c", "echo held; read line"]

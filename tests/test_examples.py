@@ -167,6 +167,7 @@ def test_true_labels_are_learned(example, tmp_path):
     assert accuracy(example.train(tmp_path, "--epochs", str(example.epochs))) >= example.soon
 
 
+@pytest.mark.long
 def test_the_loop_by_hand_goes_on_where_it_was_killed(tmp_path):
     example = dataclasses.replace(BY_HAND, lay=functools.partial(lay_photos, every=4))
     example.make(tmp_path, as_they_are)

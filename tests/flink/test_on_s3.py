@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from recordmill.storage.files import Location
 from tests.flink.jobs import Job
 from tests.paths import DEMO
@@ -19,6 +21,7 @@ def test_the_same_dataset_as_in_a_folder(flink, undisturbed, monkeypatch):
         assert made == files(Location.parse(str(undisturbed.output)))
 
 
+@pytest.mark.long
 def test_records_of_an_earlier_dataset(flink, undisturbed, monkeypatch):
     """The earlier dataset was made on this machine; the run on the cluster encodes nothing."""
     for name, value in CREDENTIALS.items():

@@ -23,26 +23,35 @@ FORGOTTEN = "org/apache/beam/runners/fnexecution/control/DefaultJobBundleFactory
 
 
 @pytest.fixture(scope="module")
-def frail(tmp_path_factory) -> Iterator[FlinkCluster]:
+def empty(tmp_path_factory) -> Iterator[FlinkCluster]:
     """A cluster that a test may damage, without the library; at first it has no TaskManager."""
     folder = tmp_path_factory.mktemp("frail")
     with FlinkCluster(folder, taskmanagers=0, library=False) as cluster:
         yield cluster
 
 
-def test_a_job_that_stalls_is_cancelled_with_its_cause(frail, tmp_path):
-    assert not frail.taskmanagers, "this test comes before those that start one"
+@pytest.fixture
+def frail(empty: FlinkCluster) -> FlinkCluster:
+    """The same cluster with a TaskManager."""
+    if not empty.taskmanagers:
+        empty.start_taskmanager()
+        empty.wait_for_taskmanagers(1)
+    return empty
+
+
+@pytest.mark.long
+def test_a_job_that_stalls_is_cancelled_with_its_cause(empty, tmp_path):
+    assert not empty.taskmanagers, "this test comes before those that start one"
     options = ("--stall-timeout", "5", "--parallelism", "2")
-    result = Job(tmp_path / "out").on(frail, "loopback", *options).run()
+    result = Job(tmp_path / "out").on(empty, "loopback", *options).run()
     assert result.code == 1
     assert "made no progress for 5 s and was cancelled" in result.last
     assert "it waits for slots, and none of the 0 slots of 0 TaskManagers is free" in result.last
-    assert state_of_last(frail) == "CANCELED"
+    assert state_of_last(empty) == "CANCELED"
 
 
+@pytest.mark.long
 def test_a_killed_taskmanager(frail, long, tmp_path):
-    frail.start_taskmanager()
-    frail.wait_for_taskmanagers(1)
     out = tmp_path / "out"
     job = Job(out, *LONG).on(frail, "process")
     disturbed(job, frail, replace_taskmanager)
@@ -50,7 +59,6 @@ def test_a_killed_taskmanager(frail, long, tmp_path):
 
 
 def test_a_killed_worker(frail, long, tmp_path):
-    assert frail.taskmanagers, "this test comes after one that starts them"
     out = tmp_path / "out"
     job = Job(out, *LONG).on(frail, "process")
     disturbed(job, frail, kill_workers)
@@ -58,7 +66,6 @@ def test_a_killed_worker(frail, long, tmp_path):
 
 
 def test_a_class_that_was_left_out_is_named(frail, tmp_path):
-    assert frail.taskmanagers, "this test comes after one that starts them"
     program = (
         "import sys; from recordmill.pipelines import cli\n"
         "from recordmill.runners.flink import jar\n"
@@ -74,6 +81,7 @@ def test_a_class_that_was_left_out_is_named(frail, tmp_path):
     assert run_program(program, *job.arguments).code == 0
 
 
+@pytest.mark.long
 def test_an_embedded_flink_ends_with_its_command(long, tmp_path):
     out = tmp_path / "out"
     temporary = tmp_path / "tmp"

@@ -3,6 +3,8 @@
 import json
 import signal
 
+import pytest
+
 from benchmarks.flink_cluster import ROOT, WORKERS, FlinkCluster, processes, wait_until, worker_pool
 from recordmill.pipelines.cli import main
 from tests.flink.jobs import (
@@ -67,6 +69,7 @@ def test_a_detached_job_publishes_itself(flink, long, tmp_path):
     assert "nothing has changed" in again.out
 
 
+@pytest.mark.long
 def test_a_detached_job_is_cancelled_and_goes_on(flink, long, tmp_path, capsys):
     out = tmp_path / "out"
     with worker_pool() as address:
@@ -97,6 +100,7 @@ def no_pictures(folder):
     return folder
 
 
+@pytest.mark.long
 def test_a_detached_job_that_is_refused_has_failed(flink, tmp_path):
     out = tmp_path / "out"
     job = Job(out, source=no_pictures(tmp_path / "in"))

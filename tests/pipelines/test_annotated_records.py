@@ -46,6 +46,7 @@ def detection(photos: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) ->
     return make(out, "--input", photos / "images", *argv, "--label-offset", "1")
 
 
+@pytest.mark.long
 def test_a_detection_dataset_written_again_is_equal(detection, tmp_path) -> None:
     """The class of an image, its id, its segmentations and its masks are kept, too."""
     argv = ("--input", detection.folder, *PNGS, "--balance", "oversample", "--label-offset", "1")

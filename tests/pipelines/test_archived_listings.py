@@ -62,6 +62,7 @@ def test_members_equal_files(command: str, tmp_path: pathlib.Path) -> None:
     assert made[0].manifest.labels == ("a", "b")
 
 
+@pytest.mark.long
 def test_paths_through_archives(photos: pathlib.Path, tmp_path: pathlib.Path) -> None:
     """Files of several archives and files beside them, or of an archive in an object store."""
     members = files_in(photos)

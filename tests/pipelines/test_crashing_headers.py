@@ -14,6 +14,8 @@ from tests.image_runs import Made, encoders_kept
 from tests.paths import ROOT
 from tests.video_files import make_film
 
+pytestmark = pytest.mark.long
+
 # Python imports a module of this name when it starts.
 CRASH_ON_OPEN = """
 import os, signal, sys

@@ -215,6 +215,7 @@ def test_what_fails_after_publishing_is_a_warning(
     assert not (output / ".recordmill").exists()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("redirection", "code", "said"),
     [
@@ -279,6 +280,7 @@ def test_limits_of_the_process_end_in_one_sentence(
     assert lines[0].endswith("then run the same command again")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("prefix", "options"),
     [
@@ -295,6 +297,7 @@ def test_what_a_run_does_without(
     assert (tmp_path / "out" / "dataset.json").exists()
 
 
+@pytest.mark.long
 def test_short_reads_and_writes_change_nothing(tmp_path: pathlib.Path) -> None:
     every = faults.Injection(call="read", mode="short", at=0)
     with faults.Runs(tmp_path) as runs:

@@ -6,10 +6,13 @@ import zlib
 
 import h5py
 import numpy as np
+import pytest
 
 from tests.hostile_runs import run_limited
 from tests.paths import HOSTILE
 from tests.soak.mutations import mutate
+
+pytestmark = pytest.mark.long
 
 CLAIMS = HOSTILE / "hdf5" / "claims_2_to_40_records.h5"
 MUTATED = 120

@@ -10,11 +10,14 @@ import zlib
 import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from tests.hostile_files import deep_columns
 from tests.hostile_runs import run_limited
 from tests.image_runs import run
 from tests.paths import HOSTILE, SMALL_CLOTHING
+
+pytestmark = pytest.mark.long
 
 
 def zeros(path) -> None:

@@ -83,6 +83,7 @@ def _hang_up_ends() -> None:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
+@pytest.mark.long
 def test_a_job_goes_on_after_every_signal(long_job, undisturbed, tmp_path):
     out = tmp_path / "out"
     temporary = tmp_path / "tmp"
@@ -137,6 +138,7 @@ def test_a_job_goes_on_after_every_signal(long_job, undisturbed, tmp_path):
     assert not (out / FOLDER).exists()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("pack", [tar_of, zip_of])
 def test_a_job_of_an_archive_goes_on_after_a_kill(pack, long_job, undisturbed, tmp_path):
     """The members are the files of which `undisturbed` was made."""

@@ -47,6 +47,7 @@ def test_tables_equal_the_folder(
     assert not (tmp_path / "out" / ".recordmill").exists()  # nor the staged files
 
 
+@pytest.mark.long
 def test_keys_are_those_of_the_content(files: dict[str, bytes], tmp_path: pathlib.Path) -> None:
     pq.write_table(hub_table(files), tmp_path / "a.parquet")
     made = make(tmp_path / "out", *_SMALL, "--input", tmp_path / "a.parquet")

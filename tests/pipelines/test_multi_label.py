@@ -252,6 +252,7 @@ def test_strata_are_divided_as_near_to_the_fractions_as_whole_records_allow():
     assert divide_strata(counts, shares, fractions, seed=1) != sizes
 
 
+@pytest.mark.long
 def test_strata_are_those_of_the_records_that_are_kept(tmp_path):
     """A limited run divides the kept records as a run of these alone does."""
     rng = np.random.default_rng(3)

@@ -143,6 +143,7 @@ def test_a_block_that_imports_nothing_keeps_no_garbage():
     assert gc.get_freeze_count() <= before  # frozen objects can end
 
 
+@pytest.mark.long
 def test_datasets_are_the_same_without_patches(tmp_path):
     digests = []
     for value in "01":

@@ -58,6 +58,7 @@ def after_beam() -> Iterator[Callable[[str], list[str]]]:
         yield lines
 
 
+@pytest.mark.long
 def test_the_switch_leaves_the_imports_of_beam_unchanged():
     program = f"{PERMANENT} {BEAM}"
     omitted = {"absl", "beartype", "boto3", "cryptography", "fastavro", "grpc", "proto", "pymongo"}

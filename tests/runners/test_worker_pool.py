@@ -299,12 +299,14 @@ with grpc.insecure_channel({pool.address!r}) as channel:
 as_root = pytest.mark.xfail(os.geteuid() != 0, reason="only root can become another user")
 
 
+@pytest.mark.long
 @as_root
 def test_another_user_of_the_machine_starts_no_worker(pool):
     assert "serves processes of its own user only" in start_as_nobody(pool)
     assert not pool._all_workers()
 
 
+@pytest.mark.long
 @as_root
 def test_another_user_starts_a_worker_with_the_secret(tmp_path):
     secret = peers.new_secret()

@@ -398,6 +398,7 @@ def test_an_encoder_process_that_dies_ends_the_job(tmp_path):
     assert tree(tmp_path / "out") == {}
 
 
+@pytest.mark.long
 def test_records_that_crash_their_process_are_rejects(tmp_path):
     """The shards are those of a run, with other workers, whose encoder rejects the records."""
     crashing = {"7": b"crash", "8": b"early-crash", "150": b"crash too"}
@@ -420,6 +421,7 @@ def test_records_that_crash_their_process_are_rejects(tmp_path):
     assert {name: made[0][name] for name in shards} == {name: made[1][name] for name in shards}
 
 
+@pytest.mark.long
 def test_sections_that_crash_their_process_end_the_job_by_name(tmp_path):
     rows = tuple((f"{i}", "a", b"early-crash" if i == 70 else b"good") for i in range(100))
     job = tiny_job(tmp_path / "out", TinySections(rows=rows), check=True)
@@ -427,6 +429,7 @@ def test_sections_that_crash_their_process_end_the_job_by_name(tmp_path):
         run(job)
 
 
+@pytest.mark.long
 def test_a_record_that_takes_too_much_memory_is_a_reject(tmp_path):
     rows = tuple((f"{i}", "a", b"grow" if i == 15 else b"good") for i in range(20))
     options = {"max_worker_memory": 300 << 20, "max_reject_fraction": 0.1}

@@ -851,6 +851,7 @@ def test_options_from_a_file(source, tmp_path, capsys):
 # --- Runs that are stopped ---------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_run_goes_on_wherever_it_was_stopped(source, tmp_path, monkeypatch):
     """Every operation on storage is once the last one of a run."""
     write(source.parent / "b.tfrecord", *numbers(0, 2))
@@ -911,6 +912,7 @@ def test_an_overwriting_run_that_is_stopped_leaves_no_mixture(source, tmp_path, 
     assert verify(Location.parse(str(out))).ok
 
 
+@pytest.mark.long
 def test_the_command_in_processes_of_its_own(tmp_path):
     for number in range(6):
         write(tmp_path / "in" / f"train-{number}.tfrecord", *numbers(number * 10, 10))

@@ -100,6 +100,7 @@ def test_an_index_of_deep_columns_is_damage(out):
         read_index(Location.parse(str(place)))
 
 
+@pytest.mark.long
 def test_a_record_of_gigabytes_in_a_small_gzip_file():
     size = 300 << 20
     packer = zlib.compressobj(9, zlib.DEFLATED, 31)

@@ -195,6 +195,7 @@ def test_a_new_dataset(jobs, tmp_path):
     assert len(states) == len(jobs.trees["new"]) + 1  # cut off between each two files
 
 
+@pytest.mark.long
 def test_over_a_dataset_of_other_options(jobs, tmp_path):
     changed = 0
     for output in steps(

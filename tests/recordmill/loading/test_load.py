@@ -465,6 +465,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
+@pytest.mark.long
 def test_caches_of_another_process_that_writes_one_and_is_killed(tmp_path) -> None:
     """It disturbs nobody, and what it leaves can be begun anew."""
     folder = tmp_path / "out"  # of more records than are read ahead

@@ -76,6 +76,7 @@ def assert_same(out: str, local: pathlib.Path) -> None:
     assert not (Location.parse(out) / FOLDER).exists()
 
 
+@pytest.mark.long
 def test_a_finished_one_and_an_overwritten_one(s3, source, local, capfd):
     out = s3("again-out")
     assert images("--input", source, "--output", out, *HOW) == 0
@@ -98,6 +99,7 @@ def failing() -> Iterator[Uri]:
         yield uri
 
 
+@pytest.mark.long
 def test_requests_that_fail_are_tried_again(failing, local):
     source, out = fill(failing), failing("out")
     assert images("--input", source, "--output", out, *HOW) == 0
@@ -168,6 +170,7 @@ def test_a_file_without_a_size_is_not_taken_for_an_empty_one(
         assert operation(empty) in (0, b"")
 
 
+@pytest.mark.long
 def test_damaged_answers_do_not_change_the_dataset(s3, local):
     """Half of each image is sent, and no size of it."""
     source, out = fill(s3, "once-torn/photos"), s3("out-once-torn")
@@ -188,6 +191,7 @@ def test_an_image_that_may_not_be_read_fails_the_run(s3, capfd):
     assert (Location.parse(s3("out-guarded")) / "rejects.jsonl").read_bytes() == b""
 
 
+@pytest.mark.long
 def test_two_at_once_exclude_each_other(s3, source, local, capfd):
     """And the next makes the dataset of a folder, although it keeps little in memory."""
     out = s3("held-out")
@@ -206,6 +210,7 @@ def test_a_claim_of_a_killed_process_is_reported(s3, source, capfd):
     assert "process 7 on elsewhere holds the lock" in capfd.readouterr().err
 
 
+@pytest.mark.long
 def test_what_is_reused_is_read_in_few_requests(tmp_path):
     """Records of a dataset in the store, into others there: only a new image is read."""
     log, scratch = tmp_path / "log", tmp_path / "scratch"

@@ -69,6 +69,7 @@ def test_words(text, expected):
     assert listed(words(strings([text]))) == [expected]
 
 
+@pytest.mark.long
 def test_words_are_those_of_tensorflow():
     texts = [*SAMPLES, *(text for _, text in sms())]
     for text, found, expected in zip(
@@ -104,6 +105,7 @@ def test_words_of_any_knot_are_those_of_unicode(text):
     assert listed(find_words(strings([text]))) == [words_by_unicode(text)]
 
 
+@pytest.mark.long
 def test_characters_are_of_the_class_that_unicode_says_but_for_the_documented():
     # Of the large blocks of letters every 32nd.
     points = (chr(point) for point in range(0x110000) if point % 32 == 0 or point not in _BLOCKS)

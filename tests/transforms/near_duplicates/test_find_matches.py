@@ -138,6 +138,7 @@ def test_equal_contents_match_whatever_their_hashes(staging):
     assert len(found) == 3
 
 
+@pytest.mark.long
 def test_texts(staging):
     rng = np.random.default_rng(2)
     words = [f"word{number}" for number in range(2000)]

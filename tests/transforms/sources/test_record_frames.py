@@ -156,6 +156,7 @@ def test_no_record_follows() -> None:
         assert [one.number for one in found.bad] == list(range(5, 5 + records))
 
 
+@pytest.mark.long
 def test_records_after_megabytes_of_damage() -> None:
     """Chunks overlap, so that a header on their border is found."""
     after = frame(b"x") + frame(b"y")

@@ -144,6 +144,7 @@ def rows_of_records(records):
     return rows_of(columns, splits=[r[4] for r in records], labels=[r[5] for r in records])
 
 
+@pytest.mark.long
 @given(RECORDS)
 def test_a_slice_is_counted_as_it_were_without_others(records):
     found, _ = read(count(rows_of_records(records), labelled=True))
