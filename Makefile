@@ -24,8 +24,8 @@ TORCH := build/torch/stamp
 # modules its test imports a few thousand.
 INSTALL := -m pip install --quiet --disable-pip-version-check --no-compile
 
-.PHONY: help setup setup-fast demo test test-others test-fast test-flink test-tft test-torch test-airflow \
-    test-browser test-croissant test-targets flink flink-job-server peers \
+.PHONY: help setup setup-fast demo test test-others test-fast test-flink test-flink-others test-tft \
+    test-torch test-airflow test-browser test-croissant test-targets flink flink-job-server peers \
     coverage lint bench soak clean
 .DELETE_ON_ERROR:
 # Without bytecode, each of the many processes that these start would compile all that it imports.
@@ -35,12 +35,13 @@ help:
 	@echo 'make demo    build a small dataset, verify it, show what is in it and draw it'
 	@echo 'make test    run each test, slow ones with one set of parameters; on Flink too, where Java'
 	@echo '             and Maven are'
-	@echo 'make test-others    run the long tests, and slow ones with their other parameters'
+	@echo 'make test-others    run the rest of them: long tests, slow ones with other parameters'
 	@echo 'make test-fast    run the tests that neither import TensorFlow nor start processes'
 	@echo 'make coverage    run the tests without Flink, and show what they miss'
 	@echo 'make lint    ruff, mypy, and which layer may import which'
 	@echo 'make setup   install recordmill and all of the above into .venv'
 	@echo 'make test-flink    run the tests on a Flink cluster that is started for them'
+	@echo 'make test-flink-others    run the rest of the tests on Flink'
 	@echo 'make test-tft    run the tests of --preprocessing-fn, with tensorflow-transform'
 	@echo 'make test-torch    run the tests of what is for PyTorch'
 	@echo 'make test-browser    run the tests of the report and of notebooks in Chromium'
@@ -68,21 +69,24 @@ demo: $(CORE)
 	$(BIN)/recordmill inspect --dataset demo-out
 	$(BIN)/recordmill inspect --dataset demo-out --sheet demo-out-sheet.png
 
-# Each test, but slow ones with one set of parameters only, which `make test-others` completes.
-test: SELECTION = -p tests.one_of_each
-test-others: SELECTION = -p tests.one_of_each --others
-test test-others: $(DEV)
-	$(BIN)/python -m pytest -n $(WORKERS) $(SELECTION)
-	@if command -v java >/dev/null && command -v mvn >/dev/null; then \
-	    $(MAKE) test-flink SELECTION='$(SELECTION)'; else \
-	    echo 'make $@: the tests on Flink were left out: they need Java 17 and Maven'; fi
+# Slow tests with one set of parameters only: test-others and test-flink-others run the rest.
+test: $(DEV)
+	$(BIN)/python -m pytest -n $(WORKERS) -p tests.one_of_each
+	@if command -v java >/dev/null && command -v mvn >/dev/null; then $(MAKE) test-flink; else \
+	    echo 'make test: the tests on Flink were left out: they need Java 17 and Maven'; fi
+
+test-others: $(DEV)
+	$(BIN)/python -m pytest -n $(WORKERS) -p tests.one_of_each --others
 
 # make test-fast PYTHON=python3.13 VENV=build/py313
 test-fast: $(FAST)
 	$(BIN)/python -m pytest -n $(WORKERS) -p tests.fast_modules
 
 test-flink: $(DEV) $(FLINK) $(JOB_SERVER)
-	$(BIN)/python -m pytest -n 3 --dist loadfile tests/flink $(SELECTION)
+	$(BIN)/python -m pytest -n 3 --dist loadfile -p tests.one_of_each tests/flink
+
+test-flink-others: $(DEV) $(FLINK) $(JOB_SERVER)
+	$(BIN)/python -m pytest -n 3 --dist loadfile -p tests.one_of_each --others tests/flink
 
 coverage: $(DEV)
 	$(BIN)/python -m pytest -n $(WORKERS) --cov
