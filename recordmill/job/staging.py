@@ -6,17 +6,24 @@ checked/part-00000.arrow  .json  .data           rows of the listing that passed
 numbered/part-00000.arrow                        those rows with numbers for equal ones
 near/part-00000.arrow                            those rows with groups of near duplicates
 distinct/part-00000.arrow                        those rows without duplicates
+decided/part-00000.arrow                         those rows with one row of each key
+selected/FOLDER/part-00000.arrow                 those rows that options select
+binned/part-00000.arrow                          those rows with bins of the number to predict
+strata/                                          splits of strata, and the labels that define them
 cells/0000000000000000.arrow                     rows of time series, ordered by time
 windows/00-00000.arrow                           windows of these series
 artifacts/SHA256/NAME                            files for encoders: given, or learned from train
 batches/ANYNAME.arrow                            rows that a custom pipeline passed
+estimate.json                                    sizes of encoded records, from a sample
 plan.json                                        the plan of shards
+rejects.jsonl                                    all rejects, also of a run that is refused
 profiles/                                        statistics of groups of columns, by part
 spill/                                           pieces of the shuffle, sorted rows of shards
 drafts/SHARD-PLAN-ANYNAME.tmp  .journal          shards that are being written
 drafts/SHARD-PLAN-ANYNAME.index  .recipes        their indexes and the recipes of their records
 recipes/FILE.arrow                              recipes of its records
 reuse/NAME.keys  .places  .facts  .json           places of frames in earlier datasets
+scans/SHARD.arrow                                records of a file that is adopted
 reuse/sample.frames                              frames of the sample that was encoded for the plan
 shards/FILE  info/FILE.json  index/FILE          finished shards
 similar/00000.jsonl  groups.json                 pairs of near duplicates; counts of their groups

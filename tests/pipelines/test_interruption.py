@@ -83,7 +83,6 @@ def _hang_up_ends() -> None:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
-@pytest.mark.long
 def test_a_job_goes_on_after_every_signal(long_job, undisturbed, tmp_path):
     out = tmp_path / "out"
     temporary = tmp_path / "tmp"
