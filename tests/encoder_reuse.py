@@ -12,6 +12,7 @@ import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Hashable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -27,6 +28,8 @@ def reused_encoders() -> Iterator[None]:
     """Encoder processes are reused inside the block, and end with it."""
     idle: OrderedDict[Any, Hashable] = OrderedDict()  # (process, channel): where it started
     lock = threading.Lock()
+    # A process ends with the thread that started it, so this one starts all of them.
+    starter = ThreadPoolExecutor(1)
     spawn, run, close = _METHODS.values()
 
     def end(process: Any, channel: Any) -> None:
@@ -41,7 +44,7 @@ def reused_encoders() -> Iterator[None]:
             if found is not None:
                 del idle[found]
         if found is None:
-            spawn(child)
+            starter.submit(spawn, child).result()
         else:
             child._process, child._channel = process, channel = found
             if process.poll() is None:
@@ -80,6 +83,7 @@ def reused_encoders() -> Iterator[None]:
         yield
     for process, channel in idle:
         end(process, channel)
+    starter.shutdown()
 
 
 @contextlib.contextmanager

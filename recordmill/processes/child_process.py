@@ -6,11 +6,13 @@ A child is either forked from the process of the pool, or started as a new Pytho
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import faulthandler
 import gc
 import importlib
 import os
 import pickle
+import signal
 import traceback
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
@@ -18,9 +20,12 @@ from multiprocessing.connection import Connection
 from recordmill.processes.shared_memory import ChildChannel
 from recordmill.processes.standard_streams import open_null
 
+_PR_SET_PDEATHSIG = 1  # of prctl(2)
+
 
 def main(socket: int, memory: int, imports: Sequence[str]) -> None:
     """Import the modules and run tasks, in a new interpreter that inherited both descriptors."""
+    end_with_parent()
     for module in imports:
         with contextlib.suppress(Exception):  # a task that needs the module reports the error
             importlib.import_module(module)
@@ -28,6 +33,17 @@ def main(socket: int, memory: int, imports: Sequence[str]) -> None:
     channel = ChildChannel(Connection(socket), memory)
     os.close(memory)
     run_tasks(channel)
+
+
+def end_with_parent() -> None:
+    """Have the system kill this process when the thread that started it ends; Linux only.
+
+    Elsewhere, a process whose parent was killed ends after its task. Until then nothing limits the
+    memory that the task takes.
+    """
+    prctl = getattr(ctypes.CDLL(None), "prctl", None)
+    if prctl is not None:
+        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def drop_stderr() -> None:

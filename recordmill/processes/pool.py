@@ -2,8 +2,8 @@
 
 Processes instead of threads, because Pillow's encoders do not scale on threads. Not
 `concurrent.futures.ProcessPoolExecutor`, because of its speed and of what happens when a process is
-killed (docs/adr/0028-encoder-process-pool.md). A child ends when its channel is closed, so it never
-outlives the parent by more than one task.
+killed (docs/adr/0028-encoder-process-pool.md). A child ends with its parent: on Linux at once,
+elsewhere after its task, when it finds its channel closed.
 """
 
 from __future__ import annotations
@@ -294,6 +294,7 @@ def _fork(children: Sequence[_Child]) -> None:
 
 
 def _main_of_fork(socket: Connection, memory: int, siblings: Sequence[_Child]) -> None:
+    child_process.end_with_parent()
     child_process.drop_stderr()
     os.setpgid(0, 0)  # Ctrl-C is handled by the parent alone
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

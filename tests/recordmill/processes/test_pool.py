@@ -310,10 +310,12 @@ def test_the_shared_pool_is_created_once():
 
 
 _PARENT = """
-import sys
+import sys, threading
 from recordmill.processes.pool import ProcessPool
 from tests.pool_tasks import process_id, read
 
+if sys.argv[2] == "new interpreters":
+    threading.Thread(target=threading.Event().wait, daemon=True).start()
 pool = ProcessPool(2)
 pool.submit(process_id).result()
 pool.submit(read, sys.argv[1]).result()
@@ -338,18 +340,18 @@ def test_processes_import_modules_before_the_first_task():
         pool.close()
 
 
-def test_children_do_not_outlive_a_killed_parent(tmp_path):
-    """One child is idle, the other finishes its task first."""
+@pytest.mark.parametrize("start", ["forks", "new interpreters"])
+def test_children_do_not_outlive_a_killed_parent(tmp_path, start):
+    """Not even during a task, which would never end here."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     parent = subprocess.Popen(
-        [sys.executable, "-c", _PARENT, str(pipe)], stdout=subprocess.PIPE, cwd=ROOT
+        [sys.executable, "-c", _PARENT, str(pipe), start], stdout=subprocess.PIPE, cwd=ROOT
     )
     with open(pipe, "wb"):  # opens once the task reads
         parent.kill()
-        parent.wait()
-    # The children share the standard output, which is closed when the last of them ends.
-    assert parent.communicate(timeout=60) == (b"", None)
+        # The children share the standard output, which is closed when the last of them ends.
+        assert parent.communicate(timeout=60) == (b"", None)
 
 
 def test_modules_in_the_current_folder_do_not_shadow_the_librarys(tmp_path):
