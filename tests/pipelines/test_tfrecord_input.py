@@ -331,6 +331,17 @@ def test_damaged_rows_are_rejected(tmp_path) -> None:
     }
 
 
+def test_texts_that_are_not_utf8_are_rejected_by_their_feature(tmp_path) -> None:
+    rows: list[dict[str, Values]] = [{"x": [n], "label": [b"a"]} for n in range(20)]
+    rows[3]["label"] = [b"\xe9t\xe9"]
+    write_records(tmp_path / "in" / "a.tfrecord", rows)
+    argv = ("--input", tmp_path / "in", "--output", tmp_path / "out")
+    assert run("table", *argv, "--max-reject-fraction", "0.1") == 0
+    made = Made(tmp_path / "out")
+    assert made.rejects == {"a.tfrecord#3": Reason.BAD_VALUE}
+    assert "feature 'label': not UTF-8" in (made.folder / "rejects.jsonl").read_text()
+
+
 def test_a_damaged_dataset_is_not_read(dataset, tmp_path, capsys) -> None:
     def said(*damage: tuple[str, bytes | None]) -> str:
         shutil.rmtree(tmp_path / "in", ignore_errors=True)

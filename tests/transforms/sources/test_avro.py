@@ -86,7 +86,9 @@ def test_invalid_text_is_rejected_by_its_row(tmp_path):
     (section,) = file.sections()
     (part,) = file.read(section, pa.schema([pa.field("x", pa.string(), False)]), ())
     assert part.columns["x"].to_pylist() == ["good", "fine"]
-    assert [(bad.number, bad.why) for bad in part.bad] == [(2, "not UTF-8")]
+    assert [(bad.number, bad.why) for bad in part.bad] == [
+        (2, "not UTF-8: expected text in column 'x'")
+    ]
 
 
 def mend_header(path: pathlib.Path) -> pathlib.Path:

@@ -286,7 +286,9 @@ def test_a_list_of_texts_that_are_not_utf8_is_rejected(
     pyarrow.parquet.write_table(table, folder / "l.parquet")
     rows, rejects, _ = scan(folder / "l.parquet")
     assert [row["v"] for row in rows] == [["x"]]
-    assert [(r.key, r.detail) for r in rejects] == [("l.parquet#2", "row 2: not UTF-8")]
+    assert [(r.key, r.detail) for r in rejects] == [
+        ("l.parquet#2", "row 2: not UTF-8: expected text in column 'v'")
+    ]
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ class LabelFiles:
         if isinstance(value, str | int | float) and not isinstance(value, bool):
             label = str(value).strip()
             if not is_utf8(label):  # JSON may contain an escaped lone surrogate
-                why = f"its .{self.extension} has a class that is not UTF-8"
+                why = f"its .{self.extension} has a class with an unpaired surrogate"
                 raise RecordError(Reason.BAD_VALUE, why)
             return self._checked(label)
         if value is None and isinstance(found, dict):

@@ -110,18 +110,26 @@ class ColumnarFile:
                 # Columns declared as not null stay so: their features are never absent.
                 columns, bad = valid_text(pa.record_batch(arrays, schema=wanted))
             numbers = number + np.flatnonzero(sizes <= self.max_row_bytes)
-            why = f"not {self.encoding.upper()}"
-            if held := [name for name in wanted.names if _holds_bytes(part[name].type)]:
-                why += f": expected text in column {held[0]!r}, which holds bytes"
-                why += " (--encoding names their encoding)" if self.encoding == UTF8 else ""
-                if is_file(part[held[0]].type):
-                    why += "; recordmill images, video, audio and arrays read files of other kinds"
-            rejected = [BadRow(int(n), Reason.BAD_VALUE, why) for n in numbers[bad]]
+            rejected = [
+                BadRow(int(numbers[row]), Reason.BAD_VALUE, self._no_text(name, part[name].type))
+                for row, name in bad.items()
+            ]
             for row in np.flatnonzero(sizes > self.max_row_bytes).tolist():
                 why = f"{sizes[row]} bytes, more than --max-row-bytes {self.max_row_bytes}"
                 rejected.append(BadRow(number + row, Reason.TOO_LARGE, why))
-            yield Rows(columns=columns, numbers=numbers[~bad], bad=sorted(rejected))
+            kept = np.delete(numbers, [*bad])
+            yield Rows(columns=columns, numbers=kept, bad=sorted(rejected))
             number += len(sizes)
+
+    def _no_text(self, name: str, kind: pa.DataType) -> str:
+        """Return why a value of a column cannot be read as text."""
+        why = f"not {self.encoding.upper()}: expected text in column {name!r}"
+        if _holds_bytes(kind):
+            why += ", which holds bytes"
+            why += " (--encoding names their encoding)" if self.encoding == UTF8 else ""
+        if is_file(kind):
+            why += "; recordmill images, video, audio and arrays read files of other kinds"
+        return why
 
     def _convert(self, column: pa.Array, field: pa.Field, text: Collection[str]) -> pa.Array:
         if field.name in text:

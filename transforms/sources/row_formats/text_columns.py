@@ -93,13 +93,15 @@ def _file_bytes(column: pa.Array) -> pa.Array:
     return pa.array(tails, pa.binary())
 
 
-def valid_text(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, npt.NDArray[np.bool_]]:
-    """Drop the rows with text that is not UTF-8. Returns the other rows and the mask of bad rows.
+def valid_text(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, dict[int, str]]:
+    """Drop the rows with text that is not UTF-8.
 
     pyarrow does not check Parquet, nor CSV with `check_utf8=False`.
+
+    Returns: the other rows, and {bad row: its first column that is not UTF-8}.
     """
-    bad = np.zeros(len(rows), np.bool_)
-    for column in rows.columns:
+    bad: dict[int, str] = {}
+    for name, column in zip(rows.schema.names, rows.columns, strict=True):
         listed = is_list(column.type)
         if is_text(column.type.value_type if listed else column.type):
             try:
@@ -107,8 +109,14 @@ def valid_text(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, npt.NDArray[np.boo
             except pa.ArrowInvalid:
                 values = column.cast(_binary_type(column.type)).to_pylist()
                 texts = values if listed else [[value] for value in values]
-                bad |= [not all(map(_is_utf8, some or ())) for some in texts]
-    return (rows.filter(pa.array(~bad)) if bad.any() else rows), bad
+                for row, some in enumerate(texts):
+                    if not all(map(_is_utf8, some or ())):
+                        bad.setdefault(row, name)
+    if not bad:
+        return rows, bad
+    kept = np.ones(len(rows), np.bool_)
+    kept[[*bad]] = False
+    return rows.filter(pa.array(kept)), dict(sorted(bad.items()))
 
 
 def lists_with_nulls(column: pa.Array) -> npt.NDArray[np.bool_]:

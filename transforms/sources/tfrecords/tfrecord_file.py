@@ -309,9 +309,11 @@ class TfrecordFile:
         if not kept.all():
             made, numbers = made.filter(pa.array(kept)), numbers[kept]
         made, misspelt = valid_text(made)
-        bad += [BadRow(int(n), Reason.BAD_VALUE, "not UTF-8") for n in numbers[misspelt]]
+        for row, name in misspelt.items():
+            bad.append(BadRow(int(numbers[row]), Reason.BAD_VALUE, f"feature {name!r}: not UTF-8"))
         made = pa.record_batch(made.columns, schema=pa.schema(fields))
-        return Rows(columns=made, numbers=numbers[~misspelt], bad=sorted(bad), copies=copies)
+        numbers = np.delete(numbers, [*misspelt])
+        return Rows(columns=made, numbers=numbers, bad=sorted(bad), copies=copies)
 
     def _column(self, columns: ExampleColumns, field: pa.Field, text: Collection[str]) -> pa.Array:
         names = class_names(self._origin.place, field.name) if field.name in text else None
