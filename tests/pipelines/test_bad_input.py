@@ -1,6 +1,5 @@
 """Input that cannot work gives an exit code, and a sentence that says what to do."""
 
-import ctypes
 import os
 import pathlib
 import re
@@ -423,11 +422,13 @@ def snapshot(folder: pathlib.Path) -> dict[str, list[str]]:
     }
 
 
-def obey_permissions() -> None:
-    """Root may do everything, unless it gives that up: CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH."""
-    drop = 24  # PR_CAPBSET_DROP
-    for capability in (1, 2):
-        ctypes.CDLL(None).prctl(drop, capability, 0, 0, 0)
+OBEY_PERMISSIONS = """
+# Root may do everything, unless it gives up CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH.
+import ctypes, os, sys
+for capability in (1, 2):
+    ctypes.CDLL(None).prctl(24, capability, 0, 0, 0)  # PR_CAPBSET_DROP
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
 
 
 @pytest.mark.parametrize("closed", ["photos", "out"])
@@ -435,17 +436,9 @@ def test_no_permission(closed, tmp_path):
     make_folder(tmp_path / "photos", CLASSES)
     (tmp_path / "out").mkdir()
     (tmp_path / closed).chmod(0o000 if closed == "photos" else 0o555)
-    command = [
-        sys.executable,
-        "-m",
-        "recordmill.pipelines.cli",
-        "images",
-        "--input",
-        tmp_path / "photos",
-    ]
+    command = ("-m", "recordmill.pipelines.cli", "images", "--input", tmp_path / "photos")
     done = subprocess.run(
-        [*command, "--output", tmp_path / "out"],
-        preexec_fn=obey_permissions,
+        [sys.executable, "-c", OBEY_PERMISSIONS, *command, "--output", tmp_path / "out"],
         capture_output=True,
         text=True,
         check=False,

@@ -78,11 +78,6 @@ def finished(out: pathlib.Path) -> dict[str, int]:
 _ENDS = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129, signal.SIGKILL: -9}
 
 
-def _hang_up_ends() -> None:
-    """The tests may run under nohup, which a process passes on."""
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
-
-
 def test_a_job_goes_on_after_every_signal(long_job, undisturbed, tmp_path):
     out = tmp_path / "out"
     temporary = tmp_path / "tmp"
@@ -103,11 +98,12 @@ def test_a_job_goes_on_after_every_signal(long_job, undisturbed, tmp_path):
 
     for number, code in _ENDS.items():
         process = subprocess.Popen(
-            ["nice", "-n", "19", *command],  # so that this one sees what it does in time
+            # The tests may run under nohup, which a process passes on. Nice, so that this one sees
+            # in time what it does.
+            ["env", "--default-signal=HUP", "nice", "-n", "19", *command],
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
-            preexec_fn=_hang_up_ends,
             env=os.environ | {"TMPDIR": str(temporary)},
         )
         wait_until(more_is_done, process)
