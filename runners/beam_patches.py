@@ -14,7 +14,6 @@ import functools
 import gc
 import os
 import sys
-import threading
 from collections.abc import Callable, Hashable, Iterator
 from types import MethodType, ModuleType
 from typing import Any
@@ -30,7 +29,6 @@ SWITCH = "RECORDMILL_BEAM_PATCHES"
 """Environment variable; the value 0 switches all patches off."""
 
 _SAMPLING_PERIOD_MS = 5
-_USER_METRICS = "beam:metric:user:"
 _PIECES = 64  # pieces of the values of a GroupByKey, per thread
 
 
@@ -302,76 +300,16 @@ def report_user_metrics_alone() -> None:
     heartbeat carries them. Saves the JobManager 4 ms of CPU per request. Checked with Beam 2.77.0.
     """
     bundle_processor: Any = sys.modules.get("apache_beam.runners.worker.bundle_processor")
-    processor = getattr(bundle_processor, "BundleProcessor", None)
-    if not enabled() or processor is None:
-        return
-    monitoring_infos = processor.monitoring_infos
-
-    @functools.wraps(monitoring_infos)
-    def user_metrics(self: Any) -> list[Any]:
-        return [one for one in monitoring_infos(self) if one.urn.startswith(_USER_METRICS)]
-
-    processor.monitoring_infos = user_metrics
+    if enabled() and hasattr(bundle_processor, "BundleProcessor"):
+        bundle_processor.BundleProcessor.monitoring_infos = user_metrics
 
 
-@contextlib.contextmanager
-def uncompressed_pickles() -> Iterator[None]:
-    """Pickle without compression inside the block: for pipelines that stay in this process.
-
-    Beam compresses each function by bzip2, which takes longer than pickling it, and a pipeline of
-    the in-process runner has about a hundred. Pickles that were compressed before are read as
-    well. Saves 0.04 s. Checked with Beam 2.77.0.
-    """
-    pickler: Any = sys.modules.get("apache_beam.internal.cloudpickle_pickler")
-    if not enabled() or not hasattr(pickler, "bz2"):
-        yield
-        return
-    bz2 = pickler.bz2
-    stored = ModuleType("bz2")
-
-    def compress(data: bytes, compresslevel: int = 9) -> bytes:
-        return data
-
-    def decompress(data: bytes) -> bytes:
-        is_compressed = data.startswith(b"BZh")  # pickles start with 0x80
-        return bz2.decompress(data) if is_compressed else data
-
-    stored.compress, stored.decompress = compress, decompress  # type: ignore[attr-defined]
-    pickler.bz2 = stored
-    try:
-        yield
-    finally:
-        pickler.bz2 = bz2
-
-
-@contextlib.contextmanager
-def unsampled_states() -> Iterator[None]:
-    """Sample no states of bundles inside the block: the in-process runner reports no durations.
-
-    Each bundle starts a thread that samples its state, and ends when that thread wakes up. Saves
-    0.02 s of wall time, and the CPU of 400 wake-ups per second. Checked with Beam 2.77.0.
-    """
-    statesampler: Any = sys.modules.get("apache_beam.runners.worker.statesampler")
-    if not enabled() or not hasattr(statesampler, "StateSampler"):
-        yield
-        return
-    sampler = statesampler.StateSampler
-    methods = sampler.start, sampler.stop
-
-    def start(self: Any) -> None:
-        self.tracked_thread = threading.current_thread()
-        statesampler.set_current_tracker(self)
-        self.started = True
-
-    def stop(self: Any) -> None:
-        statesampler.set_current_tracker(None)
-        self.finished = True
-
-    sampler.start, sampler.stop = start, stop
-    try:
-        yield
-    finally:
-        sampler.start, sampler.stop = methods
+def user_metrics(bundle_processor: Any) -> list[Any]:
+    """Return the counters of the pipeline in a bundle: Beam's BundleProcessor.monitoring_infos."""
+    found: dict[Any, Any] = {}
+    for name, operation in bundle_processor.ops.items():
+        found |= operation.user_monitoring_infos(name)
+    return [*found.values()]
 
 
 # By the module of Beam that each changes.

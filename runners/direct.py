@@ -17,7 +17,7 @@ from apache_beam.runners.portability.fn_api_runner import fn_runner
 from apache_beam.runners.portability.portable_runner import JobServiceHandle
 from apache_beam.runners.runner import PipelineResult
 
-from recordmill.runners import beam_patches
+from recordmill.runners import beam_patches, in_process_patches
 
 _MAX_THREADS = 8  # each thread adds a bundle to each stage, and none of them computes
 
@@ -34,6 +34,7 @@ def run(
     options = PipelineOptions(
         [
             *beam_options,
+            *in_process_patches.options(),
             f"--direct_num_workers={min(workers, _MAX_THREADS)}",
             "--direct_running_mode=in_memory",
         ]
@@ -51,7 +52,7 @@ def run(
     pipeline = beam.Pipeline(runner=runner, options=options)
     # Only cross-language transforms use this folder, and a killed process would leave it behind.
     shutil.rmtree(pipeline.local_tempdir)
-    with beam_patches.uncompressed_pickles(), beam_patches.unsampled_states():
+    with in_process_patches.in_process():
         build(pipeline)
         result = pipeline.run()
         result.wait_until_finish()

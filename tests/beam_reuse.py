@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from recordmill.runners import beam_patches
+from recordmill.runners import beam_patches, in_process_patches
 
 
 @contextlib.contextmanager
@@ -34,17 +34,12 @@ def reused_inspections() -> Iterator[None]:
 
 def _patch(patch: pytest.MonkeyPatch) -> None:
     from apache_beam import pipeline
-    from apache_beam.internal import pickler
     from apache_beam.internal.cloudpickle import cloudpickle
     from apache_beam.options import pipeline_options
     from apache_beam.runners.worker import bundle_processor
     from apache_beam.transforms import core, util
     from apache_beam.typehints import decorators, native_type_compatibility, typehints
     from apache_beam.typehints.decorators import IOTypeHints
-
-    def no_origin(cls: type[IOTypeHints], *_: Any, **__: Any) -> list[str]:
-        """Say nothing about where type hints come from: stack traces for messages of errors."""
-        return []
 
     def get_option(self: Any, name: str) -> Any:
         """Find an option without sorting the names of all."""
@@ -94,13 +89,6 @@ def _patch(patch: pytest.MonkeyPatch) -> None:
             inner.setattr(cloudpickle, "_code_reduce", _code_by_number)
             yield
 
-    def user_metrics(self: Any) -> list[Any]:
-        """Return the counters of our own transforms, not what Beam counts beside them."""
-        found: dict[Any, Any] = {}
-        for name, operation in self.ops.items():
-            found |= operation.user_monitoring_infos(name)
-        return list(found.values())
-
     def is_consistent_once(sub: Any, base: Any) -> bool:
         """Compare two types once; those that cannot be hashed are compared each time."""
         try:
@@ -116,14 +104,11 @@ def _patch(patch: pytest.MonkeyPatch) -> None:
     converted: dict[Any, Any] = {}
     consistent: dict[tuple[Any, Any], bool] = {}
     is_consistent_with = typehints.is_consistent_with
-    uncompressed_pickles = beam_patches.uncompressed_pickles
+    uncompressed_pickles = in_process_patches.uncompressed_pickles
     init_others, convert = options.__init__, native_type_compatibility.convert_to_beam_type
     get_other, get_all_options = options.__getattr__, options.get_all_options
     hints = _once_per_function(IOTypeHints.from_callable)
     patch.setattr(IOTypeHints, "from_callable", staticmethod(hints))
-    patch.setattr(IOTypeHints, "_make_origin", classmethod(no_origin))
-    name = "_check_fn_use_yield_and_return"
-    patch.setattr(core, name, _once_per_code(getattr(core, name)))
     get_signature = _once_per_function(decorators.get_signature)
     for module in (decorators, core, util):
         patch.setattr(module, "get_signature", get_signature)
@@ -131,13 +116,10 @@ def _patch(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(module, "convert_to_beam_type", convert_once)
     for module in (core, typehints):
         patch.setattr(module, "is_consistent_with", is_consistent_once)
-    patch.setattr(beam_patches, "uncompressed_pickles", pickles_without_code)
-    patch.setattr(bundle_processor.BundleProcessor, "monitoring_infos", user_metrics)
+    patch.setattr(in_process_patches, "uncompressed_pickles", pickles_without_code)
     # Each of a run's bundles starts a thread that creates its operations, and waits for it.
     futures = SimpleNamespace(ThreadPoolExecutor=_InlineExecutor, TimeoutError=TimeoutError)
     patch.setattr(bundle_processor, "concurrent", SimpleNamespace(futures=futures))
-    # A pipeline pickles what it is made of when it is run.
-    patch.setattr(pickler, "roundtrip", lambda value: value)
     # Each transform would look for IPython in all folders of the import path.
     patch.setattr(pipeline, "is_in_ipython", lambda: False)
     patch.setattr(pipeline, "alter_label_if_ipython", lambda transform, pvalueish: None)
@@ -170,21 +152,6 @@ class _InlineExecutor(Executor):
         future: Future[Any] = Future()
         future.set_result(fn(*args, **kwargs))
         return future
-
-
-def _once_per_code(check: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Keep the results by code: a lambda is checked once, however often it is created."""
-    results: dict[CodeType, Any] = {}
-
-    def check_once(function: Any) -> Any:
-        code = getattr(function, "__code__", None)
-        if not isinstance(code, CodeType):
-            return check(function)
-        if code not in results:
-            results[code] = check(function)
-        return results[code]
-
-    return check_once
 
 
 def _once_per_function(inspect: Callable[[Any], Any]) -> Callable[[Any], Any]:

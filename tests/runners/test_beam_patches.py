@@ -18,12 +18,14 @@ from apache_beam.options import pipeline_options
 from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions, StandardOptions
 from apache_beam.runners.portability.fn_api_runner import execution, fn_runner
 from apache_beam.runners.worker import data_plane, statecache
+from apache_beam.runners.worker.bundle_processor import BundleProcessor
 from apache_beam.runners.worker.statesampler import DEFAULT_SAMPLING_PERIOD_MS, StateSampler
 from apache_beam.transforms import core, userstate
 from apache_beam.transforms.window import GlobalWindows
+from apache_beam.typehints.decorators import IOTypeHints, TypeCheckError
 from apache_beam.utils.counters import CounterFactory
 
-from recordmill.runners import beam_patches, direct
+from recordmill.runners import beam_patches, direct, in_process_patches
 from tests.paths import DEMO, ROOT
 
 PATCHED = {
@@ -229,7 +231,7 @@ def test_pickles_are_compressed_for_other_runners_alone(unpatched, monkeypatch, 
     monkeypatch.setenv(beam_patches.SWITCH, value)
     text = "recordmill " * 1000
     before = pickler.dumps(text)
-    with beam_patches.uncompressed_pickles():
+    with in_process_patches.uncompressed_pickles():
         inside = pickler.dumps(text)
         assert [pickler.loads(one) for one in (before, inside)] == [text] * 2
     assert (len(inside) > len(text)) == (value == "1")
@@ -264,6 +266,43 @@ def test_states_are_not_sampled_in_process(unpatched, monkeypatch, value, sample
     direct.run(pipeline_of_one, workers=1)
     assert _sampled == [sampled]
     assert (StateSampler.start, StateSampler.stop) == methods
+
+
+def mistyped_pipeline(pipeline: beam.Pipeline) -> None:
+    texts = pipeline | beam.Create(["1"]).with_output_types(str)
+    texts | beam.Map(int).with_input_types(int)
+
+
+def test_types_are_checked_without_patches_alone(unpatched, monkeypatch):
+    direct.run(mistyped_pipeline, workers=1)
+    monkeypatch.setenv(beam_patches.SWITCH, "0")
+    beam_patches.enabled.cache_clear()
+    with pytest.raises(TypeCheckError):
+        direct.run(mistyped_pipeline, workers=1)
+
+
+def test_steps_are_left_out_in_process_alone(unpatched):
+    places = (
+        (pickler, "roundtrip"),
+        (core, "_check_fn_use_yield_and_return"),
+        (IOTypeHints, "_make_origin"),
+        (BundleProcessor, "monitoring_infos"),
+    )
+    before = [vars(place)[name] for place, name in places]
+    with in_process_patches.in_process():
+        inside = [vars(place)[name] for place, name in places]
+    assert not any(one is other for one, other in zip(inside, before, strict=True))
+    assert [vars(place)[name] for place, name in places] == before
+
+
+def test_a_function_that_cannot_be_pickled_is_an_error(unpatched):
+    numbers = iter(range(3) for _ in range(3))
+
+    def build(pipeline: beam.Pipeline) -> None:
+        pipeline | beam.Create([1]) | beam.Map(lambda _: next(numbers))
+
+    with pytest.raises(RuntimeError, match="Unable to translate Map"):
+        direct.run(build, workers=1)
 
 
 def test_bundles_without_elements_are_not_processed(unpatched, monkeypatch):

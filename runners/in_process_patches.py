@@ -1,0 +1,126 @@
+"""Patches of Apache Beam while the in-process runner builds and runs a pipeline.
+
+As in `beam_patches`, each is a function that makes one change in Beam. Pipelines of other runners
+and custom pipelines run with Beam as it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+from recordmill.runners import beam_patches
+
+
+def options() -> list[str]:
+    """Return the option of Beam that leaves out its check of types.
+
+    Beam compares the type of each transform's input and output with the types that it declares,
+    which mypy has done before. Saves 0.09 s. Checked with Beam 2.77.0.
+    """
+    return ["--no_pipeline_type_check"] if beam_patches.enabled() else []
+
+
+@contextlib.contextmanager
+def in_process() -> Iterator[None]:
+    """Apply all patches inside the block."""
+    with uncompressed_pickles(), unsampled_states(), fewer_steps():
+        yield
+
+
+@contextlib.contextmanager
+def fewer_steps() -> Iterator[None]:
+    """Leave out what Beam does for messages to the authors of pipelines, and for its reports.
+
+    For each transform, Beam copies the function by pickling it, which finds early what cannot be
+    pickled; reads its source code, to warn of `return` beside `yield`; and keeps a stack trace, for
+    errors in type hints. For each bundle, it reports counts and times that nobody reads here. Saves
+    0.08 s. Checked with Beam 2.77.0.
+    """
+    pickler, core, decorators, bundle_processor = (
+        sys.modules.get(f"apache_beam.{name}")
+        for name in (
+            *("internal.pickler", "transforms.core", "typehints.decorators"),
+            "runners.worker.bundle_processor",
+        )
+    )
+    hints, processor = (
+        getattr(decorators, "IOTypeHints", None),
+        getattr(bundle_processor, "BundleProcessor", None),
+    )
+    changes: tuple[tuple[Any, str, Any], ...] = (
+        (pickler, "roundtrip", lambda function: function),
+        (core, "_check_fn_use_yield_and_return", lambda function: False),
+        (hints, "_make_origin", classmethod(lambda *_, **__: [])),
+        (processor, "monitoring_infos", beam_patches.user_metrics),
+    )
+    with contextlib.ExitStack() as stack:
+        for place, name, value in changes:
+            if beam_patches.enabled() and hasattr(place, name):
+                stack.callback(setattr, place, name, vars(place)[name])
+                setattr(place, name, value)
+        yield
+
+
+@contextlib.contextmanager
+def uncompressed_pickles() -> Iterator[None]:
+    """Pickle without compression inside the block: for pipelines that stay in this process.
+
+    Beam compresses each function by bzip2, which takes longer than pickling it, and a pipeline of
+    the in-process runner has about a hundred. Pickles that were compressed before are read as
+    well. Saves 0.04 s. Checked with Beam 2.77.0.
+    """
+    pickler: Any = sys.modules.get("apache_beam.internal.cloudpickle_pickler")
+    if not beam_patches.enabled() or not hasattr(pickler, "bz2"):
+        yield
+        return
+    bz2 = pickler.bz2
+    stored = ModuleType("bz2")
+
+    def compress(data: bytes, compresslevel: int = 9) -> bytes:
+        return data
+
+    def decompress(data: bytes) -> bytes:
+        is_compressed = data.startswith(b"BZh")  # pickles start with 0x80
+        return bz2.decompress(data) if is_compressed else data
+
+    stored.compress, stored.decompress = compress, decompress  # type: ignore[attr-defined]
+    pickler.bz2 = stored
+    try:
+        yield
+    finally:
+        pickler.bz2 = bz2
+
+
+@contextlib.contextmanager
+def unsampled_states() -> Iterator[None]:
+    """Sample no states of bundles inside the block: the in-process runner reports no durations.
+
+    Each bundle starts a thread that samples its state, and ends when that thread wakes up. Saves
+    0.02 s of wall time, and the CPU of 400 wake-ups per second. Checked with Beam 2.77.0.
+    """
+    statesampler: Any = sys.modules.get("apache_beam.runners.worker.statesampler")
+    if not beam_patches.enabled() or not hasattr(statesampler, "StateSampler"):
+        yield
+        return
+    sampler = statesampler.StateSampler
+    methods = sampler.start, sampler.stop
+
+    def start(self: Any) -> None:
+        self.tracked_thread = threading.current_thread()
+        statesampler.set_current_tracker(self)
+        self.started = True
+
+    def stop(self: Any) -> None:
+        statesampler.set_current_tracker(None)
+        self.finished = True
+
+    sampler.start, sampler.stop = start, stop
+    try:
+        yield
+    finally:
+        sampler.start, sampler.stop = methods
