@@ -219,6 +219,17 @@ def test_lists_need_no_separator(tmp_path, capsys):
     assert "has type list" in capsys.readouterr().err
 
 
+def test_a_text_among_lists_is_an_error(tmp_path, capsys):
+    """It was read as the type of the column, and the lists were rejected."""
+    rows = [{"text": f"text {n}", "labels": ["a", "b"][: 1 + n % 2]} for n in range(30)]
+    rows[7]["labels"] = "a"
+    (tmp_path / "l.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    argv = ["--input", tmp_path / "l.jsonl", "--output", tmp_path / "out"]
+    code = run("text", *argv, "--text-column", "text", "--label-column", "labels")
+    assert code == 2
+    assert "are lists, but not 'a' in l.jsonl#8" in capsys.readouterr().err
+
+
 def test_equal_rows_with_other_labels_conflict(tmp_path):
     rows = [{"text": "same", "label": ["a", "b"]}, {"text": "same", "label": ["b"]}]
     rows += [{"text": "x", "label": ["a|b"]}, {"text": "x", "label": ["b", "a"]}]

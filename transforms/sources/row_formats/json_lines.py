@@ -30,6 +30,7 @@ from recordmill.transforms.sources.row_formats.nested import (
 from recordmill.transforms.sources.row_formats.odd_values import (
     BESIDE_BOOLS,
     MOST,
+    NOT_LISTS,
     OddValue,
     few_texts,
     not_numbers,
@@ -205,7 +206,7 @@ def _odd_value(values: list[Any], rows: list[int]) -> OddValue | None:
     rows: the row numbers of the values.
     """
     present = [(value, row) for value, row in zip(values, rows, strict=True) if value is not None]
-    for kinds, why in (((int, float), ""), ((list,), "values that are not lists")):
+    for kinds, why in (((int, float), ""), ((list,), NOT_LISTS)):
         others = [(value, row) for value, row in present if type(value) not in kinds]
         if others and len(others) <= (1 - MOST) * len(present):
             value, row = others[0]

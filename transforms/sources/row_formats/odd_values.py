@@ -46,6 +46,7 @@ _LEAST = 6  # values that a column needs for this
 _NAMES = {",": "commas", ".": "points"}
 DECIMAL_COMMAS = "decimal commas"  # begins the words for them
 BESIDE_BOOLS = "numbers beside true and false"
+NOT_LISTS = "values that are not lists"
 _SHOWN = 40  # characters of a value in a message
 
 

@@ -18,6 +18,7 @@ from recordmill.transforms.sources.files.number_labels import (
 )
 from recordmill.transforms.sources.files.references import Unlabelled, no_label
 from recordmill.transforms.sources.row_formats.column_types import ColumnTypes
+from recordmill.transforms.sources.row_formats.odd_values import NOT_LISTS
 from recordmill.transforms.sources.row_formats.row_file import Rows
 from recordmill.transforms.sources.row_formats.text_columns import as_text
 from recordmill.transforms.sources.row_formats.value_parsing import ValueParser, type_mismatch
@@ -53,7 +54,8 @@ def with_several(
     column_types: of the columns. separator: of --label-separator. where: the input, for messages.
 
     Raises:
-      ConfigError: the items of the lists are no labels, or there is nothing to separate.
+      ConfigError: the items of the lists are no labels, few values are no lists, or there is
+        nothing to separate.
     """
     if roles.label is None:
         if separator is not None:
@@ -64,6 +66,12 @@ def with_several(
         return roles
     kind = column_types[roles.label].field(roles.label).type
     if not is_list(kind):
+        odd = column_types[roles.label].odd
+        if odd is not None and odd.why == NOT_LISTS:
+            raise ConfigError(
+                f"most values of the label column {roles.label!r} of {where} are lists, but not"
+                f" {odd.value!r} in {odd.file}#{odd.row}: write each value as a list of labels"
+            )
         return dataclasses.replace(roles, separator=separator)
     if separator is not None:
         raise ConfigError(
