@@ -67,7 +67,10 @@ def run(
                 from recordmill.runners import direct
             try:
                 direct.run(
-                    road.build, workers=process_count(config.workers), beam_options=beam_options
+                    road.build,
+                    workers=process_count(config.workers),
+                    beam_options=beam_options,
+                    checks=False,
                 )
             except RunError as error:
                 raise RunError(strip_stage(str(error))) from error

@@ -1,8 +1,8 @@
 """Reuse of Beam's work on functions, types and options between the pipelines of one test session.
 
 Beam inspects the same functions, converts the same types and parses its options again for each
-pipeline, and pickles each function twice. That is a quarter of the CPU of a run on a small dataset
-in a process that has made one before; the first one gains little, so it is no part of
+pipeline. In a process that has made a dataset before, that is a quarter of the CPU of a run on a
+small dataset. The first run of a process gains little, so this reuse is not part of
 `runners/beam_patches.py`.
 """
 

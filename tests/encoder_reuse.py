@@ -53,7 +53,8 @@ def reused_encoders() -> Iterator[None]:
 
     def run_and_note(child: Any, task: bytes, **options: Any) -> Any:
         child._busy = True
-        # After an exception of the machine the process is not reused.
+        # After any exception, also one of the task, the child stays busy, and its process is not
+        # reused unless a later task succeeds.
         result = run(child, task, **options)
         child._busy = False
         return result

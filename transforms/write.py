@@ -26,8 +26,8 @@ class WriteToTFRecord(beam.PTransform):
     """Encode and write every shard: `ShuffledShards` in, `WrittenShards` out.
 
     Names and compression are those of Beam's own `WriteToTFRecord`. In addition, the order of
-    records is a function of (seed, key, copy), an interrupted run resumes after its finished
-    shards, and each shard has a sha256 and an index. Records that cannot be encoded are rejected
+    records is a function of (seed, key, copy), an interrupted run goes on after the last record
+    written, and each shard has a sha256 and an index. Records that cannot be encoded are rejected
     with a reason.
 
     only: names of the shards to write; None writes all.

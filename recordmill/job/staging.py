@@ -1,6 +1,6 @@
 """The staging folder of a job, OUT/.recordmill/<job>/: all files that exist before publishing.
 
-listing/ANYNAME/part-00000.arrow  listing.json   the listing of the input, written once
+listing/ANYNAME/part-00000.arrow  listing.json   the listing of the input; a rerun keeps equal parts
 looked/SUM.arrow                                 rows that were read to infer types of columns
 checked/part-00000.arrow  .json  .data           rows of the listing that passed the checks
 numbered/part-00000.arrow                        those rows with numbers for equal ones
@@ -19,10 +19,11 @@ plan.json                                        the plan of shards
 rejects.jsonl                                    all rejects, also of a run that is refused
 profiles/                                        statistics of groups of columns, by part
 spill/                                           pieces of the shuffle, sorted rows of shards
-drafts/SHARD-PLAN-ANYNAME.tmp  .journal          shards that are being written
-drafts/SHARD-PLAN-ANYNAME.index  .recipes        their indexes and the recipes of their records
+drafts/SHARD-CONTEXT-ANYNAME.tmp  .journal       shards that are being written
+drafts/SHARD-CONTEXT-ANYNAME.index  .recipes     their indexes and the recipes of their records
 recipes/FILE.arrow                              recipes of its records
-reuse/NAME.keys  .places  .facts  .json           places of frames in earlier datasets
+reuse/NAME.keys  .places  .facts  .json          places of frames in earlier datasets
+reuse/NAME.files  .sources                       the same for sources
 scans/SHARD.arrow                                records of a file that is adopted
 reuse/sample.frames                              frames of the sample that was encoded for the plan
 shards/FILE  info/FILE.json  index/FILE          finished shards

@@ -308,7 +308,7 @@ def _main_of_fork(socket: Connection, memory: int, siblings: Sequence[_Child]) -
 
 
 def _is_single_threaded() -> bool:
-    """Return whether a fork copies all of this process, since it copies only the calling thread.
+    """Return whether this process has one thread only, so that it can be forked safely.
 
     The threads of Arrow's allocator do not count, because jemalloc restarts them after a fork.
     """

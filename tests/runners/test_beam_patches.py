@@ -273,15 +273,17 @@ def mistyped_pipeline(pipeline: beam.Pipeline) -> None:
     texts | beam.Map(int).with_input_types(int)
 
 
-def test_types_are_checked_without_patches_alone(unpatched, monkeypatch):
-    direct.run(mistyped_pipeline, workers=1)
+def test_types_are_checked_for_authors_and_without_patches(unpatched, monkeypatch):
+    direct.run(mistyped_pipeline, workers=1, checks=False)
+    with pytest.raises(TypeCheckError):
+        direct.run(mistyped_pipeline, workers=1)
     monkeypatch.setenv(beam_patches.SWITCH, "0")
     beam_patches.enabled.cache_clear()
     with pytest.raises(TypeCheckError):
-        direct.run(mistyped_pipeline, workers=1)
+        direct.run(mistyped_pipeline, workers=1, checks=False)
 
 
-def test_steps_are_left_out_in_process_alone(unpatched):
+def test_steps_are_left_out_inside_the_block_alone(unpatched):
     places = (
         (pickler, "roundtrip"),
         (core, "_check_fn_use_yield_and_return"),
@@ -289,7 +291,7 @@ def test_steps_are_left_out_in_process_alone(unpatched):
         (BundleProcessor, "monitoring_infos"),
     )
     before = [vars(place)[name] for place, name in places]
-    with in_process_patches.in_process():
+    with in_process_patches.fewer_steps():
         inside = [vars(place)[name] for place, name in places]
     assert not any(one is other for one, other in zip(inside, before, strict=True))
     assert [vars(place)[name] for place, name in places] == before
@@ -302,7 +304,7 @@ def test_a_function_that_cannot_be_pickled_is_an_error(unpatched):
         pipeline | beam.Create([1]) | beam.Map(lambda _: next(numbers))
 
     with pytest.raises(RuntimeError, match="Unable to translate Map"):
-        direct.run(build, workers=1)
+        direct.run(build, workers=1, checks=False)
 
 
 def test_bundles_without_elements_are_not_processed(unpatched, monkeypatch):
