@@ -108,32 +108,37 @@ def user_feature(field: pa.Field) -> Feature:
     return dataclasses.replace(one, shape=shape)
 
 
-def check_types(fields: Iterable[pa.Field]) -> None:
-    """Raise ConfigError that names all columns whose types an Example cannot hold."""
+def check_types(fields: Iterable[pa.Field], *, declarable: bool = False) -> None:
+    """Raise ConfigError that names all columns whose types an Example cannot hold.
+
+    declarable: whether --types applies to them.
+    """
     unsupported = [
         field
         for field in fields
         if _feature_of(field.type.value_type if is_list(field.type) else field.type) is None
     ]
     if unsupported:
-        raise _unsupported(unsupported)
+        raise _unsupported(unsupported, declarable=declarable)
 
 
-def _unsupported(fields: Sequence[pa.Field]) -> ConfigError:
+def _unsupported(fields: Sequence[pa.Field], *, declarable: bool = False) -> ConfigError:
     expected = (
         "expected integers (except uint64), bools, floats, strings, bytes, dates, timestamps, or"
         " lists of those"
     )
+    example = f"--types {fields[0].name}=string, =float or =int"
+    convert = f"convert ({example}) or cast" if declarable else "cast"
     if len(fields) == 1:
         return ConfigError(
-            f"column {fields[0].name!r} has type {fields[0].type}: {expected}; cast it, or drop it"
-            " with --drop-columns"
+            f"column {fields[0].name!r} has type {fields[0].type}: {expected}; {convert} it, or"
+            " drop it with --drop-columns"
         )
     shown = ", ".join(f"{field.name!r} ({field.type})" for field in fields)
     names = ",".join(field.name for field in fields)
     return ConfigError(
-        f"the types of {len(fields)} columns are not supported: {shown}; {expected}; cast them, or"
-        f" drop them with --drop-columns {names}"
+        f"the types of {len(fields)} columns are not supported: {shown}; {expected}; {convert}"
+        f" them, or drop them with --drop-columns {names}"
     )
 
 

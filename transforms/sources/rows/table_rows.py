@@ -53,6 +53,7 @@ class TableRows(RecordRows):
 
     _infers_nullability: ClassVar[bool] = True
     _takes_types: ClassVar[bool] = True
+    _checks_numbers: ClassVar[bool] = False  # `TableCheck` does, after clipping them
     types: tuple[tuple[str, str], ...] = ()
     expected: tuple[tuple[str, str], ...] = ()
     used: tuple[str, ...] = ()
@@ -93,7 +94,7 @@ class TableRows(RecordRows):
                     " made of it"
                 )
         others = [name for name in user_columns if name not in declared and name != roles.target]
-        check_types(column_types[name].field(name) for name in others)
+        check_types((column_types[name].field(name) for name in others), declarable=True)
         fields = []
         for name in user_columns:
             if name == roles.target:
