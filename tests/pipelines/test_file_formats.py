@@ -324,6 +324,7 @@ def test_names_in_quotes_are_an_error_that_names_quoting(tmp_path, capsys):
     [
         ([*range(16), "hello"], "column 'x' is text because of 'hello' in t.csv#17: correct the"
          " input, or declare the type: --types x=float"),
+        ([*range(20), 2**63, 2**63 - 1], f"because of integers beyond 64 bits, such as '{2**63}'"),
         ([*range(990, 999), '"1,234"', *range(9)], "because of thousands separators, such as"
          " '1,234' in t.csv#10"),
         ([f"{n}%" for n in range(20)], "because of percent signs, such as '0%' in t.csv#1:"
@@ -492,8 +493,9 @@ def test_a_row_that_is_equal_to_names_that_are_numbers_is_data(tmp_path):
 
 
 def test_a_note_names_the_json_values_that_make_a_column_text(tmp_path):
-    rows = [{"i": n, "v": [n, 1], "s": n if n % 2 else "a"} for n in range(40)]
+    rows = [{"i": n, "n": n, "v": [n, 1], "s": n if n % 2 else "a"} for n in range(40)]
     rows[6] |= {"i": "n/a"}
+    rows[8] |= {"n": -(2**63) - 1}
     rows[9] |= {"v": "none"}
     source = tmp_path / "t.jsonl"
     source.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
@@ -501,6 +503,8 @@ def test_a_note_names_the_json_values_that_make_a_column_text(tmp_path):
     notes = [str(one) for one in Made(tmp_path / "out").manifest.notes if one.code == "text-column"]
     assert [note.partition(":")[0] for note in notes] == [
         "column 'i' is text because of 'n/a' in t.jsonl#7",
+        "column 'n' is text because of integers beyond 64 bits, such as '-9223372036854775809' in"
+        " t.jsonl#9",
         "column 'v' is text because of values that are not lists, such as 'none' in t.jsonl#10",
     ]
 

@@ -29,10 +29,12 @@ from recordmill.transforms.sources.row_formats.nested import (
 )
 from recordmill.transforms.sources.row_formats.odd_values import (
     BESIDE_BOOLS,
+    BEYOND_INT64,
     MOST,
     NOT_LISTS,
     OddValue,
     few_texts,
+    is_int64,
     not_numbers,
 )
 from recordmill.transforms.sources.row_formats.quote_anomalies import QuoteAnomalies
@@ -211,6 +213,9 @@ def _odd_value(values: list[Any], rows: list[int]) -> OddValue | None:
         if others and len(others) <= (1 - MOST) * len(present):
             value, row = others[0]
             return OddValue(json_text(value) or "", why, row)
+    large = [(n, row) for n, row in present if type(n) is int and not is_int64(n)]
+    if 0 < len(large) <= (1 - MOST) * len(present):
+        return OddValue(json_text(large[0][0]) or "", BEYOND_INT64, large[0][1])
     numbers = [(value, row) for value, row in present if type(value) is not bool]
     if 0 < len(numbers) < len(present) and all(
         type(value) in (int, float) and value in (0, 1) for value, _ in numbers

@@ -36,6 +36,7 @@ _WITH_UNIT = r"^[+-]?[\d.,]*\d ?(?P<unit>[^\d\s.,:/%$€£¥+-][^\d,]{0,9})$"
 _NO_LETTERS = r"^[^\p{L}]*\d[^\p{L}]*$"
 _VERSION = r"^\d+(\.\d+){2,}$"  # also IP addresses
 _CODE = r"^0\d"
+_LONG = r"^[+-]?\d{19,}$"  # digits of integers that int64 may not hold
 _FEW = 3  # up to so many different texts among numbers count as spellings of a missing value
 _ANSWERS = {
     *("yes", "no", "y", "n", "true", "false", "t", "f", "on", "off"),
@@ -47,6 +48,7 @@ _NAMES = {",": "commas", ".": "points"}
 DECIMAL_COMMAS = "decimal commas"  # begins the words for them
 BESIDE_BOOLS = "numbers beside true and false"
 NOT_LISTS = "values that are not lists"
+BEYOND_INT64 = "integers beyond 64 bits"
 _SHOWN = 40  # characters of a value in a message
 
 
@@ -104,7 +106,7 @@ def odd_value(column: pa.Array, decimal: str) -> tuple[int, str, bool] | None:
         # Without plain numbers, other texts, such as a unit below the names, are not the cause.
         odd = np.flatnonzero(misspelt if every else present & ~plain)
         if not len(odd):
-            return None  # such as '007'
+            return _beyond_int64(column, count)  # None for codes such as '007'
         # 1,234 alone may be either; beside 12,5 its comma is a decimal one.
         decimals = np.flatnonzero(swapped & ~thousands)
         at = int(decimals[0] if len(decimals) else odd[0])
@@ -151,6 +153,23 @@ def odd_value(column: pa.Array, decimal: str) -> tuple[int, str, bool] | None:
         odd = np.flatnonzero(present & ~plain)
         return int(odd[0]), not_numbers(len(odd), count), False
     return None
+
+
+def _beyond_int64(column: pa.Array, count: int) -> tuple[int, str, bool] | None:
+    """Return the first of a few integers that int64 cannot hold, None if no or most values are.
+
+    count: of the values that are not null.
+    """
+    long = np.flatnonzero(_matches(column, _LONG)).tolist()
+    if not long or len(long) > (1 - MOST) * count or _matches(column, _CODE).any():
+        return None
+    at = next((n for n in long if not is_int64(int(column[n].as_py()))), None)
+    return None if at is None else (at, BEYOND_INT64, False)
+
+
+def is_int64(number: int) -> bool:
+    """Return whether int64 can hold a number."""
+    return -(2**63) <= number < 2**63
 
 
 def few_texts(texts: Sequence[str], odd: int, count: int) -> str | None:
