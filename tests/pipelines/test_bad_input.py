@@ -6,13 +6,15 @@ import re
 import subprocess
 import sys
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from recordmill.errors import Reason
 from recordmill.pipelines.cli import main
 from tests.folders import make_folder
-from tests.image_runs import run
+from tests.image_runs import Made, run
 
 CLASSES = {"ant": 6, "bee": 4}
 
@@ -525,3 +527,20 @@ def test_columns_that_hold_bytes(tmp_path, capsys):
     assert run("text", "--input", tmp_path / "latin.parquet", *argv) == 1
     message = " ".join(capsys.readouterr().err.split())
     assert "not UTF-8: expected text in column 'text', which holds bytes" in message
+
+
+@pytest.mark.parametrize(
+    ("command", "column"),
+    [("text", [1.5, 1e39, -np.inf]), ("table", [[1.5], [0.5, 1e39], [-np.inf]])],
+)
+def test_numbers_that_float32_cannot_hold_are_rejected(command, column, tmp_path):
+    """They were written as infinities; TableCheck rejects those of tables that are not in lists."""
+    values = column[:1] * 20 + column[1:]
+    names = [f"text {n}" for n in range(len(values))]
+    pq.write_table(pa.table({"text": names, "x": values}), tmp_path / "a.parquet")
+    argv = ["--input", tmp_path / "a.parquet", "--output", tmp_path / "out"]
+    assert run(command, *argv, "--max-reject-fraction", "0.2") == 0
+    made = Made(tmp_path / "out")
+    assert made.rejects == dict.fromkeys(("a.parquet#21", "a.parquet#22"), Reason.BAD_VALUE)
+    reasons = (made.folder / "rejects.jsonl").read_text()
+    assert "row 21: column 'x': 1e+39 is not a finite float32" in reasons

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +21,7 @@ from recordmill.transforms.model.ragged import list_array
 from recordmill.transforms.model.source import ListingPart
 from recordmill.transforms.model.user_columns import is_list, user_feature
 from recordmill.transforms.sources.files.file_stat import RejectCause
+from recordmill.transforms.sources.files.number_labels import beyond_float32
 from recordmill.transforms.sources.files.references import (
     LINE_BREAK,
     label_problem,
@@ -151,6 +152,7 @@ def build_records(
     faults: Sequence[InvalidRows] = (),
     file: str,
     reject_unlabelled: bool,
+    check_numbers: bool = True,
 ) -> ListingPart:
     """Return the records and the rejects of rows.
 
@@ -164,6 +166,8 @@ def build_records(
       faults: invalid rows of the source that are checked after a missing key.
       file: key of the file.
       reject_unlabelled: whether to reject rows without label if there is a label column.
+      check_numbers: whether to reject rows with numbers that float32 cannot hold; otherwise only
+        those in lists.
     """
     user_columns = schema.names[len(SYSTEM_COLUMNS) + len(source_columns) :]
     found = [
@@ -172,6 +176,7 @@ def build_records(
         *faults,
         *_label_faults(rows, system, roles, reject_unlabelled=reject_unlabelled),
         *_list_faults(rows, user_columns),
+        *_large_numbers(rows, user_columns, only_lists=not check_numbers),
     ]
     bad, rejects = _collect_rejects(rows, found, keys=system.key, file=file)
     arrays = [*system[:4], *source_columns, *(rows.columns[name] for name in user_columns)]
@@ -215,6 +220,32 @@ def _list_faults(rows: Rows, user_columns: Sequence[str]) -> list[InvalidRows]:
         for name in user_columns
         if is_list(rows.columns[name].type)
     ]
+
+
+def _large_numbers(
+    rows: Rows, user_columns: Sequence[str], *, only_lists: bool
+) -> list[InvalidRows]:
+    """Return the rows with a number, or a number in a list, that float32 cannot hold."""
+    faults = []
+    for name in user_columns:
+        column = rows.columns[name]
+        listed = is_list(column.type)
+        values = pc.list_flatten(column) if listed else column
+        if not pa.types.is_floating(values.type) or (only_lists and not listed):
+            continue
+        large = np.flatnonzero(beyond_float32(pc.if_else(pc.is_nan(values), 0, values)))
+        if len(large):
+            places = np.asarray(pc.list_parent_indices(column))[large] if listed else large
+            numbers = dict(zip(places.tolist(), np.asarray(values)[large].tolist(), strict=True))
+            mask = np.zeros(len(column), np.bool_)
+            mask[places] = True
+            faults.append(InvalidRows(mask, functools.partial(_too_large, rows, name, numbers)))
+    return faults
+
+
+def _too_large(rows: Rows, name: str, numbers: Mapping[int, float], row: int) -> RejectCause:
+    detail = f"column {name!r}: {numbers[row]:g} is not a finite float32"
+    return RejectCause(Reason.BAD_VALUE, f"row {rows.numbers[row]}: {detail}")
 
 
 def _null_item_problem(rows: Rows, name: str, row: int) -> RejectCause:

@@ -122,6 +122,7 @@ class RecordRows:
     # Whether to read all rows to find the columns that are never null.
     _infers_nullability: ClassVar[bool] = False
     _takes_types: ClassVar[bool] = False  # whether --types applies
+    _checks_numbers: ClassVar[bool] = True  # whether to reject rows with numbers beyond float32
     _notes: dict[str, Note] = dataclasses.field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -383,6 +384,7 @@ class RecordRows:
             faults=faults,
             file=file,
             reject_unlabelled=self.unlabelled == "reject",
+            check_numbers=self._checks_numbers,
         )
         return dataclasses.replace(listed, filtered=filtered)
 
