@@ -1,5 +1,6 @@
 """Input that cannot work gives an exit code, and a sentence that says what to do."""
 
+import json
 import os
 import pathlib
 import re
@@ -10,9 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from recordmill.checking.verify import verify
 from recordmill.pipelines.cli import main
+from recordmill.storage.files import Location
 from tests.folders import make_folder
-from tests.image_runs import run
+from tests.image_runs import make, run
 
 CLASSES = {"ant": 6, "bee": 4}
 
@@ -525,3 +528,17 @@ def test_columns_that_hold_bytes(tmp_path, capsys):
     assert run("text", "--input", tmp_path / "latin.parquet", *argv) == 1
     message = " ".join(capsys.readouterr().err.split())
     assert "not UTF-8: expected text in column 'text', which holds bytes" in message
+
+
+@pytest.mark.parametrize("options", [(), ("--balance", "oversample")])
+def test_every_reject_of_the_ledger_has_a_line(options, photos, tmp_path):
+    paths = sorted(path for path in photos.rglob("*") if path.is_file())
+    rows = [f"{path},{'ab'[number > 2]}" for number, path in enumerate(paths)]
+    (tmp_path / "bad.png").write_bytes(b"junk" * 30)
+    rows += ["gone.png,a", "gone.png,a", "gone.png,b", "bad.png,b"]
+    (tmp_path / "l.csv").write_text("\n".join(["path,label", *rows]))
+    argv = ("--input", tmp_path / "l.csv", "--max-reject-fraction", 1, "--size", 16)
+    out = make(tmp_path / "out", *argv, *options).folder
+    keys = [json.loads(line)["key"] for line in (out / "rejects.jsonl").read_bytes().splitlines()]
+    assert keys == ["bad.png", "gone.png", "gone.png", "gone.png"]
+    assert verify(Location.parse(str(out))).damages == ()
