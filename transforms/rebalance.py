@@ -66,7 +66,7 @@ def _plan(
     )
     if plan_only:
         checked = excluded_by(plan.parts, run.staging)[0]
-        rejects = sorted({*(() if listing is None else listing.rejects), *checked})
+        rejects = sorted([*(() if listing is None else listing.rejects), *checked])
         run.staging.place("rejects.jsonl").write_bytes(b"".join(map(reject_line, rejects)))
     if plan.verdict is not None:
         run.staging.write_verdict(plan.verdict)

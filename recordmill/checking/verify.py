@@ -36,6 +36,7 @@ from recordmill.format.manifest import (
     JOB,
     MANIFEST,
     RECIPES,
+    REJECTS,
     Manifest,
     ManifestError,
     SplitInfo,
@@ -45,6 +46,7 @@ from recordmill.format.manifest import (
 from recordmill.format.recipes import Recipes, RecipesDamagedError
 from recordmill.format.split_names import TRAIN
 from recordmill.format.typed_json import as_object, parse_json
+from recordmill.notes import count_of
 from recordmill.storage.files import Location, MissingError
 from recordmill.tfrecord.framing import MAX_RECORD_BYTES
 
@@ -116,6 +118,7 @@ def verify(
     damages += _check_leaks(tasks, reports)
     if not damages:
         damages += _check_weights(manifest, reports)
+        damages += _check_rejects(dataset, manifest)
         damages += _check_content(manifest, tasks, reports)
     return VerificationReport(
         shards=len(reports),
@@ -247,6 +250,22 @@ def _check_weights(manifest: Manifest, reports: Sequence[ShardReport]) -> Iterat
     dropped = manifest.ledger.records.dropped
     if not dropped and class_weights(originals) != manifest.source_weights:
         what = "the source weights are not those of the records of train without copies"
+        yield Damage(file=MANIFEST, what=what)
+
+
+def _check_rejects(dataset: Location, manifest: Manifest) -> Iterator[Damage]:
+    """Yield a defect if the ledger counts another number of rejects than rejects.jsonl lists."""
+    if REJECTS not in manifest.files:
+        return
+    ledger = manifest.ledger
+    stated = ledger.inputs.rejected + ledger.records.rejected
+    with (dataset / REJECTS).open_input() as file:
+        listed = sum(1 for _ in file)
+    if listed != stated:
+        what = (
+            f"the ledger counts {stated} rejected inputs and records, but {REJECTS} has"
+            f" {count_of(listed, 'line')}"
+        )
         yield Damage(file=MANIFEST, what=what)
 
 

@@ -1,5 +1,6 @@
 """Input that cannot work gives an exit code, and a sentence that says what to do."""
 
+import json
 import os
 import pathlib
 import re
@@ -11,10 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from recordmill.checking.verify import verify
 from recordmill.errors import Reason
 from recordmill.pipelines.cli import main
+from recordmill.storage.files import Location
 from tests.folders import make_folder
-from tests.image_runs import Made, run
+from tests.image_runs import Made, make, run
 
 CLASSES = {"ant": 6, "bee": 4}
 
@@ -544,3 +547,17 @@ def test_numbers_that_float32_cannot_hold_are_rejected(command, column, tmp_path
     assert made.rejects == dict.fromkeys(("a.parquet#21", "a.parquet#22"), Reason.BAD_VALUE)
     reasons = (made.folder / "rejects.jsonl").read_text()
     assert "row 21: column 'x': 1e+39 is not a finite float32" in reasons
+
+
+@pytest.mark.parametrize("options", [(), ("--balance", "oversample")])
+def test_every_reject_of_the_ledger_has_a_line(options, photos, tmp_path):
+    paths = sorted(path for path in photos.rglob("*") if path.is_file())
+    rows = [f"{path},{'ab'[number > 2]}" for number, path in enumerate(paths)]
+    (tmp_path / "bad.png").write_bytes(b"junk" * 30)
+    rows += ["gone.png,a", "gone.png,a", "gone.png,b", "bad.png,b"]
+    (tmp_path / "l.csv").write_text("\n".join(["path,label", *rows]))
+    argv = ("--input", tmp_path / "l.csv", "--max-reject-fraction", 1, "--size", 16)
+    out = make(tmp_path / "out", *argv, *options).folder
+    keys = [json.loads(line)["key"] for line in (out / "rejects.jsonl").read_bytes().splitlines()]
+    assert keys == ["bad.png", "gone.png", "gone.png", "gone.png"]
+    assert verify(Location.parse(str(out))).damages == ()

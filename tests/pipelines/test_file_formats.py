@@ -286,6 +286,16 @@ def test_no_encoding_is_advised_for_rows_in_several_encodings(tmp_path, capsys):
     assert "convert these rows to UTF-8\n" in capsys.readouterr().err
 
 
+def test_few_rows_that_are_not_utf_8_are_to_be_converted(tmp_path):
+    lines = enumerate(ACCENTS.split("\n"))
+    rows = [row.encode("cp1252" if n in (6, 7) else "utf-8") for n, row in lines]
+    (tmp_path / "t.csv").write_bytes(b"\n".join(rows))
+    given = ("--input", tmp_path / "t.csv", "--max-reject-fraction", "0.1")
+    assert rows_of(tmp_path / "out", *given) == {"written": 198, "rejected": 2}
+    text = (tmp_path / "out" / "rejects.jsonl").read_text()
+    assert text.count("not UTF-8, but other rows of the file are: convert this row to UTF-8") == 2
+
+
 @pytest.mark.parametrize("lines", [ACCENTS, "text,label\nno accent,a\n" * 3 + "größer als,b\n" * 3])
 def test_utf_8_that_is_read_as_an_encoding_of_one_byte_is_an_error(lines, tmp_path, capsys):
     (tmp_path / "t.csv").write_text(lines)

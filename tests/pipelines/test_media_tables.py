@@ -13,9 +13,11 @@ import pytest
 from recordmill.format.content_hashes import content_hash
 from recordmill.format.manifest import load
 from recordmill.storage.files import Location
+from tests import sounds
 from tests.archive_files import files_in
 from tests.image_runs import images, make
 from tests.media_tables import FORMS, STRUCT, bytes_table, hub_table
+from tests.pictures import photo, saved
 from tests.s3_server import s3_server
 from tests.video_files import make_film
 
@@ -269,6 +271,50 @@ def test_files_inside_of_objects_that_are_not_one_column(
     (tmp_path / "a.jsonl").write_text(row.replace("%s", "A" * 80) + "\n")
     assert images("--input", tmp_path / "a.jsonl", "--output", tmp_path / "out") == 2
     assert said in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize(
+    ("command", "options", "stage", "why"),
+    [
+        ("images", ("--size", 16), "encode", "starts with b'junkjunkjunk'"),
+        ("audio", (), "encode", "not audio"),
+        ("video", ("--clip-frames", 8, "--size", 16), "read", "not a video"),
+        ("arrays", (), "read", "its content is neither .npy"),
+    ],
+)
+def test_rejects_with_keys_by_content_name_their_rows(
+    command: str, options: tuple[object, ...], stage: str, why: str, tmp_path: pathlib.Path
+) -> None:
+    good = {"images": _image, "audio": _sound, "video": _film, "arrays": _array}[command]
+    files = [good(tmp_path), b"junk" * 30, b"junk" * 30]
+    rows = [{"data": base64.b64encode(file).decode()} for file in files]
+    (tmp_path / "hub.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    argv = ("--input", tmp_path / "hub.jsonl", "--max-reject-fraction", 1, "--num-shards", 1)
+    out = make(tmp_path / "out", *argv, *options, command=command).folder
+    lines = [json.loads(line) for line in (out / "rejects.jsonl").read_bytes().splitlines()]
+    assert [line["stage"] for line in lines] == [stage, stage]
+    assert {line["detail"].partition(": ")[0] for line in lines} == {"hub.jsonl#2", "hub.jsonl#3"}
+    assert all(line["detail"].partition(": ")[2].startswith(why) for line in lines)
+    assert {line["key"].partition("#")[0] for line in lines} == {content_hash(files[1]).hex()}
+
+
+def _image(folder: pathlib.Path) -> bytes:
+    del folder
+    return saved(photo())
+
+
+def _sound(folder: pathlib.Path) -> bytes:
+    return sounds.write(folder / "a.wav", sounds.chirp(8000, 4000), 8000).read_bytes()
+
+
+def _film(folder: pathlib.Path) -> bytes:
+    make_film(folder / "a.mp4", 8)
+    return (folder / "a.mp4").read_bytes()
+
+
+def _array(folder: pathlib.Path) -> bytes:
+    np.save(folder / "a.npy", np.arange(3))
+    return (folder / "a.npy").read_bytes()
 
 
 def test_paths_that_are_not_utf8(files: dict[str, bytes], tmp_path: pathlib.Path) -> None:

@@ -105,9 +105,10 @@ def publish_dataset(
     expect_copies_as_records(infos, staging)
     listing = staging.listing() or NO_LISTING
     checked, filtered = excluded_by(parts, staging)
-    # A record is listed once, whatever its copies.
-    written = [reject for info in infos for reject in info.rejects]
-    rejects = sorted({*listing.rejects, *checked, *written})
+    # A record is listed once, whatever its copies. Inputs are listed as often as the ledger counts
+    # them, such as a missing file that several rows name.
+    written = {reject for info in infos for reject in info.rejects}
+    rejects = sorted([*listing.rejects, *checked, *written])
     staging.place("rejects.jsonl").write_bytes(b"".join(map(reject_line, rejects)))
     verdict = plan.verdict
     for info in infos:

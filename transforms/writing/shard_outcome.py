@@ -15,6 +15,7 @@ from recordmill.format.recipes import SCHEMA as RECIPES_SCHEMA
 from recordmill.tfrecord.framing import payload_crcs
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.label_lists import held
+from recordmill.transforms.model.reject_places import with_places
 from recordmill.transforms.reuse.row_recipes import as_binary
 from recordmill.transforms.staged.encoder_tasks import EncodedChunk, add_pairs
 from recordmill.transforms.writing.ordered_encoding import RowChunk
@@ -106,7 +107,7 @@ class ShardOutcome:
         most = limits.REFERENCE_INDEX_GROUP_ROWS if refers else limits.INDEX_GROUP_ROWS
         if pending.count >= most:
             self._index_pending()
-        self.rejects += encoded.rejects
+        self.rejects += with_places(encoded.rejects, rows)
         if not encoded.rejects and not encoded.filtered:
             return
         left_out = np.setdiff1d(np.arange(len(rows)), encoded.kept)

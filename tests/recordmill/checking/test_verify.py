@@ -291,6 +291,18 @@ def other_digest(folder: pathlib.Path, manifest: Manifest) -> None:
             id="an open ledger",
         ),
         pytest.param(
+            restate(lambda data: data["ledger"]["inputs"].update(rejected=2)),
+            [
+                (
+                    "dataset.json",
+                    None,
+                    None,
+                    "the ledger counts 3 rejected inputs and records, but rejects.jsonl has 1 line",
+                )
+            ],
+            id="rejects that are not listed",
+        ),
+        pytest.param(
             restate(lambda data: data["ledger"]["inputs"].update(read=7)),
             [("dataset.json", None, None, "7 inputs were read, but 8 records were made of them")],
             id="another number of inputs",

@@ -461,6 +461,7 @@ def test_inflating_checks_the_end_of_the_stream():
         ),
         (".json:a", b"[1]", "its .json has no text or number in the field 'a'"),
         (".json:a", b"{", "its .json is not JSON"),
+        (".json:a", '{"a": "bär"}'.encode("latin-1"), "its .json is not UTF-8"),
         (".json:a", b"[" * 100_000, "its .json is not JSON"),
         (".json:a", b'{"a": "\\ud800"}', "its .json has a class with an unpaired surrogate"),
     ],

@@ -65,7 +65,7 @@ class LabelFiles:
             text = content.decode("utf-8-sig")
             found = None if self.field is None else json.loads(text)
         except (ValueError, RecursionError) as error:
-            kind = "UTF-8" if self.field is None else "JSON"
+            kind = "UTF-8" if isinstance(error, UnicodeDecodeError) else "JSON"
             raise RecordError(Reason.BAD_VALUE, f"its .{self.extension} is not {kind}") from error
         if self.field is None:
             return self._checked(text)

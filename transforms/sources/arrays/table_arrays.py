@@ -16,6 +16,7 @@ from recordmill.processes.row_tasks import Faults, RowTask
 from recordmill.storage.files import Location
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.file_ranges import with_temporary_ranges, without_paths
+from recordmill.transforms.model.reject_places import part_with_places
 from recordmill.transforms.model.source import Layout, ListingPart
 from recordmill.transforms.sources.arrays.array_headers import ProbedFile
 from recordmill.transforms.sources.arrays.array_source import FIRST, ArraySource
@@ -71,14 +72,16 @@ class TableArrays(ArraySource):
             with with_temporary_ranges(listed) as rows:
                 if rows is None:
                     continue
-                for part in self._list(self.files.with_keys(rows)):
-                    yield ListingPart(rejects=part.rejects, inputs=0)
+                rows = self.files.with_keys(rows)
+                for part in self._list(rows):
+                    yield part_with_places(ListingPart(rejects=part.rejects, inputs=0), rows)
                     if part.rows is None:
                         continue
                     for one in super().read(part.rows, layout):
                         data = None if one.rows is None else listed.data
                         records = None if one.rows is None else without_paths(one.rows)
-                        yield dataclasses.replace(one, rows=records, data=data)
+                        one = dataclasses.replace(one, rows=records, data=data)
+                        yield part_with_places(one, rows)
 
     def reject_sections(
         self, sections: pa.RecordBatch, layout: Layout, error: RecordError

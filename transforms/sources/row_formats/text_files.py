@@ -217,6 +217,9 @@ class TextFile:
 
     def _encoding_error(self) -> str:
         encoding = self.file_format.encoding.upper()
+        # --encoding would be refused for a file that begins with UTF-8.
+        if self.file_format.encoding == UTF8 and holds_utf8(self._head, "latin-1"):
+            return "not UTF-8, but other rows of the file are: convert this row to UTF-8"
         return f"not {encoding}: {self.origin.encoding_advice}"
 
     def _too_large(self, number: int, size: int) -> BadRow:

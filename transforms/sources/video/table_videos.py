@@ -11,6 +11,7 @@ from recordmill.errors import RecordError, Reject, RunError
 from recordmill.storage.files import Location
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.file_ranges import with_temporary_ranges
+from recordmill.transforms.model.reject_places import part_with_places
 from recordmill.transforms.model.source import Layout, ListingPart
 from recordmill.transforms.model.user_columns import user_fields
 from recordmill.transforms.sources.media.media_layout import TableLayout
@@ -60,7 +61,9 @@ class TableVideos(VideoSource):
             yield ListingPart(rejects=listed.rejects, filtered=listed.filtered, inputs=left_out)
             with with_temporary_ranges(listed) as rows:
                 if rows is not None:
-                    yield from self._read_table(self.files.with_keys(rows), layout.columns)
+                    rows = self.files.with_keys(rows)
+                    for part in self._read_table(rows, layout.columns):
+                        yield part_with_places(part, rows)
 
     def reject_sections(
         self, sections: pa.RecordBatch, layout: Layout, error: RecordError
