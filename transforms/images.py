@@ -22,6 +22,7 @@ from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.model import batch, coders, limits  # noqa: F401  (coders: registers the batch's coder)
 from recordmill.transforms.model.counters import RecordCounters
 from recordmill.transforms.model.data_type import Context
+from recordmill.transforms.model.label_rules import LabelRules
 from recordmill.transforms.model.source import Source
 from recordmill.transforms.sources.files.folders import FileTree
 from recordmill.transforms.sources.rows.file_list import FileList, is_listing
@@ -100,7 +101,12 @@ class _Decode(beam.DoFn):
         packed = pack_encoder(
             self._encoder, dataclasses.replace(self._context, labels=tuple(labels))
         )
-        for columns, rejects in _run_ahead(packed, batch.complete(rows), self._workers):
+        rules = LabelRules(allowed=tuple(labels) or None)
+        expected = rules.apply(batch.complete(rows))
+        self._counters.add(read=len(expected.rejects), rejected=len(expected.rejects))
+        for reject in expected.rejects:
+            yield TaggedOutput(_REJECTS, dataclasses.replace(reject, stage="encode"))
+        for columns, rejects in _run_ahead(packed, expected.rows, self._workers):
             decoded = batch.from_bytes(columns)
             self._counters.add(
                 read=len(decoded) + len(rejects), out=len(decoded), rejected=len(rejects)
@@ -133,7 +139,7 @@ class DecodeAndResizeImages(beam.PTransform):
     the key, label, split and copy of the record.
 
     labels: class names in the order of their numbers, or a side input of them; empty for no label
-      features.
+      features. Records of other classes are rejected.
     label_offset: number of the first class.
     augment: augmentations of copies (`__copy__` above 0), a function of (seed, key, copy).
     workers: encoder processes; 0 is one per core.

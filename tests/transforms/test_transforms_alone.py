@@ -224,6 +224,25 @@ def test_labels_may_be_a_side_input(tmp_path):
     assert set(numbers) == {("dog", 5), ("cat", 6)}
 
 
+def test_images_of_other_classes_come_out_as_rejects(tmp_path):
+    photos = make_folder(tmp_path / "photos", {"cat": 2, "dog": 2})
+
+    def build(pipeline):
+        batches, _ = pipeline | ReadImages(str(photos))
+        options = ImageOptions(size=(8, 8))
+        pictures, rejects = batches | DecodeAndResizeImages(options, labels=("cat", "Dog"))
+        return {"pictures": pictures, "rejects": rejects}
+
+    found = results(build)
+    table = pa.Table.from_batches(found["pictures"])
+    assert table["image/class/label"].to_pylist() == [0, 0]
+    why = "label 'dog' is not one of the expected classes; 'Dog' differs from it only by case"
+    assert [(one.key, one.stage, one.reason) for one in sorted(found["rejects"])] == [
+        (f"dog/{name}.jpg", "encode", Reason.BAD_VALUE) for name in ("000", "001")
+    ]
+    assert all(one.detail.startswith(why) for one in found["rejects"])
+
+
 def tiny_batches(count: int) -> list[pa.RecordBatch]:
     """Rows of the tiny data type as a custom pipeline would make them, ten to a batch."""
     rows = tiny_rows(count)
