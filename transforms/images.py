@@ -14,7 +14,7 @@ import apache_beam as beam
 import pyarrow as pa
 from apache_beam.pvalue import AsSideInput, TaggedOutput
 
-from recordmill.errors import Reject
+from recordmill.errors import ConfigError, Reject
 from recordmill.processes.pool import shared_pool
 from recordmill.storage.files import Location
 from recordmill.transforms.encoders.images import ImageEncoder
@@ -27,6 +27,7 @@ from recordmill.transforms.model.source import Source
 from recordmill.transforms.sources.files.folders import FileTree
 from recordmill.transforms.sources.rows.file_list import FileList, is_listing
 from recordmill.transforms.staged.encoder_tasks import encode_columns, pack_encoder, row_task
+from recordmill.transforms.staged.step_order import OrderedStep
 
 _REJECTS = "rejects"
 
@@ -132,7 +133,7 @@ def _run_ahead(
 
 
 @dataclasses.dataclass(eq=False)
-class DecodeAndResizeImages(beam.PTransform):
+class DecodeAndResizeImages(OrderedStep):
     """Decode and resize images: batches of references in; batches of features, and rejects, out.
 
     The columns of the output are the features of the Examples (`image/encoded` and the others), and
@@ -149,6 +150,8 @@ class DecodeAndResizeImages(beam.PTransform):
         images, rejects = batches | DecodeAndResizeImages(ImageOptions(size=(224, 224)))
     """
 
+    takes = (pa.RecordBatch,)
+
     options: ImageOptions
     labels: Sequence[str] | AsSideInput = ()
     label_offset: int = 0
@@ -158,6 +161,11 @@ class DecodeAndResizeImages(beam.PTransform):
 
     def __post_init__(self) -> None:
         super().__init__()
+        if not isinstance(self.options, ImageOptions):
+            raise ConfigError(
+                "DecodeAndResizeImages: expected ImageOptions, such as"
+                f" ImageOptions(size=(224, 224)), got {self.options!r}"
+            )
 
     def expand(self, batches: beam.PCollection[pa.RecordBatch]) -> Any:  # ImageBatches
         encoder = ImageEncoder(options=self.options, augment=self.augment)

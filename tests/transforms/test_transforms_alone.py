@@ -358,13 +358,19 @@ def test_shards_are_counted_from_one():
     ("options", "message"),
     [
         ({"compression": "zip"}, "compression: expected one of none, gzip, got 'zip'"),
+        ({"encoder": "jpeg"}, "encoder: expected an encoder, such as ImageEncoder.*, got 'jpeg'"),
         ({"seed": "7"}, "seed: expected an integer, got '7'"),
         ({"splits": {"tr/ain": 1.0}}, "splits: expected names of letters, digits, _ and -"),
     ],
 )
 def test_options_are_checked_before_the_run(options, message):
     with pytest.raises(ConfigError, match=message):
-        RunSpec(output="out", encoder=TinyEncoder(), **options)
+        RunSpec(**{"output": "out", "encoder": TinyEncoder(), **options})
+
+
+def test_image_options_are_checked_before_the_run():
+    with pytest.raises(ConfigError, match=r"expected ImageOptions, such as .*, got \{'size': 64\}"):
+        DecodeAndResizeImages({"size": 64}, labels=("cat",))
 
 
 def test_a_way_to_balance_that_does_not_exist():
@@ -391,6 +397,23 @@ def test_batches_need_keys(tmp_path, keys, message):
     (rows,) = tiny_batches(10)
     with pytest.raises(ConfigError, match=message):
         write(tmp_path / "out", [keyless(rows, keys)])
+
+
+@pytest.mark.parametrize("name", ["__label__", "__group__", "__split__"])
+def test_labels_groups_and_splits_are_strings(tmp_path, name):
+    (rows,) = tiny_batches(10)
+    rows = rows.select(["__key__", "value"]).append_column(name, pa.array(range(10)))
+    message = rf"strings in the column {name}, got int64: cast it with .cast\(pa"
+    with pytest.raises(ConfigError, match=message):
+        write(tmp_path / "out", [rows])
+
+
+@pytest.mark.parametrize("kind", [pa.large_string(), pa.dictionary(pa.int8(), pa.string())])
+def test_strings_of_every_form_are_labels(tmp_path, kind):
+    (rows,) = tiny_batches(10)
+    written = rows.set_column(1, "__label__", rows["__label__"].cast(kind))
+    write(tmp_path / "out", [written.append_column("__group__", pa.nulls(10))])
+    assert load(Location.parse(str(tmp_path / "out"))).ledger.records.written == 10
 
 
 @pytest.mark.parametrize("planned", [False, True])
