@@ -120,7 +120,9 @@ class Analyze(OrderedStep):
             hashes = summaries | "Hashes" >> beam.FlatMap(_hashes).with_output_types(
                 tuple[int, bytes]
             )
-            problems = find_repeated_keys(hashes, keys, chunked=self.run.unit == "chunk")
+            problems = find_repeated_keys(
+                hashes, keys, chunked=run.unit == "chunk", custom=run.is_custom
+            )
         return AnalyzedBatches(
             batches=batches,
             surveys=surveys,

@@ -93,4 +93,7 @@ class ReadBatches(OrderedStep):
             tuple[int, bytes]
         )
         known = batches | "Problems" >> beam.FlatMap(_messages).with_output_types(str)
-        return (known, find_repeated_keys(hashes, keys)) | "AllProblems" >> beam.Flatten()
+        return (
+            known,
+            find_repeated_keys(hashes, keys, custom=True),
+        ) | "AllProblems" >> beam.Flatten()

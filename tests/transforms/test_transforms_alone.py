@@ -19,8 +19,10 @@ from recordmill.transforms import (
     Analyze,
     AssignSplits,
     DecodeAndResizeImages,
+    FileList,
     ImageOptions,
     Publish,
+    Read,
     ReadBatches,
     ReadImages,
     Rebalance,
@@ -293,7 +295,12 @@ def test_the_order_in_which_batches_come_changes_nothing(tmp_path):
 def test_too_many_rejects_are_reported_and_finished_shards_kept(tmp_path):
     batches = tiny_batches(100)
     bad = batches[0].set_column(2, "value", pa.array([b"bad"] * 10))
-    with pytest.raises(RunError, match=r"10 of 100 inputs were rejected .*more than --max-reject"):
+    message = (
+        r"10 of 100 inputs were rejected \(10.0%\), more than max_reject_fraction 0.01 allows:"
+        r" correct the input, or raise max_reject_fraction; the first rejects:"
+        r" '\S+' \(it begins with bad\), '\S+' \(it begins with bad\)( \[|$)"
+    )
+    with pytest.raises(RunError, match=message):
         write(tmp_path / "out", [bad, *batches[1:]])
     assert not (tmp_path / "out" / "dataset.json").exists()
     # What had to wait for the plan has waited in files, a batch in each.
@@ -303,6 +310,21 @@ def test_too_many_rejects_are_reported_and_finished_shards_kept(tmp_path):
     assert (tmp_path / "out" / "train.tfrecord-00000-of-00001").stat().st_ino == staged  # reused
     assert len((tmp_path / "out" / "rejects.jsonl").read_text().splitlines()) == 10
     assert not (tmp_path / "out" / ".recordmill").exists()
+
+
+def test_too_many_rejects_of_a_listing_are_reported_before_anything_is_written(tmp_path):
+    (tmp_path / "images.csv").write_text("path\nhere.jpg\ngone.jpg\n")
+    (tmp_path / "here.jpg").write_bytes(b"not read")
+    run = RunSpec(output=str(tmp_path / "out"), encoder=TinyEncoder(), splits={"train": 1.0})
+    listing = FileList(path=str(tmp_path / "images.csv"))
+
+    def build(pipeline):
+        handles = pipeline | Read.from_source(listing, run) | AssignSplits(run)
+        return {"rows": handles | Analyze(run) | Rebalance(run) | ReadBatches(run)}
+
+    message = r"1 of 2 inputs .* raise max_reject_fraction; the first rejects: 'gone.jpg' \(no such"
+    with pytest.raises(RunError, match=message):
+        results(build)
 
 
 def test_a_dataset_is_replaced_only_where_that_is_said(tmp_path):
@@ -426,5 +448,6 @@ def test_repeated_keys_are_found_where_batches_end_in_memory(tmp_path, planned):
             rows = rows | Analyze(run) | Rebalance(run)
         return {"rows": rows | ReadBatches(run)}
 
-    with pytest.raises(RunError, match="expected every key once, got 10 that repeat"):
+    message = r"expected every key once, got 10 that repeat: .*; make the column __key__ unique \("
+    with pytest.raises(RunError, match=message):
         results(build)
