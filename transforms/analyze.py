@@ -24,6 +24,7 @@ from recordmill.transforms.planning.profiling import (
 from recordmill.transforms.planning.survey import Survey
 from recordmill.transforms.staged.batches import scan
 from recordmill.transforms.staged.handles import Element
+from recordmill.transforms.staged.step_order import OrderedStep
 
 _SUMMED_AT_ONCE = 10  # surveys that are held in memory before they are added up
 
@@ -65,7 +66,7 @@ def _hashes(summary: PartSummary) -> Iterable[tuple[int, bytes]]:
 
 
 @dataclasses.dataclass(eq=False)
-class Analyze(beam.PTransform):
+class Analyze(OrderedStep):
     """Count all records and learn from those of train: handles on batches with splits in,
     `AnalyzedBatches` out.
 
@@ -75,6 +76,9 @@ class Analyze(beam.PTransform):
     profiling: options for statistics and a schema. artifacts: files given by the user.
     unique_keys: whether the source guarantees unique keys; otherwise they are checked here.
     """
+
+    takes = (Element,)
+    after = "Read or StageBatches"
 
     run: RunSpec
     _: dataclasses.KW_ONLY
@@ -116,7 +120,9 @@ class Analyze(beam.PTransform):
             hashes = summaries | "Hashes" >> beam.FlatMap(_hashes).with_output_types(
                 tuple[int, bytes]
             )
-            problems = find_repeated_keys(hashes, keys, chunked=self.run.unit == "chunk")
+            problems = find_repeated_keys(
+                hashes, keys, chunked=run.unit == "chunk", custom=run.is_custom
+            )
         return AnalyzedBatches(
             batches=batches,
             surveys=surveys,

@@ -40,6 +40,7 @@ from recordmill.transforms.staged.handles import (
     with_step,
 )
 from recordmill.transforms.staged.listing import SYSTEM
+from recordmill.transforms.staged.step_order import OrderedStep
 from recordmill.transforms.windowing.cut_windows import CutWindows
 from recordmill.transforms.windowing.window_tasks import Windowing
 
@@ -73,7 +74,7 @@ def _source(part: StagedPart) -> StagedBatch:
 
 
 @dataclasses.dataclass(eq=False)
-class AssignSplits(beam.PTransform):
+class AssignSplits(OrderedStep):
     """Assign every record to a split: batches in, batches out (in memory, or handles).
 
     The split is a function of the seed and the key of a record, or its group, so that records added
@@ -93,6 +94,9 @@ class AssignSplits(beam.PTransform):
 
         batches | AssignSplits(run)
     """
+
+    takes = (Element, pa.RecordBatch)
+    after = "Read or StageBatches"
 
     run: RunSpec
     _: dataclasses.KW_ONLY

@@ -16,6 +16,7 @@ from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.near_duplicates.bands import bands_of
 from recordmill.transforms.sources.rows.repeated_rows import Conflicts
 from recordmill.transforms.staged.handles import Element, StagedBatch, part_of
+from recordmill.transforms.staged.step_order import OrderedStep
 
 _COUNTERS = RecordCounters("Check")
 
@@ -43,7 +44,7 @@ def _unchanged(element: Element) -> Element:
 
 
 @dataclasses.dataclass(eq=False)
-class Check(beam.PTransform):
+class Check(OrderedStep):
     """Reject invalid records, and drop duplicates: handles in, handles on the remaining rows out.
 
     Rejects and their reasons are written beside each part. If workers read the rows (`Read` with a
@@ -56,6 +57,9 @@ class Check(beam.PTransform):
       workers do not read the rows.
     known: contents of records to leave out. near: finds near duplicates, by hashes of `content`.
     """
+
+    takes = (Element,)
+    after = "Read or StageBatches"
 
     run: RunSpec
     _: dataclasses.KW_ONLY

@@ -10,6 +10,7 @@ import pyarrow as pa
 from recordmill.tfrecord.example import encode_examples
 from recordmill.transforms.model import coders  # noqa: F401  (registers the batch's coder)
 from recordmill.transforms.model.counters import RecordCounters
+from recordmill.transforms.staged.step_order import OrderedStep
 
 
 def serialize_rows(rows: pa.RecordBatch) -> Iterator[bytes]:
@@ -24,7 +25,7 @@ def serialize_rows(rows: pa.RecordBatch) -> Iterator[bytes]:
 
 
 @dataclasses.dataclass(eq=False)
-class EncodeExamples(beam.PTransform):
+class EncodeExamples(OrderedStep):
     """Encode batches: a feature per column in, serialized Examples (bytes) out.
 
     The output is the input of Beam's own `beam.io.WriteToTFRecord`. Column types are mapped as in
@@ -34,6 +35,8 @@ class EncodeExamples(beam.PTransform):
 
         batches | EncodeExamples() | beam.io.WriteToTFRecord("out/train.tfrecord")
     """
+
+    takes = (pa.RecordBatch,)
 
     def __post_init__(self) -> None:
         super().__init__()

@@ -14,7 +14,7 @@ import apache_beam as beam
 import pyarrow as pa
 from apache_beam.pvalue import AsSideInput, TaggedOutput
 
-from recordmill.errors import Reject
+from recordmill.errors import ConfigError, Reject
 from recordmill.processes.pool import shared_pool
 from recordmill.storage.files import Location
 from recordmill.transforms.encoders.images import ImageEncoder
@@ -22,10 +22,12 @@ from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.model import batch, coders, limits  # noqa: F401  (coders: registers the batch's coder)
 from recordmill.transforms.model.counters import RecordCounters
 from recordmill.transforms.model.data_type import Context
+from recordmill.transforms.model.label_rules import LabelRules
 from recordmill.transforms.model.source import Source
 from recordmill.transforms.sources.files.folders import FileTree
 from recordmill.transforms.sources.rows.file_list import FileList, is_listing
 from recordmill.transforms.staged.encoder_tasks import encode_columns, pack_encoder, row_task
+from recordmill.transforms.staged.step_order import OrderedStep
 
 _REJECTS = "rejects"
 
@@ -100,7 +102,12 @@ class _Decode(beam.DoFn):
         packed = pack_encoder(
             self._encoder, dataclasses.replace(self._context, labels=tuple(labels))
         )
-        for columns, rejects in _run_ahead(packed, batch.complete(rows), self._workers):
+        rules = LabelRules(allowed=tuple(labels) or None)
+        expected = rules.apply(batch.complete(rows))
+        self._counters.add(read=len(expected.rejects), rejected=len(expected.rejects))
+        for reject in expected.rejects:
+            yield TaggedOutput(_REJECTS, dataclasses.replace(reject, stage="encode"))
+        for columns, rejects in _run_ahead(packed, expected.rows, self._workers):
             decoded = batch.from_bytes(columns)
             self._counters.add(
                 read=len(decoded) + len(rejects), out=len(decoded), rejected=len(rejects)
@@ -126,14 +133,14 @@ def _run_ahead(
 
 
 @dataclasses.dataclass(eq=False)
-class DecodeAndResizeImages(beam.PTransform):
+class DecodeAndResizeImages(OrderedStep):
     """Decode and resize images: batches of references in; batches of features, and rejects, out.
 
     The columns of the output are the features of the Examples (`image/encoded` and the others), and
     the key, label, split and copy of the record.
 
     labels: class names in the order of their numbers, or a side input of them; empty for no label
-      features.
+      features. Records of other classes are rejected.
     label_offset: number of the first class.
     augment: augmentations of copies (`__copy__` above 0), a function of (seed, key, copy).
     workers: encoder processes; 0 is one per core.
@@ -142,6 +149,8 @@ class DecodeAndResizeImages(beam.PTransform):
 
         images, rejects = batches | DecodeAndResizeImages(ImageOptions(size=(224, 224)))
     """
+
+    takes = (pa.RecordBatch,)
 
     options: ImageOptions
     labels: Sequence[str] | AsSideInput = ()
@@ -152,6 +161,11 @@ class DecodeAndResizeImages(beam.PTransform):
 
     def __post_init__(self) -> None:
         super().__init__()
+        if not isinstance(self.options, ImageOptions):
+            raise ConfigError(
+                "DecodeAndResizeImages: expected ImageOptions, such as"
+                f" ImageOptions(size=(224, 224)), got {self.options!r}"
+            )
 
     def expand(self, batches: beam.PCollection[pa.RecordBatch]) -> Any:  # ImageBatches
         encoder = ImageEncoder(options=self.options, augment=self.augment)

@@ -22,6 +22,8 @@ from recordmill.transforms.model import limits
 from recordmill.transforms.model.counters import RecordCounters
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.planning.plan import Plan
+from recordmill.transforms.staged.step_order import OrderedStep
+from recordmill.transforms.write import WrittenShards
 from recordmill.transforms.writing.dataset_manifest import publish_dataset
 
 # A shard, and the hashes of its contents.
@@ -78,7 +80,7 @@ def _publish(
 
 
 @dataclasses.dataclass(eq=False)
-class Publish(beam.PTransform):
+class Publish(OrderedStep):
     """Publish the dataset once all shards are written: `WrittenShards` in, the digest out.
 
     Nothing is published if the counts of the ledger do not add up, or if too many records were
@@ -90,6 +92,9 @@ class Publish(beam.PTransform):
     Raises:
       RunError: the dataset is refused, and no submitter waits to report it.
     """
+
+    takes = (WrittenShards,)
+    after = "WriteToTFRecord"
 
     run: RunSpec
     _: dataclasses.KW_ONLY

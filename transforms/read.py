@@ -29,6 +29,7 @@ from recordmill.transforms.staged.listing import (
     stage_listing,
 )
 from recordmill.transforms.staged.row_reader import RowReader
+from recordmill.transforms.staged.step_order import OrderedStep
 
 
 def _batch(part: StagedPart | Problem, *, counters: RecordCounters) -> Element:
@@ -122,8 +123,17 @@ class Read(beam.PTransform):
         ).with_output_types(Element)
 
 
-def _check_keys(rows: pa.RecordBatch) -> None:
-    """Raise ConfigError for a batch of a custom pipeline without keys."""
+_STRINGS = (pa.string(), pa.large_string())
+
+
+def _check_columns(rows: pa.RecordBatch) -> None:
+    """Raise ConfigError for a batch of a custom pipeline without keys, or with columns of other
+    types.
+    """
+    if not isinstance(rows, pa.RecordBatch):  # Beam may not know the type of the elements
+        raise ConfigError(
+            f"StageBatches: expected elements of type pyarrow.RecordBatch, got {type(rows)}"
+        )
     names = rows.schema.names
     if batch.KEY not in names:
         got = f"the columns {', '.join(names)}" if names else "no columns"
@@ -132,13 +142,22 @@ def _check_keys(rows: pa.RecordBatch) -> None:
             f" record, got {got}"
         )
     kind = rows.schema.field(batch.KEY).type
-    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
-        raise ConfigError(
-            f"StageBatches: expected strings in the column {batch.KEY}, got {kind}: cast it with"
-            f" .cast(pa.string())"
-        )
+    if kind not in _STRINGS:
+        raise _no_strings(batch.KEY, kind)
     if rows[batch.KEY].null_count:
         raise ConfigError(f"StageBatches: {rows[batch.KEY].null_count} records have no {batch.KEY}")
+    for name in (name for name in (batch.LABEL, batch.GROUP, batch.SPLIT) if name in names):
+        kind = rows.schema.field(name).type
+        values = kind.value_type if pa.types.is_dictionary(kind) else kind
+        if values not in (*_STRINGS, pa.null()):
+            raise _no_strings(name, kind)
+
+
+def _no_strings(name: str, kind: pa.DataType) -> ConfigError:
+    return ConfigError(
+        f"StageBatches: expected strings in the column {name}, got {kind}: cast it with"
+        " .cast(pa.string())"
+    )
 
 
 class _Stage(beam.DoFn):
@@ -150,21 +169,24 @@ class _Stage(beam.DoFn):
         prepare_output(self._run.staging, overwrite=self._run.overwrite)
 
     def process(self, rows: pa.RecordBatch) -> Iterator[StagedBatch]:
-        _check_keys(rows)
+        _check_columns(rows)
         part = stage_batch(batch.complete(rows), self._run.staging)
         self._counters.add(read=len(rows), out=len(rows))
         yield StagedBatch(part)
 
 
 @dataclasses.dataclass(eq=False)
-class StageBatches(beam.PTransform):
+class StageBatches(OrderedStep):
     """Stage the batches of a custom pipeline: `pyarrow.RecordBatch`es in, handles out.
 
     Batches have a column `__key__` (string, unique) and the columns that the encoder reads, and may
     have `__label__`, `__group__` and `__split__`. All batches must have the same columns. Each
     batch is written to the staging folder, so that memory does not grow with the number of batches.
-    A batch without keys, or with other keys than strings, raises ConfigError.
+    A batch without keys, or with other keys, labels, groups or splits than strings, raises
+    ConfigError.
     """
+
+    takes = (pa.RecordBatch,)
 
     run: RunSpec
 

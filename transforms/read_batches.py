@@ -18,6 +18,7 @@ from recordmill.transforms.planning.plan import Plan
 from recordmill.transforms.rebalance import PlannedBatches
 from recordmill.transforms.staged.batches import scan
 from recordmill.transforms.staged.handles import Element, Problem
+from recordmill.transforms.staged.step_order import OrderedStep
 from recordmill.transforms.writing.shuffle import balanced_rows
 
 _COUNTERS = RecordCounters("ReadBatches")
@@ -46,7 +47,7 @@ def _refuse(rows: pa.RecordBatch, problems: Sequence[str]) -> pa.RecordBatch:
 
 
 @dataclasses.dataclass(eq=False)
-class ReadBatches(beam.PTransform):
+class ReadBatches(OrderedStep):
     """Read staged batches: handles or `PlannedBatches` in, `pyarrow.RecordBatch`es out.
 
     It is for custom pipelines that continue with other transforms. Rows have the splits that were
@@ -54,6 +55,9 @@ class ReadBatches(beam.PTransform):
     plan says. Repeated keys, and other reasons why the input cannot become a dataset, raise
     RunError.
     """
+
+    takes = (Element, PlannedBatches)
+    after = "Read or StageBatches"
 
     run: RunSpec
 
@@ -89,4 +93,7 @@ class ReadBatches(beam.PTransform):
             tuple[int, bytes]
         )
         known = batches | "Problems" >> beam.FlatMap(_messages).with_output_types(str)
-        return (known, find_repeated_keys(hashes, keys)) | "AllProblems" >> beam.Flatten()
+        return (
+            known,
+            find_repeated_keys(hashes, keys, custom=True),
+        ) | "AllProblems" >> beam.Flatten()

@@ -11,6 +11,7 @@ from apache_beam.pvalue import AsList, AsSingleton, PCollection
 from recordmill.errors import ConfigError
 from recordmill.job.staging import Verdict, reject_line, to_json
 from recordmill.notes import first_failing
+from recordmill.transforms.analyze import AnalyzedBatches
 from recordmill.transforms.balancing.quotas import Balance, Quota, Target, find_quotas
 from recordmill.transforms.model.counters import RecordCounters
 from recordmill.transforms.model.run_spec import RunSpec
@@ -21,6 +22,7 @@ from recordmill.transforms.planning.survey import Survey
 from recordmill.transforms.staged.batches import scan
 from recordmill.transforms.staged.handles import Element, StagedBatch
 from recordmill.transforms.staged.parts import read_part
+from recordmill.transforms.staged.step_order import OrderedStep
 from recordmill.transforms.writing.dataset_manifest import excluded_by, tfds_notes
 from recordmill.transforms.writing.depth_notes import depth_notes
 from recordmill.transforms.writing.encoder_notes import encoder_notes
@@ -99,7 +101,7 @@ def _batches_of(planned: tuple[Plan, tuple[StagedBatch, ...]]) -> Iterable[Stage
 
 
 @dataclasses.dataclass(eq=False)
-class Rebalance(beam.PTransform):
+class Rebalance(OrderedStep):
     """Balance the classes of train, and plan the dataset: `AnalyzedBatches` in, `PlannedBatches`
     out.
 
@@ -117,6 +119,9 @@ class Rebalance(beam.PTransform):
 
         batches | Analyze(run) | Rebalance(run, balance="oversample")
     """
+
+    takes = (AnalyzedBatches,)
+    after = "Analyze"
 
     run: RunSpec
     _: dataclasses.KW_ONLY

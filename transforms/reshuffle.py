@@ -10,6 +10,8 @@ from apache_beam.pvalue import AsSingleton
 from recordmill.transforms.model import coders  # noqa: F401  (registers the batch's coder)
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.planning.plan import Plan
+from recordmill.transforms.rebalance import PlannedBatches
+from recordmill.transforms.staged.step_order import OrderedStep
 from recordmill.transforms.writing.shuffle import BlockPiece, CutIntoPieces, ShardId
 
 
@@ -21,7 +23,7 @@ class ShuffledShards(NamedTuple):
 
 
 @dataclasses.dataclass(eq=False)
-class Reshuffle(beam.PTransform):
+class Reshuffle(OrderedStep):
     """Shuffle the dataset into its shards: `PlannedBatches` in, `ShuffledShards` out.
 
     The shard of a record and its position there are a function of (seed, key, copy), and so the
@@ -32,6 +34,9 @@ class Reshuffle(beam.PTransform):
 
         planned | Reshuffle(run)
     """
+
+    takes = (PlannedBatches,)
+    after = "Rebalance"
 
     run: RunSpec
 

@@ -9,6 +9,8 @@ from apache_beam.pvalue import AsSingleton
 from recordmill.job.staging import ShardInfo
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.planning.plan import Plan
+from recordmill.transforms.reshuffle import ShuffledShards
+from recordmill.transforms.staged.step_order import OrderedStep
 from recordmill.transforms.writing.shard_writer import ShardWriter, WriteShard
 
 
@@ -22,7 +24,7 @@ class WrittenShards(NamedTuple):
 
 
 @dataclasses.dataclass(eq=False)
-class WriteToTFRecord(beam.PTransform):
+class WriteToTFRecord(OrderedStep):
     """Encode and write every shard: `ShuffledShards` in, `WrittenShards` out.
 
     Names and compression are those of Beam's own `WriteToTFRecord`. In addition, the order of
@@ -36,6 +38,9 @@ class WriteToTFRecord(beam.PTransform):
 
         shards | WriteToTFRecord(run)
     """
+
+    takes = (ShuffledShards,)
+    after = "Reshuffle"
 
     run: RunSpec
     only: frozenset[str] | None = None

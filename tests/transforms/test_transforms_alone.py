@@ -19,8 +19,10 @@ from recordmill.transforms import (
     Analyze,
     AssignSplits,
     DecodeAndResizeImages,
+    FileList,
     ImageOptions,
     Publish,
+    Read,
     ReadBatches,
     ReadImages,
     Rebalance,
@@ -224,6 +226,25 @@ def test_labels_may_be_a_side_input(tmp_path):
     assert set(numbers) == {("dog", 5), ("cat", 6)}
 
 
+def test_images_of_other_classes_come_out_as_rejects(tmp_path):
+    photos = make_folder(tmp_path / "photos", {"cat": 2, "dog": 2})
+
+    def build(pipeline):
+        batches, _ = pipeline | ReadImages(str(photos))
+        options = ImageOptions(size=(8, 8))
+        pictures, rejects = batches | DecodeAndResizeImages(options, labels=("cat", "Dog"))
+        return {"pictures": pictures, "rejects": rejects}
+
+    found = results(build)
+    table = pa.Table.from_batches(found["pictures"])
+    assert table["image/class/label"].to_pylist() == [0, 0]
+    why = "label 'dog' is not one of the expected classes; 'Dog' differs from it only by case"
+    assert [(one.key, one.stage, one.reason) for one in sorted(found["rejects"])] == [
+        (f"dog/{name}.jpg", "encode", Reason.BAD_VALUE) for name in ("000", "001")
+    ]
+    assert all(one.detail.startswith(why) for one in found["rejects"])
+
+
 def tiny_batches(count: int) -> list[pa.RecordBatch]:
     """Rows of the tiny data type as a custom pipeline would make them, ten to a batch."""
     rows = tiny_rows(count)
@@ -274,7 +295,12 @@ def test_the_order_in_which_batches_come_changes_nothing(tmp_path):
 def test_too_many_rejects_are_reported_and_finished_shards_kept(tmp_path):
     batches = tiny_batches(100)
     bad = batches[0].set_column(2, "value", pa.array([b"bad"] * 10))
-    with pytest.raises(RunError, match=r"10 of 100 inputs were rejected .*more than --max-reject"):
+    message = (
+        r"10 of 100 inputs were rejected \(10.0%\), more than max_reject_fraction 0.01 allows:"
+        r" correct the input, or raise max_reject_fraction; the first rejects:"
+        r" '\S+' \(it begins with bad\), '\S+' \(it begins with bad\)( \[|$)"
+    )
+    with pytest.raises(RunError, match=message):
         write(tmp_path / "out", [bad, *batches[1:]])
     assert not (tmp_path / "out" / "dataset.json").exists()
     # What had to wait for the plan has waited in files, a batch in each.
@@ -284,6 +310,21 @@ def test_too_many_rejects_are_reported_and_finished_shards_kept(tmp_path):
     assert (tmp_path / "out" / "train.tfrecord-00000-of-00001").stat().st_ino == staged  # reused
     assert len((tmp_path / "out" / "rejects.jsonl").read_text().splitlines()) == 10
     assert not (tmp_path / "out" / ".recordmill").exists()
+
+
+def test_too_many_rejects_of_a_listing_are_reported_before_anything_is_written(tmp_path):
+    (tmp_path / "images.csv").write_text("path\nhere.jpg\ngone.jpg\n")
+    (tmp_path / "here.jpg").write_bytes(b"not read")
+    run = RunSpec(output=str(tmp_path / "out"), encoder=TinyEncoder(), splits={"train": 1.0})
+    listing = FileList(path=str(tmp_path / "images.csv"))
+
+    def build(pipeline):
+        handles = pipeline | Read.from_source(listing, run) | AssignSplits(run)
+        return {"rows": handles | Analyze(run) | Rebalance(run) | ReadBatches(run)}
+
+    message = r"1 of 2 inputs .* raise max_reject_fraction; the first rejects: 'gone.jpg' \(no such"
+    with pytest.raises(RunError, match=message):
+        results(build)
 
 
 def test_a_dataset_is_replaced_only_where_that_is_said(tmp_path):
@@ -339,13 +380,19 @@ def test_shards_are_counted_from_one():
     ("options", "message"),
     [
         ({"compression": "zip"}, "compression: expected one of none, gzip, got 'zip'"),
+        ({"encoder": "jpeg"}, "encoder: expected an encoder, such as ImageEncoder.*, got 'jpeg'"),
         ({"seed": "7"}, "seed: expected an integer, got '7'"),
         ({"splits": {"tr/ain": 1.0}}, "splits: expected names of letters, digits, _ and -"),
     ],
 )
 def test_options_are_checked_before_the_run(options, message):
     with pytest.raises(ConfigError, match=message):
-        RunSpec(output="out", encoder=TinyEncoder(), **options)
+        RunSpec(**{"output": "out", "encoder": TinyEncoder(), **options})
+
+
+def test_image_options_are_checked_before_the_run():
+    with pytest.raises(ConfigError, match=r"expected ImageOptions, such as .*, got \{'size': 64\}"):
+        DecodeAndResizeImages({"size": 64}, labels=("cat",))
 
 
 def test_a_way_to_balance_that_does_not_exist():
@@ -374,6 +421,23 @@ def test_batches_need_keys(tmp_path, keys, message):
         write(tmp_path / "out", [keyless(rows, keys)])
 
 
+@pytest.mark.parametrize("name", ["__label__", "__group__", "__split__"])
+def test_labels_groups_and_splits_are_strings(tmp_path, name):
+    (rows,) = tiny_batches(10)
+    rows = rows.select(["__key__", "value"]).append_column(name, pa.array(range(10)))
+    message = rf"strings in the column {name}, got int64: cast it with .cast\(pa"
+    with pytest.raises(ConfigError, match=message):
+        write(tmp_path / "out", [rows])
+
+
+@pytest.mark.parametrize("kind", [pa.large_string(), pa.dictionary(pa.int8(), pa.string())])
+def test_strings_of_every_form_are_labels(tmp_path, kind):
+    (rows,) = tiny_batches(10)
+    written = rows.set_column(1, "__label__", rows["__label__"].cast(kind))
+    write(tmp_path / "out", [written.append_column("__group__", pa.nulls(10))])
+    assert load(Location.parse(str(tmp_path / "out"))).ledger.records.written == 10
+
+
 @pytest.mark.parametrize("planned", [False, True])
 def test_repeated_keys_are_found_where_batches_end_in_memory(tmp_path, planned):
     run = RunSpec(output=str(tmp_path / "out"), encoder=TinyEncoder(), splits={"train": 1.0})
@@ -384,5 +448,6 @@ def test_repeated_keys_are_found_where_batches_end_in_memory(tmp_path, planned):
             rows = rows | Analyze(run) | Rebalance(run)
         return {"rows": rows | ReadBatches(run)}
 
-    with pytest.raises(RunError, match="expected every key once, got 10 that repeat"):
+    message = r"expected every key once, got 10 that repeat: .*; make the column __key__ unique \("
+    with pytest.raises(RunError, match=message):
         results(build)

@@ -55,35 +55,45 @@ def _is_repeated(counted: tuple[str, int]) -> bool:
 
 
 def repeated_keys_message(
-    counted: Iterable[tuple[str, int]], *, chunked: bool = False
+    counted: Iterable[tuple[str, int]], *, chunked: bool = False, custom: bool = False
 ) -> list[str]:
     """Return a sentence about repeated keys; none if there are none.
 
-    counted: (key, number of rows that have it). chunked: whether keys are those of chunks.
+    counted: (key, number of rows that have it). chunked: whether keys are those of chunks. custom:
+      whether the pipeline is a custom one, which has no options of the command line.
     """
     keys = sorted(counted)
     if not keys:
         return []
+    remedy = "name a column of unique values with --key-column"
+    if custom:
+        remedy = f"make the column {batch.KEY} unique (key_column of a FileList)"
     shown = ", ".join(f"{key!r} ({n} times)" for key, n in keys[:5])
     return [
         f"expected every key once, got {len(keys)}{' or more' if len(keys) >= _MAX_FOUND else ''}"
-        f" that repeat: {shown}{', ...' if len(keys) > 5 else ''}; name a column of unique values"
-        " with --key-column, or remove the repeated rows"
+        f" that repeat: {shown}{', ...' if len(keys) > 5 else ''}; {remedy}, or remove the"
+        " repeated rows"
         f"{_OF_CHUNKS if chunked else ''}"
     ]
 
 
-def _message(_: bytes, counted: Sequence[tuple[str, int]], chunked: bool) -> list[str]:
-    return repeated_keys_message(counted, chunked=chunked)
+def _message(
+    _: bytes, counted: Sequence[tuple[str, int]], chunked: bool, custom: bool
+) -> list[str]:
+    return repeated_keys_message(counted, chunked=chunked, custom=custom)
 
 
 def find_repeated_keys(
-    hashes: beam.PCollection[tuple[int, bytes]], scan: RowScan, *, chunked: bool = False
+    hashes: beam.PCollection[tuple[int, bytes]],
+    scan: RowScan,
+    *,
+    chunked: bool = False,
+    custom: bool = False,
 ) -> beam.PCollection[str]:
     """Return a sentence about the keys that repeat; none if there are none.
 
     hashes: results of `partition_hashes` for all batches. scan: reads the rows of all batches.
-    chunked: as in `repeated_keys_message`.
+    chunked, custom: as in `repeated_keys_message`.
     """
     hashes = beam.pvalue.AsList(
         hashes
@@ -101,5 +111,7 @@ def find_repeated_keys(
         counted.pipeline
         | "OnceForKeys" >> beam.Impulse()
         | "ReportKeys"
-        >> beam.FlatMap(_message, beam.pvalue.AsList(counted), chunked).with_output_types(str)
+        >> beam.FlatMap(_message, beam.pvalue.AsList(counted), chunked, custom).with_output_types(
+            str
+        )
     )

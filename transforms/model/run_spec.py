@@ -147,6 +147,11 @@ class RunSpec:
         for number in counts.values():
             if number is not None and number < 1:
                 raise ConfigError(f"num_shards: expected 1 or more, got {number}")
+        if not isinstance(self.encoder, Encoder):
+            raise ConfigError(
+                "encoder: expected an encoder, such as ImageEncoder(options=ImageOptions()), got"
+                f" {self.encoder!r}"
+            )
         encoder = type(self.encoder)
         if encoder.__module__ == "__main__":
             raise ConfigError(

@@ -12,8 +12,9 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from recordmill.errors import Reject
 from recordmill.format.split_names import TRAIN, is_split_name
-from recordmill.job.staging import StagedPart, Verdict
+from recordmill.job.staging import StagedPart, Staging, Verdict
 from recordmill.notes import Note, first_failing
 from recordmill.transforms.balancing.quotas import Quota
 from recordmill.transforms.model import limits
@@ -33,7 +34,7 @@ from recordmill.transforms.planning.refusals import (
 )
 from recordmill.transforms.planning.survey import Survey
 from recordmill.transforms.sources.row_formats.condition_syntax import WHERE
-from recordmill.transforms.staged.listing import read_excluded, read_skipped
+from recordmill.transforms.staged.listing import NO_LISTING, read_excluded, read_skipped
 from recordmill.transforms.windowing.series_report import SeriesReport
 
 
@@ -161,7 +162,12 @@ def make_plan(
     invalid = sum(part.invalid for part in parts)
     made = sum(part.rows for part in parts) + rejected + filtered
     verdict = refusal_of(
-        rejected + unread, seen, run.max_reject_fraction, invalid=invalid, made=made
+        rejected + unread,
+        seen,
+        run.max_reject_fraction,
+        invalid=invalid,
+        made=made,
+        examples=_rejects(parts, run.staging) if run.is_custom else None,
     )
     records = sum(sum(counts.values()) for counts in survey.counts.values())
     names = [*dict.fromkeys([*run.splits, *sorted(survey.counts)])]
@@ -228,6 +234,12 @@ def make_plan(
     return dataclasses.replace(
         plan, splits=splits, spill=planned > run.spill_above, row_bytes=round(row_bytes)
     )
+
+
+def _rejects(parts: Sequence[StagedPart], staging: Staging) -> list[Reject]:
+    """Return the rejects of the listing and of parts, sorted."""
+    of_parts = [one for part in parts for one in read_excluded(part, staging=staging)[0]]
+    return sorted({*(staging.listing() or NO_LISTING).rejects, *of_parts})
 
 
 def _unlike_columns(survey: Survey) -> list[str]:

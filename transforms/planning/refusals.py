@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 
-from recordmill.errors import did_you_mean
+from recordmill.errors import Reject, did_you_mean
 from recordmill.job.staging import Verdict
 from recordmill.notes import count_of
 from recordmill.transforms.model.label_rules import (
@@ -17,20 +17,28 @@ from recordmill.transforms.model.window_options import EVERY_SPLIT, WindowOption
 from recordmill.transforms.sources.row_formats.condition_syntax import WHERE
 
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_SHOWN = 2  # rejects in a message
 _MANY_NUMBERS = 50  # largest number of integer classes without --label-type
 
 
 def refusal_of(
-    rejected: int, seen: int, max_fraction: float, *, invalid: int, made: int
+    rejected: int,
+    seen: int,
+    max_fraction: float,
+    *,
+    invalid: int,
+    made: int,
+    examples: Sequence[Reject] | None = None,
 ) -> Verdict | None:
     """Return the verdict if too many inputs, or too many of their records, were rejected.
 
     rejected: number of rejects: inputs, and `invalid` records of inputs that have several.
-    seen: number of inputs. made: number of records that inputs should have given.
+    seen: number of inputs. made: number of records that inputs should have given. examples: as in
+      `refusal`.
     """
-    found = refusal(rejected - invalid, seen, max_fraction)
+    found = refusal(rejected - invalid, seen, max_fraction, examples=examples)
     if found is None and invalid:
-        found = refusal(invalid, made, max_fraction, noun="records")
+        found = refusal(invalid, made, max_fraction, noun="records", examples=examples)
     return found
 
 
@@ -39,18 +47,22 @@ def refusal(
     seen: int,
     max_fraction: float,
     *,
-    option: str = "--max-reject-fraction",
     noun: str = "inputs",
+    examples: Sequence[Reject] | None = None,
 ) -> Verdict | None:
     """Return the verdict if more than `max_fraction` of the inputs were rejected, else None.
 
-    option: name of the limit in the message. noun: plural noun for what was rejected.
+    noun: plural noun for what was rejected. examples: the rejects of a custom pipeline, of which
+      the message shows the first; None for a command, which reports them itself.
     """
     if rejected <= max_fraction * seen:
         return None
+    option = "--max-reject-fraction" if examples is None else "max_reject_fraction"
+    shown = ", ".join(f"{one.key!r} ({one.detail})" for one in (examples or ())[:_SHOWN])
     return Verdict(
         f"{rejected:,} of {seen:,} {noun} were rejected ({rejected / seen:.1%}), more than"
         f" {option} {max_fraction:g} allows: correct the input, or raise {option}"
+        f"{'; the first rejects: ' if shown else ''}{shown}"
     )
 
 

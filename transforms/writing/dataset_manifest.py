@@ -125,6 +125,7 @@ def publish_dataset(
         unit=run.unit,
         reasons=FilterReasons(inputs=_by_option(skipped), records=_by_option(filtered)),
     )
+    examples = rejects if run.is_custom else None
     rejected = ledger.inputs.rejected + ledger.records.rejected
     seen = ledger.inputs.read + ledger.inputs.rejected
     if verdict is None:
@@ -134,6 +135,7 @@ def publish_dataset(
             run.max_reject_fraction,
             invalid=sum(part.invalid for part in parts),
             made=ledger.records.made,
+            examples=examples,
         )
     if verdict is None and ledger.copies.planned:
         verdict = refusal(
@@ -141,6 +143,7 @@ def publish_dataset(
             ledger.records.made + ledger.copies.planned,
             run.max_reject_fraction,
             noun="records and their copies",
+            examples=examples,
         )
     if verdict is None and problems:
         verdict = Verdict("the ledger does not close: " + "; ".join(problems))

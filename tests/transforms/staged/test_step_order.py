@@ -1,0 +1,92 @@
+"""Steps in the wrong order, and elements of the wrong type, are reported before the run."""
+
+import functools
+import operator
+
+import apache_beam as beam
+import pyarrow as pa
+import pytest
+
+from recordmill.errors import ConfigError
+from recordmill.transforms import (
+    Analyze,
+    AssignSplits,
+    Check,
+    DecodeAndResizeImages,
+    EncodeExamples,
+    ImageOptions,
+    Publish,
+    ReadBatches,
+    Rebalance,
+    Reshuffle,
+    RunSpec,
+    StageBatches,
+    WriteToTFRecord,
+)
+from tests.beam_results import results
+from tests.tiny import TinyEncoder
+
+STEPS = (AssignSplits, Analyze, Rebalance, Reshuffle, WriteToTFRecord, Publish)
+ROWS = pa.RecordBatch.from_pydict({"__key__": ["a"], "value": [b"1"]})
+OF_BATCHES = "a PCollection of pyarrow.RecordBatch"
+STAGE = "expected the output of Read or StageBatches, got"
+
+
+@pytest.fixture
+def run(tmp_path):
+    return RunSpec(output=str(tmp_path / "out"), encoder=TinyEncoder(), splits={"train": 1.0})
+
+
+@pytest.mark.parametrize(
+    ("left_out", "got"),
+    [
+        ("Analyze", "a PCollection of handles"),
+        ("Rebalance", "AnalyzedBatches"),
+        ("Reshuffle", "PlannedBatches"),
+        ("WriteToTFRecord", "ShuffledShards"),
+    ],
+)
+def test_a_step_that_is_left_out_is_named(run, left_out, got):
+    staged = beam.Pipeline() | beam.Create([ROWS]) | StageBatches(run)
+    steps = [step(run) for step in STEPS if step.__name__ != left_out]
+    message = f": expected the output of {left_out}, got {got}: apply {left_out} before it$"
+    with pytest.raises(ConfigError, match=message):
+        functools.reduce(operator.or_, steps, staged)
+
+
+@pytest.mark.parametrize("step", [Check, Analyze, ReadBatches])
+def test_batches_that_were_not_staged(run, step):
+    batches = beam.Pipeline() | beam.Create([ROWS])
+    with pytest.raises(ConfigError, match=f"^{step.__name__}: {STAGE} {OF_BATCHES}: apply Read or"):
+        batches | step(run)
+
+
+def test_elements_that_are_no_batches(run):
+    dicts = beam.Pipeline() | beam.Create([{"__key__": "a"}])
+    with pytest.raises(ConfigError, match=f"^AssignSplits: {STAGE} a PCollection of Dict"):
+        dicts | AssignSplits(run)
+    decode = DecodeAndResizeImages(ImageOptions(size=(8, 8)))
+    for step in (StageBatches(run), decode, EncodeExamples()):
+        message = f"^{type(step).__name__}: expected {OF_BATCHES}, got a PCollection of Dict"
+        with pytest.raises(ConfigError, match=message):
+            dicts | step
+    with pytest.raises(ConfigError, match=f"^StageBatches: expected {OF_BATCHES}, got Pipeline$"):
+        beam.Pipeline() | StageBatches(run)
+
+
+def _unhinted(element):
+    return element
+
+
+def test_elements_whose_type_only_the_run_shows(run):
+    def build(pipeline):
+        unhinted = beam.Map(_unhinted).with_output_types(beam.typehints.Any)
+        return {"staged": pipeline | beam.Create([{"__key__": "a"}]) | unhinted | StageBatches(run)}
+
+    with pytest.raises(ConfigError, match="StageBatches: expected elements of type py"):
+        results(build)
+
+
+def test_batches_in_memory_without_a_pipeline():
+    (example,) = [ROWS] | EncodeExamples()
+    assert example
