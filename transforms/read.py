@@ -170,8 +170,9 @@ class _Stage(beam.DoFn):
 
     def process(self, rows: pa.RecordBatch) -> Iterator[StagedBatch]:
         _check_columns(rows)
-        part = stage_batch(batch.complete(rows), self._run.staging)
-        self._counters.add(read=len(rows), out=len(rows))
+        rules = LabelRules(allowed=self._run.labels)
+        part = stage_batch(batch.complete(rows), self._run.staging, rules=rules)
+        self._counters.add(read=len(rows), out=part.rows, rejected=part.unread)
         yield StagedBatch(part)
 
 
@@ -182,6 +183,7 @@ class StageBatches(OrderedStep):
     Batches have a column `__key__` (string, unique) and the columns that the encoder reads, and may
     have `__label__`, `__group__` and `__split__`. All batches must have the same columns. Each
     batch is written to the staging folder, so that memory does not grow with the number of batches.
+    Records whose label is not among `run.labels` are rejected.
     A batch without keys, or with other keys, labels, groups or splits than strings, raises
     ConfigError.
     """

@@ -13,7 +13,7 @@ strata/                                          splits of strata, and the label
 cells/0000000000000000.arrow                     rows of time series, ordered by time
 windows/00-00000.arrow                           windows of these series
 artifacts/SHA256/NAME                            files for encoders: given, or learned from train
-batches/ANYNAME.arrow                            rows that a custom pipeline passed
+batches/ANYNAME.arrow  .json                     rows that a custom pipeline passed, and rejects
 estimate.json                                    sizes of encoded records, from a sample
 plan.json                                        the plan of shards
 rejects.jsonl                                    all rejects, also of a run that is refused

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 import tensorflow as tf
 
+from recordmill.checking.verify import verify
 from recordmill.errors import ConfigError, Reason, RunError
 from recordmill.format.manifest import load
 from recordmill.pipelines.cli import main
@@ -18,6 +19,7 @@ from recordmill.storage.files import Location
 from recordmill.transforms import (
     Analyze,
     AssignSplits,
+    Check,
     DecodeAndResizeImages,
     FileList,
     ImageOptions,
@@ -34,7 +36,7 @@ from recordmill.transforms import (
 from tests.beam_results import results
 from tests.folders import make_folder
 from tests.paths import ROOT
-from tests.tiny import TinyEncoder, tiny_rows
+from tests.tiny import TinyCheck, TinyEncoder, tiny_rows
 
 PAGE = ROOT / "docs" / "pipelines.md"
 CLASSES = {"cat": 20, "dog": 6}
@@ -262,13 +264,17 @@ def unlike_batches() -> list[pa.RecordBatch]:
     return [one, other.set_column(2, "value", other["value"].cast(pa.large_binary()))]
 
 
-def write(output: pathlib.Path, batches: list[pa.RecordBatch], *, splits=True, **options) -> None:
+def write(
+    output: pathlib.Path, batches: list[pa.RecordBatch], *, splits=True, check=None, **options
+) -> None:
     run = RunSpec(
         output=str(output), encoder=TinyEncoder(), splits={"train": 0.9, "test": 0.1}, **options
     )
 
     def build(pipeline: beam.Pipeline) -> None:
         rows = pipeline | beam.Create(batches) | StageBatches(run)
+        if check is not None:
+            rows |= Check(run, check=check)
         if splits:
             rows |= AssignSplits(run)
         (
@@ -290,6 +296,25 @@ def test_the_order_in_which_batches_come_changes_nothing(tmp_path):
     one, other = ((tmp_path / name / "dataset.json").read_bytes() for name in ("one", "other"))
     assert one == other
     assert json.loads(one)["ledger"]["records"]["written"] == 100
+
+
+@pytest.mark.parametrize("check", [None, TinyCheck()])
+def test_labels_that_the_run_does_not_name_are_rejected(check, tmp_path):
+    """Their records had no number of a class. One batch has such labels only."""
+    batches = tiny_batches(100)
+    labels = pa.array(["zebra"] * 10)
+    batches[4] = batches[4].set_column(1, "__label__", labels)
+    batches[6] = batches[6].set_column(
+        1, "__label__", pa.concat_arrays([labels[:3], batches[6]["__label__"][3:]])
+    )
+    known = sorted({*batches[0]["__label__"].to_pylist(), *batches[1]["__label__"].to_pylist()})
+    write(tmp_path, batches, check=check, labels=known, max_reject_fraction=0.5)
+    rejects = [json.loads(line) for line in (tmp_path / "rejects.jsonl").read_text().splitlines()]
+    assert [reject["key"] for reject in rejects] == sorted(
+        [*batches[4]["__key__"].to_pylist(), *batches[6]["__key__"][:3].to_pylist()]
+    )
+    assert {reject["reason"] for reject in rejects} == {Reason.BAD_VALUE}
+    assert verify(Location.parse(str(tmp_path)), deep=True).damages == ()
 
 
 def test_too_many_rejects_are_reported_and_finished_shards_kept(tmp_path):

@@ -15,7 +15,6 @@ import pyarrow as pa
 from apache_beam.transforms.window import GlobalWindows
 from apache_beam.utils.windowed_value import WindowedValue
 
-from recordmill.errors import Reject
 from recordmill.job.staging import StagedPart, Staging
 from recordmill.processes.pool import process_count, shared_pool
 from recordmill.processes.row_tasks import MAX_MEMORY
@@ -29,7 +28,11 @@ from recordmill.transforms.reuse.frame_places import FramePlaces
 from recordmill.transforms.reuse.row_recipes import source_hashes
 from recordmill.transforms.staged.early_reads import read_rows
 from recordmill.transforms.staged.encoder_tasks import check_rows, row_task
-from recordmill.transforms.staged.listing import make_or_reuse, write_checked_part
+from recordmill.transforms.staged.listing import (
+    make_or_reuse,
+    read_excluded,
+    write_checked_part,
+)
 from recordmill.transforms.staged.parts import read_part
 from recordmill.transforms.staged.row_reader import RowReader, with_duplicate_ids
 
@@ -79,8 +82,8 @@ class PartCheck:
             for chunk in chunks
         ]
         kept = np.setdiff1d(np.arange(len(rows)), unchecked).tolist()
-        rejects: list[Reject] = []
-        filtered: Counter[str] = Counter()
+        rejects, before = read_excluded(part, staging=self.staging)
+        filtered = Counter(before)
         read: list[pa.RecordBatch] = []
         for start, future in zip(starts, futures, strict=True):
             outcome, columns = future.result()
@@ -98,7 +101,13 @@ class PartCheck:
             filtered.update({KNOWN: len(left_out)} if left_out else {})
             rows = with_duplicate_ids(rows, self.duplicates)
         return write_checked_part(
-            rows, self.staging, name, rejects=rejects, filtered=filtered, left_out=left_out
+            rows,
+            self.staging,
+            name,
+            rejects=rejects,
+            filtered=filtered,
+            unread=part.unread,
+            left_out=left_out,
         )
 
     def _unchecked(self, rows: pa.RecordBatch) -> npt.NDArray[np.int64]:

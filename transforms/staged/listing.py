@@ -167,12 +167,21 @@ def prepare_output(staging: Staging, *, overwrite: bool) -> None:
         )
 
 
-def stage_batch(rows: pa.RecordBatch, staging: Staging) -> StagedPart:
-    """Write a batch of a custom pipeline into staging, under a hash of its content."""
+def stage_batch(rows: pa.RecordBatch, staging: Staging, *, rules: LabelRules) -> StagedPart:
+    """Write a batch of a custom pipeline into staging, under a hash of its content.
+
+    rules: the rules for its labels.
+    """
     rows = rows if batch.HASH in rows.schema.names else batch.with_hash(rows)
     digest = xxhash.xxh3_128_hexdigest(batch.to_buffer(rows))
     staging.place("batches").make_dirs()
-    return write_part(rows, staging, f"batches/{digest}.arrow")
+    name = f"batches/{digest}.arrow"
+    kept, rejects, filtered = rules.apply(rows)
+    if not rejects:
+        return write_part(kept, staging, name)
+    return write_checked_part(
+        kept, staging, name, rejects=rejects, filtered=filtered, unread=len(rejects)
+    )
 
 
 def write_scratch(
@@ -320,7 +329,7 @@ def _checksum(place: Location) -> str:
 
 def read_excluded(part: StagedPart, *, staging: Staging) -> tuple[list[Reject], dict[str, int]]:
     """Return the rows excluded from a part so far: (rejects, {option: number of rows})."""
-    if part.name.startswith(("listing/", "batches/")):
+    if part.name.startswith("listing/") or (part.name.startswith("batches/") and not part.unread):
         return [], {}
     found: tuple[list[Reject], dict[str, int]] = staging.read_json(
         f"{part.name}.json",
