@@ -229,6 +229,16 @@ class TinyPacker(TinyEncoder):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class TinyMisdeclared(TinyEncoder):
+    """Declares other features than it writes."""
+
+    features_declared: tuple[tuple[str, Feature], ...]
+
+    def features(self, rows: pa.Schema, context: Context) -> Features:
+        return {**super().features(rows, context), **dict(self.features_declared)}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class TinyCheck:
     """Rejects values that begin with `early`."""
 

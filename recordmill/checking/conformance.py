@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from recordmill.format.image_files import UNREADABLE_IMAGE, open_image
 from recordmill.tfrecord.decode import Value, decoder
 from recordmill.tfrecord.features import DType, Feature, Features, shape_text
 
@@ -202,6 +201,9 @@ def _check_array(value: bytes, *, dtype: str, shape: Sequence[int | None]) -> No
 
 
 def _check_image(value: bytes) -> None:
+    # Checks that are not deep do without Pillow.
+    from recordmill.format.image_files import UNREADABLE_IMAGE, open_image
+
     try:
         with open_image(value) as image:
             image.load()

@@ -16,6 +16,7 @@ from recordmill.format.manifest import load
 from recordmill.pipelines.cli import main
 from recordmill.runners import direct
 from recordmill.storage.files import Location
+from recordmill.tfrecord.features import Feature
 from recordmill.transforms import (
     Analyze,
     AssignSplits,
@@ -36,7 +37,7 @@ from recordmill.transforms import (
 from tests.beam_results import results
 from tests.folders import make_folder
 from tests.paths import ROOT
-from tests.tiny import TinyCheck, TinyEncoder, tiny_rows
+from tests.tiny import TinyCheck, TinyEncoder, TinyMisdeclared, tiny_rows
 
 PAGE = ROOT / "docs" / "pipelines.md"
 CLASSES = {"cat": 20, "dog": 6}
@@ -265,10 +266,16 @@ def unlike_batches() -> list[pa.RecordBatch]:
 
 
 def write(
-    output: pathlib.Path, batches: list[pa.RecordBatch], *, splits=True, check=None, **options
+    output: pathlib.Path,
+    batches: list[pa.RecordBatch],
+    *,
+    splits=True,
+    check=None,
+    encoder=TinyEncoder(),  # noqa: B008, it is frozen
+    **options,
 ) -> None:
     run = RunSpec(
-        output=str(output), encoder=TinyEncoder(), splits={"train": 0.9, "test": 0.1}, **options
+        output=str(output), encoder=encoder, splits={"train": 0.9, "test": 0.1}, **options
     )
 
     def build(pipeline: beam.Pipeline) -> None:
@@ -315,6 +322,23 @@ def test_labels_that_the_run_does_not_name_are_rejected(check, tmp_path):
     )
     assert {reject["reason"] for reject in rejects} == {Reason.BAD_VALUE}
     assert verify(Location.parse(str(tmp_path)), deep=True).damages == ()
+
+
+@pytest.mark.parametrize(
+    ("declared", "why"),
+    [
+        (("value", Feature(dtype="int64")), "feature 'value': expected int64, got string"),
+        (("more", Feature(dtype="float32")), "lacks the feature 'more'"),
+        (("value", Feature(dtype="string", shape=(2,))), "'value': expected 2 values, got 1"),
+    ],
+)
+def test_an_encoder_that_writes_other_features_than_it_declares(declared, why, tmp_path):
+    """Such a dataset was published."""
+    encoder = TinyMisdeclared(features_declared=(declared,))
+    with pytest.raises(TypeError, match=rf"TinyMisdeclared: .* does not declare: .*{why}"):
+        write(tmp_path, tiny_batches(100), encoder=encoder)
+    assert not (tmp_path / "dataset.json").exists()
+    assert not [*tmp_path.glob(".recordmill/*/info/*")]
 
 
 def test_too_many_rejects_are_reported_and_finished_shards_kept(tmp_path):

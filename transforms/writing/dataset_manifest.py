@@ -40,6 +40,7 @@ from recordmill.transforms.staged.listing import (
 )
 from recordmill.transforms.staged.parts import read_part
 from recordmill.transforms.writing.closed_ledger import close_ledger
+from recordmill.transforms.writing.declared_features import expect_declared_features
 from recordmill.transforms.writing.shard_recipes import all_have_recipes, assemble_recipes
 from recordmill.transforms.writing.written_notes import written_notes
 
@@ -156,6 +157,7 @@ def publish_dataset(
         staging.write_verdict(verdict)
         return None
     manifest, files = build_manifest(plan, infos, ledger, rejects, content, run=run)
+    expect_declared_features(manifest, infos, run=run)
     assemble_recipes(manifest, run)
     publishing.stage_files(staging, manifest, files)
     publishing.publish(staging)

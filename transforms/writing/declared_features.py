@@ -1,0 +1,45 @@
+"""The check that an encoder writes the features that it declares."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from recordmill.checking.conformance import Conformance, NonconformingError
+from recordmill.format.manifest import Manifest
+from recordmill.job.staging import ShardInfo
+from recordmill.storage.files import MissingError
+from recordmill.tfrecord.framing import read_frames
+from recordmill.transforms.model.run_spec import RunSpec
+
+
+def expect_declared_features(
+    manifest: Manifest, infos: Sequence[ShardInfo], *, run: RunSpec
+) -> None:
+    """Check the first record of each split.
+
+    Raises:
+      TypeError: it is not as declared, which is an error in the code of the encoder. All shards
+        will be written again.
+    """
+    conformance = Conformance(
+        manifest.features,
+        labels=manifest.labels,
+        label_offset=manifest.label_offset,
+        deep=False,
+    )
+    first = {info.split: info.shard.file for info in reversed(infos) if info.shard.records}
+    for file in first.values():
+        try:
+            with run.staging.place(f"shards/{file}").open_input() as stream:
+                frame = next(read_frames(stream, compression=run.compression))
+        except MissingError:  # an earlier attempt checked it, and began to publish
+            continue
+        try:
+            conformance.check(conformance.decode(frame.payload))
+        except NonconformingError as error:
+            for info in infos:
+                run.staging.place(f"info/{info.shard.file}.json").delete(missing_ok=True)
+            raise TypeError(
+                f"{type(run.encoder).__name__}: `encode` returned a record that `features` does not"
+                f" declare: {error}"
+            ) from error
