@@ -352,7 +352,7 @@ def test_lists_keep_rules_too(tmp_path):
     assert {key: detail for key, (_, _, detail) in details(made).items()} == {
         "t.parquet#201": "column 'x': 1 value, but the schema allows 2",
         "t.parquet#202": "column 'x': nan, which the schema disallows",
-        "t.parquet#203": "column 'x': -inf, which the schema disallows",
+        "t.parquet#203": "row 203: column 'x': -inf is not a finite float32",
         "t.parquet#204": "column 'x': -5, but the schema allows at least 0.0",
         "t.parquet#205": "column 'x': no value, but the schema requires min_fraction 1",
     }
