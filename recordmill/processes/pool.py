@@ -2,8 +2,7 @@
 
 Processes instead of threads, because Pillow's encoders do not scale on threads. Not
 `concurrent.futures.ProcessPoolExecutor`, because of its speed and of what happens when a process is
-killed (docs/adr/0028-encoder-process-pool.md). A child ends with its parent: on Linux at once,
-elsewhere after its task, when it finds its channel closed.
+killed (docs/adr/0028-encoder-process-pool.md). A child ends with its parent, on Linux at once.
 """
 
 from __future__ import annotations
