@@ -33,7 +33,7 @@ def check_input(given: Any, *, step: str, takes: tuple[Any, ...], after: str) ->
 
 
 def _is_of(given: beam.PCollection[Any], element: Any) -> bool:
-    kind = given.element_type  # None in the commands' pipelines, which leave out Beam's checks
+    kind = given.element_type  # None if Beam infers no types (--no_pipeline_type_check)
     known = kind is not None
     return not known or bool(typehints.is_consistent_with(kind, convert_to_beam_type(element)))
 
