@@ -293,7 +293,6 @@ def measure_cached_state_alone(statecache: ModuleType) -> None:
     statecache.get_deep_size = get_deep_size  # type: ignore[attr-defined]
 
 
-@functools.cache
 def report_user_metrics_alone() -> None:
     """Report only a pipeline's own counters to Flink, not those that Beam adds to each transform.
 

@@ -31,6 +31,8 @@ from recordmill.transforms.staged.listing import (
 from recordmill.transforms.staged.row_reader import RowReader
 from recordmill.transforms.staged.step_order import OrderedStep
 
+_STRINGS = (pa.string(), pa.large_string())
+
 
 def _batch(part: StagedPart | Problem, *, counters: RecordCounters) -> Element:
     if isinstance(part, Problem):
@@ -121,9 +123,6 @@ class Read(beam.PTransform):
         return parts | "Batches" >> beam.Map(
             _batch, counters=RecordCounters("Read")
         ).with_output_types(Element)
-
-
-_STRINGS = (pa.string(), pa.large_string())
 
 
 def _check_columns(rows: pa.RecordBatch) -> None:

@@ -238,7 +238,8 @@ def make_plan(
 
 def _rejects(parts: Sequence[StagedPart], staging: Staging) -> list[Reject]:
     """Return the rejects of the listing and of parts, sorted."""
-    of_parts = [one for part in parts for one in read_excluded(part, staging=staging)[0]]
+    some = [part for part in parts if part.rejected or part.unread]
+    of_parts = [one for part in some for one in read_excluded(part, staging=staging)[0]]
     return sorted({*(staging.listing() or NO_LISTING).rejects, *of_parts})
 
 
