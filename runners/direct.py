@@ -1,26 +1,23 @@
-"""Beam's in-process portable runner, created explicitly.
+"""Runs a pipeline in this process: that of a command by `LocalRunner`, others by Beam's own runner.
 
-The default DirectRunner would first try to download another runner. The workers are threads of this
-process (`in_memory`), because the mode `multi_threading` loses records. The threads wait for the
-encoder processes, which do the work.
+Beam's default DirectRunner would first try to download another runner. The workers of its
+FnApiRunner are threads (`in_memory`), because the mode `multi_threading` loses records. With both
+runners, threads wait for the encoder processes, which do the work.
 """
 
-import contextlib
 import logging
 import shutil
 from collections.abc import Callable, Sequence
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.portability.api import beam_provision_api_pb2
 from apache_beam.runners import common
-from apache_beam.runners.portability.fn_api_runner import fn_runner
-from apache_beam.runners.portability.portable_runner import JobServiceHandle
-from apache_beam.runners.runner import PipelineResult
+from apache_beam.runners.runner import PipelineResult, PipelineRunner
 
-from recordmill.runners import beam_patches, in_process_patches
+from recordmill.runners import beam_patches
+from recordmill.runners.local_runner import LocalRunner
 
-_MAX_THREADS = 8  # each thread adds a bundle to each stage, and none of them computes
+_MAX_THREADS = 8  # none of them computes
 
 
 def run(
@@ -34,33 +31,44 @@ def run(
 
     workers: number of encoder processes, and of threads that run stages, up to eight.
     beam_options: Beam's own options, as flags.
-    checks: whether Beam checks types and functions, for the author of the pipeline, and reports
-      metrics of its own. Without, a small job takes 4 % less CPU.
+    checks: for the author of a pipeline. Beam checks types and functions, and its own runner
+      encodes elements and reports counters. Without checks `LocalRunner` takes its place, if it
+      was checked with the installed version of Beam.
     """
     beam_patches.apply_patches()
+    threads = min(workers, _MAX_THREADS)
     options = PipelineOptions(
-        [
-            *beam_options,
-            f"--direct_num_workers={min(workers, _MAX_THREADS)}",
-            "--direct_running_mode=in_memory",
-        ]
+        [*beam_options, f"--direct_num_workers={threads}", "--direct_running_mode=in_memory"]
     )
+    # The traceback of a failed stage, whose exception is raised anyway.
+    logging.getLogger(common.__name__).setLevel(logging.CRITICAL)
+    is_local = not checks and beam_patches.enabled()
+    runner = LocalRunner(threads=threads) if is_local else _beam_runner(options)
+    pipeline = beam.Pipeline(runner=runner, options=options)
+    # Only cross-language transforms use this folder, and a killed process would leave it behind.
+    shutil.rmtree(pipeline.local_tempdir)
+    if is_local:
+        with beam_patches.fewer_steps():
+            build(pipeline)
+    else:
+        build(pipeline)
+    result = pipeline.run(test_runner_api=False)
+    result.wait_until_finish()
+    return result
+
+
+def _beam_runner(options: PipelineOptions) -> PipelineRunner:
+    # Imported here because commands do not need them.
+    from apache_beam.portability.api import beam_provision_api_pb2
+    from apache_beam.runners.portability.fn_api_runner import fn_runner
+    from apache_beam.runners.portability.portable_runner import JobServiceHandle
+
+    beam_patches.apply_patches()
+    # A warning that threads do not compute in parallel; here they need not.
+    logging.getLogger(fn_runner.__name__).setLevel(logging.ERROR)
     provision = fn_runner.ExtendedProvisionInfo(
         beam_provision_api_pb2.ProvisionInfo(
             pipeline_options=JobServiceHandle.encode_pipeline_options(options.get_all_options())
         )
     )
-    # A warning that threads do not compute in parallel; here they need not.
-    logging.getLogger(fn_runner.__name__).setLevel(logging.ERROR)
-    # The traceback of a failed stage, whose exception is raised anyway.
-    logging.getLogger(common.__name__).setLevel(logging.CRITICAL)
-    runner = fn_runner.FnApiRunner(provision_info=provision)
-    pipeline = beam.Pipeline(runner=runner, options=options)
-    # Only cross-language transforms use this folder, and a killed process would leave it behind.
-    shutil.rmtree(pipeline.local_tempdir)
-    fewer_steps = contextlib.nullcontext if checks else in_process_patches.fewer_steps
-    with in_process_patches.in_process(), fewer_steps():
-        build(pipeline)
-        result = pipeline.run()
-        result.wait_until_finish()
-    return result
+    return fn_runner.FnApiRunner(provision_info=provision)

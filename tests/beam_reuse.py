@@ -14,13 +14,12 @@ import copy
 import sys
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, Future
-from types import CodeType, FunctionType, SimpleNamespace
+from types import FunctionType
 from typing import Any
 
 import pytest
 
-from recordmill.runners import beam_patches, in_process_patches
+from recordmill.runners import beam_patches
 
 
 @contextlib.contextmanager
@@ -34,9 +33,7 @@ def reused_inspections() -> Iterator[None]:
 
 def _patch(patch: pytest.MonkeyPatch) -> None:
     from apache_beam import pipeline
-    from apache_beam.internal.cloudpickle import cloudpickle
     from apache_beam.options import pipeline_options
-    from apache_beam.runners.worker import bundle_processor
     from apache_beam.transforms import core, util
     from apache_beam.typehints import decorators, native_type_compatibility, typehints
     from apache_beam.typehints.decorators import IOTypeHints
@@ -79,16 +76,6 @@ def _patch(patch: pytest.MonkeyPatch) -> None:
         except TypeError:
             return convert(hint)
 
-    @contextlib.contextmanager
-    def pickles_without_code() -> Iterator[None]:
-        """Pickle functions without their code inside the block, for pipelines of this process.
-
-        What the functions refer to is pickled as ever.
-        """
-        with uncompressed_pickles(), pytest.MonkeyPatch.context() as inner:
-            inner.setattr(cloudpickle, "_code_reduce", _code_by_number)
-            yield
-
     def is_consistent_once(sub: Any, base: Any) -> bool:
         """Compare two types once; those that cannot be hashed are compared each time."""
         try:
@@ -104,7 +91,6 @@ def _patch(patch: pytest.MonkeyPatch) -> None:
     converted: dict[Any, Any] = {}
     consistent: dict[tuple[Any, Any], bool] = {}
     is_consistent_with = typehints.is_consistent_with
-    uncompressed_pickles = in_process_patches.uncompressed_pickles
     init_others, convert = options.__init__, native_type_compatibility.convert_to_beam_type
     get_other, get_all_options = options.__getattr__, options.get_all_options
     hints = _once_per_function(IOTypeHints.from_callable)
@@ -116,10 +102,6 @@ def _patch(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(module, "convert_to_beam_type", convert_once)
     for module in (core, typehints):
         patch.setattr(module, "is_consistent_with", is_consistent_once)
-    patch.setattr(in_process_patches, "uncompressed_pickles", pickles_without_code)
-    # Each of a run's bundles starts a thread that creates its operations, and waits for it.
-    futures = SimpleNamespace(ThreadPoolExecutor=_InlineExecutor, TimeoutError=TimeoutError)
-    patch.setattr(bundle_processor, "concurrent", SimpleNamespace(futures=futures))
     # Each transform would look for IPython in all folders of the import path.
     patch.setattr(pipeline, "is_in_ipython", lambda: False)
     patch.setattr(pipeline, "alter_label_if_ipython", lambda transform, pvalueish: None)
@@ -127,31 +109,6 @@ def _patch(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(options, "__init__", init)
     patch.setattr(options, "__getattr__", get_option)
     patch.setattr(pipeline_options._BeamArgumentParser, "_get_formatter", formatter)
-
-
-_codes: dict[int, CodeType] = {}
-
-
-def _code_by_number(code: CodeType, config: Any) -> tuple[Callable[[int], CodeType], tuple[int]]:
-    """Reduce a code object to its number, and keep it."""
-    _codes[id(code)] = code
-    return _code_of, (id(code),)
-
-
-def _code_of(number: int) -> CodeType:
-    return _codes[number]
-
-
-class _InlineExecutor(Executor):
-    """Executor that calls functions in the thread that submits them, and raises what they raise."""
-
-    def __init__(self, **_: Any) -> None:
-        pass
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        future: Future[Any] = Future()
-        future.set_result(fn(*args, **kwargs))
-        return future
 
 
 def _once_per_function(inspect: Callable[[Any], Any]) -> Callable[[Any], Any]:

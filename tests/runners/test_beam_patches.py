@@ -6,41 +6,28 @@ import os
 import pickle
 import subprocess
 import sys
-import threading
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 import apache_beam as beam
 import pytest
-from apache_beam import coders
 from apache_beam.internal import pickler
 from apache_beam.options import pipeline_options
 from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions, StandardOptions
-from apache_beam.runners.portability.fn_api_runner import execution, fn_runner
-from apache_beam.runners.worker import data_plane, statecache
-from apache_beam.runners.worker.bundle_processor import BundleProcessor
+from apache_beam.runners.worker import statecache
 from apache_beam.runners.worker.statesampler import DEFAULT_SAMPLING_PERIOD_MS, StateSampler
 from apache_beam.transforms import core, userstate
 from apache_beam.transforms.ptransform import PTransform, PTransformWithSideInputs
-from apache_beam.transforms.window import GlobalWindows
 from apache_beam.typehints.decorators import IOTypeHints, TypeCheckError
 from apache_beam.utils.counters import CounterFactory
 
-from recordmill.runners import beam_patches, direct, in_process_patches
+from recordmill.runners import beam_patches, direct
 from tests.paths import DEMO, ROOT
 
 PATCHED = {
     "apache_beam.options.pipeline_options": (PipelineOptions, "view_as"),
     "apache_beam.transforms.core": (core, "get_function_args_defaults"),
     "apache_beam.transforms.userstate": (userstate, "get_dofn_specs"),
-    "apache_beam.runners.portability.fn_api_runner.execution": (
-        execution.GroupingBuffer,
-        "partition",
-    ),
-    "apache_beam.runners.portability.fn_api_runner.fn_runner": (
-        fn_runner.ParallelBundleManager,
-        "process_bundle",
-    ),
     "apache_beam.runners.worker.statecache": (statecache, "get_deep_size"),
     "apache_beam.runners.worker.statesampler": (StateSampler.__init__, "__defaults__"),
 }
@@ -52,6 +39,7 @@ PERMANENT = (
 STATE = f"""
 {PERMANENT}
     import recordmill.pipelines.road, recordmill.runners.direct
+    import apache_beam.runners.worker.statecache
 import sys
 from tests.runners.test_beam_patches import PATCHED, is_patched
 print(*map(is_patched, PATCHED.values()))
@@ -227,46 +215,11 @@ def test_cached_state_has_the_size_that_beam_measures(unpatched):
     assert expected[0] > 1000
 
 
-@pytest.mark.parametrize("value", "01")
-def test_pickles_are_compressed_for_other_runners_alone(unpatched, monkeypatch, value):
-    monkeypatch.setenv(beam_patches.SWITCH, value)
-    text = "recordmill " * 1000
-    before = pickler.dumps(text)
-    with in_process_patches.uncompressed_pickles():
-        inside = pickler.dumps(text)
-        assert [pickler.loads(one) for one in (before, inside)] == [text] * 2
-    assert (len(inside) > len(text)) == (value == "1")
-    assert pickler.dumps(text) == before
-
-
 def test_the_state_of_a_bundle_is_sampled_often(unpatched):
     assert DEFAULT_SAMPLING_PERIOD_MS == 200, "this version of Beam has another default"
     assert StateSampler("a-step", CounterFactory()).sampling_period_ms == 200
     beam_patches.apply_patches()
     assert StateSampler("a-step", CounterFactory()).sampling_period_ms == 5
-
-
-_sampled: list[bool] = []
-
-
-def note_sampling(_: int) -> None:
-    targets = [getattr(thread, "_target", None) for thread in threading.enumerate()]
-    samplers = [isinstance(getattr(one, "__self__", None), StateSampler) for one in targets]
-    _sampled.append(any(samplers))
-
-
-def pipeline_of_one(pipeline: beam.Pipeline) -> None:
-    pipeline | beam.Create([1]) | beam.Map(note_sampling)
-
-
-@pytest.mark.parametrize(("value", "sampled"), [("1", False), ("0", True)])
-def test_states_are_not_sampled_in_process(unpatched, monkeypatch, value, sampled):
-    monkeypatch.setenv(beam_patches.SWITCH, value)
-    methods = StateSampler.start, StateSampler.stop
-    _sampled.clear()
-    direct.run(pipeline_of_one, workers=1)
-    assert _sampled == [sampled]
-    assert (StateSampler.start, StateSampler.stop) == methods
 
 
 def mistyped_pipeline(pipeline: beam.Pipeline) -> None:
@@ -309,83 +262,19 @@ def test_steps_are_left_out_inside_the_block_alone(unpatched):
         (pickler, "roundtrip"),
         (core, "_check_fn_use_yield_and_return"),
         (IOTypeHints, "_make_origin"),
-        (BundleProcessor, "monitoring_infos"),
     )
     before = [vars(place)[name] for place, name in places]
-    with in_process_patches.fewer_steps():
+    with beam_patches.fewer_steps():
         inside = [vars(place)[name] for place, name in places]
     assert not any(one is other for one, other in zip(inside, before, strict=True))
     assert [vars(place)[name] for place, name in places] == before
 
 
-def test_a_function_that_cannot_be_pickled_is_an_error(unpatched):
+def test_authors_are_told_of_a_function_that_cannot_be_pickled(unpatched):
     numbers = iter(range(3) for _ in range(3))
 
     def build(pipeline: beam.Pipeline) -> None:
         pipeline | beam.Create([1]) | beam.Map(lambda _: next(numbers))
 
-    with pytest.raises(RuntimeError, match="Unable to translate Map"):
-        direct.run(build, workers=1, checks=False)
-
-
-def test_bundles_without_elements_are_not_processed(unpatched, monkeypatch):
-    processed = []
-    process = fn_runner.BundleManager.process_bundle
-
-    def counted(self, inputs, *args, **kwargs):
-        if not isinstance(self, fn_runner.ParallelBundleManager):
-            processed.append(sum(bool(part) for part in inputs.values()))
-        return process(self, inputs, *args, **kwargs)
-
-    def build(pipeline: beam.Pipeline) -> None:
-        pipeline | beam.Create([1]) | beam.Map(str)
-
-    monkeypatch.setattr(fn_runner.BundleManager, "process_bundle", counted)
-    counts = []
-    for value in "01":
-        monkeypatch.setenv(beam_patches.SWITCH, value)
-        beam_patches.enabled.cache_clear()
-        processed.clear()
-        direct.run(build, workers=4)
-        counts.append(len(processed))
-    assert counts[1] < counts[0]
-    assert all(processed)
-
-
-@pytest.mark.parametrize("keys", [0, 1, 2, 5, 64, 129, 1000])
-@pytest.mark.parametrize("count", [1, 2, 3])
-def test_grouped_values_are_the_same_in_pieces(unpatched, keys, count):
-    """Every thread gets the same bytes, which are joined from several pieces."""
-
-    def partition() -> list[list[bytes]]:
-        texts, window = coders.BytesCoder(), coders.coders.GlobalWindowCoder()
-        pairs = coders.TupleCoder((texts, texts))
-        groups = coders.TupleCoder((texts, coders.IterableCoder(texts)))
-        coder = coders.coders.WindowedValueCoder(pairs, window)
-        grouped = coders.coders.WindowedValueCoder(groups, window)
-        buffer = execution.GroupingBuffer(coder, grouped, core.Windowing(GlobalWindows()))
-        for number in range(3 * keys):
-            value = GlobalWindows.windowed_value((b"%d" % (number % keys), b"v" * (number % 50)))
-            buffer.append(coder.get_impl().encode_nested(value))
-        first = buffer.partition(count)
-        assert buffer.partition(count) == first
-        return first
-
-    before = partition()
-    beam_patches.apply_patches()
-    after = partition()
-    assert [b"".join(pieces) for pieces in after] == [b"".join(pieces) for pieces in before]
-    assert max(map(len, after)) <= 64
-    assert len(after[0]) > 1 or keys <= count
-
-
-def test_a_bundle_gets_its_elements_in_pieces(unpatched, monkeypatch):
-    init = data_plane.SizeBasedBufferingClosableOutputStream.__init__
-    monkeypatch.setattr(init, "__defaults__", (None, None, 10, 512 << 20))
-    beam_patches.apply_patches()
-    channel = data_plane.InMemoryDataChannel()
-    manager = object.__new__(fn_runner.BundleManager)
-    manager._worker_handler = SimpleNamespace(data_conn=channel)
-    manager._send_input_to_worker("bundle", "read", [b"a" * 8, b"b" * 8, b"c" * 8])
-    found = [one.data for one in channel.inverse().input_elements("bundle", ["read"])]
-    assert found == [b"a" * 8 + b"b" * 8, b"c" * 8]
+    with pytest.raises(RuntimeError, match="Unable to pickle fn"):
+        direct.run(build, workers=1)

@@ -1,0 +1,353 @@
+"""A Beam runner for a command's pipeline on this machine, in threads of this process.
+
+Beam's own in-process runner translates a pipeline into protocol buffers, creates the operations of
+each stage anew for each thread, and encodes and decodes all elements between stages. The elements
+of these pipelines are few and small, and the records themselves are in files, so that this was most
+of the time of a small job. Here elements pass from step to step as they are. Beam calls the steps.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from typing import Any
+
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.pipeline import AppliedPTransform, Pipeline, PipelineVisitor
+from apache_beam.pvalue import AsSideInput, PCollection
+from apache_beam.runners.common import DoFnRunner, DoFnSignature, Receiver
+from apache_beam.runners.runner import PipelineResult, PipelineRunner, PipelineState
+from apache_beam.transforms import core
+from apache_beam.transforms.sideinputs import SideInputMap
+from apache_beam.transforms.util import Reshuffle
+from apache_beam.transforms.window import GlobalWindows
+from apache_beam.utils.windowed_value import WindowedValue
+
+_WINDOWING = core.Windowing(GlobalWindows())
+_NOTHING = object()
+_in_global_window = GlobalWindows.windowed_value
+
+_Pair = tuple[Any, Any]  # of a key and a value
+
+
+class LocalRunner(PipelineRunner):
+    """Runs a bounded pipeline whose elements are all in the global window, without timestamps.
+
+    ParDos that follow each other pass their elements on directly. GroupByKey, Reshuffle, Flatten
+    and side inputs wait for all elements; CombinePerKey adds values to an accumulator per key and
+    thread. Elements are neither copied nor encoded, and counters are not reported.
+
+    threads: number of threads. Each takes the next element when it has processed one, and has its
+      own copies of the DoFns.
+
+    Raises:
+      NotImplementedError: the pipeline has other transforms.
+    """
+
+    def __init__(self, *, threads: int) -> None:
+        super().__init__()
+        self._threads = threads
+
+    def run_pipeline(self, pipeline: Pipeline, options: PipelineOptions) -> PipelineResult:
+        """Run a pipeline to its end. Raises the exception of the DoFn that failed first."""
+        plan = _Plan()
+        pipeline.visit(plan)
+        with ThreadPoolExecutor(self._threads, thread_name_prefix="stage") as executor:
+            run = _Run(plan, executor, threads=self._threads)
+            for stage in plan.stages:
+                run.run_stage(stage)
+        return PipelineResult(PipelineState.DONE)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Stage:
+    """ParDos that pass elements on to each other directly.
+
+    source: the elements that the first of them processes.
+    """
+
+    source: PCollection
+    steps: list[AppliedPTransform] = dataclasses.field(default_factory=list)
+
+
+class _Plan(PipelineVisitor):
+    """Divides a pipeline into stages, in an order in which they can run.
+
+    makers: the transform that makes each PCollection. reads: how often each PCollection is read
+    after it is complete. combined: each CombinePerKey that gets its elements while a stage makes
+    them, by its input.
+    """
+
+    def __init__(self) -> None:
+        self.stages: list[_Stage] = []
+        self.makers: dict[PCollection, AppliedPTransform] = {}
+        self.reads: Counter[PCollection] = Counter()
+        self.combined: dict[PCollection, list[AppliedPTransform]] = defaultdict(list)
+        self._complete_after: dict[PCollection, int] = {}  # number of stages
+        self._inside: AppliedPTransform | None = None
+
+    def enter_composite_transform(self, transform_node: AppliedPTransform) -> None:
+        """Add some composites as a whole."""
+        if self._inside is None and _is_whole(transform_node.transform):
+            self._inside = transform_node
+            self._add(transform_node)
+
+    def leave_composite_transform(self, transform_node: AppliedPTransform) -> None:
+        """End such a composite."""
+        if transform_node is self._inside:
+            self._inside = None
+
+    def visit_transform(self, transform_node: AppliedPTransform) -> None:
+        """Add a transform that has no parts."""
+        if self._inside is None:
+            self._add(transform_node)
+
+    def _add(self, node: AppliedPTransform) -> None:
+        outputs = set(node.outputs.values())
+        if outputs <= set(node.inputs):  # it returns its input
+            return
+        if not all(output.windowing.is_default() for output in outputs):
+            raise NotImplementedError(f"{node.full_label}: windows other than the global one")
+        if isinstance(node.transform, core.ParDo):
+            after = self._add_step(node)
+        elif isinstance(node.transform, core.Impulse):
+            after = 0
+        elif isinstance(node.transform, core.Flatten | core.GroupByKey) or _is_whole(
+            node.transform
+        ):
+            after = max((self._complete_after[one] for one in node.inputs), default=0)
+            if self._is_combined_early(node):
+                self.combined[node.inputs[0]].append(node)
+            else:
+                self.reads.update(node.inputs)
+        else:
+            raise NotImplementedError(f"{node.full_label}: {type(node.transform).__name__}")
+        for output in outputs:
+            self.makers[output] = node
+            self._complete_after[output] = after
+
+    def _add_step(self, node: AppliedPTransform) -> int:
+        """Add a ParDo to the stage that makes its input, unless a side input is complete later.
+
+        Returns the number of stages after which its output is complete.
+        """
+        signature = DoFnSignature(node.transform.fn)
+        if signature.is_splittable_dofn() or signature.is_stateful_dofn():
+            raise NotImplementedError(f"{node.full_label}: a splittable or stateful DoFn")
+        (source,) = node.inputs
+        sides = [side.pvalue for side in node.side_inputs]
+        self.reads.update(sides)
+        after = self._complete_after[source]
+        if not self._is_made_by_pardo(source) or any(
+            self._complete_after[side] >= after for side in sides
+        ):
+            self.reads[source] += 1
+            self.stages.append(_Stage(source))
+            after = len(self.stages)
+        self.stages[after - 1].steps.append(node)
+        return after
+
+    def _is_combined_early(self, node: AppliedPTransform) -> bool:
+        return isinstance(node.transform, core.CombinePerKey) and self._is_made_by_pardo(
+            node.inputs[0]
+        )
+
+    def _is_made_by_pardo(self, collection: PCollection) -> bool:
+        return isinstance(self.makers[collection].transform, core.ParDo)
+
+
+def _is_whole(transform: Any) -> bool:
+    """Return whether this runner takes a composite as a whole, instead of its parts."""
+    if isinstance(transform, core.CombinePerKey):
+        return not transform.args and not transform.kwargs
+    return isinstance(transform, Reshuffle)
+
+
+class _Run:
+    """One run of a plan, with the elements that are still to be read."""
+
+    def __init__(self, plan: _Plan, executor: ThreadPoolExecutor, *, threads: int) -> None:
+        self._plan = plan
+        self._executor = executor
+        self._threads = threads
+        self._reads_left = plan.reads.copy()
+        self._elements: dict[PCollection, list[Any]] = {}
+        self._accumulators: dict[AppliedPTransform, list[_Pair]] = {}
+
+    def run_stage(self, stage: _Stage) -> None:
+        """Process all elements of a stage's source, in threads."""
+        waiting = deque(self._take(stage.source))
+        sides = {
+            step: [
+                (side, [*map(_in_global_window, self._take(side.pvalue))])
+                for side in step.side_inputs
+            ]
+            for step in stage.steps
+        }
+        for output in (one for step in stage.steps for one in step.outputs.values()):
+            if self._plan.reads[output]:
+                self._elements[output] = []
+            for node in self._plan.combined[output]:
+                self._accumulators[node] = []
+        threads = min(self._threads, len(waiting))
+        dofns = [{step: step.transform.fn for step in stage.steps}]
+        dofns += [
+            dict(zip(stage.steps, copy.deepcopy([*dofns[0].values()]), strict=True))
+            for _ in range(1, threads)
+        ]
+        futures = [
+            self._executor.submit(self._process_bundle, stage, own, sides, waiting)
+            for own in dofns[:threads]
+        ]
+        done, _ = wait(futures, return_when=FIRST_EXCEPTION)
+        for future in done:
+            future.result()
+
+    def _process_bundle(
+        self,
+        stage: _Stage,
+        dofns: Mapping[AppliedPTransform, core.DoFn],
+        sides: Mapping[AppliedPTransform, list[tuple[AsSideInput, list[WindowedValue]]]],
+        waiting: deque[Any],
+    ) -> None:
+        """Process elements until none waits, by DoFns that no other thread uses."""
+        followers: dict[PCollection, list[DoFnRunner]] = defaultdict(list)
+        runners: deque[DoFnRunner] = deque()
+        combined: list[_Combined] = []
+        try:
+            for step in reversed(stage.steps):
+                receivers: dict[str | None, _Receiver] = {None: _Receiver()}
+                for tag, output in step.outputs.items():
+                    more = [_Combined(node) for node in self._plan.combined[output]]
+                    combined += more
+                    receivers[tag] = _Receiver(
+                        [runner.process for runner in followers[output]],
+                        [one.add for one in more],
+                        self._elements[output] if self._plan.reads[output] else None,
+                    )
+                runner = _dofn_runner(step, dofns[step], sides[step], receivers)
+                runners.appendleft(runner)
+                followers[step.inputs[0]].append(runner)
+                runner.setup()
+                runner.start()
+            while waiting:
+                try:
+                    element = waiting.popleft()
+                except IndexError:  # another thread took it
+                    break
+                runners[0].process(_in_global_window(element))
+            for runner in runners:
+                runner.finish()
+        except BaseException:
+            waiting.clear()  # the other threads end with their current element
+            raise
+        finally:
+            for runner in runners:
+                runner.teardown()
+        for one in combined:
+            self._accumulators[one.node].extend(one.accumulators())
+
+    def _take(self, collection: PCollection) -> list[Any]:
+        """Return the elements of a complete collection, and forget them after the last read."""
+        self._reads_left[collection] -= 1
+        if collection not in self._elements:
+            self._elements[collection] = self._make(self._plan.makers[collection])
+        if self._reads_left[collection]:
+            return self._elements[collection]
+        return self._elements.pop(collection)
+
+    def _make(self, node: AppliedPTransform) -> list[Any]:
+        """Return the output of a transform that is no ParDo."""
+        if isinstance(node.transform, core.Impulse):
+            return [b""]
+        if isinstance(node.transform, core.CombinePerKey):
+            return self._combine(node)
+        elements = [element for one in node.inputs for element in self._take(one)]
+        return _group(elements) if isinstance(node.transform, core.GroupByKey) else elements
+
+    def _combine(self, node: AppliedPTransform) -> list[_Pair]:
+        if node not in self._accumulators:
+            combined = _Combined(node)
+            for element in self._take(node.inputs[0]):
+                combined.add(element)
+            self._accumulators[node] = combined.accumulators()
+        fn = node.transform.fn
+        fn.setup()
+        results = [
+            (key, fn.extract_output(fn.merge_accumulators(accumulators)))
+            for key, accumulators in _group(self._accumulators.pop(node))
+        ]
+        fn.teardown()
+        return results
+
+
+def _dofn_runner(
+    step: AppliedPTransform,
+    dofn: core.DoFn,
+    sides: list[tuple[AsSideInput, list[WindowedValue]]],
+    receivers: dict[str | None, _Receiver],
+) -> DoFnRunner:
+    maps = [SideInputMap(type(side), side._view_options(), values) for side, values in sides]
+    args, kwargs = step.transform.args, step.transform.kwargs
+    label = step.full_label
+    return DoFnRunner(dofn, args, kwargs, maps, _WINDOWING, receivers, step_name=label)
+
+
+class _Receiver(Receiver):
+    """Passes each element of an output on to the DoFns that follow, and to those who read it later.
+
+    combined: takes pairs of a key and a value. elements: gets the elements, if they are read later.
+    """
+
+    def __init__(
+        self,
+        followers: Sequence[Callable[[WindowedValue], Any]] = (),
+        combined: Sequence[Callable[[_Pair], None]] = (),
+        elements: list[Any] | None = None,
+    ) -> None:
+        self._followers = followers
+        self._combined = combined
+        self._elements = elements
+
+    def receive(self, windowed_value: WindowedValue) -> None:
+        """Pass on one element."""
+        for process in self._followers:
+            process(windowed_value)
+        for add in self._combined:
+            add(windowed_value.value)
+        if self._elements is not None:
+            self._elements.append(windowed_value.value)
+
+
+class _Combined:
+    """The values of one CombinePerKey in one bundle, accumulated by key."""
+
+    def __init__(self, node: AppliedPTransform) -> None:
+        self.node = node
+        self._fn = node.transform.fn
+        self._by_key: dict[Any, Any] = {}
+        self._fn.setup()
+
+    def add(self, pair: _Pair) -> None:
+        """Add a value to the accumulator of its key."""
+        key, value = pair
+        found = self._by_key.get(key, _NOTHING)
+        accumulator = self._fn.create_accumulator() if found is _NOTHING else found
+        self._by_key[key] = self._fn.add_input(accumulator, value)
+
+    def accumulators(self) -> list[_Pair]:
+        """Return the accumulator of each key, when all values were added."""
+        pairs = [(key, self._fn.compact(value)) for key, value in self._by_key.items()]
+        self._fn.teardown()
+        return pairs
+
+
+def _group(pairs: Iterable[_Pair]) -> list[tuple[Any, list[Any]]]:
+    """Return the values of each key."""
+    groups: dict[Any, list[Any]] = defaultdict(list)
+    for key, value in pairs:
+        groups[key].append(value)
+    return [*groups.items()]
