@@ -31,6 +31,7 @@ _NOTHING = object()
 _in_global_window = GlobalWindows.windowed_value
 
 _Pair = tuple[Any, Any]  # of a key and a value
+_Side = tuple[AsSideInput, list[WindowedValue]]
 
 
 class LocalRunner(PipelineRunner):
@@ -41,7 +42,7 @@ class LocalRunner(PipelineRunner):
     thread. Elements are neither copied nor encoded, and counters are not reported.
 
     threads: number of threads. Each takes the next element when it has processed one, and has its
-      own copies of the DoFns.
+      own copies of the DoFns and their arguments.
 
     Raises:
       NotImplementedError: the pipeline has other transforms.
@@ -166,6 +167,24 @@ def _is_whole(transform: Any) -> bool:
     return isinstance(transform, Reshuffle)
 
 
+@dataclasses.dataclass(frozen=True)
+class _Call:
+    """A DoFn and its arguments, in which the side inputs are placeholders."""
+
+    dofn: core.DoFn
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+
+    def runner(
+        self, sides: Iterable[_Side], receivers: Mapping[str | None, Receiver], *, label: str
+    ) -> DoFnRunner:
+        """Return what calls the DoFn for each element. label: of the step, for exceptions."""
+        maps = [SideInputMap(type(side), side._view_options(), values) for side, values in sides]
+        return DoFnRunner(
+            *(self.dofn, self.args, self.kwargs, maps, _WINDOWING, receivers), step_name=label
+        )
+
+
 class _Run:
     """One run of a plan, with the elements that are still to be read."""
 
@@ -192,15 +211,16 @@ class _Run:
                 self._elements[output] = []
             for node in self._plan.combined[output]:
                 self._accumulators[node] = []
-        threads = min(self._threads, len(waiting))
-        dofns = [{step: step.transform.fn for step in stage.steps}]
-        dofns += [
-            dict(zip(stage.steps, copy.deepcopy([*dofns[0].values()]), strict=True))
-            for _ in range(1, threads)
+        calls = [
+            _Call(step.transform.fn, step.transform.args, step.transform.kwargs)
+            for step in stage.steps
         ]
+        copies = [copy.deepcopy(calls) for _ in range(1, min(self._threads, len(waiting)))]
         futures = [
-            self._executor.submit(self._process_bundle, stage, own, sides, waiting)
-            for own in dofns[:threads]
+            self._executor.submit(
+                self._process_bundle, dict(zip(stage.steps, own, strict=True)), sides, waiting
+            )
+            for own in ([calls, *copies] if waiting else [])
         ]
         done, _ = wait(futures, return_when=FIRST_EXCEPTION)
         for future in done:
@@ -208,9 +228,8 @@ class _Run:
 
     def _process_bundle(
         self,
-        stage: _Stage,
-        dofns: Mapping[AppliedPTransform, core.DoFn],
-        sides: Mapping[AppliedPTransform, list[tuple[AsSideInput, list[WindowedValue]]]],
+        calls: Mapping[AppliedPTransform, _Call],
+        sides: Mapping[AppliedPTransform, list[_Side]],
         waiting: deque[Any],
     ) -> None:
         """Process elements until none waits, by DoFns that no other thread uses."""
@@ -218,7 +237,7 @@ class _Run:
         runners: deque[DoFnRunner] = deque()
         combined: list[_Combined] = []
         try:
-            for step in reversed(stage.steps):
+            for step in reversed([*calls]):
                 receivers: dict[str | None, _Receiver] = {None: _Receiver()}
                 for tag, output in step.outputs.items():
                     more = [_Combined(node) for node in self._plan.combined[output]]
@@ -228,7 +247,7 @@ class _Run:
                         [one.add for one in more],
                         self._elements[output] if self._plan.reads[output] else None,
                     )
-                runner = _dofn_runner(step, dofns[step], sides[step], receivers)
+                runner = calls[step].runner(sides[step], receivers, label=step.full_label)
                 runners.appendleft(runner)
                 followers[step.inputs[0]].append(runner)
                 runner.setup()
@@ -284,18 +303,6 @@ class _Run:
         return results
 
 
-def _dofn_runner(
-    step: AppliedPTransform,
-    dofn: core.DoFn,
-    sides: list[tuple[AsSideInput, list[WindowedValue]]],
-    receivers: dict[str | None, _Receiver],
-) -> DoFnRunner:
-    maps = [SideInputMap(type(side), side._view_options(), values) for side, values in sides]
-    args, kwargs = step.transform.args, step.transform.kwargs
-    label = step.full_label
-    return DoFnRunner(dofn, args, kwargs, maps, _WINDOWING, receivers, step_name=label)
-
-
 class _Receiver(Receiver):
     """Passes each element of an output on to the DoFns that follow, and to those who read it later.
 
@@ -327,7 +334,7 @@ class _Combined:
 
     def __init__(self, node: AppliedPTransform) -> None:
         self.node = node
-        self._fn = node.transform.fn
+        self._fn = copy.deepcopy(node.transform.fn)
         self._by_key: dict[Any, Any] = {}
         self._fn.setup()
 
