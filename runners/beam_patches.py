@@ -224,35 +224,19 @@ def user_metrics(bundle_processor: Any) -> list[Any]:
 
 @contextlib.contextmanager
 def fewer_steps() -> Iterator[None]:
-    """Leave out Beam's checks of types and functions while a command's pipeline is built.
+    """Leave out Beam's checks of functions while a command's pipeline is built.
 
-    For each transform, Beam compares the types of its input and output with those that it declares;
-    pickles and unpickles the function, to find early whether it can be pickled; reads the
-    function's source code, to warn of `return` beside `yield`; and keeps a stack trace, for errors
-    in type hints. Types are inferred as ever. Checked with Beam 2.77.0.
+    Beam pickles and unpickles each function, to find early whether it can be pickled; reads its
+    source code, to warn of `return` beside `yield`; and keeps a stack trace for each transform, for
+    errors in type hints. Checked with Beam 2.77.0.
     """
-    pickler, core, ptransform, decorators = (
-        sys.modules.get(f"apache_beam.{name}")
-        for name in (
-            *("internal.pickler", "transforms.core"),
-            *("transforms.ptransform", "typehints.decorators"),
-        )
-    )
-    transform, with_sides, hints = (
-        getattr(module, name, None)
-        for module, name in (
-            (ptransform, "PTransform"),
-            (ptransform, "PTransformWithSideInputs"),
-            (decorators, "IOTypeHints"),
-        )
-    )
     changes: tuple[tuple[Any, str, Any], ...] = (
-        (transform, "type_check_inputs", _check_nothing),
-        (transform, "type_check_outputs", _check_nothing),
-        (with_sides, "type_check_inputs", _check_nothing),
-        (pickler, "roundtrip", lambda function: function),
-        (core, "_check_fn_use_yield_and_return", lambda function: False),
-        (hints, "_make_origin", classmethod(lambda *_, **__: [])),
+        (_imported("internal.pickler"), "roundtrip", lambda function: function),
+        (_imported("transforms.core"), "_check_fn_use_yield_and_return", lambda function: False),
+        (
+            getattr(_imported("typehints.decorators"), "IOTypeHints", None),
+            *("_make_origin", classmethod(lambda *_, **__: [])),
+        ),
     )
     with contextlib.ExitStack() as stack:
         for place, name, value in changes:
@@ -262,8 +246,8 @@ def fewer_steps() -> Iterator[None]:
         yield
 
 
-def _check_nothing(transform: Any, values: Any) -> None:
-    """Take the place of a method that checks the input or output of a transform."""
+def _imported(name: str) -> ModuleType | None:
+    return sys.modules.get(f"apache_beam.{name}")
 
 
 # By the module of Beam that each changes.

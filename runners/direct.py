@@ -37,12 +37,15 @@ def run(
     """
     beam_patches.apply_patches()
     threads = min(workers, _MAX_THREADS)
-    options = PipelineOptions(
-        [*beam_options, f"--direct_num_workers={threads}", "--direct_running_mode=in_memory"]
+    is_local = not checks and beam_patches.enabled()
+    more = (
+        ["--no_pipeline_type_check"]
+        if is_local
+        else [f"--direct_num_workers={threads}", "--direct_running_mode=in_memory"]
     )
+    options = PipelineOptions([*beam_options, *more])
     # The traceback of a failed stage, whose exception is raised anyway.
     logging.getLogger(common.__name__).setLevel(logging.CRITICAL)
-    is_local = not checks and beam_patches.enabled()
     runner = LocalRunner(threads=threads) if is_local else _beam_runner(options)
     pipeline = beam.Pipeline(runner=runner, options=options)
     # Only cross-language transforms use this folder, and a killed process would leave it behind.

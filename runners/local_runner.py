@@ -52,6 +52,12 @@ class LocalRunner(PipelineRunner):
         super().__init__()
         self._threads = threads
 
+    def apply(self, transform: Any, pvalue: Any, options: PipelineOptions) -> Any:
+        """Apply a transform while a pipeline is built, without its parts if it is a primitive."""
+        if _is_primitive(transform):
+            return PCollection.from_(pvalue)
+        return super().apply(transform, pvalue, options)
+
     def run_pipeline(self, pipeline: Pipeline, options: PipelineOptions) -> PipelineResult:
         """Run a pipeline to its end. Raises the exception of the DoFn that failed first."""
         plan = _Plan()
@@ -88,25 +94,10 @@ class _Plan(PipelineVisitor):
         self.reads: Counter[PCollection] = Counter()
         self.combined: dict[PCollection, list[AppliedPTransform]] = defaultdict(list)
         self._complete_after: dict[PCollection, int] = {}  # number of stages
-        self._inside: AppliedPTransform | None = None
-
-    def enter_composite_transform(self, transform_node: AppliedPTransform) -> None:
-        """Add some composites as a whole."""
-        if self._inside is None and _is_whole(transform_node.transform):
-            self._inside = transform_node
-            self._add(transform_node)
-
-    def leave_composite_transform(self, transform_node: AppliedPTransform) -> None:
-        """End such a composite."""
-        if transform_node is self._inside:
-            self._inside = None
 
     def visit_transform(self, transform_node: AppliedPTransform) -> None:
         """Add a transform that has no parts."""
-        if self._inside is None:
-            self._add(transform_node)
-
-    def _add(self, node: AppliedPTransform) -> None:
+        node = transform_node
         outputs = set(node.outputs.values())
         if outputs <= set(node.inputs):  # it returns its input
             return
@@ -116,7 +107,7 @@ class _Plan(PipelineVisitor):
             after = self._add_step(node)
         elif isinstance(node.transform, core.Impulse):
             after = 0
-        elif isinstance(node.transform, core.Flatten | core.GroupByKey) or _is_whole(
+        elif isinstance(node.transform, core.Flatten | core.GroupByKey) or _is_primitive(
             node.transform
         ):
             after = max((self._complete_after[one] for one in node.inputs), default=0)
@@ -160,8 +151,8 @@ class _Plan(PipelineVisitor):
         return isinstance(self.makers[collection].transform, core.ParDo)
 
 
-def _is_whole(transform: Any) -> bool:
-    """Return whether this runner takes a composite as a whole, instead of its parts."""
+def _is_primitive(transform: Any) -> bool:
+    """Return whether a transform that Beam expands into others is a primitive of this runner."""
     if isinstance(transform, core.CombinePerKey):
         return not transform.args and not transform.kwargs
     return isinstance(transform, Reshuffle)

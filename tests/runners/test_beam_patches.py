@@ -17,7 +17,6 @@ from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions,
 from apache_beam.runners.worker import statecache
 from apache_beam.runners.worker.statesampler import DEFAULT_SAMPLING_PERIOD_MS, StateSampler
 from apache_beam.transforms import core, userstate
-from apache_beam.transforms.ptransform import PTransform, PTransformWithSideInputs
 from apache_beam.typehints.decorators import IOTypeHints, TypeCheckError
 from apache_beam.utils.counters import CounterFactory
 
@@ -237,28 +236,8 @@ def test_types_are_checked_for_authors_and_without_patches(unpatched, monkeypatc
         direct.run(mistyped_pipeline, workers=1, checks=False)
 
 
-@pytest.mark.parametrize("checks", [True, False])
-def test_types_are_inferred_without_checks(unpatched, checks):
-    """Coders follow from them: without types, all elements would be pickled."""
-    found = []
-
-    def build(pipeline: beam.Pipeline) -> None:
-        pairs = pipeline | beam.Create([(1, b"a")]).with_output_types(tuple[int, bytes])
-        grouped = pairs | beam.GroupByKey()
-        found.extend(one.element_type for one in (pairs, grouped))
-
-    direct.run(build, workers=1, checks=checks)
-    assert [str(one) for one in found] == [
-        "Tuple[<class 'int'>, <class 'bytes'>]",
-        "Tuple[<class 'int'>, Iterable[<class 'bytes'>]]",
-    ]
-
-
 def test_steps_are_left_out_inside_the_block_alone(unpatched):
     places = (
-        (PTransform, "type_check_inputs"),
-        (PTransform, "type_check_outputs"),
-        (PTransformWithSideInputs, "type_check_inputs"),
         (pickler, "roundtrip"),
         (core, "_check_fn_use_yield_and_return"),
         (IOTypeHints, "_make_origin"),
