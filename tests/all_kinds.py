@@ -14,7 +14,7 @@ import numpy as np
 from PIL import Image
 
 from recordmill.pipelines.cli import main
-from tests.beam_reuse import reused_inspections
+from tests.beam_reuse import reused_options
 from tests.image_runs import Made, encoders_kept
 from tests.painted_masks import painted, png, write
 from tests.painted_objects import coco, objects
@@ -264,6 +264,6 @@ def _maker() -> subprocess.Popen[str]:
 if __name__ == "__main__":
     import apache_beam  # noqa: F401  (only a Beam that was imported is patched)
 
-    with reused_inspections(), encoders_kept():
+    with reused_options(), encoders_kept():
         for line in sys.stdin:
             print(main(json.loads(line)), flush=True)

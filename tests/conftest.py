@@ -7,7 +7,7 @@ import hypothesis
 import pytest
 
 from recordmill.storage import storage_errors
-from tests.beam_reuse import reused_inspections
+from tests.beam_reuse import reused_options
 from tests.encoder_reuse import reused_encoders
 from tests.image_runs import encoders_kept
 from tests.s3_server import CREDENTIALS, shared_server
@@ -53,7 +53,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def _reused() -> Iterator[None]:
-    with reused_encoders(), reused_inspections(), shared_server():
+    with reused_encoders(), reused_options(), shared_server():
         yield
 
 
