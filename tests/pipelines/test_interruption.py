@@ -39,7 +39,7 @@ pytestmark = pytest.mark.usefixtures("encoders")
 
 
 _TIMES = 45  # of each of four photos of two classes; the job must not end between two signals
-_SHARDS = 30
+_SHARDS = 60
 
 
 @pytest.fixture(scope="module")
