@@ -160,6 +160,7 @@ def test_every_example_that_trains_is_run():
     }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
 def test_true_labels_are_learned(example, tmp_path):
     example.make(tmp_path, as_they_are)

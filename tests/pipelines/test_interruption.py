@@ -78,6 +78,7 @@ def finished(out: pathlib.Path) -> dict[str, int]:
 _ENDS = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129, signal.SIGKILL: -9}
 
 
+@pytest.mark.long
 def test_a_job_goes_on_after_every_signal(long_job, undisturbed, tmp_path):
     out = tmp_path / "out"
     temporary = tmp_path / "tmp"

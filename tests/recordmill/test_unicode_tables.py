@@ -53,6 +53,7 @@ def test_tables_cover_the_unicode_version_of_this_python():
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("function", "expected"),
     [

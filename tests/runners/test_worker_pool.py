@@ -175,6 +175,7 @@ def test_workers_end_with_the_pool(tmp_path):
     os.close(watch)
 
 
+@pytest.mark.long
 def test_workers_end_when_the_pool_is_killed(tmp_path):
     program = (
         "import sys; from recordmill.runners.workers.pool import WorkerPool\n"

@@ -212,6 +212,7 @@ def test_over_a_dataset_of_other_options(jobs, tmp_path):
     assert changed > len(jobs.trees["new"])
 
 
+@pytest.mark.long
 def test_over_a_damaged_dataset_of_the_same_options(jobs, tmp_path):
     lost = "train.tfrecord-00001-of-00002"
 
@@ -226,6 +227,7 @@ def test_over_a_damaged_dataset_of_the_same_options(jobs, tmp_path):
         assert_clean(output, jobs.trees["new"])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("first", ["begun", "half moved"])
 def test_over_a_publishing_that_was_cut_off(jobs, tmp_path, first):
     """`new` over `old` was cut off, then `other` over both; either command may come after it."""

@@ -106,6 +106,7 @@ def test_requests_that_fail_are_tried_again(failing, local):
     assert_same(out, local)
 
 
+@pytest.mark.long
 def test_a_few_bytes_are_read_in_spite_of_errors(failing):
     place = Location.parse(failing("tiny"))
     place.write_bytes(b"tiny")
@@ -178,6 +179,7 @@ def test_damaged_answers_do_not_change_the_dataset(s3, local):
     assert_same(out, local)
 
 
+@pytest.mark.long
 def test_an_image_that_may_not_be_read_fails_the_run(s3, capfd):
     """It was a reject, which a rerun kept after the permission was granted."""
     for name in ("a/1.jpg", "b/once-denied/2.jpg"):

@@ -160,6 +160,7 @@ def test_a_slice_is_counted_as_it_were_without_others(records):
         assert alone[name] == found[name]
 
 
+@pytest.mark.long
 @given(RECORDS, st.integers(1, 29), st.integers(1, 29))
 def test_the_file_is_the_same_in_whatever_order_parts_are_added_up(records, one, two):
     rows = rows_of_records(records)
