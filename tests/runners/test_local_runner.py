@@ -268,6 +268,9 @@ class FailsBeside(beam.DoFn):
             raise ValueError("the first")
         assert _failed.wait(60)
 
+    def finish_bundle(self) -> None:
+        keep("finished")
+
     def teardown(self) -> None:
         if self._is_failing:
             _failed.set()
@@ -281,7 +284,77 @@ def test_other_threads_stop_after_a_failure():
     _failed.clear()
     with pytest.raises(ValueError, match="FailsBeside"):
         run(build)
-    assert sorted(_results) == [0, 1]
+    assert sorted(map(str, _results)) == ["0", "1"]
+
+
+class FailsToSetUp(beam.DoFn):
+    """Has nothing to tear down."""
+
+    def setup(self) -> None:
+        raise ValueError("at the beginning")
+
+    def teardown(self) -> None:
+        keep("torn down")
+
+
+def test_what_was_not_set_up_is_not_torn_down():
+    def build(pipeline: beam.Pipeline) -> None:
+        numbers(pipeline) | beam.ParDo(FailsToSetUp())
+
+    _results.clear()
+    with pytest.raises(ValueError, match="at the beginning"):
+        run(build)
+    assert not _results
+
+
+class Collects(beam.DoFn):
+    """Begins its work when the bundle is complete."""
+
+    def start_bundle(self) -> None:
+        self._count = 0
+
+    def process(self, element: int) -> None:
+        self._count += 1
+
+    def finish_bundle(self) -> None:
+        keep(self._count)
+
+
+@pytest.mark.parametrize("of", [9, 8, 2])
+def test_bundles_that_work_at_their_end_have_equal_shares(of):
+    def build(pipeline: beam.Pipeline) -> None:
+        numbers(pipeline, of=of) | beam.Reshuffle() | beam.ParDo(Collects())
+
+    _results.clear()
+    run(build, threads=3)
+    assert sum(_results) == of
+    assert max(_results) <= -(-of // 3)
+
+
+class Meeting(beam.CombineFn):
+    """Extracts two results at once."""
+
+    def create_accumulator(self) -> int:
+        return 0
+
+    def add_input(self, accumulator: int, element: int) -> int:
+        return accumulator + element
+
+    def merge_accumulators(self, accumulators: Iterable[int]) -> int:
+        return sum(accumulators)
+
+    def extract_output(self, accumulator: int) -> int:
+        _barrier.wait()
+        return accumulator
+
+
+def test_results_of_keys_are_extracted_at_once():
+    def build(pipeline: beam.Pipeline) -> None:
+        by_parity(pipeline) | beam.CombinePerKey(Meeting()) | beam.Map(keep)
+
+    _results.clear()
+    run(build)
+    assert sorted(_results) == [(0, 90), (1, 100)]
 
 
 class Large:
