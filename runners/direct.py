@@ -1,4 +1,4 @@
-"""Runs a pipeline in this process: that of a command by `LocalRunner`, others by Beam's own runner.
+"""Runs a pipeline in this process: with `LocalRunner` for a command, otherwise with Beam's runner.
 
 Beam's default DirectRunner would first try to download another runner. The workers of its
 FnApiRunner are threads (`in_memory`), because the mode `multi_threading` loses records. With both
@@ -17,7 +17,7 @@ from apache_beam.runners.runner import PipelineResult, PipelineRunner
 from recordmill.runners import beam_patches
 from recordmill.runners.local_runner import LocalRunner
 
-_MAX_THREADS = 8  # none of them computes
+_MAX_THREADS = 8  # they only wait for encoder processes
 
 
 def run(
@@ -31,9 +31,9 @@ def run(
 
     workers: number of encoder processes, and of threads that run stages, up to eight.
     beam_options: Beam's own options, as flags.
-    checks: for the author of a pipeline. Beam checks types and functions, and its own runner
-      encodes elements and reports counters. Without checks `LocalRunner` takes its place, if it
-      was checked with the installed version of Beam.
+    checks: whether Beam checks types and functions, and its in-process runner encodes elements and
+      reports counters, for authors of custom pipelines. If False, `LocalRunner` runs the pipeline,
+      unless Beam's version was not checked, or with RECORDMILL_BEAM_PATCHES=0.
     """
     beam_patches.apply_patches()
     threads = min(workers, _MAX_THREADS)
