@@ -209,12 +209,12 @@ def report_user_metrics_alone() -> None:
     Whenever the state of a job is requested, its JobManager prints all counters as JSON, and each
     heartbeat carries them. Saves the JobManager 4 ms of CPU per request. Checked with Beam 2.77.0.
     """
-    bundle_processor: Any = sys.modules.get("apache_beam.runners.worker.bundle_processor")
+    bundle_processor: Any = _imported("runners.worker.bundle_processor")
     if enabled() and hasattr(bundle_processor, "BundleProcessor"):
-        bundle_processor.BundleProcessor.monitoring_infos = user_metrics
+        bundle_processor.BundleProcessor.monitoring_infos = _user_metrics
 
 
-def user_metrics(bundle_processor: Any) -> list[Any]:
+def _user_metrics(bundle_processor: Any) -> list[Any]:
     """Return the counters of the pipeline in a bundle: Beam's BundleProcessor.monitoring_infos."""
     found: dict[Any, Any] = {}
     for name, operation in bundle_processor.ops.items():

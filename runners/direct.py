@@ -5,6 +5,7 @@ FnApiRunner are threads (`in_memory`), because the mode `multi_threading` loses 
 runners, threads wait for the encoder processes, which do the work.
 """
 
+import contextlib
 import logging
 import shutil
 from collections.abc import Callable, Sequence
@@ -37,23 +38,21 @@ def run(
     """
     beam_patches.apply_patches()
     threads = min(workers, _MAX_THREADS)
-    is_local = not checks and beam_patches.enabled()
-    more = (
-        ["--no_pipeline_type_check"]
-        if is_local
-        else [f"--direct_num_workers={threads}", "--direct_running_mode=in_memory"]
-    )
-    options = PipelineOptions([*beam_options, *more])
+    runner: PipelineRunner
+    steps: contextlib.AbstractContextManager[None]
+    if not checks and beam_patches.enabled():
+        options = PipelineOptions([*beam_options, "--no_pipeline_type_check"])
+        runner, steps = LocalRunner(threads=threads), beam_patches.fewer_steps()
+    else:
+        flags = f"--direct_num_workers={threads}", "--direct_running_mode=in_memory"
+        options = PipelineOptions([*beam_options, *flags])
+        runner, steps = _beam_runner(options), contextlib.nullcontext()
     # The traceback of a failed stage, whose exception is raised anyway.
     logging.getLogger(common.__name__).setLevel(logging.CRITICAL)
-    runner = LocalRunner(threads=threads) if is_local else _beam_runner(options)
     pipeline = beam.Pipeline(runner=runner, options=options)
     # Only cross-language transforms use this folder, and a killed process would leave it behind.
     shutil.rmtree(pipeline.local_tempdir)
-    if is_local:
-        with beam_patches.fewer_steps():
-            build(pipeline)
-    else:
+    with steps:
         build(pipeline)
     result = pipeline.run(test_runner_api=False)
     result.wait_until_finish()

@@ -30,7 +30,6 @@ from apache_beam.transforms.window import GlobalWindows
 from apache_beam.utils.windowed_value import WindowedValue
 
 _WINDOWING = core.Windowing(GlobalWindows())
-_NOTHING = object()
 _in_global_window = GlobalWindows.windowed_value
 
 _Pair = tuple[Any, Any]  # of a key and a value
@@ -250,17 +249,17 @@ class _Run:
             try:
                 runners, combined = self._start_bundle(calls, sides, stack)
                 for _ in range(at_most):
+                    if self._errors:
+                        return
                     try:
                         element = waiting.popleft()
                     except IndexError:
                         break
                     runners[0].process(_in_global_window(element))
-                    if self._errors:
-                        return
                 for runner in runners:
-                    runner.finish()
                     if self._errors:
                         return
+                    runner.finish()
                 for one in combined:
                     self._accumulators[one.node].extend(one.accumulators())
             except BaseException as error:
@@ -377,9 +376,9 @@ class _Combined:
     def add(self, pair: _Pair) -> None:
         """Add a value to the accumulator of its key."""
         key, value = pair
-        found = self._by_key.get(key, _NOTHING)
-        accumulator = self._fn.create_accumulator() if found is _NOTHING else found
-        self._by_key[key] = self._fn.add_input(accumulator, value)
+        if key not in self._by_key:
+            self._by_key[key] = self._fn.create_accumulator()
+        self._by_key[key] = self._fn.add_input(self._by_key[key], value)
 
     def accumulators(self) -> list[_Pair]:
         """Return the accumulator of each key, when all values were added."""

@@ -112,7 +112,7 @@ def defer_codecs() -> dict[str, Any]:
 
 
 def defer_grpc() -> dict[str, Any]:
-    """Import gRPC only when it is used: the workers of the in-process runner are threads.
+    """Import gRPC only when it is used: pipelines of commands run in threads.
 
     Saves 0.03 s, because gRPC imports asyncio. A process that uses gRPC imports it before Beam, so
     it is not deferred there. Checked with Beam 2.77.0.

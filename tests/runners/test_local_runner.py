@@ -331,30 +331,21 @@ def test_bundles_that_work_at_their_end_have_equal_shares(of):
     assert max(_results) <= -(-of // 3)
 
 
-class Meeting(beam.CombineFn):
+class MeetingMeans(MeanCombineFn):
     """Extracts two results at once."""
 
-    def create_accumulator(self) -> int:
-        return 0
-
-    def add_input(self, accumulator: int, element: int) -> int:
-        return accumulator + element
-
-    def merge_accumulators(self, accumulators: Iterable[int]) -> int:
-        return sum(accumulators)
-
-    def extract_output(self, accumulator: int) -> int:
+    def extract_output(self, accumulator: Any) -> float:
         _barrier.wait()
-        return accumulator
+        return super().extract_output(accumulator)
 
 
 def test_results_of_keys_are_extracted_at_once():
     def build(pipeline: beam.Pipeline) -> None:
-        by_parity(pipeline) | beam.CombinePerKey(Meeting()) | beam.Map(keep)
+        by_parity(pipeline) | beam.CombinePerKey(MeetingMeans()) | beam.Map(keep)
 
     _results.clear()
     run(build)
-    assert sorted(_results) == [(0, 90), (1, 100)]
+    assert sorted(_results) == [(0, 9.0), (1, 10.0)]
 
 
 class Large:
@@ -362,7 +353,7 @@ class Large:
 
 
 def test_elements_are_freed_after_the_last_read():
-    """Of a stage's source while it is read, of all else before the next stage."""
+    """The source of a stage is freed while it is read, all else before the next stage."""
     made: list[weakref.ref[Large]] = []
     alive: list[int] = []
 
