@@ -21,9 +21,10 @@ from recordmill.transforms.planning.profiling import ProfileOutcome
 from recordmill.transforms.planning.survey import Survey
 from recordmill.transforms.staged.batches import scan
 from recordmill.transforms.staged.handles import Element, StagedBatch
+from recordmill.transforms.staged.listing import excluded_from
 from recordmill.transforms.staged.parts import read_part
 from recordmill.transforms.staged.step_order import OrderedStep
-from recordmill.transforms.writing.dataset_manifest import excluded_by, tfds_notes
+from recordmill.transforms.writing.dataset_manifest import tfds_notes
 from recordmill.transforms.writing.depth_notes import depth_notes
 from recordmill.transforms.writing.encoder_notes import encoder_notes
 
@@ -67,7 +68,7 @@ def _plan(
         listing_filtered={} if listing is None else listing.filtered,
     )
     if plan_only:
-        checked = excluded_by(plan.parts, run.staging)[0]
+        checked = excluded_from(plan.parts, staging=run.staging)[0]
         rejects = sorted([*(() if listing is None else listing.rejects), *checked])
         run.staging.place("rejects.jsonl").write_bytes(b"".join(map(reject_line, rejects)))
     if plan.verdict is not None:

@@ -34,7 +34,7 @@ from recordmill.transforms.planning.refusals import (
 )
 from recordmill.transforms.planning.survey import Survey
 from recordmill.transforms.sources.row_formats.condition_syntax import WHERE
-from recordmill.transforms.staged.listing import NO_LISTING, read_excluded, read_skipped
+from recordmill.transforms.staged.listing import NO_LISTING, excluded_from, read_skipped
 from recordmill.transforms.windowing.series_report import SeriesReport
 
 
@@ -179,15 +179,12 @@ def make_plan(
     problems += numbers_as_classes(labels, run.number_labels, windows=windows)
     left_out: Counter[str] = Counter(listing_filtered)
     if run.rules.leaves_out:
-        for part in parts:
-            left_out.update(read_excluded(part, staging=run.staging)[1])
+        left_out.update(excluded_from(parts, staging=run.staging)[1])
         problems += unknown_labels(run.rules, labels, left_out)
     if problems:
         verdict = Verdict(problems[0])
     elif verdict is None and not records:
-        by: Counter[str] = Counter()
-        for part in parts:
-            by.update(read_excluded(part, staging=run.staging)[1])
+        by = excluded_from(parts, staging=run.staging)[1]
         if skipped:
             before = sum(read_skipped(part, staging=run.staging).get(WHERE, 0) for part in parts)
             by[WHERE] += before
@@ -238,9 +235,8 @@ def make_plan(
 
 def _rejects(parts: Sequence[StagedPart], staging: Staging) -> list[Reject]:
     """Return the rejects of the listing and of parts, sorted."""
-    some = [part for part in parts if part.rejected or part.unread]
-    of_parts = [one for part in some for one in read_excluded(part, staging=staging)[0]]
-    return sorted({*(staging.listing() or NO_LISTING).rejects, *of_parts})
+    listing = staging.listing() or NO_LISTING
+    return sorted({*listing.rejects, *excluded_from(parts, staging=staging)[0]})
 
 
 def _unlike_columns(survey: Survey) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import uuid
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 import numpy as np
@@ -329,13 +329,26 @@ def _checksum(place: Location) -> str:
 
 def read_excluded(part: StagedPart, *, staging: Staging) -> tuple[list[Reject], dict[str, int]]:
     """Return the rows excluded from a part so far: (rejects, {option: number of rows})."""
-    if part.name.startswith("listing/") or (part.name.startswith("batches/") and not part.unread):
+    if not part.rejected + part.unread + part.filtered:
         return [], {}
     found: tuple[list[Reject], dict[str, int]] = staging.read_json(
         f"{part.name}.json",
         lambda done: ([Reject(**one) for one in done["rejects"]], take_counts(done, "filtered")),
     )
     return found
+
+
+def excluded_from(
+    parts: Iterable[StagedPart], *, staging: Staging
+) -> tuple[list[Reject], Counter[str]]:
+    """Return the rows excluded from parts so far: (rejects, {option: number of rows})."""
+    rejects: list[Reject] = []
+    filtered: Counter[str] = Counter()
+    for part in parts:
+        rejected, left_out = read_excluded(part, staging=staging)
+        rejects += rejected
+        filtered.update(left_out)
+    return rejects, filtered
 
 
 def read_skipped(part: StagedPart, *, staging: Staging) -> dict[str, int]:
@@ -350,7 +363,7 @@ def read_skipped(part: StagedPart, *, staging: Staging) -> dict[str, int]:
 
 def read_left_out(part: StagedPart, *, staging: Staging) -> list[LeftOut]:
     """Return the lines of duplicates.jsonl on rows that were left out of a part so far."""
-    if part.name.startswith(("listing/", "batches/")):
+    if not part.filtered:
         return []
     found: list[LeftOut] = staging.read_json(
         f"{part.name}.json", lambda done: take(done, "left_out", list)

@@ -24,7 +24,7 @@ from recordmill.format.schema import schema_text
 from recordmill.format.split_names import TRAIN
 from recordmill.format.tfds import tfds_files
 from recordmill.job import publishing
-from recordmill.job.staging import ShardInfo, StagedPart, Staging, Verdict, reject_line, to_json
+from recordmill.job.staging import ShardInfo, Staging, Verdict, reject_line, to_json
 from recordmill.notes import Note, first_failing
 from recordmill.storage.files import Location
 from recordmill.tfrecord.features import Features
@@ -34,7 +34,7 @@ from recordmill.transforms.planning.plan import Plan
 from recordmill.transforms.planning.refusals import nothing_left, refusal, refusal_of
 from recordmill.transforms.staged.listing import (
     NO_LISTING,
-    read_excluded,
+    excluded_from,
     read_left_out,
     read_skipped,
 )
@@ -45,17 +45,6 @@ from recordmill.transforms.writing.shard_recipes import all_have_recipes, assemb
 from recordmill.transforms.writing.written_notes import written_notes
 
 _OF_CLASSES = ("label-map", "exclude-labels")  # options whose reasons name a class
-
-
-def excluded_by(parts: Iterable[StagedPart], staging: Staging) -> tuple[list[Reject], Counter[str]]:
-    """Return the rows that checks have excluded: (rejects, {option: number of rows})."""
-    rejects: list[Reject] = []
-    filtered: Counter[str] = Counter()
-    for part in parts:
-        rejected, left_out = read_excluded(part, staging=staging)
-        rejects += rejected
-        filtered.update(left_out)
-    return rejects, filtered
 
 
 def expect_copies_as_records(infos: Iterable[ShardInfo], staging: Staging) -> None:
@@ -105,7 +94,7 @@ def publish_dataset(
     staging, parts = run.staging, plan.parts
     expect_copies_as_records(infos, staging)
     listing = staging.listing() or NO_LISTING
-    checked, filtered = excluded_by(parts, staging)
+    checked, filtered = excluded_from(parts, staging=staging)
     # A record is listed once, whatever its copies. Inputs are listed as often as the ledger counts
     # them, such as a missing file that several rows name.
     written = {reject for info in infos for reject in info.rejects}
