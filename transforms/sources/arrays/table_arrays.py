@@ -16,7 +16,6 @@ from recordmill.processes.row_tasks import Faults, RowTask
 from recordmill.storage.files import Location
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.file_ranges import with_temporary_ranges, without_paths
-from recordmill.transforms.model.reject_places import part_with_places
 from recordmill.transforms.model.source import Layout, ListingPart
 from recordmill.transforms.sources.arrays.array_headers import ProbedFile
 from recordmill.transforms.sources.arrays.array_source import FIRST, ArraySource
@@ -25,7 +24,6 @@ from recordmill.transforms.sources.arrays.npy import StoredArray
 from recordmill.transforms.sources.files.file_stat import RejectCause
 from recordmill.transforms.sources.media.media_layout import MediaLayout, TableLayout
 from recordmill.transforms.sources.media.media_rows import MediaRows
-from recordmill.transforms.sources.row_formats.condition_syntax import WHERE
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -60,28 +58,28 @@ class TableArrays(ArraySource):
         )
 
     def read(self, sections: pa.RecordBatch, layout: Layout) -> Iterator[ListingPart]:
-        """Yield a row per record of a part of the listing.
+        """Return a row per record of a part of the listing, as they are read.
 
         Raises:
           ChangedInputError: a table has changed since it was listed.
         """
         assert isinstance(layout, TableLayout)
-        for listed in self.files.read(sections, layout.table):
-            left_out = listed.filtered.get(WHERE, 0)  # each is an input that counts as a record
-            yield ListingPart(rejects=listed.rejects, filtered=listed.filtered, inputs=left_out)
-            with with_temporary_ranges(listed) as rows:
-                if rows is None:
-                    continue
-                rows = self.files.with_keys(rows)
-                for part in self._list(rows):
-                    yield part_with_places(ListingPart(rejects=part.rejects, inputs=0), rows)
-                    if part.rows is None:
-                        continue
-                    for one in super().read(part.rows, layout):
-                        data = None if one.rows is None else listed.data
-                        records = None if one.rows is None else without_paths(one.rows)
-                        one = dataclasses.replace(one, rows=records, data=data)
-                        yield part_with_places(one, rows)
+        return self.files.read_contents(
+            sections, layout.table, functools.partial(self._read_table, layout)
+        )
+
+    def _read_table(
+        self, layout: Layout, rows: pa.RecordBatch, data: bytes | bytearray | memoryview | None
+    ) -> Iterator[ListingPart]:
+        """Yield the records in the arrays of rows."""
+        for part in self._list(rows):
+            yield ListingPart(rejects=part.rejects, inputs=0)
+            if part.rows is None:
+                continue
+            for one in super().read(part.rows, layout):
+                if one.rows is not None:
+                    one = dataclasses.replace(one, rows=without_paths(one.rows), data=data)
+                yield one
 
     def reject_sections(
         self, sections: pa.RecordBatch, layout: Layout, error: RecordError

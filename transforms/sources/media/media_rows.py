@@ -8,7 +8,7 @@ file, and all later steps read it like a file.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -21,7 +21,8 @@ from recordmill.format.content_hashes import check_of, content_hash, file_hash
 from recordmill.storage.files import Location, shown
 from recordmill.storage.input_files import open_file
 from recordmill.transforms.model import batch, limits
-from recordmill.transforms.model.file_ranges import RANGES
+from recordmill.transforms.model.file_ranges import RANGES, with_temporary_ranges
+from recordmill.transforms.model.reject_places import part_with_places
 from recordmill.transforms.model.source import Layout, ListingPart
 from recordmill.transforms.sources.files.file_stat import FileStat, RejectCause
 from recordmill.transforms.sources.files.path_rules import PathRules, normal_path
@@ -29,6 +30,7 @@ from recordmill.transforms.sources.files.walks import File
 from recordmill.transforms.sources.media.media_layout import MediaLayout
 from recordmill.transforms.sources.media.media_values import PATH, read_values, type_fault
 from recordmill.transforms.sources.row_formats.column_types import ColumnTypes
+from recordmill.transforms.sources.row_formats.condition_syntax import WHERE
 from recordmill.transforms.sources.row_formats.conditions import RowFilter
 from recordmill.transforms.sources.row_formats.row_file import RowFile, Rows
 from recordmill.transforms.sources.rows.column_roles import ColumnRoles, quoted
@@ -101,6 +103,34 @@ class MediaRows(RecordRows):
                 yield found.take()
         if not found.is_empty:
             yield found.take()
+
+    def read_contents(
+        self,
+        sections: pa.RecordBatch,
+        layout: Layout,
+        read: Callable[
+            [pa.RecordBatch, bytes | bytearray | memoryview | None], Iterator[ListingPart]
+        ],
+    ) -> Iterator[ListingPart]:
+        """Yield the records in the files of a part of the listing, where a file holds several.
+
+        Rejects name the places of the rows with their files.
+
+        read: gets rows as `read` of this class yields them, with keys and with paths that can be
+          opened, and the bytes of their files; it yields their records.
+
+        Raises:
+          ChangedInputError: a file has changed since it was listed.
+        """
+        for listed in self.read(sections, layout):
+            left_out = listed.filtered.get(WHERE, 0)  # each is an input that counts as a record
+            yield ListingPart(rejects=listed.rejects, filtered=listed.filtered, inputs=left_out)
+            with with_temporary_ranges(listed) as rows:
+                if rows is None:
+                    continue
+                rows = self.with_keys(rows)
+                for part in read(rows, listed.data):
+                    yield part_with_places(part, rows)
 
     def with_keys(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Return rows that `read` has yielded with the keys by content that `Read` gives them."""

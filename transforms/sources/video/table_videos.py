@@ -10,13 +10,10 @@ import pyarrow as pa
 from recordmill.errors import RecordError, Reject, RunError
 from recordmill.storage.files import Location
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.file_ranges import with_temporary_ranges
-from recordmill.transforms.model.reject_places import part_with_places
 from recordmill.transforms.model.source import Layout, ListingPart
 from recordmill.transforms.model.user_columns import user_fields
 from recordmill.transforms.sources.media.media_layout import TableLayout
 from recordmill.transforms.sources.media.media_rows import MediaRows
-from recordmill.transforms.sources.row_formats.condition_syntax import WHERE
 from recordmill.transforms.sources.video.clip_rows import clip_schema
 from recordmill.transforms.sources.video.video_decoder import jpeg_codec, pyav
 from recordmill.transforms.sources.video.video_source import FILE, VideoSource, with_sections
@@ -50,20 +47,16 @@ class TableVideos(VideoSource):
         return TableLayout.of(table, columns=clip_schema(self.cut.frames, fields), grouped=True)
 
     def read(self, sections: pa.RecordBatch, layout: Layout) -> Iterator[ListingPart]:
-        """Yield the clips of a part of the listing.
+        """Return the clips of a part of the listing, as they are read.
 
         Raises:
           ChangedInputError: a table has changed since it was listed.
         """
         assert isinstance(layout, TableLayout)
-        for listed in self.files.read(sections, layout.table):
-            left_out = listed.filtered.get(WHERE, 0)  # each is an input that counts as a record
-            yield ListingPart(rejects=listed.rejects, filtered=listed.filtered, inputs=left_out)
-            with with_temporary_ranges(listed) as rows:
-                if rows is not None:
-                    rows = self.files.with_keys(rows)
-                    for part in self._read_table(rows, layout.columns):
-                        yield part_with_places(part, rows)
+        columns = layout.columns
+        return self.files.read_contents(
+            sections, layout.table, lambda rows, data: self._read_table(rows, columns)
+        )
 
     def reject_sections(
         self, sections: pa.RecordBatch, layout: Layout, error: RecordError
