@@ -168,7 +168,7 @@ $(CORE): pyproject.toml setup.py
 	@echo "recordmill: $$($(PYTHON) --version) ($(PYTHON)) goes into $(VENV)"
 	@$(PYTHON) -m venv $$([ ! -x $(BIN)/python ] \
 	    || [ "$$($(BIN)/python --version)" = "$$($(PYTHON) --version)" ] || echo --clear) $(VENV)
-	@$(BIN)/python -m pip config list | grep --quiet index-url || \
+	@$(BIN)/python -m pip config list | grep index-url >/dev/null || \
 	    $(BIN)/python -m pip install --quiet --only-binary=:all: uv==$(UV_VERSION) || true
 	$(INSTALL) $(BIN)/python --editable .
 	@touch $@

@@ -15,14 +15,20 @@ def _keep(element: object, name: str) -> None:
 
 
 def results(
-    build: Callable[[beam.Pipeline], Mapping[str, beam.PCollection]], *, workers: int = 2
+    build: Callable[[beam.Pipeline], Mapping[str, beam.PCollection]],
+    *,
+    workers: int = 2,
+    checks: bool = False,
 ) -> dict[str, list]:
-    """The elements of each PCollection that `build` returns by name, in any order."""
+    """The elements of each PCollection that `build` returns by name, in any order.
+
+    checks: run as a custom pipeline, not as a command.
+    """
 
     def build_and_keep(pipeline: beam.Pipeline) -> None:
         for name, collection in build(pipeline).items():
             collection | f"Keep {name}" >> beam.Map(_keep, name)
 
     _found.clear()
-    direct.run(build_and_keep, workers=workers, checks=False)
+    direct.run(build_and_keep, workers=workers, checks=checks)
     return dict(_found)

@@ -55,7 +55,7 @@ def _assign(element: Any, strata: str = "", *, run: RunSpec) -> Any:
     by_key = SplitByKey(run.splits, run.seed)
     if isinstance(element, pa.RecordBatch):
         _COUNTERS.add(read=len(element), out=len(element))
-        return by_key(element)
+        return by_key(batch.without_hash(element))  # a step before may have changed keys
     if isinstance(element, StagedBatch):
         if element.role == "records":
             _COUNTERS.add(read=element.part.rows, out=element.part.rows)
@@ -105,7 +105,7 @@ class AssignSplits(OrderedStep):
     selection: RecordSelection = RecordSelection()  # noqa: RUF009, it is frozen
     label_bins: LabelBins | None = None
     keep_source: bool = False
-    remedy: str = "leave --group-column out"
+    remedy: str = "leave the groups out"
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -140,7 +140,7 @@ class AssignSplits(OrderedStep):
                 functools.partial(scan, batches, staging=run.staging),
                 fractions=run.splits,
                 seed=run.seed,
-                grouped=run.grouped,
+                grouped=run.may_be_grouped,
                 held=held,
             )
             name = made.strata | "StoreStrata" >> beam.Map(
@@ -153,7 +153,7 @@ class AssignSplits(OrderedStep):
                 found.append(made.notes | "StrataRemarks" >> remarks)
             batches |= "SpreadForStrata" >> beam.Reshuffle()
         batches |= "Assign" >> beam.Map(_assign, *strata, run=run).with_output_types(Element)
-        if run.grouped and run.presplit:
+        if run.may_be_grouped and run.may_be_presplit:
             leakage = find_group_leakage(
                 functools.partial(
                     scan, batches, staging=run.staging, columns=(*SYSTEM, batch.SOURCE)

@@ -55,7 +55,7 @@ def _scan(_: bytes, source: Any) -> Iterator[Any]:
         counters.add(read=rows + rejected, out=rows, rejected=rejected)
         yield from (TaggedOutput(_REJECTS, reject) for reject in listed.rejects)
         if listed.rows is not None and rows:
-            yield batch.with_hash(listed.rows)
+            yield listed.rows
 
 
 @dataclasses.dataclass(eq=False)

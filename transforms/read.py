@@ -170,7 +170,9 @@ class _Stage(beam.DoFn):
     def process(self, rows: pa.RecordBatch) -> Iterator[StagedBatch]:
         _check_columns(rows)
         rules = LabelRules(allowed=self._run.labels)
-        part = stage_batch(batch.complete(rows), self._run.staging, rules=rules)
+        rows = batch.complete(rows)
+        rows = rows.select(sorted(rows.schema.names))  # their order does not matter
+        part = stage_batch(rows, self._run.staging, rules=rules)
         self._counters.add(read=len(rows), out=part.rows, rejected=part.unread)
         yield StagedBatch(part)
 

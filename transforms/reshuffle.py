@@ -50,8 +50,7 @@ class Reshuffle(OrderedStep):
             | "SpreadBatches" >> beam.Reshuffle()
             | "Cut"
             >> beam.ParDo(
-                CutIntoPieces(self.run.staging, grouped=self.run.grouped),
-                AsSingleton(planned.plan),
+                CutIntoPieces(self.run.staging), AsSingleton(planned.plan)
             ).with_output_types(tuple[ShardId, BlockPiece])
             | "GroupByShard" >> beam.GroupByKey()
             # A few keys are distributed unevenly over the workers; reshuffled elements are not.

@@ -54,7 +54,6 @@ class WriteToTFRecord(OrderedStep):
             encoder=run.encoder,
             staging=run.staging,
             compression=run.compression,
-            groups=run.grouped,
             workers=run.workers,
             worker_memory=run.worker_memory,
             versions=run.encoder_versions,

@@ -24,6 +24,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from recordmill.tfrecord.checksums import mask_crcs
 from recordmill.tfrecord.flat_arrays import Bytes, Ints, offsets_of
@@ -79,8 +80,8 @@ def encode_examples(columns: pa.RecordBatch) -> EncodedExamples:
     default, upb 6.33, puts "ab" before "a".)
 
     Raises:
-        ValueError: a column has another type, a list contains a null, or two columns have the same
-            name.
+        ValueError: a column has another type, a list contains a null, a finite number is beyond
+            float32, or two columns have the same name.
     """
     chunks: list[memoryview] = []
     sizes = [np.zeros(0, np.int64)]
@@ -179,7 +180,7 @@ def _fields(columns: Sequence[tuple[str, pa.Array]]) -> list[RowField | FloatRun
             continue
         size = np.dtype(np.float32).itemsize
         prefixes = [_entry_prefix(name.encode(), _FLOATS, True, size) for name, _ in run]
-        values = [_numbers(column, np.float32) for _, column in run]
+        values = [_floats(name, column) for name, column in run]
         fields.append(FloatRun(prefixes=tuple(prefixes), values=values))
     return fields
 
@@ -306,6 +307,9 @@ def _lists(name: str, column: pa.Array) -> tuple[bytes, Bytes, Ints]:
                 f"column {name!r}, row {rows[0]}: expected a list of values, got one with a null "
                 "inside, which an Example cannot hold: fill it, or make the list itself null"
             )
+    if column.null_count and pa.types.is_floating(values.type):  # what is behind nulls may overflow
+        behind = pa.array(np.repeat(_nulls(column), np.diff(offsets)))
+        values = pc.if_else(behind, pa.scalar(0, values.type), values)
     kind, data, ends = _values(name, values)
     if kind == _BYTES:
         data, ends = assemble_values(
@@ -321,7 +325,7 @@ def _values(name: str, values: pa.Array) -> tuple[bytes, Bytes, Ints]:
         data, sizes = encode_varints(_numbers(values, np.int64))
         return _INTS, data, offsets_of(sizes)
     if pa.types.is_floating(dtype):
-        floats = _numbers(values, np.float32)
+        floats = _floats(name, values)
         return _FLOATS, floats.view(np.uint8), np.arange(len(values) + 1) * floats.itemsize
     if dtype in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary()):
         return _BYTES, *_binary(values)
@@ -348,8 +352,29 @@ def _numbers(array: pa.Array, dtype: type[_Number]) -> npt.NDArray[_Number]:
         array = array.cast(pa.uint8())
     held = _dtype_of(array.type)
     numbers = np.frombuffer(array.buffers()[1], held, len(array), array.offset * held.itemsize)
-    with np.errstate(over="ignore", invalid="ignore"):  # as Arrow's cast, which takes far longer
-        return numbers.astype(dtype, copy=False)
+    return numbers.astype(dtype, copy=False)  # Arrow's cast takes far longer
+
+
+def _floats(name: str, array: pa.Array) -> npt.NDArray[np.float32]:
+    """Return the floats of a column as float32; the values at nulls are undefined.
+
+    Raises:
+        ValueError: a finite number is beyond float32.
+    """
+    try:
+        with np.errstate(over="raise", invalid="ignore"):
+            return _numbers(array, np.float32)
+    except FloatingPointError:  # perhaps of a value at a null
+        with np.errstate(over="ignore", invalid="ignore"):
+            floats = _numbers(array, np.float32)
+    lost = np.isinf(floats) & np.isfinite(_numbers(array, np.float64)) & ~_nulls(array)
+    if lost.any():
+        at = int(np.argmax(lost))
+        raise ValueError(
+            f"column {name!r}: {array[at].as_py():g} is not a finite float32, the type of floats in"
+            " an Example: leave such rows out"
+        )
+    return floats
 
 
 @functools.cache

@@ -76,6 +76,11 @@ def with_hash(rows: pa.RecordBatch) -> pa.RecordBatch:
     return rows.append_column(HASH, pa.array(hash_strings(rows[KEY])))
 
 
+def without_hash(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the rows without the column `__hash__`."""
+    return rows.drop_columns([HASH]) if HASH in rows.schema.names else rows
+
+
 def hashes(rows: pa.RecordBatch) -> UInt64Array:
     """Return the column `__hash__`, computed if the batch does not have it: uint64[n]."""
     if HASH in rows.schema.names:
@@ -215,10 +220,14 @@ def refers_to_files(rows: pa.RecordBatch) -> bool:
 
 
 def complete(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Add the columns of label, group, split (null) and copy (0) that are missing."""
+    """Add the columns of label, group, split (null) and copy (0) that are missing.
+
+    `__hash__` is dropped: it may be that of an earlier key.
+    """
+    rows = without_hash(rows)
     for name in (LABEL, GROUP, SPLIT):
-        if name not in rows.schema.names:
-            rows = rows.append_column(name, pa.nulls(len(rows), pa.string()))
+        if name not in rows.schema.names or pa.types.is_null(rows.schema.field(name).type):
+            rows = set_column(rows, name, pa.nulls(len(rows), pa.string()))
     return set_column(rows, COPY, pa.array(copies(rows)))
 
 

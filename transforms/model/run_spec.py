@@ -162,8 +162,13 @@ class RunSpec:
 
     @property
     def grouped(self) -> bool:
-        """True if records have groups, which the index then lists."""
+        """True if records are known to have groups."""
         return self.layout is not None and self.layout.grouped
+
+    @property
+    def may_be_grouped(self) -> bool:
+        """True unless it is known that no record has a group; batches may bring some."""
+        return self.grouped or (self.is_custom and self.layout is None)
 
     @property
     def multi_label(self) -> bool:
@@ -179,6 +184,11 @@ class RunSpec:
     def presplit(self) -> bool:
         """True if the input assigns splits, or time decides them."""
         return self.layout is not None and self.layout.presplit
+
+    @property
+    def may_be_presplit(self) -> bool:
+        """True unless it is known that the input assigns no splits; batches may bring some."""
+        return self.presplit or (self.is_custom and self.layout is None)
 
     @functools.cached_property
     def manifest_options(self) -> Mapping[str, Any]:

@@ -17,7 +17,7 @@ from recordmill.format.split_names import TRAIN, is_split_name
 from recordmill.job.staging import StagedPart, Staging, Verdict
 from recordmill.notes import Note, first_failing
 from recordmill.transforms.balancing.quotas import Quota
-from recordmill.transforms.model import limits
+from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.data_type import Artifact, Context
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.planning.compared_columns import notes_on_compared
@@ -87,7 +87,8 @@ class Plan:
 
     splits: plans of the splits that have records. quotas: {class of train: quota}. context: passed
       to the encoder. parts: all staged parts. spill: whether the shuffle goes through files.
-    row_bytes: mean size of a staged row.
+    row_bytes: mean size of a staged row. grouped: whether records have groups, which the index
+      then lists.
     rejected, filtered: numbers of records that checks excluded.
     files: files to publish that no encoder needs. notes: remarks for the manifest.
     verdict: the reason why nothing will be written, if any.
@@ -100,6 +101,7 @@ class Plan:
     parts: tuple[StagedPart, ...] = ()
     spill: bool = False
     row_bytes: int = 0
+    grouped: bool = False
     rejected: int = 0
     filtered: int = 0
     files: Mapping[str, Artifact] = dataclasses.field(default_factory=dict)
@@ -172,6 +174,7 @@ def make_plan(
     records = sum(sum(counts.values()) for counts in survey.counts.values())
     names = [*dict.fromkeys([*run.splits, *sorted(survey.counts)])]
     problems = [*problems, *_unlike_columns(survey), *_unusable_splits(survey)]
+    problems += _partly_labelled(survey, run)
     problems += [] if run.windows is None else series.problems(run.windows)
     problems += unknown_splits(run.num_shards, run.windows, names)
     labels = survey.labels
@@ -215,6 +218,7 @@ def make_plan(
         files=profiled.files,
         notes=notes,
         verdict=verdict or _failing(notes, run),
+        grouped=run.grouped or survey.grouped,
     )
     if plan.verdict is not None:
         return plan
@@ -245,6 +249,24 @@ def _unlike_columns(survey: Survey) -> list[str]:
         return []
     one, other, *_ = sorted(survey.columns)
     return [f"expected batches of the same columns, got\n{one}\nand\n{other}"]
+
+
+def _partly_labelled(survey: Survey, run: RunSpec) -> list[str]:
+    """Return a sentence if a custom pipeline passed some records without a label.
+
+    Sources reject such records, and encoders declare the label unless they are told.
+    """
+    if not run.is_custom or not survey.labels or getattr(run.encoder, "unlabelled", True):
+        return []
+    without = sum(counts.get(None, 0) for counts in survey.counts.values())
+    total = sum(sum(counts.values()) for counts in survey.counts.values())
+    if not without:
+        return []
+    return [
+        f"{without:,} of {total:,} records have no {batch.LABEL}: give each a class, leave them"
+        f" out, or take {type(run.encoder).__name__}(unlabelled=True), which writes no label for"
+        " them"
+    ]
 
 
 def _unusable_splits(survey: Survey) -> list[str]:

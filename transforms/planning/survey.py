@@ -36,7 +36,7 @@ class Survey:
     columns: descriptions of the columns of batches that a custom pipeline passed.
     notes: the `Remark`s among the batches, sorted.
     problems: messages of the `Problem`s among the batches, sorted.
-    groups: names of groups, if they are compared.
+    groups: names of groups, if they are compared. grouped: whether a record has a group.
     """
 
     batches: tuple[StagedBatch, ...] = ()
@@ -47,6 +47,7 @@ class Survey:
     notes: tuple[Note, ...] = ()
     problems: tuple[str, ...] = ()
     groups: GroupNames | None = None
+    grouped: bool = False
 
     @classmethod
     def of(
@@ -79,7 +80,14 @@ class Survey:
                 }
             )
         named = GroupNames.of(rows) if groups else None
-        return cls(batches=(handle,), counts=counts, held=held_by, samples=samples, groups=named)
+        return cls(
+            batches=(handle,),
+            counts=counts,
+            held=held_by,
+            samples=samples,
+            groups=named,
+            grouped=batch.GROUP in rows.schema.names and rows[batch.GROUP].null_count < len(rows),
+        )
 
     @property
     def parts(self) -> tuple[StagedPart, ...]:
@@ -121,6 +129,7 @@ class Survey:
             held=held_by,
             samples={split: _smallest(found) for split, found in samples.items()},
             groups=GroupNames.sum(groups) if groups else None,
+            grouped=any(survey.grouped for survey in everything),
             columns=frozenset().union(*(survey.columns for survey in everything)),
             notes=tuple(sorted(note for survey in everything for note in survey.notes)),
             problems=tuple(sorted(one for survey in everything for one in survey.problems)),

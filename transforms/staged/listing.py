@@ -172,7 +172,7 @@ def stage_batch(rows: pa.RecordBatch, staging: Staging, *, rules: LabelRules) ->
 
     rules: the rules for its labels.
     """
-    rows = rows if batch.HASH in rows.schema.names else batch.with_hash(rows)
+    rows = batch.with_hash(batch.without_hash(rows))
     digest = xxhash.xxh3_128_hexdigest(batch.to_buffer(rows))
     staging.place("batches").make_dirs()
     name = f"batches/{digest}.arrow"

@@ -51,7 +51,6 @@ from recordmill.transforms.writing.staged_index import StagedIndex
 class ShardWriter:
     """Writes shards into staging.
 
-    groups: whether the index has the group of each record.
     workers: encoder processes; 0 is one per core. worker_memory: bytes that each may have; 0 is no
       limit.
     versions: {library: version} of the submitter, for libraries that shape bytes; a worker must
@@ -63,7 +62,6 @@ class ShardWriter:
     encoder: Encoder
     staging: Staging
     compression: str = "none"
-    groups: bool = False
     workers: int = 0
     worker_memory: int = MAX_MEMORY
     versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -118,7 +116,7 @@ class ShardWriter:
                 recipes = StagedRecipes(staged_recipes(self.staging, name), draft.beside("recipes"))
                 files.enter_context(recipes)
             staged = files.enter_context(StagedIndex(index, draft.beside("index")))
-            outcome = ShardOutcome(staged, recipes, groups=self.groups)
+            outcome = ShardOutcome(staged, recipes, groups=plan.grouped)
             size, sha256, digest = self._write_rows(rows, draft, outcome, plan, shard)
             indexed = outcome.finish(_no_rows())
         place.parent.make_dirs()
@@ -171,7 +169,7 @@ class ShardWriter:
             name: dataclasses.replace(a, path="") for name, a in plan.context.artifacts.items()
         }
         context = dataclasses.replace(plan.context, artifacts=artifacts)
-        shared = [context, plan.splits[split].task_rows, self.groups]
+        shared = [context, plan.splits[split].task_rows, plan.grouped]
         if self._has_recipes:
             shared.append(self.fingerprint)
         return xxhash.xxh3_128_digest(to_json(shared))

@@ -92,9 +92,8 @@ class CutIntoPieces(beam.DoFn):
     The first batch of the plan also gives an empty piece for each shard.
     """
 
-    def __init__(self, staging: Staging, *, grouped: bool) -> None:
+    def __init__(self, staging: Staging) -> None:
         self._staging = staging
-        self._grouped = grouped
         self._rows: list[pa.RecordBatch] = []
         self._blocks: list[npt.NDArray[np.int64]] = []
         self._bytes = 0
@@ -112,10 +111,8 @@ class CutIntoPieces(beam.DoFn):
         self._plan = plan
         if isinstance(element, StagedBatch) and element.part.name == plan.parts[0].name:
             yield from empty_pieces(plan)
-        element_rows = balanced_rows(
-            element, plan, self._staging, grouped=self._grouped, keys=False
-        )
-        for rows in element_rows:
+        found = balanced_rows(element, plan, self._staging, grouped=plan.grouped, keys=False)
+        for rows in found:
             if len(rows):
                 self._counters.add(read=len(rows), out=len(rows))
                 yield from self._cut(rows, plan)

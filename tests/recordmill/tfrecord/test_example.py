@@ -74,7 +74,9 @@ def integers(dtype: np.dtype) -> st.SearchStrategy:
 
 
 def floats(width: int) -> st.SearchStrategy:
-    return st.floats(width=width, allow_nan=False) | st.just(float("nan"))
+    most = float(np.finfo(f"f{min(width, 32) // 8}").max)
+    finite = st.floats(-most, most, width=width)
+    return finite | st.sampled_from([float("nan"), float("inf"), -float("inf")])
 
 
 LONG = st.integers(0, 9000).map(lambda size: b"\x80" * size)
@@ -362,6 +364,8 @@ def test_values_behind_a_null_list_are_ignored():
         (pa.array([0], pa.time32("s")), "column 'c' has the type time32"),
         (pa.array([{"a": 1}]), "column 'c' has the type struct<a: int64>"),
         (pa.nulls(2), "column 'c' has the type null"),
+        (pa.array([1.0, None, -1e300]), "column 'c': -1e.300 is not a finite float32"),
+        (pa.array([[1.0], [2.0, 3.5e38]]), "column 'c': 3.5e.38 is not a finite float32"),
         (
             pa.array([["a", None]], pa.list_(pa.dictionary(pa.int8(), pa.string()))),
             "column 'c', row 0: expected a list of values",
@@ -373,6 +377,27 @@ def test_bad_columns(encode, column, message):
     batch = pa.RecordBatch.from_pydict({"fine": column.is_null(), "c": column})
     with pytest.raises(ValueError, match=message.replace("[", r"\[")):
         encode(batch)
+
+
+@pytest.mark.parametrize("encode", [encode_examples, encode_frames])
+def test_numbers_behind_nulls_may_be_of_any_size(encode):
+    values = pa.array([1.0, 1e300, 1e300, 2.0])
+    is_null = pa.array([False, True])
+    numbers = pa.Array.from_buffers(
+        pa.float64(), 2, [pa.array([True, False]).buffers()[1], values.buffers()[1]]
+    )
+    for column, expected in (
+        (numbers, pa.array([1.0, None])),
+        (
+            pa.FixedSizeListArray.from_arrays(values.take(pa.array([0, 3, 1, 2])), 2, mask=is_null),
+            pa.array([[1.0, 2.0], None]),
+        ),
+    ):
+        assert column.equals(expected.cast(column.type))
+        found, wanted = (
+            encode(pa.RecordBatch.from_pydict({"c": one})) for one in (column, expected)
+        )
+        assert bytes(found.data) == bytes(wanted.data)
 
 
 def test_two_columns_of_one_name():

@@ -149,9 +149,10 @@ def test_batches_in_memory_in_a_custom_pipeline():
     found = results(
         lambda pipeline: {
             "rows": pipeline
-            | beam.Create([records(keys[:30]), records(keys[30:])])
+            | beam.Create([records(keys[:30]), batch.with_hash(records(keys[30:]))])
             | AssignSplits(RunSpec(splits=THREE, seed=9))
-        }
+        },
+        checks=True,
     )["rows"]
     assert {k: v for rows in found for k, v in splits_of(rows).items()} == splits_of(
         assign(records(keys), fractions=THREE, seed=9)

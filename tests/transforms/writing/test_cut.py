@@ -15,6 +15,6 @@ def test_a_retry_after_publishing_finds_nothing_to_do(tmp_path):
     run(job)
     part = StagedPart(name="listing/00000", rows=20, bytes=100)
     plan = Plan(seed=0, splits={}, quotas={}, context=Context(seed=0, labels=()), parts=(part,))
-    cut = CutIntoPieces(job.staging, grouped=False)
+    cut = CutIntoPieces(job.staging)
     cut.start_bundle()
     assert list(cut.process(StagedBatch(part), plan)) == []

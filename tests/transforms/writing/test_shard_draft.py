@@ -68,7 +68,7 @@ def _staged(writer):
 
 def _writer(tmp_path_factory, encoder, compression="none"):
     staging = Staging.of(Location.parse(str(tmp_path_factory.mktemp("out"))), "job")
-    return ShardWriter(encoder=encoder, staging=staging, compression=compression, groups=True)
+    return ShardWriter(encoder=encoder, staging=staging, compression=compression)
 
 
 @settings(max_examples=40)

@@ -122,7 +122,7 @@ def test_blocks_of_references_hold_the_rows_of_some_tasks():
 
 def _files(staging, blocks, rows):
     """The shard and its index, written by itself."""
-    writer = ShardWriter(encoder=TinyEncoder(), staging=staging, groups=True)
+    writer = ShardWriter(encoder=TinyEncoder(), staging=staging)
     pieces = [(block, piece) for block, some in blocks.items() for piece in some]
     with Threads(2) as pool, pytest.MonkeyPatch.context() as patch:
         patch.setattr(shard_writer, "shared_pool", lambda workers: pool)

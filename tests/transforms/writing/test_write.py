@@ -64,7 +64,9 @@ def plan_for(rows, *, task_rows=2, shards=1, **options):
     )
     assert split.task_rows == task_rows
     context = Context(seed=5, labels=("a", "b"))
-    return Plan(seed=5, splits={"train": split}, quotas={}, context=context, **options)
+    return Plan(
+        seed=5, splits={"train": split}, quotas={}, context=context, grouped=True, **options
+    )
 
 
 @pytest.fixture
@@ -87,7 +89,7 @@ class Threads(ThreadPoolExecutor):
 @pytest.fixture
 def writer(tmp_path, threads):
     staging = Staging.of(Location.parse(str(tmp_path)), "job")
-    return ShardWriter(encoder=TinyEncoder(), staging=staging, groups=True)
+    return ShardWriter(encoder=TinyEncoder(), staging=staging)
 
 
 def write_rows(writer, rows, *, plan=None, pieces=3):
@@ -122,9 +124,7 @@ def examples(data, compression="none"):
 def test_a_shard(tmp_path_factory, values, copies, task_rows, compression):
     """Written records, their order and their counts, by an oracle."""
     staging = Staging.of(Location.parse(str(tmp_path_factory.mktemp("out"))), "job")
-    writer = ShardWriter(
-        encoder=TinyEncoder(), staging=staging, compression=compression, groups=True
-    )
+    writer = ShardWriter(encoder=TinyEncoder(), staging=staging, compression=compression)
     rows = rows_of(values, copies=copies)
     plan = plan_for(rows, task_rows=task_rows)
     with Threads(3) as pool, pytest.MonkeyPatch.context() as patch:
