@@ -36,7 +36,7 @@ export UV_HTTP_TIMEOUT ?= 180
 
 .PHONY: help setup setup-fast demo test test-others test-fast test-flink test-flink-others test-tft \
     test-torch test-airflow test-browser test-croissant test-targets flink flink-job-server peers \
-    coverage lint bench soak clean
+    coverage lint bench soak clean other-python
 .DELETE_ON_ERROR:
 # Without bytecode, each of the many processes that these start would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
@@ -172,6 +172,14 @@ $(CORE): pyproject.toml setup.py
 	    $(BIN)/python -m pip install --quiet --only-binary=:all: uv==$(UV_VERSION) || true
 	$(INSTALL) $(BIN)/python --editable .
 	@touch $@
+
+# Who asks for a Python gets it, also where the environment was made with another.
+ifneq ($(filter command environment,$(firstword $(origin PYTHON))),)
+ifneq ($(shell $(BIN)/python --version 2>/dev/null),$(shell $(PYTHON) --version 2>/dev/null))
+$(CORE): other-python
+endif
+endif
+other-python:
 
 flink: $(FLINK)
 
