@@ -1,4 +1,4 @@
-"""Tables whose rows hold files, for tests: Parquet, Arrow and JSON lines."""
+"""Tables whose rows hold files, for tests: Parquet, Arrow, JSON lines and CSV."""
 
 import base64
 import json
@@ -74,6 +74,15 @@ def _lines(files: Files, path: pathlib.Path) -> list[object]:
     return [path / "a.jsonl", "--key-column", "key"]
 
 
+def _csv(files: Files, path: pathlib.Path) -> list[object]:
+    rows = [
+        f"{key},{label},{base64.b64encode(files[key]).decode()}"
+        for key, label in zip(files, labels_of(files), strict=True)
+    ]
+    (path / "a.csv").write_text("\n".join(["key,label,image", *rows]))
+    return [path / "a.csv", "--key-column", "key", "--bytes-column", "image"]
+
+
 def _objects(files: Files, path: pathlib.Path) -> list[object]:
     lines = [
         json.dumps(
@@ -95,4 +104,5 @@ FORMS: Mapping[str, Callable[[Files, pathlib.Path], list[object]]] = {
     "arrow": _arrow,
     "lines": _lines,
     "objects": _objects,
+    "csv": _csv,
 }

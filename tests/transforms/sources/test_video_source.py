@@ -397,7 +397,6 @@ def test_a_missing_library_is_a_config_error_with_advice(missing, tmp_path, monk
 
 
 def test_staged_files_are_limited_in_bytes(tmp_path, monkeypatch) -> None:
-
     monkeypatch.setattr(limits, "VIDEO_STAGED_BYTES", 100_000)
     path = make_film(tmp_path / "x.mp4", 120)  # 9,216 bytes of pixels a frame
     found = read(source_of(path, ClipSampling(frames=4, stride=1)))
@@ -406,3 +405,10 @@ def test_staged_files_are_limited_in_bytes(tmp_path, monkeypatch) -> None:
     assert max(sizes) <= 100_000 + 4 * 9216
     assert sum(sizes) < 2 * 120 * 9216  # frames are held once, though each is in four clips
     assert sum(one.inputs or 0 for one in found) == 1
+
+
+def test_parts_are_limited_in_clips(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(limits, "PART_ROWS", 10)
+    path = make_film(tmp_path / "x.mp4", 24)
+    found = read(source_of(path, ClipSampling(frames=4, stride=1)))
+    assert [len(one.rows) for one in found if one.rows is not None] == [10, 10, 1]

@@ -22,7 +22,7 @@ from recordmill.storage.files import Location
 from recordmill.storage.input_files import damaged_staging
 from recordmill.storage.storage_errors import MissingError
 from recordmill.tfrecord.flat_arrays import offsets_of
-from recordmill.transforms.model import batch
+from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.ragged import fixed_lists
 from recordmill.transforms.model.source import ListingPart
 from recordmill.transforms.sources.rows.segments import NAME
@@ -84,9 +84,9 @@ class ClipCollector:
     _invalid: list[Reject] = dataclasses.field(default_factory=list)
 
     @property
-    def bytes(self) -> int:
-        """Size of the collected frames, each counted once."""
-        return len(self._data)
+    def is_full(self) -> bool:
+        """True if the clips fill a part."""
+        return len(self._data) >= limits.VIDEO_STAGED_BYTES or len(self._at) >= limits.PART_ROWS
 
     def add(
         self, row: int, clip: Clip, frames: Sequence[EncodedFrame | RecordError], *, rate: Fraction

@@ -192,7 +192,7 @@ class VideoSource:
                     rate = self._rate(video, section)
                     for clip, frames in self._clips(video, section):
                         found.add(row, clip, frames, rate=rate)
-                        if found.bytes >= limits.VIDEO_STAGED_BYTES:
+                        if found.is_full:
                             yield found.take()
                     if section.missing != 0:
                         found.reject_record(row, section.stop, missing_frames(section.missing))
