@@ -419,6 +419,19 @@ def test_image_options_are_checked_before_the_run():
         DecodeAndResizeImages({"size": 64}, labels=("cat",))
 
 
+@pytest.mark.parametrize(
+    ("rename", "message"),
+    [
+        ({"value": "label"}, "rename: 'value' and 'label' would both be named 'label'"),
+        ({"valeu": "text"}, "rename valeu=text: there is no feature 'valeu' .did you mean 'value'"),
+    ],
+)
+def test_new_names_are_checked_once_the_features_are_known(rename, message, tmp_path):
+    """Two features of one name were a ValueError of an encoder process, others had no effect."""
+    with pytest.raises(ConfigError, match=f"^{message}"):
+        write(tmp_path / "out", tiny_batches(50), rename=rename)
+
+
 def test_a_way_to_balance_that_does_not_exist():
     with pytest.raises(ConfigError, match=r"balance: expected one of none, oversample, .* 'foo'"):
         Rebalance(RunSpec(output="out", encoder=TinyEncoder()), balance="foo")
