@@ -15,6 +15,8 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners import common
 from apache_beam.runners.runner import PipelineResult, PipelineRunner
 
+from recordmill.option_checks import expect_whole
+from recordmill.processes.pool import process_count
 from recordmill.runners import beam_patches
 from recordmill.runners.local_runner import LocalRunner
 
@@ -30,14 +32,18 @@ def run(
 ) -> PipelineResult:
     """Run a pipeline to its end and return its result. Raises the exception of a stage that failed.
 
-    workers: number of encoder processes, and of threads that run stages, up to eight.
+    workers: number of encoder processes, and of threads that run stages, up to eight; 0 is one per
+      core.
     beam_options: Beam's own options, as flags.
     checks: whether Beam checks types and functions, and its in-process runner encodes elements and
       reports counters, for authors of custom pipelines. If False, `LocalRunner` runs the pipeline,
       unless Beam's version was not checked, or with RECORDMILL_BEAM_PATCHES=0.
+
+    Raises:
+      ConfigError: workers is no whole number, or below 0.
     """
+    threads = min(process_count(expect_whole("workers", workers, least=0)), _MAX_THREADS)
     beam_patches.apply_patches()
-    threads = min(workers, _MAX_THREADS)
     runner: PipelineRunner
     steps: contextlib.AbstractContextManager[None]
     if not checks and beam_patches.enabled():

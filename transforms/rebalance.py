@@ -8,12 +8,13 @@ from typing import Any, NamedTuple, get_args
 import apache_beam as beam
 from apache_beam.pvalue import AsList, AsSingleton, PCollection
 
-from recordmill.errors import ConfigError
 from recordmill.job.staging import Verdict, reject_line, to_json
 from recordmill.notes import first_failing
+from recordmill.option_checks import expect_one_of
 from recordmill.transforms.analyze import AnalyzedBatches
 from recordmill.transforms.balancing.quotas import Balance, Quota, Target, find_quotas
 from recordmill.transforms.model.counters import RecordCounters
+from recordmill.transforms.model.renames import check_renames
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.planning.learning import Learned
 from recordmill.transforms.planning.plan import Plan, make_plan
@@ -55,6 +56,11 @@ def _plan(
     sentences = sorted([*problems, *survey.problems])
     if learned.problem is not None and survey.counts:
         sentences.append(learned.problem)
+    if run.is_custom and run.rename and survey.counts and not sentences:
+        # A command checks the names before the job; here the columns are known only now.
+        columns = read_part(survey.parts[0].name, staging=run.staging).schema
+        context = run.context(survey.labels, learned.artifacts)
+        check_renames(run.rename, run.encoder.features(columns, context), option="rename")
     listing = run.staging.listing()
     plan = make_plan(
         survey,
@@ -132,10 +138,7 @@ class Rebalance(OrderedStep):
 
     def __post_init__(self) -> None:
         super().__init__()
-        if self.balance not in get_args(Balance):
-            raise ConfigError(
-                f"balance: expected one of {', '.join(get_args(Balance))}, got {self.balance!r}"
-            )
+        expect_one_of("balance", self.balance, get_args(Balance))
 
     def expand(self, analyzed: Any) -> Any:  # AnalyzedBatches -> PlannedBatches
         run = self.run

@@ -10,6 +10,7 @@ from typing import Literal
 from recordmill.errors import ConfigError
 from recordmill.format.split_names import TRAIN, in_order, is_split_name
 from recordmill.notes import FAILABLE
+from recordmill.option_checks import expect_fraction, expect_whole
 from recordmill.pipelines.options import values
 from recordmill.pipelines.options.card import CardConfig
 from recordmill.pipelines.options.declaration import Group, option
@@ -20,6 +21,7 @@ from recordmill.pipelines.options.resources import ResourceConfig
 from recordmill.pipelines.options.reuse import ReuseConfig
 from recordmill.pipelines.options.selection import SelectionConfig
 from recordmill.pipelines.options.statistics import StatisticsConfig
+from recordmill.transforms.model.renames import check_new_names
 from recordmill.transforms.sources.files.input_paths import InputPath, Inputs
 
 # Data types insert groups of their own between these; the numbers give the order.
@@ -290,16 +292,15 @@ class CommonConfig(
         self._check_selection()
         self._check_duplicates(self.group_column)
         self._check_report(dry_run=self.dry_run, detach=self.detach)
-        values.check_range("--seed", self.seed, least=0, below=2**63)
-        values.check_range("--label-offset", self.label_offset, least=0)
+        expect_whole("--seed", self.seed, least=0, below=2**63)
+        expect_whole("--label-offset", self.label_offset, least=0)
         self._check_resources()
         self._check_reuse()
-        values.check_range("--shard-size", self.shard_size, least=1)
-        values.check_range("--stall-timeout", self.stall_timeout, least=1)
+        expect_whole("--shard-size", self.shard_size, least=1)
+        expect_whole("--stall-timeout", self.stall_timeout, least=1)
         if self.parallelism is not None:
-            values.check_range("--parallelism", self.parallelism, least=1)
-        if not 0 <= (most := self.max_reject_fraction) <= 1:
-            raise ConfigError(f"--max-reject-fraction: expected 0 to 1, got {most:g}")
+            expect_whole("--parallelism", self.parallelism, least=1)
+        expect_fraction("--max-reject-fraction", self.max_reject_fraction)
         self._check_balance()
         self._check_shards()
         self._check_flink(self.runner)
@@ -310,7 +311,7 @@ class CommonConfig(
                 " one of them out"
             )
         self._check_statistics()
-        values.check_new_names(self.rename)
+        check_new_names("--rename", self.rename)
 
     def _check_inputs(self) -> None:
         paths = self.inputs.paths
@@ -347,7 +348,7 @@ class CommonConfig(
                 "got --balance undersample"
             )
         if isinstance(target, int):
-            values.check_range("--balance-target", target, least=1)
+            expect_whole("--balance-target", target, least=1)
         if self.balance != "none" and self.split_column is None and TRAIN not in self.fractions:
             raise ConfigError(
                 f"--balance {self.balance} applies to the split {TRAIN}; "
@@ -358,9 +359,9 @@ class CommonConfig(
         if isinstance(self.num_shards, Mapping):
             for name, number in self.num_shards.items():
                 _check_split_name("--num-shards", name)
-                values.check_range(f"--num-shards {name}", number, least=1)
+                expect_whole(f"--num-shards {name}", number, least=1)
         elif self.num_shards is not None:
-            values.check_range("--num-shards", self.num_shards, least=1)
+            expect_whole("--num-shards", self.num_shards, least=1)
             if self.shard_size != _SHARD_SIZE:
                 raise ConfigError(
                     f"expected one of --num-shards and --shard-size, got {self.num_shards} and "

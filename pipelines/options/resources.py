@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from recordmill.errors import ConfigError
+from recordmill.option_checks import expect_whole
 from recordmill.pipelines.options import values
 from recordmill.pipelines.options.declaration import option
 from recordmill.pipelines.options.reporting import RUN
@@ -42,5 +42,4 @@ class ResourceConfig:
     )
 
     def _check_resources(self) -> None:
-        if self.workers < 0:
-            raise ConfigError(f"--workers: expected 0 or more, got {self.workers}")
+        expect_whole("--workers", self.workers, least=0)

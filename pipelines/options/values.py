@@ -13,7 +13,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
-from recordmill.errors import ConfigError
 from recordmill.notes import FAILABLE
 from recordmill.transforms.model.durations import duration as duration
 from recordmill.transforms.model.durations import show_duration as show_duration
@@ -371,19 +370,3 @@ def _count(text: str, expected: str) -> int:
         return int(text)
     except ValueError:
         raise ValueError(f"{expected}; got {text!r}") from None
-
-
-def check_range(flag: str, value: int, *, least: int, below: int | None = None) -> None:
-    """Raise ConfigError unless `value` is at least `least`, and below `below`, if that is given."""
-    if value < least or (below is not None and value >= below):
-        expected = f"{least} or more" if below is None else f"{least} to {below - 1}"
-        raise ConfigError(f"{flag}: expected {expected}, got {value}")
-
-
-def check_new_names(rename: Mapping[str, str]) -> None:
-    """Raise ConfigError if two names would become the same."""
-    olds: dict[str, str] = {}
-    for old, new in rename.items():
-        if new in olds:
-            raise ConfigError(f"--rename: both {olds[new]!r} and {old!r} would become {new!r}")
-        olds[new] = old

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import operator
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, get_args
 
-from recordmill.errors import ConfigError, did_you_mean
+from recordmill.errors import ConfigError
 from recordmill.format.split_names import TRAIN
+from recordmill.option_checks import expect_some_of, expect_whole
 from recordmill.storage.files import Location
 
 Padding = Literal["pad", "ragged"]
@@ -53,7 +53,7 @@ class LoadOptions:
         for name in ("batch_size", "shuffle_buffer", "pad_to"):
             value = getattr(self, name)
             if value is not None:
-                _expect_whole(name, value, least=1)
+                expect_whole(name, value, least=1)
         if not isinstance(self.split, str):
             raise ConfigError(f"split: expected the name of a split, got {self.split!r}")
         for name in ("shuffle", "one_hot", "class_weights", "drop_remainder"):
@@ -66,17 +66,17 @@ class LoadOptions:
             raise ConfigError("inputs: expected the name of a feature, or several; got none")
         if not isinstance(self.cache, bool | str):
             raise ConfigError(f"cache: expected True, or a path, got {self.cache!r}")
-        _expect_whole("seed", self.seed, least=0)
-        _expect_whole("start", self.start, least=0)
+        expect_whole("seed", self.seed, least=0)
+        expect_whole("start", self.start, least=0)
         if not isinstance(self.repeat, bool):
-            _expect_whole("repeat", self.repeat, least=1)
-        _expect_some("augment", self.augment, AUGMENTATIONS)
+            expect_whole("repeat", self.repeat, least=1)
+        expect_some_of("augment", self.augment, AUGMENTATIONS)
         if self.normalize is not None:
-            _expect_some("normalize", [self.normalize], get_args(Normalize))
-        _expect_some("padding", [self.padding], get_args(Padding))
+            expect_some_of("normalize", [self.normalize], get_args(Normalize))
+        expect_some_of("padding", [self.padding], get_args(Padding))
         if self.image_size is not None:
             for side in self.image_size:
-                _expect_whole("image_size", side, least=1)
+                expect_whole("image_size", side, least=1)
         self._check_shard()
         self._check_batches()
         if self.augment and self.split != TRAIN:
@@ -93,8 +93,8 @@ class LoadOptions:
         if self.shard is None:
             return
         hosts, index = self.shard
-        _expect_whole("shard", hosts, least=1)
-        _expect_whole("shard", index, least=0)
+        expect_whole("shard", hosts, least=1)
+        expect_whole("shard", index, least=0)
         if index >= hosts:
             raise ConfigError(
                 f"shard: expected (hosts, index) with an index below {hosts}, got {self.shard}"
@@ -114,7 +114,7 @@ class LoadOptions:
         if self.bucket_boundaries is None:
             return
         for boundary in self.bucket_boundaries:
-            _expect_whole("bucket_boundaries", boundary, least=1)
+            expect_whole("bucket_boundaries", boundary, least=1)
         if self.padding == "ragged":
             raise ConfigError(
                 "padding='ragged' contradicts bucket_boundaries, which pad to the longest record:"
@@ -186,21 +186,3 @@ def parse_datasets(dataset: Any) -> dict[Any, float]:
             f" {dataset!r}"
         )
     return weights
-
-
-def _expect_whole(name: str, value: Any, *, least: int) -> None:
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise ConfigError(f"{name}: expected a whole number, got {value!r}") from None
-    if number < least or isinstance(value, bool):
-        raise ConfigError(f"{name}: expected {least} or more, got {value!r}")
-
-
-def _expect_some(name: str, values: Iterable[str], known: Sequence[str]) -> None:
-    for value in values:
-        if value not in known:
-            choices = ", ".join(known)
-            raise ConfigError(
-                f"{name}: expected some of {choices}, got {value!r}{did_you_mean(value, known)}"
-            )

@@ -414,34 +414,22 @@ def test_what_cannot_be_written(tmp_path, batches, options, error, message):
         write(tmp_path / "out", batches, **options)
 
 
-def test_an_encoder_that_no_process_could_import():
-    of_script = type("Mine", (TinyEncoder,), {"__module__": "__main__"})
-    with pytest.raises(ConfigError, match="Mine is defined in the script itself"):
-        RunSpec(output="out", encoder=of_script())
-
-
-def test_shards_are_counted_from_one():
-    with pytest.raises(ConfigError, match="num_shards: expected 1 or more, got 0"):
-        RunSpec(output="out", encoder=TinyEncoder(), num_shards={"train": 4, "test": 0})
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"compression": "zip"}, "compression: expected one of none, gzip, got 'zip'"),
-        ({"encoder": "jpeg"}, "encoder: expected an encoder, such as ImageEncoder.*, got 'jpeg'"),
-        ({"seed": "7"}, "seed: expected an integer, got '7'"),
-        ({"splits": {"tr/ain": 1.0}}, "splits: expected names of letters, digits, _ and -"),
-    ],
-)
-def test_options_are_checked_before_the_run(options, message):
-    with pytest.raises(ConfigError, match=message):
-        RunSpec(**{"output": "out", "encoder": TinyEncoder(), **options})
-
-
 def test_image_options_are_checked_before_the_run():
     with pytest.raises(ConfigError, match=r"expected ImageOptions, such as .*, got \{'size': 64\}"):
         DecodeAndResizeImages({"size": 64}, labels=("cat",))
+
+
+@pytest.mark.parametrize(
+    ("rename", "message"),
+    [
+        ({"value": "label"}, "rename: 'value' and 'label' would both be named 'label'"),
+        ({"valeu": "text"}, "rename valeu=text: there is no feature 'valeu' .did you mean 'value'"),
+    ],
+)
+def test_new_names_are_checked_once_the_features_are_known(rename, message, tmp_path):
+    """Two features of one name were a ValueError of an encoder process, others had no effect."""
+    with pytest.raises(ConfigError, match=f"^{message}"):
+        write(tmp_path / "out", tiny_batches(50), rename=rename)
 
 
 def test_a_way_to_balance_that_does_not_exist():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import numbers
 from typing import Any, Literal, get_args
 
 from recordmill.errors import ConfigError
@@ -140,6 +141,13 @@ class ImageOptions:
             return
         if self.resize_mode == "none":
             raise ConfigError("--resize-mode none: contradicts --size; use only one of them")
+        if not isinstance(self.size, tuple | list) or not all(
+            isinstance(side, numbers.Integral) for side in self.size
+        ):
+            raise ConfigError(
+                "size: expected (height, width) in pixels, such as (224, 224), or None, got"
+                f" {self.size!r}"
+            )
         if len(self.size) != 2 or not all(1 <= side <= JPEG_SIDE for side in self.size):
             raise ConfigError(
                 f"--size: expected height and width from 1 to {JPEG_SIDE}, such as 224 or 480x640, "

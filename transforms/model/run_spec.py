@@ -18,18 +18,29 @@ from recordmill.format.ledger import INPUT
 from recordmill.format.recipes import Fingerprint
 from recordmill.format.split_names import is_split_name
 from recordmill.job.staging import Staging, to_json
-from recordmill.notes import Note
+from recordmill.notes import FAILABLE, Note
+from recordmill.option_checks import (
+    expect_fraction,
+    expect_one_of,
+    expect_some_of,
+    expect_whole,
+    is_number,
+)
 from recordmill.processes.row_tasks import MAX_MEMORY
 from recordmill.storage.files import Location
 from recordmill.tfrecord.features import Features
 from recordmill.transforms.model.data_type import Artifact, Context, Encoded, Encoder
 from recordmill.transforms.model.label_rules import LabelRules
+from recordmill.transforms.model.renames import check_new_names
 from recordmill.transforms.model.source import Layout
 from recordmill.transforms.model.window_options import WindowOptions
 from recordmill.transforms.reuse.frame_places import FramePlaces
 
 Compression = Literal["none", "gzip"]
 GroupNoun = Literal["group", "series", "file"]
+
+# The least values of the options that are whole numbers.
+_LEAST = {"shard_bytes": 1, "label_offset": 0, "workers": 0, "worker_memory": 0, "spill_above": 0}
 
 
 @runtime_checkable
@@ -77,7 +88,8 @@ class RunSpec:
       if the rows have a hash of it. reuse: frames of earlier datasets, for records in them.
     layout: layout of the records, if it is known before the run. windows: options of a run that
       cuts series into windows. unit: name of a record in the ledger. notes: remarks on the input
-      for the manifest. fail_on: codes of the notes that refuse the run.
+      for the manifest. fail_on: codes of the notes that refuse the run, some of
+      `recordmill.notes.FAILABLE`.
     listed_classes: {class: number of files} of the listing, if it has classes.
     group_noun: name of groups in messages: `group` or `series` if the input names them, `file` if
       they are the clips or segments of a file; None if they follow from content.
@@ -132,33 +144,24 @@ class RunSpec:
     def __post_init__(self) -> None:
         check_fractions(self.splits)
         for name in self.splits:
-            if not is_split_name(name):
+            if not isinstance(name, str) or not is_split_name(name):
                 raise ConfigError(
                     f"splits: expected names of letters, digits, _ and -, got {name!r}"
                 )
-        if self.compression not in get_args(Compression):
-            raise ConfigError(
-                f"compression: expected one of {', '.join(get_args(Compression))}, got"
-                f" {self.compression!r}"
-            )
         if not isinstance(self.seed, int):
             raise ConfigError(f"seed: expected an integer, got {self.seed!r}")
-        counts = self.num_shards if isinstance(self.num_shards, Mapping) else {"": self.num_shards}
-        for number in counts.values():
-            if number is not None and number < 1:
-                raise ConfigError(f"num_shards: expected 1 or more, got {number}")
-        if not isinstance(self.encoder, Encoder):
-            raise ConfigError(
-                "encoder: expected an encoder, such as ImageEncoder(options=ImageOptions()), got"
-                f" {self.encoder!r}"
-            )
-        encoder = type(self.encoder)
-        if encoder.__module__ == "__main__":
-            raise ConfigError(
-                f"encoder: {encoder.__name__} is defined in the script itself, and encoder"
-                " processes import it by the name of its module: define it in a module that can be"
-                " imported"
-            )
+        for name, least in _LEAST.items():
+            # Integers of numpy become those that JSON can hold.
+            object.__setattr__(self, name, expect_whole(name, getattr(self, name), least=least))
+        object.__setattr__(self, "num_shards", _shard_counts(self.num_shards))
+        expect_one_of("compression", self.compression, get_args(Compression))
+        expect_one_of("fingerprint", self.fingerprint, get_args(Fingerprint))
+        expect_fraction("max_reject_fraction", self.max_reject_fraction)
+        expect_some_of("fail_on", self.fail_on, FAILABLE)
+        if self.labels is not None:
+            _check_labels(self.labels)
+        _check_names(self.rename)
+        _check_encoder(self.encoder)
 
     @property
     def grouped(self) -> bool:
@@ -247,7 +250,63 @@ class RunSpec:
 
 def check_fractions(splits: Mapping[str, float]) -> None:
     """Raise ConfigError for fractions that are not above 0, or do not sum to 1."""
+    if not isinstance(splits, Mapping) or not all(map(is_number, splits.values())):
+        raise ConfigError(
+            f"splits: expected {{name: fraction}}, such as {{'train': 0.9, 'test': 0.1}}, got"
+            f" {splits!r}"
+        )
     if not all(fraction > 0 for fraction in splits.values()):
         raise ConfigError(f"splits: expected fractions above 0, got {splits}")
     if not abs(math.fsum(splits.values()) - 1) <= 1e-9:
         raise ConfigError(f"splits: expected fractions that sum to 1, got {splits}")
+
+
+def _shard_counts(given: Any) -> int | dict[str, int] | None:
+    """Return the numbers of shards. Raises ConfigError for others than whole ones from 1."""
+    if given is None:
+        return None
+    if not isinstance(given, Mapping):
+        return expect_whole("num_shards", given, least=1)
+    return {
+        split: expect_whole(f"num_shards {split}", number, least=1)
+        for split, number in given.items()
+    }
+
+
+def _check_labels(labels: Any) -> None:
+    """Raise ConfigError unless these are the names of classes, each once."""
+    if (
+        isinstance(labels, str)
+        or not isinstance(labels, Sequence)
+        or not all(isinstance(label, str) for label in labels)
+    ):
+        raise ConfigError(
+            f"labels: expected names of classes, such as ('cat', 'dog'), got {labels!r}"
+        )
+    if len(set(labels)) < len(labels):
+        twice = next(label for label in labels if labels.count(label) > 1)
+        raise ConfigError(f"labels: expected each class once, got {twice!r} twice or more")
+
+
+def _check_names(rename: Any) -> None:
+    """Raise ConfigError unless these are new names of features, all different."""
+    if not isinstance(rename, Mapping) or not all(
+        isinstance(name, str) for pair in rename.items() for name in pair
+    ):
+        raise ConfigError(f"rename: expected {{feature: new name}}, got {rename!r}")
+    check_new_names("rename", rename)
+
+
+def _check_encoder(encoder: Any) -> None:
+    """Raise ConfigError unless this is an encoder that encoder processes can import."""
+    if isinstance(encoder, type) or not isinstance(encoder, Encoder):
+        raise ConfigError(
+            "encoder: expected an encoder, such as ImageEncoder(options=ImageOptions()), got"
+            f" {encoder!r}"
+        )
+    name = type(encoder).__name__
+    if type(encoder).__module__ == "__main__":
+        raise ConfigError(
+            f"encoder: {name} is defined in the script itself, and encoder processes import it by"
+            " the name of its module: define it in a module that can be imported"
+        )

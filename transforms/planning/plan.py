@@ -176,7 +176,7 @@ def make_plan(
     problems = [*problems, *_unlike_columns(survey), *_unusable_splits(survey)]
     problems += _partly_labelled(survey, run)
     problems += [] if run.windows is None else series.problems(run.windows)
-    problems += unknown_splits(run.num_shards, run.windows, names)
+    problems += unknown_splits(run.num_shards, run.windows, names, custom=run.is_custom)
     labels = survey.labels
     windows = run.windows is not None
     problems += numbers_as_classes(labels, run.number_labels, windows=windows)

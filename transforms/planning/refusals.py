@@ -146,13 +146,21 @@ def unknown_splits(
     num_shards: int | Mapping[str, int] | None,
     windows: WindowOptions | None,
     known: Collection[str],
+    *,
+    custom: bool = False,
 ) -> list[str]:
-    """Return a sentence for each split that an option names and that does not exist."""
+    """Return a sentence for each split that an option names and that does not exist.
+
+    custom: whether the options are those of a custom pipeline, not of a command.
+    """
     shards = list(num_shards) if isinstance(num_shards, Mapping) else []
     last = [] if windows is None else [n for n in windows.last_window if n != EVERY_SPLIT]
     return [
         f"{flag} names a split {name!r}, expected one of {', '.join(known)}"
-        for flag, names in (("--num-shards", shards), ("--last-window", last))
+        for flag, names in (
+            ("num_shards" if custom else "--num-shards", shards),
+            ("last_window" if custom else "--last-window", last),
+        )
         for name in names
         if name not in known
     ]

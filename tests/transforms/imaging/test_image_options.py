@@ -14,6 +14,12 @@ from recordmill.transforms.imaging.pixels import ImageOptions
         ({"size": (0, 224)}, "--size: expected height and width from 1 to 65500"),
         ({"size": (9, 99999999)}, "from 1 to 65500, such as 224 or 480x640, got 9x99999999"),
         ({"size": (224,)}, "--size: expected height and width"),
+        (
+            {"size": 64},
+            "size: expected (height, width) in pixels, such as (224, 224), or None, got",
+        ),
+        ({"size": "64"}, "size: expected (height, width) in pixels, such as (224, 224), or None"),
+        ({"size": (64, 2.5)}, "size: expected (height, width) in pixels, such as (224, 224)"),
         ({"size": (60_000, 60_000)}, "--size: 60000x60000 is more than --max-pixels 178956970"),
         ({"size": (9, 9), "resize_mode": "none"}, "--resize-mode none: contradicts --size"),
         ({"resize_mode": "pad"}, "--resize-mode pad: requires --size"),

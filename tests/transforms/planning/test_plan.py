@@ -155,12 +155,12 @@ def test_shards(survey, options, shards):
     assert {name: split.shards for name, split in made.splits.items()} == shards
 
 
-def test_shards_of_a_split_that_there_is_not_are_refused(survey):
-    made = planned(*survey, num_shards={"train": 2, "tset": 3})
-    assert (
-        made.verdict.message
-        == "--num-shards names a split 'tset', expected one of train, validation, test"
-    )
+@pytest.mark.parametrize(("job_id", "option"), [(None, "num_shards"), ("j", "--num-shards")])
+def test_shards_of_a_split_that_there_is_not_are_refused(survey, job_id, option):
+    """The message names the option as it was given: in Python, or to a command."""
+    made = planned(*survey, num_shards={"train": 2, "tset": 3}, job_id=job_id)
+    message = f"{option} names a split 'tset', expected one of train, validation, test"
+    assert made.verdict.message == message
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip"])
