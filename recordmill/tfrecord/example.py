@@ -45,6 +45,7 @@ _Number = TypeVar("_Number", bound=np.generic)
 
 NO_STEPS: Mapping[str, int] = MappingProxyType({})
 
+_BINARY = (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
 _ROWS = 1 << 14  # rows encoded at once: their bytes should stay in the processor's cache
 
 # Tags of fields 1, 2 and 3 with the wire type LEN, which messages, strings and packed lists have:
@@ -74,9 +75,10 @@ def encode_examples(columns: pa.RecordBatch) -> EncodedExamples:
 
     Integers and bools become int64, floats float32, strings and binary values bytes. Dates become
     days and timestamps microseconds since 1970 (UTC), int64. A list becomes several values; a null
-    becomes an absent feature. The bytes are those of protobuf's deterministic serialization, with
-    features sorted by the UTF-8 of their names. (C++ and pure Python sort the same way; Python's
-    default, upb 6.33, puts "ab" before "a".)
+    becomes an absent feature, and so does every value of a column of the type null. The bytes are
+    those of protobuf's deterministic serialization, with features sorted by the UTF-8 of their
+    names. (C++ and pure Python sort the same way; Python's default, upb 6.33, puts "ab" before
+    "a".)
 
     Raises:
         ValueError: a column has another type, a list contains a null, or two columns have the same
@@ -145,9 +147,12 @@ def _examples(
     if len(set(names)) < len(names):
         twice = sorted({name for name in names if names.count(name) > 1})
         raise ValueError(f"expected one column per feature, got several named {twice}: rename them")
-    # Protobuf sorts the keys of a map by their UTF-8, which is the order of code points.
     arrays = dict(zip(names, columns.columns, strict=True))
-    fields = _fields([(name, arrays[name]) for name in sorted(set(names) - steps.keys())])
+    # Protobuf sorts the keys of a map by their UTF-8, which is the order of code points.
+    single = sorted(
+        name for name in arrays.keys() - steps.keys() if not pa.types.is_null(arrays[name].type)
+    )
+    fields = _fields([(name, arrays[name]) for name in single])
     lists = [_list_field(name, arrays[name], steps[name]) for name in sorted(steps)]
     for start in range(0, columns.num_rows, _ROWS):
         stop = min(start + _ROWS, columns.num_rows)
@@ -222,13 +227,22 @@ def _content(name: str, column: pa.Array) -> tuple[bytes, bool, Bytes, Ints]:
     the offsets of the rows in them, int64[n + 1].
     """
     is_list = isinstance(column, pa.ListArray | pa.LargeListArray | pa.FixedSizeListArray)
+    value_type = column.type.value_type if is_list else column.type
+    if pa.types.is_dictionary(value_type):
+        value_type = value_type.value_type
+    if not _is_supported(value_type):
+        raise ValueError(
+            f"column {name!r} has the type {column.type}, which an Example cannot hold: cast it to"
+            " integers (no uint64), floats, bools, strings, binary, dates or timestamps, or to"
+            " lists of those"
+        )
     single = _single_values(column) if is_list else column
     if single is None:
         kind, data, offsets = _lists(name, column)
         return kind, kind != _BYTES, data, offsets
     if pa.types.is_dictionary(single.type):
         single = single.dictionary_decode()
-    kind, data, offsets = _values(name, single)
+    kind, data, offsets = _values(single)
     return kind, True, data, offsets
 
 
@@ -306,7 +320,7 @@ def _lists(name: str, column: pa.Array) -> tuple[bytes, Bytes, Ints]:
                 f"column {name!r}, row {rows[0]}: expected a list of values, got one with a null "
                 "inside, which an Example cannot hold: fill it, or make the list itself null"
             )
-    kind, data, ends = _values(name, values)
+    kind, data, ends = _values(values)
     if kind == _BYTES:
         data, ends = assemble_values(
             RowField(data=data, starts=ends[:-1], sizes=np.diff(ends), prefix=_item_prefix)
@@ -314,25 +328,28 @@ def _lists(name: str, column: pa.Array) -> tuple[bytes, Bytes, Ints]:
     return kind, data, ends[offsets]
 
 
-def _values(name: str, values: pa.Array) -> tuple[bytes, Bytes, Ints]:
+def _values(values: pa.Array) -> tuple[bytes, Bytes, Ints]:
     """Encode values: return the tag of their list, their bytes, and the offsets, int64[n + 1]."""
     dtype = values.type
-    if pa.types.is_boolean(dtype) or (pa.types.is_integer(dtype) and dtype != pa.uint64()):
-        data, sizes = encode_varints(_numbers(values, np.int64))
-        return _INTS, data, offsets_of(sizes)
-    if pa.types.is_floating(dtype):
+    if pa.types.is_timestamp(dtype):
+        values = values.cast(pa.timestamp("us", dtype.tz), safe=False).cast(pa.int64())
+    elif pa.types.is_date(dtype):
+        values = values.cast(pa.date32()).cast(pa.int32())
+    elif pa.types.is_floating(dtype):
         floats = _numbers(values, np.float32)
         return _FLOATS, floats.view(np.uint8), np.arange(len(values) + 1) * floats.itemsize
-    if dtype in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary()):
+    elif dtype in _BINARY:
         return _BYTES, *_binary(values)
-    if pa.types.is_date(dtype):
-        return _values(name, values.cast(pa.date32()).cast(pa.int32()))
-    if pa.types.is_timestamp(dtype):
-        return _values(name, values.cast(pa.timestamp("us", dtype.tz), safe=False).cast(pa.int64()))
-    raise ValueError(
-        f"column {name!r} has the type {dtype}, which an Example cannot hold: cast it to integers "
-        "(no uint64), floats, bools, strings, binary, dates or timestamps, or to lists of those"
-    )
+    data, sizes = encode_varints(_numbers(values, np.int64))
+    return _INTS, data, offsets_of(sizes)
+
+
+def _is_supported(dtype: pa.DataType) -> bool:
+    """Return whether values of a type can be encoded."""
+    is_integer = pa.types.is_integer(dtype) and dtype != pa.uint64()
+    is_time = pa.types.is_date(dtype) or pa.types.is_timestamp(dtype)
+    is_number = is_integer or pa.types.is_floating(dtype) or pa.types.is_boolean(dtype)
+    return is_number or is_time or dtype in _BINARY
 
 
 def _nulls(array: pa.Array) -> npt.NDArray[np.bool_]:
