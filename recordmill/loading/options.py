@@ -16,6 +16,8 @@ Padding = Literal["pad", "ragged"]
 Normalize = Literal["unit", "signed", "imagenet"]
 Augmentation = Literal["crop", "flip", "rotate", "brightness", "contrast"]
 
+_MOST = 2**63 - 1  # of an int64, which TensorFlow takes
+
 AUGMENTATIONS: tuple[Augmentation, ...] = get_args(Augmentation)
 
 
@@ -195,6 +197,8 @@ def _expect_whole(name: str, value: Any, *, least: int) -> None:
         raise ConfigError(f"{name}: expected a whole number, got {value!r}") from None
     if number < least or isinstance(value, bool):
         raise ConfigError(f"{name}: expected {least} or more, got {value!r}")
+    if number > _MOST:
+        raise ConfigError(f"{name}: expected {_MOST} or less, got {value!r}")
 
 
 def _expect_some(name: str, values: Iterable[str], known: Sequence[str]) -> None:
