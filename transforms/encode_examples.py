@@ -14,10 +14,15 @@ from recordmill.transforms.staged.step_order import OrderedStep
 
 
 def serialize_rows(rows: pa.RecordBatch) -> Iterator[bytes]:
-    """Yield a serialized tf.train.Example per row, without columns that start with `__`."""
+    """Yield a serialized tf.train.Example per row, without columns that start with `__`.
+
+    Raises:
+      ValueError: as `encode_examples`.
+    """
     RecordCounters("EncodeExamples").add(read=len(rows), out=len(rows))
+    names = rows.schema.names  # they may repeat, so columns are selected by their places
     encoded = encode_examples(
-        rows.select([name for name in rows.schema.names if not name.startswith("__")])
+        rows.select([place for place, name in enumerate(names) if not name.startswith("__")])
     )
     edges = encoded.offsets.tolist()
     for start, end in itertools.pairwise(edges):

@@ -30,7 +30,7 @@ class Conformance:
     """Checks Examples against the declared features and classes of a dataset.
 
     labels: the class names; label_offset: the number of the first class.
-    deep: also decode every image.
+    deep: also decode every image, and compare its height and width with the declared shape.
     """
 
     def __init__(
@@ -143,11 +143,13 @@ class _Rule:
                     _check_array, dtype=feature.raw_dtype, shape=feature.raw_shape
                 )
             case "mask":
+                bits = 16 if feature.raw_dtype == "uint16" else 8
                 check_value = functools.partial(
-                    _check_mask, bits=16 if feature.raw_dtype == "uint16" else 8, deep=deep
+                    _check_mask, bits=bits, shape=feature.raw_shape, deep=deep
                 )
             case "image" if deep:
-                check_value = _check_image16 if feature.raw_dtype == "uint16" else _check_image
+                check_image = _check_image16 if feature.raw_dtype == "uint16" else _check_image
+                check_value = functools.partial(check_image, shape=feature.raw_shape)
         return cls(
             dtype=feature.dtype,
             unit=math.prod(size for size in feature.shape if size is not None),
@@ -200,22 +202,36 @@ def _check_array(value: bytes, *, dtype: str, shape: Sequence[int | None]) -> No
     )
 
 
-def _check_image(value: bytes) -> None:
+def _check_image(value: bytes, *, shape: Sequence[int | None] | None) -> None:
+    """Check that an image can be decoded. shape: as declared, with channels last, or None.
+
+    The number of channels may differ, because the loader converts it.
+    """
     # Checks that are not deep do without Pillow.
     from recordmill.format.image_files import UNREADABLE_IMAGE, open_image
 
     try:
         with open_image(value) as image:
             image.load()
+            sides = (image.height, image.width)
     except UNREADABLE_IMAGE as error:
         raise NonconformingError(f"the image cannot be decoded ({type(error).__name__})") from error
+    if shape is None:
+        return
+    *declared, _ = shape or (None,)
+    if len(declared) != len(sides) or any(
+        size not in (None, side) for size, side in zip(declared, sides, strict=True)
+    ):
+        raise NonconformingError(
+            f"expected the height and width of {shape_text(shape)}, got {shape_text(sides)}"
+        )
 
 
-def _check_mask(value: bytes, *, bits: int, deep: bool) -> None:
+def _check_mask(value: bytes, *, bits: int, shape: Sequence[int | None] | None, deep: bool) -> None:
     if value[: len(_PNG)] != _PNG or value[24:26] != bytes([bits, _GRAY]):
         raise NonconformingError(f"expected a gray PNG of {bits} bits per pixel")
     if deep:
-        _check_image(value)
+        _check_image(value, shape=shape)
 
 
 def _check_mask_size(
@@ -231,7 +247,7 @@ def _check_mask_size(
             )
 
 
-def _check_image16(value: bytes) -> None:
+def _check_image16(value: bytes, *, shape: Sequence[int | None] | None) -> None:
     if not value.startswith(_PNG) or value[24:25] != b"\x10":  # where a PNG has its bit depth
         raise NonconformingError("expected a PNG with 16 bits per channel")
-    _check_image(value)
+    _check_image(value, shape=shape)

@@ -93,7 +93,7 @@ def verify(
 ) -> VerificationReport:
     """Read every byte of a dataset and report its defects.
 
-    deep: also decode every image and mask.
+    deep: also decode every image and mask, and compare its size with the declared shape.
     max_record_bytes: the largest record that is inflated from gzip.
     run: maps a function over tasks, in this process or in a pool; results can be in any order.
     on_progress: called with the report of every shard.

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import tensorflow as tf
 
 from recordmill.errors import ConfigError
+from recordmill.loading.parse import Tensors
 
 
 def only_record(value: Any) -> Any:
@@ -33,6 +35,38 @@ def pad_empty(batch: Any) -> Any:
     empty = "" if batch.dtype == tf.string else tf.zeros((), batch.dtype)
     filled = tf.pad(batch, widths, constant_values=empty)
     return tf.ensure_shape(filled, batch.shape)
+
+
+def pad_ragged(tensors: Tensors, *, pad_to: int | None, label: str | None) -> Tensors:
+    """Pad the ragged tensors of a batch, except the label.
+
+    pad_to: length; None is that of the longest value.
+
+    Raises:
+      ConfigError: there is a length, but no ragged tensor.
+    """
+    ragged = {
+        name: value
+        for name, value in tensors.items()
+        if isinstance(value, tf.RaggedTensor) and name != label
+    }
+    if pad_to is not None:
+        check_varying(value.shape[1:] for value in ragged.values())
+    padded = {
+        name: pad_empty(value.to_tensor(shape=[None, pad_to, *value.shape[2:]]))
+        for name, value in ragged.items()
+    }
+    return {**tensors, **padded}
+
+
+def check_varying(shapes: Iterable[Any]) -> None:
+    """Check that `pad_to` has an effect on values of these shapes.
+
+    Raises:
+      ConfigError: no length varies.
+    """
+    if not any(varies(shape) for shape in shapes):
+        raise ConfigError("pad_to: every value has a fixed length; leave the option out")
 
 
 def longest_input(*element: Any) -> Any:

@@ -75,7 +75,7 @@ def load(
       total; not for records with several labels. In a balanced dataset all weights are 1.
     padding: `pad` fills values of different lengths with zeros, or "", to the longest of the batch;
       `ragged` returns ragged tensors.
-    pad_to: pad to this length, and cut off longer values.
+    pad_to: pad to this length, and cut off longer values; an error if no length varies.
     bucket_boundaries: ascending lengths. Batches contain records of similar length (that of the
       longest input): below the first boundary, from the first to the second, and so on.
     drop_remainder: leave out records that do not fill a batch, or that hosts cannot share equally.

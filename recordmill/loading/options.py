@@ -16,6 +16,7 @@ Padding = Literal["pad", "ragged"]
 Normalize = Literal["unit", "signed", "imagenet"]
 Augmentation = Literal["crop", "flip", "rotate", "brightness", "contrast"]
 
+
 AUGMENTATIONS: tuple[Augmentation, ...] = get_args(Augmentation)
 
 
@@ -66,7 +67,7 @@ class LoadOptions:
             raise ConfigError("inputs: expected the name of a feature, or several; got none")
         if not isinstance(self.cache, bool | str):
             raise ConfigError(f"cache: expected True, or a path, got {self.cache!r}")
-        expect_whole("seed", self.seed, least=0)
+        expect_whole("seed", self.seed, least=0, below=2**63)
         expect_whole("start", self.start, least=0)
         if not isinstance(self.repeat, bool):
             expect_whole("repeat", self.repeat, least=1)

@@ -13,9 +13,11 @@ from recordmill.errors import ConfigError
 from recordmill.loading import images, parse, stream
 from recordmill.loading.cache_files import lock_cache
 from recordmill.loading.element_shapes import (
+    check_varying,
     longest_input,
     only_record,
     pad_empty,
+    pad_ragged,
     rejoined,
     varies,
 )
@@ -172,13 +174,8 @@ class Pipeline:
                     fn_output_signature=tf.TensorSpec(self._shape(name), self._dtype(name)),
                 )
         if self._options.padding == "pad":
-            pad_to = self._options.pad_to
-            tensors = {
-                name: pad_empty(value.to_tensor(shape=[None, pad_to, *value.shape[2:]]))
-                if isinstance(value, tf.RaggedTensor) and name != self._selection.label
-                else value
-                for name, value in tensors.items()
-            }
+            pad_to, label = self._options.pad_to, self._selection.label
+            tensors = pad_ragged(tensors, pad_to=pad_to, label=label)
         return self._elements.make(tensors, number)
 
     def _element(self, record: Any, *, number: Any, seed: Any) -> Any:
@@ -286,6 +283,8 @@ class Pipeline:
                 drop_remainder=drop,
             )
         shapes = [spec.shape for spec in tf.nest.flatten(elements.element_spec)]
+        if options.pad_to is not None:
+            check_varying(shapes)
         if all(shape.is_fully_defined() for shape in shapes):
             return elements.batch(size, drop_remainder=drop)
         if options.padding == "ragged":

@@ -19,13 +19,12 @@ import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from recordmill.tfrecord.arrow_buffers import bytes_of, float32_of, null_mask, numbers_of
 from recordmill.tfrecord.checksums import mask_crcs
 from recordmill.tfrecord.flat_arrays import Bytes, Ints, offsets_of
 from recordmill.tfrecord.float_run import MIN_FEATURES, FloatRun
@@ -42,10 +41,9 @@ from recordmill.tfrecord.row_assembly import (
 )
 from recordmill.tfrecord.varint import encode_varint, encode_varints
 
-_Number = TypeVar("_Number", bound=np.generic)
-
 NO_STEPS: Mapping[str, int] = MappingProxyType({})
 
+_BINARY = (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
 _ROWS = 1 << 14  # rows encoded at once: their bytes should stay in the processor's cache
 
 # Tags of fields 1, 2 and 3 with the wire type LEN, which messages, strings and packed lists have:
@@ -75,9 +73,10 @@ def encode_examples(columns: pa.RecordBatch) -> EncodedExamples:
 
     Integers and bools become int64, floats float32, strings and binary values bytes. Dates become
     days and timestamps microseconds since 1970 (UTC), int64. A list becomes several values; a null
-    becomes an absent feature. The bytes are those of protobuf's deterministic serialization, with
-    features sorted by the UTF-8 of their names. (C++ and pure Python sort the same way; Python's
-    default, upb 6.33, puts "ab" before "a".)
+    becomes an absent feature, and so does every value of a column of the type null. The bytes are
+    those of protobuf's deterministic serialization, with features sorted by the UTF-8 of their
+    names. (C++ and pure Python sort the same way; Python's default, upb 6.33, puts "ab" before
+    "a".)
 
     Raises:
         ValueError: a column has another type, a list contains a null, a finite number is beyond
@@ -146,9 +145,12 @@ def _examples(
     if len(set(names)) < len(names):
         twice = sorted({name for name in names if names.count(name) > 1})
         raise ValueError(f"expected one column per feature, got several named {twice}: rename them")
-    # Protobuf sorts the keys of a map by their UTF-8, which is the order of code points.
     arrays = dict(zip(names, columns.columns, strict=True))
-    fields = _fields([(name, arrays[name]) for name in sorted(set(names) - steps.keys())])
+    # Protobuf sorts the keys of a map by their UTF-8, which is the order of code points.
+    single = sorted(
+        name for name in arrays.keys() - steps.keys() if not pa.types.is_null(arrays[name].type)
+    )
+    fields = _fields([(name, arrays[name]) for name in single])
     lists = [_list_field(name, arrays[name], steps[name]) for name in sorted(steps)]
     for start in range(0, columns.num_rows, _ROWS):
         stop = min(start + _ROWS, columns.num_rows)
@@ -180,7 +182,7 @@ def _fields(columns: Sequence[tuple[str, pa.Array]]) -> list[RowField | FloatRun
             continue
         size = np.dtype(np.float32).itemsize
         prefixes = [_entry_prefix(name.encode(), _FLOATS, True, size) for name, _ in run]
-        values = [_floats(name, column) for name, column in run]
+        values = [float32_of(name, column) for name, column in run]
         fields.append(FloatRun(prefixes=tuple(prefixes), values=values))
     return fields
 
@@ -195,7 +197,7 @@ def _field(name: str, column: pa.Array) -> RowField:
     kind, as_item, data, offsets = _content(name, column)
     sizes = np.diff(offsets)
     if column.null_count:
-        sizes[_nulls(column)] = -1
+        sizes[null_mask(column)] = -1
     prefix = functools.partial(_entry_prefix, name.encode(), kind, as_item)
     return RowField(data=data, starts=offsets[:-1], sizes=sizes, prefix=prefix)
 
@@ -223,6 +225,15 @@ def _content(name: str, column: pa.Array) -> tuple[bytes, bool, Bytes, Ints]:
     the offsets of the rows in them, int64[n + 1].
     """
     is_list = isinstance(column, pa.ListArray | pa.LargeListArray | pa.FixedSizeListArray)
+    value_type = column.type.value_type if is_list else column.type
+    if pa.types.is_dictionary(value_type):
+        value_type = value_type.value_type
+    if not _is_supported(value_type):
+        raise ValueError(
+            f"column {name!r} has the type {column.type}, which an Example cannot hold: cast it to"
+            " integers (no uint64), floats, bools, strings, binary, dates or timestamps, or to"
+            " lists of those"
+        )
     single = _single_values(column) if is_list else column
     if single is None:
         kind, data, offsets = _lists(name, column)
@@ -280,7 +291,7 @@ def _single_values(column: pa.Array) -> pa.Array | None:
             return None
         first = column.offset
     else:
-        offsets = _numbers(column.offsets, np.int64)
+        offsets = numbers_of(column.offsets, np.int64)
         if (np.diff(offsets) != 1).any():
             return None
         first = int(offsets[0])
@@ -294,21 +305,21 @@ def _lists(name: str, column: pa.Array) -> tuple[bytes, Bytes, Ints]:
         size = column.type.list_size
         offsets = (np.arange(len(column) + 1) + column.offset) * size
     else:
-        offsets = _numbers(column.offsets, np.int64)
+        offsets = numbers_of(column.offsets, np.int64)
     values = column.values.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
     offsets = offsets - offsets[0]
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
     if values.null_count:
-        rows = np.searchsorted(offsets, np.flatnonzero(_nulls(values)), side="right") - 1
-        rows = rows[~_nulls(column)[rows]]  # the values behind a null list do not count
+        rows = np.searchsorted(offsets, np.flatnonzero(null_mask(values)), side="right") - 1
+        rows = rows[~null_mask(column)[rows]]  # the values behind a null list do not count
         if rows.size:
             raise ValueError(
                 f"column {name!r}, row {rows[0]}: expected a list of values, got one with a null "
                 "inside, which an Example cannot hold: fill it, or make the list itself null"
             )
     if column.null_count and pa.types.is_floating(values.type):  # what is behind nulls may overflow
-        behind = pa.array(np.repeat(_nulls(column), np.diff(offsets)))
+        behind = pa.array(np.repeat(null_mask(column), np.diff(offsets)))
         values = pc.if_else(behind, pa.scalar(0, values.type), values)
     kind, data, ends = _values(name, values)
     if kind == _BYTES:
@@ -321,76 +332,22 @@ def _lists(name: str, column: pa.Array) -> tuple[bytes, Bytes, Ints]:
 def _values(name: str, values: pa.Array) -> tuple[bytes, Bytes, Ints]:
     """Encode values: return the tag of their list, their bytes, and the offsets, int64[n + 1]."""
     dtype = values.type
-    if pa.types.is_boolean(dtype) or (pa.types.is_integer(dtype) and dtype != pa.uint64()):
-        data, sizes = encode_varints(_numbers(values, np.int64))
-        return _INTS, data, offsets_of(sizes)
-    if pa.types.is_floating(dtype):
-        floats = _floats(name, values)
-        return _FLOATS, floats.view(np.uint8), np.arange(len(values) + 1) * floats.itemsize
-    if dtype in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary()):
-        return _BYTES, *_binary(values)
-    if pa.types.is_date(dtype):
-        return _values(name, values.cast(pa.date32()).cast(pa.int32()))
     if pa.types.is_timestamp(dtype):
-        return _values(name, values.cast(pa.timestamp("us", dtype.tz), safe=False).cast(pa.int64()))
-    raise ValueError(
-        f"column {name!r} has the type {dtype}, which an Example cannot hold: cast it to integers "
-        "(no uint64), floats, bools, strings, binary, dates or timestamps, or to lists of those"
-    )
+        values = values.cast(pa.timestamp("us", dtype.tz), safe=False).cast(pa.int64())
+    elif pa.types.is_date(dtype):
+        values = values.cast(pa.date32()).cast(pa.int32())
+    elif pa.types.is_floating(dtype):
+        floats = float32_of(name, values)
+        return _FLOATS, floats.view(np.uint8), np.arange(len(values) + 1) * floats.itemsize
+    elif dtype in _BINARY:
+        return _BYTES, *bytes_of(values)
+    data, sizes = encode_varints(numbers_of(values, np.int64))
+    return _INTS, data, offsets_of(sizes)
 
 
-def _nulls(array: pa.Array) -> npt.NDArray[np.bool_]:
-    """Return a mask of the null values: bool[n]."""
-    return _numbers(array.is_null(), np.uint8).astype(np.bool_)
-
-
-def _numbers(array: pa.Array, dtype: type[_Number]) -> npt.NDArray[_Number]:
-    """Return numbers or bools as an array of the dtype; the values at nulls are undefined."""
-    if not len(array):  # an empty array may have no buffer
-        return np.zeros(0, dtype)
-    if pa.types.is_boolean(array.type):  # a bit each
-        array = array.cast(pa.uint8())
-    held = _dtype_of(array.type)
-    numbers = np.frombuffer(array.buffers()[1], held, len(array), array.offset * held.itemsize)
-    return numbers.astype(dtype, copy=False)  # Arrow's cast takes far longer
-
-
-def _floats(name: str, array: pa.Array) -> npt.NDArray[np.float32]:
-    """Return the floats of a column as float32; the values at nulls are undefined.
-
-    Raises:
-        ValueError: a finite number is beyond float32.
-    """
-    try:
-        with np.errstate(over="raise", invalid="ignore"):
-            return _numbers(array, np.float32)
-    except FloatingPointError:  # perhaps of a value at a null
-        with np.errstate(over="ignore", invalid="ignore"):
-            floats = _numbers(array, np.float32)
-    lost = np.isinf(floats) & np.isfinite(_numbers(array, np.float64)) & ~_nulls(array)
-    if lost.any():
-        at = int(np.argmax(lost))
-        raise ValueError(
-            f"column {name!r}: {array[at].as_py():g} is not a finite float32, the type of floats in"
-            " an Example: leave such rows out"
-        )
-    return floats
-
-
-@functools.cache
-def _dtype_of(numbers: pa.DataType) -> np.dtype[np.generic]:
-    kind = "f" if pa.types.is_floating(numbers) else "i"
-    if pa.types.is_unsigned_integer(numbers):
-        kind = "u"
-    return np.dtype(f"{kind}{numbers.bit_width // 8}")
-
-
-def _binary(array: pa.Array) -> tuple[Bytes, Ints]:
-    """Return the bytes of strings or binary values, and their offsets, int64[n + 1]."""
-    if not len(array):
-        return np.zeros(0, np.uint8), np.zeros(1, np.int64)
-    _, offsets, data = array.buffers()
-    large = array.type in (pa.large_string(), pa.large_binary())
-    dtype = np.dtype(np.int64 if large else np.int32)
-    used = np.frombuffer(offsets, dtype, len(array) + 1, array.offset * dtype.itemsize)
-    return np.frombuffer(data or b"", np.uint8), used.astype(np.int64)
+def _is_supported(dtype: pa.DataType) -> bool:
+    """Return whether values of a type can be encoded."""
+    is_integer = pa.types.is_integer(dtype) and dtype != pa.uint64()
+    is_time = pa.types.is_date(dtype) or pa.types.is_timestamp(dtype)
+    is_number = is_integer or pa.types.is_floating(dtype) or pa.types.is_boolean(dtype)
+    return is_number or is_time or dtype in _BINARY

@@ -105,3 +105,15 @@ def test_chunks_are_not_compared(tmp_path):
     made = make(tmp_path, repeated(list(range(200))), *given)
     assert notes(made) == []
     assert "compared" not in json.loads((made.folder / "job.json").read_text())
+
+
+def test_ids_of_rows_that_were_left_out_as_duplicates_are_not_noted(tmp_path):
+    rows = repeated(list(range(200)))
+    made = make(tmp_path, [*rows, *rows[1:]], "--dedup", "drop", command="table")
+    assert made.manifest.ledger.records.filtered == 200
+    assert notes(made) == []
+    made = make(tmp_path, [*rows, rows[1]], "--dedup", "drop", command="table")
+    assert made.manifest.ledger.records.filtered == 1
+    assert notes(made) == [
+        ADVICE.replace("every", "nearly every").replace("no two", "hardly any two")
+    ]

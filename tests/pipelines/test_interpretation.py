@@ -183,6 +183,24 @@ def test_an_input_without_train_is_noted(tmp_path):
     ]
 
 
+def test_a_split_of_which_all_records_were_left_out_is_noted(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.csv").write_text("x,label\n1,p\n2,q\n")
+    inputs = ("--input", f"train={tmp_path / 'a.csv'}", "--input", f"test={tmp_path / 'b.csv'}")
+
+    def empty_splits(*argv: object) -> list[str]:
+        made = make(tmp_path / "out", *argv, "--overwrite", command="table")
+        return [str(note) for note in made.manifest.notes if note.code == "empty-split"]
+
+    reason = "no record is in the split 'train', because its records were left out: duplicate 2"
+    assert empty_splits(*inputs, "--dedup", "drop") == [reason]
+    (tmp_path / "c.csv").write_text("x,label,split\n1,p,test\n2,q,train\n")
+    assert empty_splits("--input", tmp_path / "c.csv", "--exclude-labels", "q") == [
+        "no record is in the split 'train', because the input names other splits, or its records"
+        " were rejected or left out"
+    ]
+
+
 def test_a_scheduler_can_refuse_what_is_noted(tmp_path, capsys):
     rows = tmp_path / "a.csv"
     rows.write_text("x,split\n1,test\n2,dev\n")

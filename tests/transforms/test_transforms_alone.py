@@ -48,12 +48,19 @@ ROAD = (
 )
 
 
+def examples() -> dict[str, str]:
+    """{heading: the Python block below it} of the page, in its order."""
+    sections = [one.split("\n", 1) for one in PAGE.read_text().split("\n## ")[1:]]
+    blocks = {
+        heading: re.search(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+        for heading, text in sections
+    }
+    return {heading: found[1] for heading, found in blocks.items() if found is not None}
+
+
 def example_of(heading: str) -> str:
     """The Python block below a heading of the page."""
-    section = PAGE.read_text().split(f"\n## {heading}\n")[1].split("\n## ")[0]
-    found = re.search(r"^```python\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
-    assert found is not None, f"no example below {heading}"
-    return found[1]
+    return examples()[heading]
 
 
 @pytest.fixture
@@ -142,6 +149,11 @@ def test_batches_of_your_own(run_example):
     rows = ast.literal_eval(run_example("Custom batches"))
     assert rows["__key__"] == ["a", "b", "c", "d"]
     assert rows["__split__"] == ["train"] * 4
+
+
+def test_examples_run_one_after_another_in_one_folder(run_example):
+    for heading in examples():
+        run_example(heading)
 
 
 def test_balanced_batches_in_memory(tmp_path):

@@ -14,6 +14,7 @@ from recordmill.transforms.planning.survey import Survey
 from recordmill.transforms.sources.row_formats.value_parsing import ValueParser
 from recordmill.transforms.sources.rows.content_keys import content_hashes
 from recordmill.transforms.sources.rows.record_columns import TEXT
+from recordmill.transforms.staged.listing import excluded_from
 from recordmill.transforms.staged.parts import read_part
 
 _FEWEST = 50  # rows of the sample; in fewer, numbers differ by chance
@@ -45,7 +46,12 @@ def notes_on_compared(survey: Survey, run: RunSpec) -> Iterator[Note]:
         return
     if pc.count_distinct(content_hashes(rest, ValueParser())).as_py() == len(rows):
         return
-    every = any(counts[name] == len(rows) for name in found)
+    # Rows that --dedup drop left out repeat the ids of others.
+    left_out = excluded_from(survey.parts, staging=run.staging)[1]["dedup"]
+    kept = sum(part.rows for part in survey.parts)
+    if kept < _DISTINCT * (kept + left_out):
+        return
+    every = not left_out and any(counts[name] == len(rows) for name in found)
     many = len(found) > 1
     yield Note(
         "leak",

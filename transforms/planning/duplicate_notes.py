@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 
 from recordmill.job.staging import StagedPart, Staging
 from recordmill.notes import Note
@@ -35,7 +35,7 @@ def duplicate_notes(parts: Iterable[StagedPart], staging: Staging) -> Iterator[N
     if not reasons:
         return
     were = "record was" if reasons.total() == 1 else "records were"
-    text = f"{reasons.total():,} {were} left out: {_counted(reasons, len(reasons))}"
+    text = f"{reasons.total():,} {were} left out: {counted(reasons)}"
     if repeated:
         [(key, most)] = sorted(repeated.items(), key=lambda item: (-item[1], item[0]))[:1]
         if len(repeated) == 1:
@@ -45,7 +45,7 @@ def duplicate_notes(parts: Iterable[StagedPart], staging: Staging) -> Iterator[N
             text += f"; they repeat {kept}, {key!r} most often ({most:,})"
     for what, counts in (("split", splits), ("class", classes)):
         if counts:
-            text += f"; by {what}: {_counted(counts, _SHOWN)}"
+            text += f"; by {what}: {counted(counts, shown=_SHOWN)}"
     yield Note("duplicates", f"{text}; duplicates.jsonl lists them")
 
 
@@ -60,7 +60,18 @@ def _groups(counts: GroupCounts | None) -> Iterator[Note]:
         )
 
 
-def _counted(counts: Counter[str], shown: int) -> str:
+def left_out_of_splits(parts: Iterable[StagedPart], staging: Staging) -> dict[str, Counter[str]]:
+    """Return {split of the input: {reason: records that were left out}}."""
+    found: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for part in parts:
+        for line in read_left_out(part, staging=staging):
+            if line["split"] is not None:
+                found[line["split"]][str(line["reason"])] += 1
+    return dict(found)
+
+
+def counted(counts: Mapping[str, int], *, shown: int | None = None) -> str:
+    """Return names with their counts, largest first. shown: number of names; None for all."""
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     some = ", ".join(f"{name} {count:,}" for name, count in ordered[:shown])
-    return f"{some}, ..." if len(ordered) > shown else some
+    return f"{some}, ..." if shown is not None and len(ordered) > shown else some

@@ -16,7 +16,9 @@ from recordmill.transforms.model.label_rules import (
 )
 from recordmill.transforms.model.placeholders import is_placeholder
 from recordmill.transforms.model.run_spec import RunSpec
+from recordmill.transforms.planning.duplicate_notes import counted, left_out_of_splits
 from recordmill.transforms.planning.survey import Survey
+from recordmill.transforms.staged.listing import NO_LISTING
 from recordmill.transforms.windowing.series_report import SeriesReport
 
 _SHOWN = 3  # classes in a note
@@ -228,11 +230,17 @@ def _odd_splits(survey: Survey) -> Iterator[Note]:
 
 
 def _empty_splits(survey: Survey, run: RunSpec) -> Iterator[Note]:
-    """Yield a note for each requested split without records, and for train if there is none."""
-    for name in run.splits:
+    """Yield a note for each requested split without records; of given splits, for train alone.
+
+    Given splits of which records were left out as duplicates have a note, too.
+    """
+    left_out = left_out_of_splits(survey.parts, run.staging) if run.presplit else {}
+    for name in dict.fromkeys([*run.splits, *in_order(left_out)]):
         if name in survey.counts:
             continue
-        if run.windows is not None and run.windows.split_by == "time":
+        if name in left_out:
+            why = f"because its records were left out: {counted(left_out[name])}"
+        elif run.windows is not None and run.windows.split_by == "time":
             why = "because no window lies between its begin and its end"
         elif run.windows is not None and not run.presplit:
             why = (
@@ -243,9 +251,19 @@ def _empty_splits(survey: Survey, run: RunSpec) -> Iterator[Note]:
             why = _too_few(survey, run, run.splits[name])
         elif name == TRAIN:
             why = "because the input names other splits"
+            if _excludes_any(survey, run):  # whose splits are not counted
+                why += ", or its records were rejected or left out"
         else:
             continue
         yield Note("empty-split", f"no record is in the split {name!r}, {why}")
+
+
+def _excludes_any(survey: Survey, run: RunSpec) -> bool:
+    """Return whether records were rejected or left out."""
+    listing = run.staging.listing() or NO_LISTING
+    return bool(listing.rejects or any(listing.filtered.values())) or any(
+        part.rejected + part.filtered + part.unread for part in survey.parts
+    )
 
 
 def _too_few(survey: Survey, run: RunSpec, fraction: float) -> str:

@@ -87,6 +87,25 @@ def test_declared_16_bits_are_checked() -> None:
         check.check({"x": [png16(waves())[:2000]]})
 
 
+@pytest.mark.parametrize("kind", ["image", "mask"])
+def test_images_are_compared_with_the_declared_shape(kind) -> None:
+    content = saved(Image.new("L", (40, 30)))
+
+    def check(*shape: int | None, deep: bool = True) -> None:
+        declared = Feature(dtype="string", kind=kind, raw_dtype="uint8", raw_shape=shape)
+        rules = Conformance({"x": declared}, labels=[], label_offset=0, deep=deep)
+        rules.check({"x": [content]})
+
+    check(30, 40, 1)
+    check(30, None, 1)
+    check(30, 40, 3)  # the loader converts channels
+    check(31, 40, 1, deep=False)
+    for shape, text in (((31, 40, 1), "31x40x1"), ((None, 41, 1), "?x41x1"), ((40,), "40")):
+        message = f"feature 'x': expected the height and width of {text}, got 30x40"
+        with pytest.raises(NonconformingError, match=re.escape(message)):
+            check(*shape)
+
+
 @pytest.mark.parametrize(
     ("feature", "values", "label"),
     [

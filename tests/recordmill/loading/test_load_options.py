@@ -25,7 +25,8 @@ def folder(tmp_path_factory):
         ({"batch_size": 0}, "batch_size: expected 1 or more, got 0"),
         ({"batch_size": True}, "batch_size: expected 1 or more, got True"),
         ({"batch_size": "8"}, "batch_size: expected a whole number, got '8'"),
-        ({"seed": -1}, "seed: expected 0 or more, got -1"),
+        ({"seed": -1}, "seed: expected 0 to 9223372036854775807, got -1"),
+        ({"seed": 2**63}, "seed: expected 0 to 9223372036854775807, got 9223372036854775808"),
         ({"start": -1}, "start: expected 0 or more, got -1"),
         ({"repeat": 0}, "repeat: expected 1 or more, got 0"),
         ({"shuffle_buffer": 10}, "shuffle_buffer needs shuffle=True"),
@@ -42,6 +43,11 @@ def folder(tmp_path_factory):
         ({"pad_to": 8}, "pad_to applies to batches: set batch_size"),
         ({"bucket_boundaries": [8]}, "bucket_boundaries applies to batches: set batch_size"),
         ({"drop_remainder": True}, "drop_remainder applies to batches and hosts: set batch"),
+        ({"batch_size": 2, "pad_to": 8, "inputs": "size"}, "pad_to: every value has a fixed"),
+        (
+            {"batch_size": 2, "pad_to": 8, "inputs": "size", "cache": True},
+            "pad_to: every value has a fixed length; leave the option out",
+        ),
         ({"batch_size": 2, "pad_to": 8, "padding": "ragged"}, "pad_to contradicts padding='ragged"),
         (
             {"batch_size": 2, "bucket_boundaries": [8, 4]},

@@ -352,20 +352,29 @@ def test_values_behind_a_null_list_are_ignored():
     assert second == {}
 
 
+def test_a_column_of_the_type_null_is_left_out():
+    batch = pa.RecordBatch.from_pydict({"a": [1, 2], "b": pa.nulls(2)})
+    assert split(encode_examples(batch)) == split(encode_examples(batch.select(["a"])))
+    assert encode_frames(batch).data == encode_frames(batch.select(["a"])).data
+
+
 @pytest.mark.parametrize(
     ("column", "message"),
     [
         (pa.array([[1], None, [2, None]]), "column 'c', row 2: expected a list of values, got"),
-        (pa.array([[["a"]]]), "column 'c' has the type list<item: string>, which an Example"),
+        (
+            pa.array([[["a"]]]),
+            "column 'c' has the type list<item: list<item: string>>, which an Example",
+        ),
         (
             pa.array([1], pa.uint64()),
             "column 'c' has the type uint64, which an Example cannot hold",
         ),
         (pa.array([0], pa.time32("s")), "column 'c' has the type time32"),
         (pa.array([{"a": 1}]), "column 'c' has the type struct<a: int64>"),
-        (pa.nulls(2), "column 'c' has the type null"),
         (pa.array([1.0, None, -1e300]), "column 'c': -1e.300 is not a finite float32"),
         (pa.array([[1.0], [2.0, 3.5e38]]), "column 'c': 3.5e.38 is not a finite float32"),
+        (pa.array([[None]]), "column 'c' has the type list<item: null>"),
         (
             pa.array([["a", None]], pa.list_(pa.dictionary(pa.int8(), pa.string()))),
             "column 'c', row 0: expected a list of values",

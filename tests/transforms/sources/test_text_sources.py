@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import fastavro
 import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet
@@ -360,6 +361,19 @@ def test_bad_rows(
         f"{name}#{number}": (reason, why if why.startswith("no label") else f"row {number}: {why}")
         for number, (reason, why) in rejects.items()
     }
+
+
+def test_zero_bytes_are_data_in_formats_with_types(tmp_path):
+    table = pa.table({"text": ["a\0b", "fine"], "label": ["x", "x"]})
+    pyarrow.parquet.write_table(table, tmp_path / "t.parquet")
+    pyarrow.feather.write_feather(table, tmp_path / "t.arrow")
+    names = [{"name": name, "type": "string"} for name in table.column_names]
+    with (tmp_path / "t.avro").open("wb") as sink:
+        fastavro.writer(sink, {"type": "record", "name": "R", "fields": names}, table.to_pylist())
+    for name in ("t.parquet", "t.arrow", "t.avro"):
+        read = read_rows(tmp_path / name)
+        assert read.texts == {f"{name}#1": "a\0b", f"{name}#2": "fine"}
+        assert read.rejects == []
 
 
 def test_a_row_of_200_mb_is_not_held_in_memory(tmp_path: pathlib.Path) -> None:

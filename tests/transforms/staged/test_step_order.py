@@ -90,3 +90,12 @@ def test_elements_whose_type_only_the_run_shows(run):
 def test_batches_in_memory_without_a_pipeline():
     (example,) = [ROWS] | EncodeExamples()
     assert example
+
+
+def test_columns_of_one_name_are_an_error_that_names_them():
+    arrays = [pa.array(["k"]), pa.array([1]), pa.array([2])]
+    rows = pa.RecordBatch.from_arrays(arrays, ["__key__", "a", "a"])
+    with pytest.raises(
+        ValueError, match=r"expected one column per feature, got several named \['a"
+    ):
+        _ = [rows] | EncodeExamples()
