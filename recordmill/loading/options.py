@@ -16,7 +16,6 @@ Padding = Literal["pad", "ragged"]
 Normalize = Literal["unit", "signed", "imagenet"]
 Augmentation = Literal["crop", "flip", "rotate", "brightness", "contrast"]
 
-
 AUGMENTATIONS: tuple[Augmentation, ...] = get_args(Augmentation)
 
 
