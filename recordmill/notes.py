@@ -21,8 +21,8 @@ CODES: Mapping[str, str] = {
     "empty-split": "a split has no records",
     "few-buckets": "a column has fewer buckets than requested, because many values are equal",
     "full-scale": "audio samples are far beyond [-1, 1]",
-    "groups-alike": "names of groups or series differ only by case, surrounding spaces or Unicode"
-    " form, or are the same number",
+    "groups-alike": "names of groups or series differ only by case, surrounding spaces, Unicode"
+    " form or characters that cannot be seen, or are the same number",
     "horizon": "windows were not made, because a gap or the end of the series is in the rows of"
     " their target",
     "intensity-window": "--intensity-window was not applied to images, or reaches beyond their 8"
@@ -32,7 +32,8 @@ CODES: Mapping[str, str] = {
     "label-lists": "names of classes look like lists of labels, or join other classes with a"
     " separator; lists of labels look like vectors of 0 and 1; or almost no record has several"
     " classes",
-    "labels-alike": "classes differ only by case, spaces or Unicode form, or are the same number",
+    "labels-alike": "classes differ only by case, spaces, Unicode form or characters that cannot be"
+    " seen, or are the same number; or names of classes hold such characters",
     "leak": "records of equal content are in several splits, or cannot be found, because a column,"
     " such as an id, differs in every row",
     "many-copies": "balancing repeats the records of a class very often",

@@ -10,7 +10,8 @@ from tests.folders import make_picture
 
 GROUPS = ("P07", "p07 ", "P08", "Mu\u0308ller", "M\u00fcller", "", "p07 ", " ")
 ALIKE = (
-    "6 groups become 4 if case, surrounding spaces and Unicode form are ignored: {};"
+    "6 groups become 4 if case, surrounding spaces, Unicode form and characters that cannot be seen"
+    " are ignored: {};"
     " spell each group in one way"
 )
 NAMES = "'Mu\u0308ller' (train) and 'M\u00fcller' (train); 'P07' (train) and 'p07 ' (train)"

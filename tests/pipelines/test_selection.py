@@ -94,8 +94,9 @@ def classes(dataset: Made) -> dict[str, int]:
 def test_classes_as_they_are_and_a_note(whole):
     assert classes(whole) == LABELS
     assert [str(note) for note in whole.manifest.notes if note.code == "labels-alike"] == [
-        "5 classes become 3 if case, surrounding spaces and Unicode form are ignored: ' Anger' and"
-        " 'ANGER' and 'anger'; --fold-labels or --label-map joins them"
+        "5 classes become 3 if case, surrounding spaces, Unicode form and characters that cannot be"
+        " seen are ignored: ' Anger' and 'ANGER' and 'anger'; --fold-labels or --label-map joins"
+        " them"
     ]
 
 

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import re
-import unicodedata
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from decimal import Decimal
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +13,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.errors import Reason, Reject
+from recordmill.format.class_names import (
+    SPELLING,
+    alike_names,
+    difference,
+    equal_numbers,
+    fold_labels,
+    hidden_text,
+    name_key,
+)
 from recordmill.notes import Note
 from recordmill.storage.files import Location
 from recordmill.transforms.model import batch
@@ -26,11 +32,8 @@ from recordmill.transforms.model.label_lists import (
     with_labels,
 )
 from recordmill.transforms.model.ragged import list_array
-from recordmill.unicode_tables import map_texts
 
 _SHOWN = 3  # classes in a note
-_INTEGER = re.compile(r"[+-]?[0-9]{1,4000}")
-_NUMBER = re.compile(r"[+-]?([0-9]{1,300}(\.[0-9]{0,300})?|\.[0-9]{1,300})([eE][+-]?[0-9]{1,6})?")
 
 
 class Selected(NamedTuple):
@@ -219,40 +222,24 @@ class LabelRules:
 
     def _not_expected(self, keys: pa.Array, labels: Sequence[str]) -> list[Reject]:
         """Return the rejects of rows with other labels than the allowed ones."""
-        alike = {_fold(label): label for label in self.allowed or ()} if labels else {}
+        alike = {name_key(label): label for label in self.allowed or ()} if labels else {}
         rejects = []
         for key, label in zip(keys.to_pylist(), labels, strict=True):
             why = f"label {label!r} is not one of the expected classes"
-            if (near := alike.get(_fold(label))) is not None:
-                why += f"; {near!a} differs from it only by case, spaces or Unicode form"
+            if (near := alike.get(name_key(label))) is not None:
+                why += f"; {near!a} differs from it only by {difference(label, near)}"
             rejects.append(Reject(key, "read", Reason.BAD_VALUE, why))
         return rejects
 
 
-def class_order(labels: Iterable[str]) -> list[str]:
-    """Return classes in the order of their numbers: as integers if all are, otherwise as text."""
-    texts = sorted(labels)
-    return sorted(texts, key=int) if are_integers(texts) else texts
-
-
-def are_integers(labels: Collection[str]) -> bool:
-    """Return whether all labels are integers, in decimal digits."""
-    return all(_INTEGER.fullmatch(label) for label in labels)
-
-
-def fold_labels(labels: pa.Array) -> list[str]:
-    """Return labels in lower case, without spaces around them and in Unicode's form NFC."""
-    return map_texts(_fold, labels)
-
-
 def alike_classes(labels: Sequence[str]) -> Iterator[Note]:
-    """Yield notes on classes whose names differ only by case, spaces, Unicode form or notation."""
+    """Yield notes on classes whose names differ only by spelling, or hold hidden characters."""
     repeated = alike_names(labels)
     if repeated:
         few = len(labels) - sum(len(names) - 1 for names in repeated)
         text = (
-            f"{len(labels)} classes become {few} if case, surrounding spaces and Unicode"
-            f" form are ignored: {_shown(repeated)}; --fold-labels or --label-map joins them"
+            f"{len(labels)} classes become {few} if {SPELLING} are ignored: {_shown(repeated)};"
+            " --fold-labels or --label-map joins them"
         )
         yield Note("labels-alike", text)
     equal = equal_numbers(labels)
@@ -263,35 +250,14 @@ def alike_classes(labels: Sequence[str]) -> Iterator[Note]:
             f" --label-map{'=' if other.startswith('-') else ' '}{other}={first} joins two of them"
         )
         yield Note("labels-alike", text)
+    hidden = hidden_text(labels)
+    if hidden is not None:
+        yield Note("labels-alike", f"{hidden}; --fold-labels leaves them out")
 
 
 def _shown(alike: Sequence[Sequence[str]]) -> str:
     some = "; ".join(" and ".join(map(repr, names)) for names in alike[:_SHOWN])
     return some + ("; ..." if len(alike) > _SHOWN else "")
-
-
-def alike_names(names: Sequence[str]) -> list[list[str]]:
-    """Return the names that differ only by case, spaces or Unicode form, those alike together."""
-    alike: dict[str, list[str]] = {}
-    for name, folded in zip(names, fold_labels(pa.array(names, pa.string())), strict=True):
-        alike.setdefault(folded, []).append(name)
-    return [some for some in alike.values() if len(some) > 1]
-
-
-def equal_numbers(names: Sequence[str]) -> list[list[str]]:
-    """Return the names that are the same number in different notations, such as 1 and 1.0.
-
-    Names that differ only by surrounding spaces count once.
-    """
-    alike: dict[Decimal, list[str]] = {}
-    for name in sorted({name.strip() for name in names}, key=lambda name: (len(name), name)):
-        if _NUMBER.fullmatch(name):
-            alike.setdefault(Decimal(name), []).append(name)
-    return [some for some in alike.values() if len(some) > 1]
-
-
-def _fold(label: str) -> str:
-    return unicodedata.normalize("NFC", label.strip().casefold())
 
 
 @functools.lru_cache(maxsize=1)

@@ -1,4 +1,4 @@
-"""Names of groups, to find those that differ only by case, surrounding spaces or Unicode form."""
+"""Names of groups, to find those that differ only by their spelling."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from recordmill.format.class_names import SPELLING, alike_names, equal_numbers, spelling_keys
 from recordmill.notes import Note, count_of
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.label_rules import alike_names, equal_numbers, fold_labels
 
 COMPARED = 100_000  # groups; if there are more, those with the smallest hashes are compared
 _SHOWN = 3  # groups in a note
@@ -38,7 +38,7 @@ class GroupNames:
     def of(cls, rows: pa.RecordBatch) -> GroupNames:
         """Return the names of the groups of rows, which have their splits."""
         codes, groups = batch.encode(rows[batch.GROUP])
-        folded = pa.array(fold_labels(groups), pa.string())
+        folded = pa.array(spelling_keys(groups), pa.string())
         given, first = np.unique(codes, return_index=True)
         first = first[given >= 0]
         splits = rows[batch.SPLIT].take(pa.array(first)).cast(pa.string())
@@ -77,8 +77,8 @@ class GroupNames:
             few = len(names) - sum(len(alike) - 1 for alike in spellings)
             yield Note(
                 "groups-alike",
-                f"{'in a sample, ' if self.capped else ''}{count} become {few:,} if case,"
-                f" surrounding spaces and Unicode form are ignored: {_shown(spellings, splits)};"
+                f"{'in a sample, ' if self.capped else ''}{count} become {few:,} if"
+                f" {SPELLING} are ignored: {_shown(spellings, splits)};"
                 f" spell each {noun} in one way",
             )
         notations = equal_numbers([name for name in names if name == name.strip()])

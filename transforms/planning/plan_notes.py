@@ -6,14 +6,11 @@ import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
+from recordmill.format.class_names import class_order
 from recordmill.format.split_names import TRAIN, canonical_split, in_order, misspelt_split
 from recordmill.notes import MANY_COPIES, Note, count_of, repeats_many_times
 from recordmill.transforms.balancing.quotas import Quota
-from recordmill.transforms.model.label_rules import (
-    alike_classes,
-    class_order,
-    read_keys,
-)
+from recordmill.transforms.model.label_rules import alike_classes, read_keys
 from recordmill.transforms.model.placeholders import is_placeholder
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.planning.duplicate_notes import counted, left_out_of_splits

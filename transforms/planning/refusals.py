@@ -6,13 +6,10 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 
 from recordmill.errors import Reject, did_you_mean
+from recordmill.format.class_names import are_integers, equal_numbers
 from recordmill.job.staging import Verdict
 from recordmill.notes import count_of
-from recordmill.transforms.model.label_rules import (
-    LabelRules,
-    are_integers,
-    equal_numbers,
-)
+from recordmill.transforms.model.label_rules import LabelRules
 from recordmill.transforms.model.window_options import EVERY_SPLIT, WindowOptions
 from recordmill.transforms.sources.row_formats.condition_syntax import WHERE
 

@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from recordmill.format.class_names import class_order
 from recordmill.job.staging import StagedPart
 from recordmill.notes import Note
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.label_lists import held
-from recordmill.transforms.model.label_rules import class_order
 from recordmill.transforms.planning.group_names import GroupNames
 from recordmill.transforms.staged.handles import StagedBatch
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import pyarrow as pa
 
 from recordmill.errors import ConfigError, Reason, Reject
+from recordmill.format.class_names import class_order
 from recordmill.option_files import DELIMITERS
 from recordmill.storage.files import Location
 from recordmill.transforms.model.annotations import (
@@ -105,7 +106,7 @@ def read_boxes(file: Location, *, fractions: bool = False, decimal: str = ".") -
             list(columns.values()), schema=pa.schema([SIDES_FIELD, objects_field()])
         ),
         faults=faults,
-        classes=tuple(sorted(set(objects.classes), key=str.encode)),
+        classes=tuple(class_order(set(objects.classes))),
         rejects=rejects,
         by_stem=by_stem,
     )

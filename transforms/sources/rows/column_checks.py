@@ -10,8 +10,8 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from recordmill.errors import ConfigError, did_you_mean
+from recordmill.format.class_names import spelling_keys
 from recordmill.notes import Note
-from recordmill.transforms.model.label_rules import fold_labels
 from recordmill.transforms.sources.row_formats.column_types import ColumnTypes
 from recordmill.transforms.sources.row_formats.odd_values import (
     BESIDE_BOOLS,
@@ -70,7 +70,7 @@ def refuse_unknown_missing(parser: ValueParser, names: Collection[str], *, where
 def alike_name(name: str, names: Iterable[str]) -> str | None:
     """Return another name that differs only by case, spaces or Unicode form; None without one."""
     others = sorted({*names} - {name})
-    folded, *found = fold_labels(pa.array([name, *others], pa.string()))
+    folded, *found = spelling_keys(pa.array([name, *others], pa.string()))
     return next((one for one, text in zip(others, found, strict=True) if text == folded), None)
 
 

@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError
+from recordmill.format.class_names import class_order
 from recordmill.format.typed_json import parse_json
 from recordmill.notes import Note
 from recordmill.tfrecord.flat_arrays import offsets_of
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.label_rules import class_order
 from recordmill.transforms.model.ragged import list_array
 from recordmill.transforms.model.user_columns import is_list
 from recordmill.transforms.sources.files.walks import File
