@@ -44,6 +44,10 @@ if TYPE_CHECKING:
 _SHOWN = 8  # columns in a line
 # Options of arrays that name the source of labels, and nouns for it.
 _ARRAY_LABELS = {"label_array": "array", "label_input": "file", "label_pattern": "pattern"}
+_TIME_SPLITS = {
+    "time": ", all series at the same moments",
+    "series-time": ", each series by its own time",
+}
 _KEYS = re.compile(r"(.*_)?(id|uuid|guid|key)", re.IGNORECASE)
 _GROUPS = re.compile(
     r"(patient|subject|user|person|speaker|session|group|customer|device|author|site)(_?id)?",
@@ -350,6 +354,7 @@ def _splits(config: CommonConfig, layout: Layout, columns: Collection[str]) -> s
     times = getattr(config, "split_times", None)
     if times:
         return f"divided by --split-times {show_moments(times)}"
+    divided += _TIME_SPLITS.get(getattr(config, "split_by", ""), "")
     if layout.split_source is None:
         more = ["the default"] if config.splits is None else []
         if columns:

@@ -44,9 +44,9 @@ def check_splits(config: CommonConfig, windows: WindowOptions | None, rows: Layo
     ignore = (
         "leave the split out of --input" if by_option else "pass --split-from none to ignore it"
     )
-    if windows is not None and windows.split_by == "time":
+    if windows is not None and windows.divides_time:
         raise ConfigError(
-            "--split-by time: contradicts the split of each row, which comes from"
+            f"--split-by {windows.split_by}: contradicts the split of each row, which comes from"
             f" {source}: {ignore}"
         )
     by_column = config.split_column is not None or config.split_from == "column"
@@ -90,12 +90,13 @@ def _refuse_unknown_train(windows: WindowOptions) -> None:
         raise ConfigError(
             "--zscore-by series: needs rows of every series in train, and with --split-by series a"
             " series of another split has none there: use --zscore-by window, or --split-by time"
+            " or series-time"
         )
     if windows.last_window not in ((), (EVERY_SPLIT,)):
         raise ConfigError(
             f"--last-window {','.join(windows.last_window)}: needs the splits of rows, and with"
             " --split-by series they are assigned to whole windows: use --last-window all, or"
-            " --split-by time"
+            " --split-by time or series-time"
         )
 
 

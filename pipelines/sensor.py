@@ -21,7 +21,7 @@ from recordmill.pipelines.options.columns import ColumnsConfig, making, reading
 from recordmill.pipelines.options.config import refuse_given
 from recordmill.pipelines.options.declaration import Group, option
 from recordmill.transforms.model.data_type import DataType
-from recordmill.transforms.model.window_options import LabelRule, WindowOptions
+from recordmill.transforms.model.window_options import LabelRule, SplitBy, WindowOptions
 from recordmill.transforms.sources.rows.interval_file import read_intervals
 from recordmill.transforms.sources.rows.sensor_rows import SensorRows
 from recordmill.transforms.windowing.window_layout import AHEAD
@@ -217,7 +217,7 @@ class SensorConfig(ColumnsConfig):
         repeat=True,
         metavar="all|SPLIT,...",
         help="Make only the last window of each series, in all splits or in these, such as test."
-        " Names of splits need --split-by time, or splits that the input names.",
+        " Names of splits need --split-by time or series-time, or splits that the input names.",
     )
     zscore_by: Literal["series", "window"] | None = option(
         None,
@@ -233,12 +233,13 @@ class SensorConfig(ColumnsConfig):
         shapes_bytes=True,
         help="Write SequenceExamples, with a feature list per column and a step per row.",
     )
-    split_by: Literal["series", "time"] = option(
+    split_by: SplitBy = option(
         "series",
         group=WINDOWS,
         shapes_bytes=True,
-        help="series: all windows of a series go to one split. time: the earliest rows go to train,"
-        " later rows to the other splits.",
+        help="series: all windows of a series go to one split. time: the earliest rows of all"
+        " series go to train, later rows to the other splits. series-time: the same in each series,"
+        " by its own rows.",
     )
     split_times: Mapping[str, int] = option(
         {},
@@ -258,7 +259,8 @@ class SensorConfig(ColumnsConfig):
         parse=values.duration,
         show=values.show_duration,
         metavar="DURATION",
-        help="With --split-by time: drop the rows within this time after the start of a split.",
+        help="With --split-by time or series-time: drop the rows within this time after the start"
+        " of a split.",
     )
 
     def __post_init__(self) -> None:
@@ -276,11 +278,11 @@ class SensorConfig(ColumnsConfig):
                 f"--window-label {self.window_label}: chooses a class, but with --label-type"
                 f" {self.label_type} the label is a number: expected last, first or ahead:ROWS"
             )
-        if self.split_by == "time":
+        if self.split_by != "series":
             refuse_given(
                 self,
                 ("split_column", "group_column", "stratify"),
-                "contradicts --split-by time: leave one of them out",
+                f"contradicts --split-by {self.split_by}: leave one of them out",
             )
         if unknown := sorted(set(self.split_times).difference(self.fractions)):
             raise ConfigError(

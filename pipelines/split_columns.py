@@ -35,7 +35,7 @@ def unused_split_columns(
     Columns are selected by their names, and values are those of a few parts of the listing.
     """
     windows = data_type.windows
-    if windows is not None and windows.split_by == "time":
+    if windows is not None and windows.divides_time:
         return {}
     if layout.split_source is not None or config.split_from != "auto" or not listing.parts:
         return {}

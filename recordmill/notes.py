@@ -46,6 +46,7 @@ CODES: Mapping[str, str] = {
     "no-window": "series are too short for a window, or have gaps",
     "numbers": "points in numbers may separate thousands, or different numbers"
     " become equal as float32",
+    "one-split": "series have windows in one split only, although splits are by time",
     "pages": "images have further pages or frames, of which only the first was read",
     "quotes": "quotes in CSV or TSV may be data",
     "resampled": "some steps of time series hold several rows, but most hold one",

@@ -39,7 +39,7 @@ def test_numbers_to_predict_in_bins(flink, kind, tmp_path):
         options += ("--array", "x", "--label-array", "y", "--per-item", "--stratify")
     else:
         options += ("--time-column", "time", "--window", "6", "--window-label", "ahead:3")
-        options += ("--label-column", "y", "--split-by", "time", "--last-window", "test")
+        options += ("--label-column", "y", "--split-by", "series-time", "--last-window", "test")
         options += ("--horizon", "2", "--target", "x", "--zscore", "x", "--zscore-by", "series")
     direct, job = finish_both(flink, tmp_path, *options, source=tmp_path / "in", kind=kind)
     assert job.files == direct.files

@@ -211,7 +211,7 @@ def test_splits_without_a_window_are_noted(options, name, tmp_path):
 def test_splits_for_which_there_are_too_few_series_are_noted(tmp_path):
     argv = written(tmp_path, {name: [60 * i for i in range(9)] for name in "abc"})[:-2]
     note = notes(make(tmp_path / "out", *argv, "--window", 8), "empty-split")[0]
-    assert "a series never spans two splits: --split-by time divides every series" in note
+    assert "a series never spans two splits: --split-by series-time divides every series" in note
 
 
 def test_fractions_of_a_split_by_time_are_met_to_the_row(tmp_path):

@@ -42,7 +42,7 @@ def measure(rows: int, series: int, folder: pathlib.Path) -> None:
     """Cuts windows of rows that come in random order, and looks at what came out."""
     source = folder / "series.csv"
     expected = write(rows, series, source)
-    splits = "time" if series == 1 else "series"
+    splits = "time" if series == 1 else "series-time"
     command = python(
         *(
             "recordmill.pipelines.cli",

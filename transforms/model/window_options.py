@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from typing import Literal, get_args
 
 from recordmill.errors import ConfigError
@@ -12,7 +11,7 @@ from recordmill.transforms.encoders.table_options import ColumnTransform, Zscore
 GapPolicy = Literal["split", "fill", "reject"]
 Fill = Literal["last", "missing"]
 Resample = Literal["mean", "min", "max", "sum", "first", "last"]
-SplitBy = Literal["series", "time"]
+SplitBy = Literal["series", "time", "series-time"]
 LabelFrom = Literal["last", "first", "majority", "any", "all", "ahead"]
 
 EVERY_SPLIT = "all"  # in the place of names of splits
@@ -74,6 +73,7 @@ class WindowOptions:
     label: rule for the class of a window.
     split_by: `series` assigns whole series to splits. `time` begins a split at each of
         `split_times`, a (name, time), or where the split fractions of all rows say.
+        `series-time` begins it where the split fractions of the rows of each series say.
     purge: rows up to this time after a split begins are left out.
     time_feature: name of a column of the windows with the times of their rows; None for none.
     horizon: number of rows after a window that are its target; they follow it without a gap.
@@ -136,7 +136,7 @@ class WindowOptions:
             ("--fill", self.fill != "last", "--gap-policy fill", self.gap_policy == "fill"),
             ("--fill-rows", self.fill_rows, "--gap-policy fill", self.gap_policy == "fill"),
             ("--split-times", self.split_times, "--split-by time", self.split_by == "time"),
-            ("--purge", self.purge, "--split-by time", self.split_by == "time"),
+            ("--purge", self.purge, "--split-by time or series-time", self.divides_time),
             ("--horizon", self.horizon, "--target", bool(self.targets)),
             ("--target", self.targets, "--horizon", self.horizon != 0),
         ):
@@ -159,6 +159,11 @@ class WindowOptions:
             raise ConfigError("--split-times: expected distinct times in ascending order")
 
     @property
+    def divides_time(self) -> bool:
+        """True if the time of a row decides its split."""
+        return self.split_by != "series"
+
+    @property
     def reach(self) -> int:
         """Number of rows needed for one window, its target and its class."""
         return self.window + max(self.horizon, self.label.rows)
@@ -167,8 +172,3 @@ class WindowOptions:
     def extent(self) -> int:
         """Number of rows with values in a record: of the window and its target."""
         return self.window + self.horizon
-
-
-def cuts_of(times: Mapping[str, int], first: str) -> tuple[tuple[str, int], ...]:
-    """Return (split, start time) of the splits; the first one starts at the least int64."""
-    return ((first, -(2**63)), *sorted(times.items(), key=lambda one: one[1]))

@@ -237,12 +237,12 @@ def _empty_splits(survey: Survey, run: RunSpec) -> Iterator[Note]:
             continue
         if name in left_out:
             why = f"because its records were left out: {counted(left_out[name])}"
-        elif run.windows is not None and run.windows.split_by == "time":
+        elif run.windows is not None and run.windows.divides_time:
             why = "because no window lies between its begin and its end"
         elif run.windows is not None and not run.presplit:
             why = (
                 "because there are too few series, and a series never spans two splits: --split-by"
-                " time divides every series"
+                " series-time divides every series"
             )
         elif not run.presplit:
             why = _too_few(survey, run, run.splits[name])

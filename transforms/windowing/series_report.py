@@ -13,6 +13,7 @@ from recordmill.transforms.model.window_options import WindowOptions
 from recordmill.transforms.windowing.repeated_hours import RepeatedHours
 from recordmill.transforms.windowing.series_steps import OtherStep
 from recordmill.transforms.windowing.shared_rows import RowSample
+from recordmill.transforms.windowing.split_coverage import SplitCoverage
 
 _NAMED = 3
 _SUMS = ("count", "steps", "combined", "cut_off", "unscaled", "unsteady")  # numbers of a report
@@ -52,7 +53,7 @@ class SeriesReport:
     unsteady: number of series with rows at several steps; other_steps: those of the first ones by
     name. hours: rows that were dropped as repeated, in hours that a clock may have shown twice.
     labelled: series with intervals that give classes; first: the first series by name, if
-    there may be any.
+    there may be any. coverage: the splits in which series have windows, if splits are by time.
     """
 
     count: int = 0
@@ -70,6 +71,7 @@ class SeriesReport:
     labelled: Sequence[str] = ()
     first: str = ""
     sample: RowSample = dataclasses.field(default_factory=RowSample)
+    coverage: SplitCoverage = dataclasses.field(default_factory=SplitCoverage)
 
     @classmethod
     def of_bucket(
@@ -84,6 +86,7 @@ class SeriesReport:
         other_steps: Mapping[str, OtherStep],
         hours: RepeatedHours,
         sample: RowSample,
+        coverage: SplitCoverage,
     ) -> SeriesReport:
         """Report on all series of a bucket, given their runs.
 
@@ -106,6 +109,7 @@ class SeriesReport:
             labelled=named,
             first=min(runs, default="") if options.labelled_series else "",
             sample=sample,
+            coverage=coverage,
         )
 
     @classmethod
@@ -140,6 +144,7 @@ class SeriesReport:
             labelled=[name for part in parts for name in part.labelled],
             first=min((part.first for part in parts if part.first), default=""),
             sample=RowSample.sum(part.sample for part in parts),
+            coverage=SplitCoverage.sum(part.coverage for part in parts),
         )
         for name in _SUMS:
             total = sum(getattr(part, name) for part in parts)
@@ -159,6 +164,7 @@ class SeriesReport:
         others = {name: OtherStep(**one) for name, one in data["other_steps"].items()}
         objects = {"longest": SeriesRuns(**data["longest"]), "sample": RowSample(**data["sample"])}
         objects["hours"] = RepeatedHours(**data["hours"])
+        objects["coverage"] = SplitCoverage(**data["coverage"])
         return cls(**{**data, "named": named, "other_steps": others, **objects})
 
     @classmethod
@@ -224,6 +230,7 @@ class SeriesReport:
                 " series of all files with --join-files; --split-by time keeps equal times in one"
                 " split",
             )
+        yield from self.coverage.notes(options)
         if not self.count:
             return
         shown = [

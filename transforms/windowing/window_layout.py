@@ -58,7 +58,9 @@ def window_layout(
         columns=pa.schema(fields),
         labelled=rows.labelled and numbers is None,
         grouped=rows.grouped or options.split_by == "series",
-        split_source="--split-by time" if options.split_by == "time" else rows.split_source,
+        split_source=f"--split-by {options.split_by}"
+        if options.divides_time
+        else rows.split_source,
     )
 
 

@@ -20,7 +20,7 @@ from recordmill.format.split_names import TRAIN
 from recordmill.job.staging import StagedPart, Staging
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.durations import shown_time
-from recordmill.transforms.model.window_options import WindowOptions, cuts_of
+from recordmill.transforms.model.window_options import WindowOptions
 from recordmill.transforms.sources.files.number_labels import TARGET
 from recordmill.transforms.sources.rows.repeated_rows import REPEATED
 from recordmill.transforms.staged import spill
@@ -38,8 +38,10 @@ from recordmill.transforms.windowing.last_windows import WindowedRows
 from recordmill.transforms.windowing.repeated_hours import RepeatedHours
 from recordmill.transforms.windowing.series_report import SeriesReport
 from recordmill.transforms.windowing.series_scales import ScaleLearner, SeriesScales
-from recordmill.transforms.windowing.series_steps import StepCounter
+from recordmill.transforms.windowing.series_steps import STEP, StepCounter
 from recordmill.transforms.windowing.shared_rows import RowSample, largest_rank
+from recordmill.transforms.windowing.split_coverage import SplitCounter
+from recordmill.transforms.windowing.time_splits import TimeSplits, divide_each_series
 from recordmill.transforms.windowing.time_survey import (
     NAMES,
     SERIES,
@@ -53,7 +55,6 @@ from recordmill.transforms.windowing.windows import (
     Timeline,
     WindowCutter,
     gaps,
-    in_splits,
     on_grid,
     ordered,
     resampled,
@@ -103,7 +104,9 @@ class Windowing:
     @property
     def _divides_series(self) -> bool:
         """True if series with rows of the same times may be in several splits."""
-        return self.options.split_by == "series" and (not self.by_series or len(self.splits) > 1)
+        return self.options.split_by != "time" and (
+            len(self.splits) > 1 or not (self.by_series or self.options.divides_time)
+        )
 
     def plan(self, survey: TimeSurvey) -> TimePlan:
         """Return cells and splits in time, from the survey of all rows."""
@@ -111,7 +114,7 @@ class Windowing:
         step = options.step if isinstance(options.step, int) else None
         starts = survey.starts(limits.CELL_ROWS, step=step)
         sampled = largest_rank(survey.rows) if self._divides_series else 0
-        timeline = Timeline(step=step, cuts=self._cuts(survey), sampled=sampled)
+        timeline = Timeline(step=step, splits=self._time_splits(survey), sampled=sampled)
         return TimePlan(timeline=timeline, starts=starts, problem=self._problem(survey))
 
     def _problem(self, survey: TimeSurvey) -> str | None:
@@ -120,19 +123,20 @@ class Windowing:
             return None
         return (
             f"expected at least one series for each of the splits {', '.join(self.splits)}, got"
-            f" {', '.join(map(repr, survey.series))}: use --split-by time, or --splits train=1; if"
+            f" {', '.join(map(repr, survey.series))}: use --split-by time or series-time, or"
+            " --splits train=1; if"
             " a column holds the names of series, name it with --series-column"
         )
 
-    def _cuts(self, survey: TimeSurvey) -> tuple[tuple[str, int], ...]:
+    def _time_splits(self, survey: TimeSurvey) -> TimeSplits:
         if self.options.split_by != "time" or not len(survey.samples):
-            return ()
+            return TimeSplits()
         if self.options.split_times:
-            return cuts_of(dict(self.options.split_times), TRAIN)
+            return TimeSplits.at(dict(self.options.split_times), TRAIN)
         first, *others = self.splits
         ends = np.cumsum(list(self.splits.values())).tolist()
         times = {name: survey.time_at(end) for name, end in zip(others, ends[:-1], strict=True)}
-        return cuts_of(times, first)
+        return TimeSplits.at(times, first)
 
 
 def survey_part(part: StagedPart, *, staging: Staging) -> TimeSurvey:
@@ -186,6 +190,8 @@ def cut_bucket(
     in_order = sorted(cells, key=lambda cell: cell.name)
     steps = _count_steps(in_order, windowing)
     timeline = dataclasses.replace(timeline, steps=steps.steps())
+    if windowing.options.split_by == "series-time":
+        timeline = dataclasses.replace(timeline, splits=_splits_of_series(in_order, windowing))
     rejected_series = _series_with_gaps(in_order, timeline, windowing)
     scales = _scales(in_order, rejected_series, timeline, windowing)
     cutter = WindowCutter(windowing.options, timeline, windowing.cut_schema, scales)
@@ -193,6 +199,7 @@ def cut_bucket(
     rejects: list[Reject] = []
     constant = ConstantColumns(windowing.options.static_columns, by_group=windowing.by_group)
     sample = RowSample()
+    splits = SplitCounter()
     hours = RepeatedHours()
     total = used = held = combined = repeated = 0
 
@@ -202,6 +209,8 @@ def cut_bucket(
             used += one.used
             name = f"{bucket:02d}-{len(parts):05d}.arrow"
             windows, incomplete = windowing.complete.divide(one.windows)
+            if windowing.options.divides_time and len(windowing.splits) > 1:
+                splits.add(windows)
             extra = len(one.windows) - one.used
             parts.append(_write(windowing, name, windows, rejects=incomplete, extra=extra))
 
@@ -236,6 +245,7 @@ def cut_bucket(
         other_steps=steps.other_steps(),
         hours=hours,
         sample=sample,
+        coverage=splits.coverage(),
     )
     return [*parts, report.write(last, windowing.staging)]
 
@@ -262,8 +272,21 @@ def _scales(
     for cell in cells:
         rows = read_part(cell.name, staging=windowing.staging)
         rows, _, _ = _prepare(rows, rejected_series, options)
-        learner.add(in_splits(rows, timeline, options))
+        learner.add(timeline.splits.apply(rows, purge=options.purge))
     return learner.scales()
+
+
+def _splits_of_series(cells: Sequence[StagedPart], windowing: Windowing) -> TimeSplits:
+    """Return the splits of the series of a bucket, each by its own time."""
+    options = windowing.options
+    columns = (SERIES, TIME, STEP) if isinstance(options.step, str) else (SERIES, TIME)
+
+    def times() -> Iterator[tuple[pa.Array, Ints]]:
+        for cell in cells:
+            rows = read_part(cell.name, staging=windowing.staging, columns=columns)
+            yield rows[SERIES], on_grid(rows, options)
+
+    return divide_each_series(times, windowing.splits)
 
 
 def _unscaled(series: Iterable[str], scales: SeriesScales, options: WindowOptions) -> Sequence[str]:

@@ -24,6 +24,7 @@ from recordmill.transforms.windowing.last_windows import LastWindows, WindowedRo
 from recordmill.transforms.windowing.series_report import SeriesRuns
 from recordmill.transforms.windowing.series_scales import SeriesScales
 from recordmill.transforms.windowing.series_steps import STEP
+from recordmill.transforms.windowing.time_splits import TimeSplits
 from recordmill.transforms.windowing.time_survey import SERIES, TIME, Ints
 from recordmill.transforms.windowing.window_columns import WindowColumns
 
@@ -42,13 +43,13 @@ class Timeline:
 
     step: microseconds between rows of the series that `steps` does not name; None if unknown.
     steps: {series: microseconds between its rows}. Rows with a column `STEP` have their step there.
-    cuts: (split, time at which it begins), in ascending order; empty if splits are not by time.
+    splits: the splits in time; empty if splits are not by time.
     sampled: largest rank of the times at which rows are compared; 0 if none are.
     """
 
     step: int | None = None
     steps: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    cuts: tuple[tuple[str, int], ...] = ()
+    splits: TimeSplits = TimeSplits()  # noqa: RUF009, it is frozen
     sampled: int = 0
 
     def steps_of(self, rows: pa.RecordBatch) -> Ints:
@@ -158,20 +159,6 @@ def gaps(rows: pa.RecordBatch, max_gaps: Ints) -> Mask:
     return _same_series(rows) & (np.diff(_times(rows)) > max_gaps[:-1])
 
 
-def in_splits(rows: pa.RecordBatch, timeline: Timeline, options: WindowOptions) -> pa.RecordBatch:
-    """Assign splits by time, if options say so, and drop rows within `purge` after a cut."""
-    if not timeline.cuts:
-        return rows
-    times = _times(rows)
-    begins = np.array([begin for _, begin in timeline.cuts])
-    at = np.searchsorted(begins, times, side="right") - 1
-    names = pa.array([name for name, _ in timeline.cuts], pa.string())
-    rows = batch.set_column(rows, batch.SPLIT, names.take(pa.array(at)))
-    # In floats, because the first split begins at the smallest int64.
-    late = times - begins[at].astype(np.float64) >= options.purge
-    return rows.filter(pa.array(late | (at == 0)))
-
-
 class WindowCutter:
     """Cuts windows from the cells of a bucket, which must come in the order of time.
 
@@ -198,7 +185,7 @@ class WindowCutter:
     def cut(self, cell: pa.RecordBatch) -> Iterator[WindowedRows]:
         """Yield the windows that end in a cell, whose rows are ordered, distinct and resampled."""
         self._count_rows(cell)
-        rows = in_splits(cell, self._timeline, self._options)
+        rows = self._timeline.splits.apply(cell, purge=self._options.purge)
         if not len(rows):
             return
         rows = rows.append_column(_PLACE, pa.array(np.full(len(rows), -1)))

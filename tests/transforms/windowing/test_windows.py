@@ -14,6 +14,7 @@ from recordmill.transforms.model.source import Layout
 from recordmill.transforms.model.window_options import LabelRule, WindowOptions
 from recordmill.transforms.windowing.series_report import SeriesRuns
 from recordmill.transforms.windowing.series_steps import OtherStep, StepCounter
+from recordmill.transforms.windowing.time_splits import TimeSplits
 from recordmill.transforms.windowing.time_survey import SERIES, TIME, TimeSurvey, buckets_of
 from recordmill.transforms.windowing.window_layout import window_layout
 from recordmill.transforms.windowing.windows import (
@@ -225,7 +226,7 @@ def test_resampling_is_by_series_and_step():
 def test_splits_by_time_leave_out_what_is_too_near():
     rows = rows_of([("s", time) for time in range(20)])
     options = WindowOptions(window=2, stride=2, split_by="time", purge=3)
-    timeline = Timeline(step=1, cuts=(("train", -(2**63)), ("test", 10)))
+    timeline = Timeline(step=1, splits=TimeSplits.at({"test": 10}, "train"))
     for ends in ([], [5, 10, 12], list(range(20))):
         found, used, _ = cut(rows, options, timeline, ends)
         starts = {(w[batch.SPLIT], w["window/start"].microsecond) for w in found}
