@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hmac
 import ipaddress
 import os
@@ -42,24 +43,42 @@ def has_secret(parameters: Mapping[str, str], secret: str | None) -> bool:
     return secret is not None and hmac.compare_digest(given.encode(), secret.encode())
 
 
-def host_of(peer: str) -> str:
-    """Return the address of a gRPC peer, such as 127.0.0.1 of ipv4:127.0.0.1:4711."""
-    found = _PEER.fullmatch(urllib.parse.unquote(peer))
-    return found[1].strip("[]") if found else ""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Caller:
+    """The other end of a connection.
 
-
-def is_same_user(peer: str, *, port: int) -> bool:
-    """Return whether a gRPC peer is a process of this user, or of root, on this machine.
-
-    The kernel knows the owner of the other end of a connection over loopback. port: of the pool.
+    address: None if it is unknown. owner: user id of its socket, if it is on this machine; None for
+      another machine, or a socket that its process has closed.
     """
-    found = _PEER.fullmatch(urllib.parse.unquote(peer))
-    if found is None or not sys.platform.startswith("linux"):
-        return False
-    address = ipaddress.ip_address(found[1].strip("[]"))
-    if not address.is_loopback:
-        return False
-    return _owner(address, int(found[2]), port) in (0, os.geteuid())
+
+    address: ipaddress.IPv4Address | ipaddress.IPv6Address | None = None
+    owner: int | None = None
+
+    @classmethod
+    def of(cls, peer: str, *, port: int) -> Caller:
+        """Return the caller of a gRPC peer, such as ipv4:127.0.0.1:4711. port: of the pool.
+
+        The kernel knows the owners of both ends of a connection inside the machine.
+        """
+        found = _PEER.fullmatch(urllib.parse.unquote(peer))
+        if found is None or not sys.platform.startswith("linux"):
+            return cls()
+        address = ipaddress.ip_address(found[1].strip("[]"))
+        return cls(address=address, owner=_owner(address, int(found[2]), port))
+
+    @property
+    def is_same_user(self) -> bool:
+        """True for a process of this user, or of root, over loopback."""
+        return self._is_loopback and self.owner in (0, os.geteuid())
+
+    @property
+    def is_known(self) -> bool:
+        """True if equal callers are of one user of this machine, or of one other machine."""
+        return self.address is not None and (self.owner is not None or not self._is_loopback)
+
+    @property
+    def _is_loopback(self) -> bool:
+        return self.address is not None and self.address.is_loopback
 
 
 def _owner(

@@ -121,9 +121,8 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
 
     def StartWorker(self, request: Any, context: Any) -> Any:  # noqa: N802 (gRPC's name)
         """Start a worker that connects to the endpoints of the request."""
-        peer = context.peer()
-        accepted = peers.has_secret(request.params, self._secret)
-        if not accepted and not peers.is_same_user(peer, port=self.port):
+        caller = peers.Caller.of(context.peer(), port=self.port)
+        if not caller.is_same_user and not peers.has_secret(request.params, self._secret):
             return beam_fn_api_pb2.StartWorkerResponse(error=_refusal(self._secret))
         flags = [
             f"--id={request.worker_id}",
@@ -138,19 +137,19 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
                 group = self._workers.setdefault(request.worker_id, _WorkersOfOneId())
                 group.reset_if_all_ended()
                 group.workers.append(worker)
-                group.hosts.add(peers.host_of(peer))
+                if caller.is_known:
+                    group.callers.add(caller)
         except OSError as error:
             return beam_fn_api_pb2.StartWorkerResponse(error=f"cannot start a worker: {error}")
         return beam_fn_api_pb2.StartWorkerResponse()
 
     def StopWorker(self, request: Any, context: Any) -> Any:  # noqa: N802 (gRPC's name)
         """Stop a worker; an unknown id is no error."""
-        peer = context.peer()
-        same_user = peers.is_same_user(peer, port=self.port)
+        caller = peers.Caller.of(context.peer(), port=self.port)
         with self._lock:
             group = self._workers.get(request.worker_id, _WorkersOfOneId())
             # The request has no parameters for a secret.
-            if group.workers and not same_user and peers.host_of(peer) not in group.hosts:
+            if group.workers and not caller.is_same_user and caller not in group.callers:
                 return beam_fn_api_pb2.StopWorkerResponse(error=_refusal(self._secret))
             group.stops += 1
             if group.stops < len(group.workers):
@@ -251,12 +250,12 @@ class _WorkersOfOneId:
     since its runner disconnects first; the rest is terminated once all workers of the id were
     stopped.
 
-    hosts: addresses of the TaskManagers.
+    callers: the TaskManagers, by user on this machine, or by address on others.
     """
 
     workers: list[_Worker] = dataclasses.field(default_factory=list)
     stops: int = 0
-    hosts: set[str] = dataclasses.field(default_factory=set)
+    callers: set[peers.Caller] = dataclasses.field(default_factory=set)
 
     def reset_if_all_ended(self) -> None:
         """Restart the count if all have ended: a TaskManager that dies requests no stops."""

@@ -268,8 +268,36 @@ def test_a_worker_removes_the_folders_of_dead_ones(tmp_path, monkeypatch):
     assert sorted(tmp_path.iterdir()) == sorted([ours, third])
 
 
-def start_as_nobody(pool: WorkerPool, **params: str) -> str:
+def start_as_nobody(pool: WorkerPool, user: int = 65534, **params: str) -> str:
     """The answer to another user of this machine; the tests of this run as root."""
+    return call_as(
+        user,
+        pool,
+        f"""
+    request = beam_fn_api_pb2.StartWorkerRequest(worker_id="1-1", params={params!r})
+    request.provision_endpoint.url = "127.0.0.1:9"
+    answer = stub.StartWorker(request, timeout={_TIMEOUT}, wait_for_ready=True)
+    sys.stdout.write(answer.error)
+    stop = stub.StopWorker(beam_fn_api_pb2.StopWorkerRequest(worker_id="other"))
+    sys.stdout.write(stop.error)
+""",
+    )
+
+
+def stop_as(user: int, pool: WorkerPool) -> str:
+    """The answer to another user who stops the worker 1-1."""
+    return call_as(
+        user,
+        pool,
+        f"""
+    request = beam_fn_api_pb2.StopWorkerRequest(worker_id="1-1")
+    sys.stdout.write(stub.StopWorker(request, timeout={_TIMEOUT}, wait_for_ready=True).error)
+""",
+    )
+
+
+def call_as(user: int, pool: WorkerPool, calls: str) -> str:
+    """What another user prints, who calls the pool through `stub`."""
     program = f"""
 import os, sys, grpc
 from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
@@ -281,15 +309,10 @@ def unused():  # imports what a call imports, while there is access to it
         except grpc.RpcError:
             pass
 unused()
-os.setgid(65534); os.setuid(65534)
+os.setgid({user}); os.setuid({user})
 with grpc.insecure_channel({pool.address!r}) as channel:
     stub = beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolStub(channel)
-    request = beam_fn_api_pb2.StartWorkerRequest(worker_id="1-1", params={params!r})
-    request.provision_endpoint.url = "127.0.0.1:9"
-    answer = stub.StartWorker(request, timeout={_TIMEOUT}, wait_for_ready=True)
-    sys.stdout.write(answer.error)
-    stop = stub.StopWorker(beam_fn_api_pb2.StopWorkerRequest(worker_id="other"))
-    sys.stdout.write(stop.error)
+{calls}
 """
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
@@ -320,6 +343,30 @@ def test_another_user_starts_a_worker_with_the_secret(tmp_path):
         assert start(pool, "other").error == ""
 
 
+@pytest.mark.long
+@as_root
+def test_another_user_stops_no_worker_that_was_started_with_the_secret(tmp_path):
+    secret = peers.new_secret()
+    with (tmp_path / "log").open("wb") as log, WorkerPool(log=log, secret=secret) as pool:
+        taskmanager, other = 65534, 65533
+        assert start_as_nobody(pool, taskmanager, **{peers.PARAMETER: secret}) == ""
+        (worker,) = pool._all_workers()
+        assert "serves only jobs with its secret" in stop_as(other, pool)
+        assert pool._all_workers() == [worker]
+        assert not worker.has_ended
+        assert stop_as(taskmanager, pool) == ""
+        assert not pool._all_workers()
+
+
+@pytest.mark.long
+@as_root
+def test_another_user_stops_no_worker_of_the_pools_own_user(pool):
+    start(pool, "1-1")
+    (worker,) = pool._all_workers()
+    assert "serves processes of its own user only" in stop_as(65534, pool)
+    assert not worker.has_ended
+
+
 def test_other_addresses_need_a_secret():
     with pytest.raises(ConfigError, match="pass --secret-file"):
         WorkerPool(host="0.0.0.0")
@@ -348,16 +395,28 @@ def test_the_owner_of_a_connection_is_known_for_both_families(diagnosed, monkeyp
     """A caller is known by one request to the kernel, or by its list of all connections."""
     if not diagnosed:
         monkeypatch.setattr(peers, "_diagnose", lambda *_: None)
-    for family, host in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
+    for family, host in (
+        (socket.AF_INET, "127.0.0.1"),
+        (socket.AF_INET, "127.0.0.2"),  # the two ends have different addresses
+        (socket.AF_INET6, "::1"),
+    ):
         with socket.create_server((host, 0), family=family) as server:
             port = server.getsockname()[1]
             with socket.create_connection((host, port)) as client:
-                shown = f"ipv6:%5B{host}%5D" if ":" in host else f"ipv4:{host}"
-                peer = f"{shown}:{client.getsockname()[1]}"
-                assert peers.is_same_user(peer, port=port)
-            assert not peers.is_same_user(peer, port=port)  # nobody owns a closed connection
-    assert not peers.is_same_user("ipv4:192.0.2.1:4711", port=1)
-    assert not peers.is_same_user("unix:", port=1)
+                name, at, *_ = client.getsockname()
+                peer = f"ipv6:%5B{name}%5D:{at}" if ":" in name else f"ipv4:{name}:{at}"
+                caller = peers.Caller.of(peer, port=port)
+                assert caller.owner == os.geteuid()
+                assert caller.is_same_user
+                assert caller.is_known
+            closed = peers.Caller.of(peer, port=port)  # nobody owns a closed connection
+            assert not closed.is_same_user
+            assert not closed.is_known
+    other = peers.Caller.of("ipv4:192.0.2.1:4711", port=1)
+    assert other == peers.Caller.of("ipv4:192.0.2.1:4712", port=1)
+    assert other.is_known
+    assert not other.is_same_user
+    assert not peers.Caller.of("unix:", port=1).is_known
 
 
 def test_a_planted_pipe_does_not_hang_a_worker(tmp_path, monkeypatch):
