@@ -38,7 +38,7 @@ from recordmill.transforms.sources.rows.text_folders import NOT_TEXTS
 
 ARRAYS = Group(30, "Arrays")
 NOT_ARRAYS = tuple(
-    sorted({*NOT_IMAGES, *NOT_TEXTS} - {"npy", "npz", "h5", "hdf5", "mat", "bin", "bak"})
+    sorted({*NOT_IMAGES, *NOT_TEXTS} - {"npy", "npz", "h5", "hdf5", "mat", "bin", "bak", "data"})
 )
 
 

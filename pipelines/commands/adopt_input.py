@@ -12,15 +12,15 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 
 from recordmill.adopt.file_scan import SourceFile, file_compression
-from recordmill.errors import ConfigError
+from recordmill.errors import ConfigError, Reject
 from recordmill.format.file_names import shard_name
 from recordmill.format.split_names import is_split_name
 from recordmill.storage.files import Location, PathError, shown
 from recordmill.tfrecord.framing import Compression
 from recordmill.transforms.sources.files.file_stat import refuse_special
-from recordmill.transforms.sources.files.folders import skip_reason
 from recordmill.transforms.sources.files.other_kinds import is_tfrecord_name
 from recordmill.transforms.sources.files.path_layout import splits_in
+from recordmill.transforms.sources.files.skipped_names import skipped_among_rows
 from recordmill.transforms.sources.files.walks import (
     File,
     SkippedPath,
@@ -155,10 +155,10 @@ def _find(text: str, place: Location) -> tuple[Location, list[File | None]]:
     try:
         if pattern is not None:
             root, rest = pattern
-            named = list(glob(root, rest, skip_reason)) if root.is_dir() else []
+            named = list(glob(root, rest, skipped_among_rows)) if root.is_dir() else []
             files = [one for one in named if isinstance(one, File)]
             for one in named:
-                if not isinstance(one, File):
+                if isinstance(one, Reject):
                     raise ConfigError(f"--input {text}: {one.key}: {one.detail}")
             if not files:
                 raise ConfigError(f"--input {text}: no file matches; check the path")
@@ -178,7 +178,7 @@ def _find(text: str, place: Location) -> tuple[Location, list[File | None]]:
 def _find_in(text: str, folder: Location) -> list[File | None]:
     """Return the files of a folder; None for each whose name does not say TFRecord."""
     found: list[File | None] = []
-    for one in walk(folder, skip_reason, depth=0):
+    for one in walk(folder, skipped_among_rows, depth=0):
         if isinstance(one, SkippedPath):
             continue
         if not isinstance(one, File):

@@ -13,6 +13,7 @@ from recordmill.transforms.sources.files.inputs import InputRoot, find_roots
 from recordmill.transforms.sources.files.number_labels import LabelType
 from recordmill.transforms.sources.files.other_kinds import is_archive
 from recordmill.transforms.sources.files.references import Unlabelled
+from recordmill.transforms.sources.files.skipped_names import skipped_among_rows
 from recordmill.transforms.sources.files.walks import File
 from recordmill.transforms.sources.media.media_column import FORMATS, find_media_column
 from recordmill.transforms.sources.media.media_rows import MediaRows
@@ -117,6 +118,8 @@ def _first_table(root: InputRoot, leave_out: Collection[str]) -> Location | None
         if not isinstance(one, File):
             continue
         name = one.key.rpartition("/")[2]
+        if any(map(skipped_among_rows, one.key.split("/"))) and format_of(name) in FORMATS:
+            continue
         if format_of(name) in FORMATS:
             first = first or one
         elif is_archive(name) or may_be(name, leave_out):

@@ -9,6 +9,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+import recordmill
+from recordmill.pipelines.cli import main
 from tests.folders import make_picture
 from tests.image_runs import Made, run
 from tests.video_files import make_film
@@ -190,8 +192,6 @@ def test_a_pattern_of_one_split(command, tmp_path):
     assert run(command, *argv) == 0
     assert {name: one.records for name, one in Made(tmp_path / "out").manifest.splits.items()} == {
         "train": 8,
-        "validation": 0,
-        "test": 0,
     }
 
 
@@ -348,3 +348,17 @@ def test_classes_in_a_single_folder_are_noted(tmp_path):
     assert f"pass --input {tmp_path / 'in'}/flowers" in note
     assert run("arrays", "--input", tmp_path / "in/flowers", "--output", tmp_path / "2") == 0
     assert Made(tmp_path / "2").manifest.labels == ("rose", "tulip")
+
+
+@pytest.mark.parametrize("command", [*OF_FILES, "table", "sensor"])
+def test_a_split_that_the_input_does_not_have(command, tmp_path, capsys):
+    write, options = {**OF_ROWS, **OF_FILES}[command]
+    fill(tmp_path / "in", write, "train/a/1", "test/a/2")
+    argv = ("--input", tmp_path / "in", "--output", tmp_path / "out", *options)
+    assert main([command, *map(str, argv)]) == 0
+    assert "validation" not in capsys.readouterr().out
+    assert Made(tmp_path / "out").manifest.splits.keys() == {"train", "test"}
+    known = "expected one of the splits train, test, got 'validation'"
+    for read in (recordmill.load, recordmill.open):
+        with pytest.raises(ValueError, match=known):
+            read(str(tmp_path / "out"), "validation")

@@ -7,7 +7,7 @@ import functools
 import hashlib
 import math
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
 import pyarrow as pa
@@ -192,6 +192,17 @@ class RunSpec:
     def may_be_presplit(self) -> bool:
         """True unless it is known that the input assigns no splits; batches may bring some."""
         return self.presplit or (self.is_custom and self.layout is None)
+
+    def split_names(self, present: Collection[str]) -> list[str]:
+        """Return the splits of the dataset, in order.
+
+        They are those of `splits`, even without records, unless the input assigns the splits.
+
+        present: splits that have records.
+        """
+        by_time = self.windows is not None and self.windows.split_by != "series"
+        requested = () if self.presplit and not by_time else self.splits
+        return [*dict.fromkeys([*requested, *sorted(present)])]
 
     @functools.cached_property
     def manifest_options(self) -> Mapping[str, Any]:

@@ -172,7 +172,7 @@ def make_plan(
         examples=_rejects(parts, run.staging) if run.is_custom else None,
     )
     records = sum(sum(counts.values()) for counts in survey.counts.values())
-    names = [*dict.fromkeys([*run.splits, *sorted(survey.counts)])]
+    names = run.split_names(survey.counts)
     problems = [*problems, *_unlike_columns(survey), *_unusable_splits(survey)]
     problems += _partly_labelled(survey, run)
     problems += [] if run.windows is None else series.problems(run.windows)

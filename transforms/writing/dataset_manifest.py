@@ -169,7 +169,7 @@ def build_manifest(
     features: Features = {context.name(name): feature for name, feature in declared.items()}
     splits = {
         name: SplitInfo.of(info.shard for info in infos if info.split == name)
-        for name in dict.fromkeys([*run.splits, *plan.splits])
+        for name in run.split_names(plan.splits)
     }
     in_train = splits[TRAIN].classes if TRAIN in splits else {}
     tfds = tfds_files(

@@ -26,9 +26,10 @@ from recordmill.transforms.sources.archives.archive_file import ListedMember, Me
 from recordmill.transforms.sources.archives.archive_tree import LabelledMember, MisplacedMember
 from recordmill.transforms.sources.archives.label_files import LabelFiles, with_labels
 from recordmill.transforms.sources.archives.tar_members import tar_members
-from recordmill.transforms.sources.files.folders import list_files, skip_reason
+from recordmill.transforms.sources.files.folders import list_files
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.path_layout import LayoutRules, lay_out
+from recordmill.transforms.sources.files.skipped_names import skipped_among_media
 from recordmill.transforms.sources.files.walks import File, WalkItem
 from tests.archive_files import tar_of, zip_of
 
@@ -41,7 +42,7 @@ def every(name: str) -> bool:
 
 
 def found_in(path: pathlib.Path) -> list[WalkItem | LabelledMember]:
-    (one,) = lay_out(Inputs.of(str(path)), LayoutRules(skip=skip_reason, archived=every))
+    (one,) = lay_out(Inputs.of(str(path)), LayoutRules(skip=skipped_among_media, archived=every))
     listed = list_files(one.root, depth=0)
     items = listed if one.archives is None else one.archives.expand(listed)
     return [one.reject if isinstance(one, MisplacedMember) else one for one in items]

@@ -23,7 +23,6 @@ from recordmill.transforms.sources.files.folders import (
     NOT_IMAGES,
     FileTree,
     has_extension,
-    skip_reason,
 )
 from tests.paths import CLOTHING
 
@@ -48,25 +47,6 @@ def fill(root: pathlib.Path, *names: str) -> None:
     for name in names:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_bytes(b"x")
-
-
-@pytest.mark.parametrize(
-    ("name", "by"),
-    [
-        ("1.jpg", None),
-        ("no extension", None),
-        (".DS_Store", "hidden"),
-        (".git", "hidden"),
-        ("._1.jpg", "hidden"),
-        ("Thumbs.db", "system"),
-        ("desktop.ini", "system"),
-        ("~$table.csv", "system"),
-        ("__MACOSX", "system"),
-        ("1.jpg~", "backup"),
-    ],
-)
-def test_skip_reason(name: str, by: str | None) -> None:
-    assert skip_reason(name) == by
 
 
 @pytest.mark.parametrize(

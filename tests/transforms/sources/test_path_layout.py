@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from recordmill.errors import ConfigError
-from recordmill.transforms.sources.files.folders import RULES, list_files, skip_reason
+from recordmill.transforms.sources.files.folders import RULES, list_files
 from recordmill.transforms.sources.files.input_paths import InputPath, Inputs
 from recordmill.transforms.sources.files.inputs import InputRoot, find_roots
 from recordmill.transforms.sources.files.path_layout import (
@@ -16,6 +16,7 @@ from recordmill.transforms.sources.files.path_layout import (
     split_source,
     splits_in,
 )
+from recordmill.transforms.sources.files.skipped_names import skipped_among_media
 from recordmill.transforms.sources.files.walks import File
 
 
@@ -23,7 +24,7 @@ def names_of(root: InputRoot) -> list[str]:
     return [one.key for one in list_files(root, depth=0) if isinstance(one, File)]
 
 
-TABLES = LayoutRules(skip=skip_reason, file_names=names_of, labelled=False)
+TABLES = LayoutRules(skip=skipped_among_media, file_names=names_of, labelled=False)
 
 
 @pytest.fixture

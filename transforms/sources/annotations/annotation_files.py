@@ -35,7 +35,7 @@ from recordmill.transforms.model.annotations import (
     objects_field,
     sides_array,
 )
-from recordmill.transforms.sources.files.folders import skip_reason
+from recordmill.transforms.sources.files.skipped_names import skipped_among_media
 from recordmill.transforms.sources.files.walks import File, walk
 
 _NAMES = (
@@ -241,7 +241,7 @@ def _list_files(
     files: list[File] = []
     rejects: list[Reject] = []
     others = frozenset(leave_out)
-    for finding in walk(folder, skip_reason, depth=1):
+    for finding in walk(folder, skipped_among_media, depth=1):
         if isinstance(finding, Reject):
             rejects.append(finding)
         elif isinstance(finding, File):

@@ -11,7 +11,7 @@ from recordmill.transforms.model.annotations import AnnotationReader
 from recordmill.transforms.sources.annotations.annotation_files import open_voc, open_yolo
 from recordmill.transforms.sources.annotations.box_tables import read_boxes
 from recordmill.transforms.sources.annotations.coco import read_coco
-from recordmill.transforms.sources.files.folders import skip_reason
+from recordmill.transforms.sources.files.skipped_names import skipped_among_media
 from recordmill.transforms.sources.files.walks import File, walk
 
 AnnotationFormat = Literal["auto", "coco", "voc", "yolo", "csv"]
@@ -105,7 +105,7 @@ def guess_format(place: Location) -> AnnotationFormat:
         if found in ("coco", "csv"):
             return found
     else:
-        for finding in walk(place, skip_reason, depth=1):
+        for finding in walk(place, skipped_among_media, depth=1):
             extension = finding.key.rpartition(".")[2].lower() if isinstance(finding, File) else ""
             if extension in ("xml", "txt"):
                 return _EXTENSIONS[extension]

@@ -50,10 +50,12 @@ from recordmill.transforms.sources.files.references import (
     label_problem,
     no_label,
 )
+from recordmill.transforms.sources.files.skipped_names import skipped_among_media
 from recordmill.transforms.sources.files.unused_splits import unused_notes
 from recordmill.transforms.sources.files.walks import (
     File,
     SkippedPath,
+    SkipRule,
     WalkItem,
     split_pattern,
 )
@@ -64,28 +66,17 @@ _NOT_UTF8 = RejectCause(Reason.BAD_NAME, "the name is not UTF-8: rename it")
 _DOCUMENTS = "doc docx htm html license md odt pdf ppt pptx rst rtf txt xls xlsx"
 _DATA = "csv db h5 hdf5 json jsonl mat npy npz parquet pbtxt pickle pkl sqlite tfrecord tsv xml"
 _PROGRAMS = "bin c cfg cpp dll exe h ini ipynb js lock log pth pt py pyc sh toml yaml yml"
+# Of phones, cameras, programs that edit photos, Windows and browsers; then those of Darknet.
+_SIDECARS = "aae crdownload dop info lnk lrf lrv pp3 thm url webloc xmp"
+_LISTS = "data names"
 ARCHIVES = "7z bak gz md5 part rar sha256 tar tgz tmp zip"
 SOUND_AND_VIDEO = "avi flac m4a mkv mov mp3 mp4 ogg wav webm"
 _VECTOR = "vector image"  # filter reason of files with these extensions
 _VECTORS = ("svg", "svgz")
 NOT_IMAGES = (
-    *" ".join((_DOCUMENTS, _DATA, _PROGRAMS, ARCHIVES, SOUND_AND_VIDEO)).split(),
+    *" ".join((_DOCUMENTS, _DATA, _PROGRAMS, _SIDECARS, _LISTS, ARCHIVES, SOUND_AND_VIDEO)).split(),
     *_VECTORS,
 )
-
-_SYSTEM_FILES = frozenset(
-    ("thumbs.db", "ehthumbs.db", "desktop.ini", "__macosx", "@eadir", "lost+found", "$recycle.bin")
-)
-
-
-def skip_reason(name: str) -> str | None:
-    """Return why a file or folder is skipped because of its name, None if it is not skipped."""
-    if name.startswith("."):
-        return "hidden"
-    if name.endswith("~"):
-        return "backup"
-    is_lock = name.startswith("~$")  # of a document that is open in an office program
-    return "system" if is_lock or name.lower() in _SYSTEM_FILES else None
 
 
 def has_extension(name: str, extensions: Collection[str]) -> bool:
@@ -121,16 +112,17 @@ def list_files(
     depth: int,
     others: Sequence[InputRoot] = (),
     alone: bool = True,
+    skip: SkipRule = skipped_among_media,
 ) -> Iterator[WalkItem]:
     """Yield the files of an input, skipped paths and rejects; keys are relative to the input.
 
-    depth: as in `walk`. others: inputs that must not hold the same files. alone: whether this is
-      the only input.
+    depth, skip: as in `walk`. others: inputs that must not hold the same files. alone: whether
+      this is the only input.
 
     Raises:
       ConfigError: another input holds one of the files, or this one of several holds none.
     """
-    found = walk_input(root, skip_reason, depth=depth)
+    found = walk_input(root, skip, depth=depth)
     return found if alone else read_once(found, root, others)
 
 
@@ -234,7 +226,7 @@ def file_problem(file: File) -> RejectCause | None:
     return None if file.size else EMPTY
 
 
-RULES = LayoutRules(skip=skip_reason)
+RULES = LayoutRules(skip=skipped_among_media)
 
 
 def check_numbers(laid_out: Sequence[LaidOutInput], numbers: NumberLabels | None) -> None:

@@ -15,6 +15,7 @@ from recordmill.transforms.sources.files.input_paths import InputPath, Inputs
 from recordmill.transforms.sources.files.other_kinds import compressed_tar, is_archive
 from recordmill.transforms.sources.files.walks import (
     File,
+    SkippedPath,
     SkipRule,
     WalkItem,
     glob,
@@ -77,7 +78,7 @@ def read_once(
     """
     is_empty = True
     for item in found:
-        is_empty = False
+        is_empty &= isinstance(item, SkippedPath)
         if isinstance(item, File):
             place = Location.parse(item.path)
             other = next((one for one in others if one.covers(place)), None)

@@ -49,15 +49,21 @@ class SkippedPath(NamedTuple):
 WalkItem = File | SkippedPath | Reject
 SkipRule = Callable[[str], str | None]  # name -> reason to skip it, or None
 Enter = Callable[[str], bool]  # key of a folder -> whether to list it
+Counts = Callable[[str], bool]  # key of a skipped file -> whether to count it
 
 
-def _enter_all(key: str) -> bool:
+def _all(key: str) -> bool:
     del key
     return True
 
 
 def walk(
-    root: Location, leave_out: SkipRule, *, depth: int, enter: Enter = _enter_all
+    root: Location,
+    leave_out: SkipRule,
+    *,
+    depth: int,
+    enter: Enter = _all,
+    counts: Counts = _all,
 ) -> Iterator[WalkItem]:
     """Yield the files under the folder `root`, skipped paths and rejects. Follows symbolic links.
 
@@ -67,21 +73,32 @@ def walk(
       depth: levels of folders that an object store lists one request per folder. Below that level
         one request lists everything under a folder, which is faster but held in memory.
       enter: returns whether to list a folder, given its key.
+      counts: returns whether a skipped file is counted, given its key.
     """
     return (
-        _walk_local(root.local_path, leave_out, enter)
+        _walk_local(root.local_path, leave_out, enter, counts)
         if root.is_local
-        else _walk_store(root, leave_out, enter, depth)
+        else _walk_store(root, leave_out, enter, counts, depth)
     )
 
 
-def glob(root: Location, pattern: str, leave_out: SkipRule) -> Iterator[File | Reject]:
-    """Yield the files under the folder `root` that match a pattern, and rejects.
+def glob(root: Location, pattern: str, leave_out: SkipRule) -> Iterator[WalkItem]:
+    """Yield the files under the folder `root` that match a pattern, skipped ones, and rejects.
 
     `*`, `?` and `[...]` match within a name; `**` matches any number of folders.
+    Names are not skipped if a part of the pattern that matches them begins with `_` or `.`, too.
     """
     parts = pattern.split("/")
     fixed = parts.index("**") if "**" in parts else len(parts)
+    explicit = [part for part in parts if part.startswith(("_", "."))]
+
+    def skip(name: str) -> str | None:
+        reason = leave_out(name)
+        named = reason is not None and any(fnmatch.fnmatchcase(name, part) for part in explicit)
+        return None if named else reason
+
+    def wanted(key: str) -> bool:
+        return matches(key.split("/"), parts)
 
     def leads_on(key: str) -> bool:
         names = key.split("/")
@@ -89,13 +106,14 @@ def glob(root: Location, pattern: str, leave_out: SkipRule) -> Iterator[File | R
             map(fnmatch.fnmatchcase, names, parts[:fixed])
         )
 
-    for item in walk(root, leave_out, depth=fixed, enter=leads_on):
+    for item in walk(root, skip, depth=fixed, enter=leads_on, counts=wanted):
         if isinstance(item, File):
-            if matches(item.key.split("/"), parts):
+            if wanted(item.key):
                 yield item
-        elif isinstance(item, Reject) and (
-            leads_on(item.key) or matches(item.key.split("/"), parts)
-        ):
+        elif isinstance(item, SkippedPath):
+            if item.files:
+                yield item
+        elif leads_on(item.key) or wanted(item.key):
             yield item  # it may be a folder that holds matching files
 
 
@@ -121,7 +139,7 @@ def matches(names: Sequence[str], parts: Sequence[str]) -> bool:
     return bool(names) and fnmatch.fnmatchcase(names[0], parts[0]) and matches(names[1:], parts[1:])
 
 
-def _walk_local(top: str, leave_out: SkipRule, enter: Enter) -> Iterator[WalkItem]:
+def _walk_local(top: str, leave_out: SkipRule, enter: Enter, counts: Counts) -> Iterator[WalkItem]:
     """Walk depth first, in sorted order. Holds the names of the open folders in memory."""
     base = top.rstrip("/") + "/"
     with raise_storage_errors("list", top):
@@ -139,7 +157,7 @@ def _walk_local(top: str, leave_out: SkipRule, enter: Enter) -> Iterator[WalkIte
         key = prefix + name
         path = base + key
         if reason := leave_out(name):
-            yield SkippedPath(reason, _count_files(path))
+            yield SkippedPath(reason, _count_files(base, key, enter, counts))
             continue
         try:
             status = call_with_retries(os.stat, path)
@@ -161,11 +179,17 @@ def _walk_local(top: str, leave_out: SkipRule, enter: Enter) -> Iterator[WalkIte
             yield File(key, path, status.st_size, status.st_mtime_ns)
 
 
-def _count_files(path: str) -> int:
-    """Return the number of files in a folder, 1 for a file; symbolic links are files."""
-    if os.path.islink(path) or not os.path.isdir(path):
-        return 1
-    return sum(len(names) for _, _, names in os.walk(path))
+def _count_files(base: str, key: str, enter: Enter, counts: Counts) -> int:
+    """Return the number of files to count in a folder, or of a file; symbolic links are files."""
+    if os.path.islink(base + key) or not os.path.isdir(base + key):
+        return int(counts(key))
+    if not enter(key):
+        return 0
+    return sum(
+        counts(os.path.join(folder, name)[len(base) :])
+        for folder, _, names in os.walk(base + key)
+        for name in names
+    )
 
 
 def _identity(status: os.stat_result) -> tuple[int, int]:
@@ -177,7 +201,7 @@ def _reject(key: str, problem: RejectCause) -> Reject:
 
 
 def _walk_store(
-    root: Location, leave_out: SkipRule, enter: Enter, depth: int
+    root: Location, leave_out: SkipRule, enter: Enter, counts: Counts, depth: int
 ) -> Iterator[WalkItem]:
     store = root.store
     assert isinstance(store, ArrowFiles)
@@ -192,10 +216,12 @@ def _walk_store(
             key = info.path[len(base) :].strip("/")
             if reason := _skip_reason(key, leave_out):
                 if info.type == fs.FileType.File:
-                    yield SkippedPath(reason)
-                elif level < depth:  # otherwise its files are listed with it
+                    yield SkippedPath(reason, int(counts(key)))
+                elif level < depth and enter(key):  # otherwise its files are listed with it
                     below = _select(store, info.path, recursive=True)
-                    yield SkippedPath(reason, sum(one.type == fs.FileType.File for one in below))
+                    files = [one.path for one in below if one.type == fs.FileType.File]
+                    keys = (path[len(base) :].strip("/") for path in files)
+                    yield SkippedPath(reason, sum(map(counts, keys)))
             elif info.type == fs.FileType.Directory:
                 if level < depth and enter(key):
                     pending.append((info.path, level + 1))

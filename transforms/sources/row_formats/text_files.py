@@ -325,6 +325,11 @@ class TextFile:
         return head
 
     @property
+    def is_blank(self) -> bool:
+        """True if the file holds no byte, after decompression."""
+        return not self._head
+
+    @property
     def first_text(self) -> str:
         """The beginning of the file, without the bytes that cannot be decoded."""
         return self._head.decode(self.file_format.encoding, "ignore")

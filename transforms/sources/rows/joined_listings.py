@@ -13,7 +13,6 @@ from recordmill.errors import ConfigError
 from recordmill.notes import Note
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.source import ListingPart
-from recordmill.transforms.sources.files.folders import skip_reason
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.inputs import key_prefixes
 from recordmill.transforms.sources.files.path_layout import (
@@ -22,6 +21,7 @@ from recordmill.transforms.sources.files.path_layout import (
     lay_out,
     split_source,
 )
+from recordmill.transforms.sources.files.skipped_names import skipped_among_media
 from recordmill.transforms.sources.rows.column_checks import alike_name
 from recordmill.transforms.sources.rows.file_list import FileList
 
@@ -46,7 +46,7 @@ class JoinedListings:
 
     @functools.cached_property
     def _laid_out(self) -> tuple[LaidOutInput, ...]:
-        rules = LayoutRules(skip=skip_reason, file_names=lambda root: [root.place.name])
+        rules = LayoutRules(skip=skipped_among_media, file_names=lambda root: [root.place.name])
         return lay_out(self.inputs, rules)
 
     @property

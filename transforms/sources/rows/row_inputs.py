@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 from recordmill.errors import ConfigError, Reject
 from recordmill.processes.row_tasks import MAX_MEMORY
 from recordmill.storage.files import Location, PathError, shown
-from recordmill.transforms.sources.files.folders import file_problem, list_files, skip_reason
+from recordmill.transforms.sources.files.folders import file_problem, list_files
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.inputs import InputRoot
 from recordmill.transforms.sources.files.other_kinds import filter_reason
@@ -20,10 +20,22 @@ from recordmill.transforms.sources.files.path_layout import (
     lay_out,
     split_source,
 )
-from recordmill.transforms.sources.files.walks import File, SkippedPath
+from recordmill.transforms.sources.files.skipped_names import skipped_among_rows
+from recordmill.transforms.sources.files.walks import File, SkippedPath, WalkItem
 from recordmill.transforms.sources.row_formats.open_rows import open_rows
 from recordmill.transforms.sources.row_formats.row_file import Origin, RowFile
-from recordmill.transforms.sources.row_formats.row_format import FileFormat, RowFormat, format_of
+from recordmill.transforms.sources.row_formats.row_format import (
+    TEXT,
+    FileFormat,
+    RowFormat,
+    format_of,
+)
+from recordmill.transforms.sources.row_formats.text_files import TextFile
+from recordmill.transforms.sources.rows.table_formats import (
+    check_file,
+    check_folders_around,
+    skip_rule,
+)
 from recordmill.transforms.sources.tfrecords.known_folders import (
     CLASS_NAMES,
     DAMAGED,
@@ -33,6 +45,7 @@ from recordmill.transforms.sources.tfrecords.known_folders import (
 )
 
 _SAMPLED_FILES = 10_000  # files
+_SMALL = 512  # bytes: the most that the compression of nothing and a name of a file take
 _TFDS_FILES = (TFDS, "dataset_info.json")
 
 
@@ -69,8 +82,8 @@ class RowInput:
                     f" {one.root.given} do: move it, select files with a pattern, or pass"
                     " --split-from none"
                 )
-            if not item.size and self.file_format(item).format == "tfrecord":
-                yield SkippedPath("empty")  # it is valid, and holds no record
+            if self._is_empty(item):
+                yield SkippedPath("empty")
                 continue
             if one.unused is not None:
                 one.unused.see(item.key)
@@ -91,12 +104,15 @@ class RowInput:
     def laid_out(self) -> tuple[LaidOutInput, ...]:
         """The inputs, and the layout of their paths. Raises ConfigError."""
         rules = LayoutRules(
-            skip=skip_reason,
+            skip=skipped_among_rows,
             file_names=self._file_names,
             labelled=False,
             is_dataset=is_dataset,
         )
-        return lay_out(Inputs.of(self.input), rules)
+        found = lay_out(Inputs.of(self.input), rules)
+        for one in found:
+            check_folders_around(one.root)
+        return found
 
     @property
     def split_source(self) -> str | None:
@@ -118,8 +134,7 @@ class RowInput:
 
     def open(self, file: File) -> RowFile:
         """Open a listed file."""
-        origin = Origin(place=Location.parse(file.path), size=file.size, mtime=file.mtime)
-        return open_rows(origin, self.file_format(file))
+        return open_rows(_origin(file), self.file_format(file))
 
     def _find(self) -> Iterator[tuple[LaidOutInput, File | SkippedPath | Reject]]:
         alone = len(self.laid_out) == 1
@@ -127,14 +142,25 @@ class RowInput:
             others = [other.root for other in self.laid_out[:number]]
             names = set()
             try:
-                for item in list_files(one.root, depth=0, others=others, alone=alone):
-                    if isinstance(item, File) and item.key in self._shards_in(one.root):
-                        names.add(item.key)
+                for item in _list(one.root, others=others, alone=alone):
+                    if isinstance(item, File):
+                        check_file(one.root, item.key)
+                        if item.key in self._shards_in(one.root):
+                            names.add(item.key)
                     yield one, self._skipped(one.root, item)
             except PathError as error:
                 raise ConfigError(f"the input cannot be used: {error}") from error
             if self._shards_in(one.root):
                 _check_complete(one.root.root, names)
+
+    def _is_empty(self, file: File) -> bool:
+        """Return whether a file holds nothing, as engines write it for a part without rows."""
+        if file.size > _SMALL or not file.size:
+            return not file.size
+        file_format = self.file_format(file)
+        if file_format.compression is None or file_format.format not in TEXT:
+            return False
+        return TextFile(_origin(file), file_format).is_blank
 
     def _is_metadata(self, root: InputRoot, file: File) -> bool:
         """Return whether a file is part of a dataset of recordmill or TFDS, but no records."""
@@ -157,7 +183,7 @@ class RowInput:
         return {}
 
     def _file_names(self, root: InputRoot) -> Iterator[str]:
-        for item in list_files(root, depth=0):
+        for item in _list(root):
             if isinstance(item, File) and isinstance(self._skipped(root, item), File):
                 yield item.key
 
@@ -177,7 +203,8 @@ def holds_rows(root: InputRoot) -> bool:
 
     Checks the first files of a large folder or pattern, always the same ones.
     """
-    some = itertools.islice(list_files(root, depth=0), _SAMPLED_FILES)
+    found = list_files(root, depth=0, skip=skipped_among_rows)
+    some = itertools.islice(found, _SAMPLED_FILES)
     formats = {format_of(_name(one)) for one in some if isinstance(one, File)}
     return not formats <= {None, "lines"}
 
@@ -191,6 +218,17 @@ def _check_complete(dataset: Location, names: Collection[str]) -> None:
             + (f" and {len(missing) - 1} more files" if missing[1:] else "")
             + f" of its manifest: {DAMAGED}"
         )
+
+
+def _list(
+    root: InputRoot, *, others: Sequence[InputRoot] = (), alone: bool = True
+) -> Iterator[WalkItem]:
+    """Yield the files of an input of rows, skipped paths and rejects. Raises ConfigError."""
+    return list_files(root, depth=0, others=others, alone=alone, skip=skip_rule(root))
+
+
+def _origin(file: File) -> Origin:
+    return Origin(place=Location.parse(file.path), size=file.size, mtime=file.mtime)
 
 
 def _name(file: File) -> str:

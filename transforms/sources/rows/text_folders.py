@@ -29,7 +29,6 @@ from recordmill.transforms.sources.files.folders import (
     list_files,
     may_be,
     no_files_message,
-    skip_reason,
     walk_files,
 )
 from recordmill.transforms.sources.files.input_paths import Inputs
@@ -47,6 +46,7 @@ from recordmill.transforms.sources.files.references import (
     Unlabelled,
     check_unlabelled,
 )
+from recordmill.transforms.sources.files.skipped_names import skipped_among_media
 from recordmill.transforms.sources.files.unused_splits import unused_notes
 from recordmill.transforms.sources.files.walks import File, SkippedPath
 from recordmill.transforms.sources.row_formats.json_lines import LINE, PlainLines
@@ -173,6 +173,9 @@ class TextFolder:
             if isinstance(one, SkippedPath):
                 found.filter(one)
             elif isinstance(one, RejectedFile):
+                if self.documents == "line" and one.reject.reason is Reason.EMPTY:
+                    found.filter(SkippedPath("empty"))  # it has no line
+                    continue
                 found.add_reject(one.reject, one.label if self.numbers is None else None)
             else:
                 files += 1
@@ -226,7 +229,7 @@ class TextFolder:
     def _laid_out(self) -> tuple[LaidOutInput, ...]:
         file_names = self._file_names if self.documents == "line" else None
         rules = LayoutRules(
-            skip=skip_reason,
+            skip=skipped_among_media,
             file_names=file_names,
             labelled=self.labelled,
             archived=functools.partial(may_be, leave_out=self.leave_out),

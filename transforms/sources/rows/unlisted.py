@@ -11,7 +11,7 @@ import xxhash
 from recordmill.notes import Note, count_of
 from recordmill.storage.files import Location, is_uri
 from recordmill.transforms.sources.archives.member_index import MemberIndex
-from recordmill.transforms.sources.files.folders import skip_reason
+from recordmill.transforms.sources.files.skipped_names import skipped_among_media
 
 _MOST = 500_000  # paths in memory, and files that are compared with them
 _SHOWN = 3  # files in a note
@@ -58,7 +58,7 @@ class ListedPaths:
     def _not_named_in(self, archive: Location, members: MemberIndex, name: str) -> Note | None:
         """Return a note on the files of an archive, of the same extensions, that are not named."""
         extensions = {one.removeprefix(".") for one in self._extensions}
-        count, first = members.unnamed(extensions, skip_reason)
+        count, first = members.unnamed(extensions, skipped_among_media)
         return _unlisted(count, first, f"in {archive.name}", name) if count else None
 
     def _several_names(self, name: str) -> tuple[Note, ...]:
@@ -111,13 +111,13 @@ def _files(root: str, folders: Collection[str]) -> Iterator[str]:
     for folder, below, names in os.walk(root):
         inside = os.path.relpath(folder, root)
         prefix = "" if inside == "." else f"{inside}/"
-        below[:] = sorted(name for name in below if not skip_reason(name))
+        below[:] = sorted(name for name in below if not skipped_among_media(name))
         if prefix:
-            yield from (prefix + name for name in sorted(names) if not skip_reason(name))
+            yield from (prefix + name for name in sorted(names) if not skipped_among_media(name))
             continue
         below[:] = [name for name in below if name in folders]
         if "" in folders:
-            yield from (name for name in sorted(names) if not skip_reason(name))
+            yield from (name for name in sorted(names) if not skipped_among_media(name))
 
 
 def _hash(path: str) -> int:

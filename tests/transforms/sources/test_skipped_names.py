@@ -1,0 +1,40 @@
+"""Names that are skipped among media and among rows."""
+
+import pytest
+
+from recordmill.transforms.sources.files.skipped_names import (
+    skipped_among_media,
+    skipped_among_rows,
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "media", "rows"),
+    [
+        ("1.jpg", None, None),
+        ("no extension", None, None),
+        (".DS_Store", "hidden", "hidden"),
+        ("._1.jpg", "hidden", "hidden"),
+        ("Thumbs.db", "system", "system"),
+        ("#recycle", "system", "system"),
+        ("~$table.csv", "system", "system"),
+        ("__MACOSX", "system", "system"),
+        ("1.jpg~", "backup", "backup"),
+        ("_temporary", "job", "job"),
+        ("_SUCCESS", "job", "job"),
+        ("_committed_1234", "job", "job"),
+        ("_started_1234", "job", "job"),
+        ("_delta_log", "job", "job"),
+        ("_MG_0001.JPG", None, "hidden"),
+        ("_metadata", None, "hidden"),
+        ("_temporary_images", None, "hidden"),
+        ("_part=1", None, None),
+        (".part=1", "hidden", "hidden"),
+        ("a.csv._COPYING_", None, "job"),
+        ("cache-0123456789abcdef.arrow", None, "cache"),
+        ("cache-0123456789abcdef_00001_of_00002.arrow", None, "cache"),
+        ("cache-1.arrow", None, None),
+    ],
+)
+def test_skipped_names(name: str, media: str | None, rows: str | None) -> None:
+    assert (skipped_among_media(name), skipped_among_rows(name)) == (media, rows)

@@ -1,0 +1,46 @@
+"""Names of files and folders that hold no records: one table for media, one for rows.
+
+Both skip what operating systems and programs leave behind. Formats of rows also skip each name that
+begins with an underscore, as Spark, Hive and pyarrow do. Cameras write `_MG_0001.JPG`, so media
+skip only the names that jobs give to their own files.
+"""
+
+from __future__ import annotations
+
+import re
+
+_SYSTEM = frozenset(
+    (
+        *("thumbs.db", "ehthumbs.db", "desktop.ini", "$recycle.bin", "system volume information"),
+        *("__macosx", "icon\r", "lost+found", "lost.dir"),
+        *("@eadir", "#recycle", "@recycle", "#snapshot", "@recently-snapshot"),  # Synology, QNAP
+    )
+)
+DELTA_LOG = "_delta_log"
+# Spark and Hadoop, Databricks' commits, Delta Lake, copies that have not ended.
+_JOB = re.compile(rf"_temporary|_SUCCESS|_(committed|started)_.*|{DELTA_LOG}|.*\._COPYING_")
+_CACHE = re.compile(r"cache-[0-9a-f]{16}(_\d+_of_\d+)?\.arrow")  # results of datasets.map
+
+
+def skipped_among_media(name: str) -> str | None:
+    """Return why a file or folder of media is skipped because of its name, None if it is not."""
+    if name.startswith("."):
+        return "hidden"
+    if name.startswith("_") and _JOB.fullmatch(name):
+        return "job"
+    if name.endswith("~"):
+        return "backup"
+    is_lock = name.startswith("~$")  # of a document that is open in an office program
+    return "system" if is_lock or name.lower() in _SYSTEM else None
+
+
+def skipped_among_rows(name: str) -> str | None:
+    """Return why a file or folder of rows is skipped because of its name, None if it is not.
+
+    A folder such as `_part=1` is a partition, and is read.
+    """
+    if reason := skipped_among_media(name):
+        return reason
+    if name.startswith("_") and "=" not in name:
+        return "hidden"
+    return "cache" if _CACHE.fullmatch(name) else "job" if _JOB.fullmatch(name) else None
