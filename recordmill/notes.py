@@ -20,6 +20,8 @@ CODES: Mapping[str, str] = {
     "empty-class": "a split lacks some classes",
     "empty-split": "a split has no records",
     "few-buckets": "a column has fewer buckets than requested, because many values are equal",
+    "fractions": "the sizes of splits are far from --splits, because groups, or records of equal"
+    " content, share a split",
     "full-scale": "audio samples are far beyond [-1, 1]",
     "groups-alike": "names of groups or series differ only by case, surrounding spaces, Unicode"
     " form or characters that cannot be seen, or are the same number",

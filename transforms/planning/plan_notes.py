@@ -14,6 +14,7 @@ from recordmill.transforms.model.label_rules import alike_classes, read_keys
 from recordmill.transforms.model.placeholders import is_placeholder
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.planning.duplicate_notes import counted, left_out_of_splits
+from recordmill.transforms.planning.split_fractions import fraction_notes
 from recordmill.transforms.planning.survey import Survey
 from recordmill.transforms.staged.listing import NO_LISTING
 from recordmill.transforms.windowing.series_report import SeriesReport
@@ -58,6 +59,9 @@ def plan_notes(
     if run.presplit:
         yield from _odd_splits(survey)
     yield from _empty_splits(survey, run)
+    if all(note.code != "stratify" for note in survey.notes):
+        sizes = {name: sum(counts.values()) for name, counts in survey.counts.items()}
+        yield from fraction_notes(sizes, run, labelled=bool(labels))
     yield from _empty_classes(survey, labels)
     yield from _lost_classes(labels, left_out, run)
     yield from _many_copies(survey, quotas)
