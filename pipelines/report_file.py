@@ -11,6 +11,7 @@ from typing import Any
 
 from recordmill.errors import ConfigError, RunError
 from recordmill.format.manifest import JOB, load
+from recordmill.format.replaced_datasets import expect_unchanged
 from recordmill.format.typed_json import as_object, damage_of, parse_json
 from recordmill.pipelines.data_types import DATA_TYPES
 from recordmill.pipelines.options.declaration import Option, options_of
@@ -37,13 +38,22 @@ def write_report(
     Raises:
       ConfigError: the output is no HTML file, or lies in the dataset.
       DamageError: the dataset is missing or damaged.
+      DatasetReplacedError: a run replaced it meanwhile.
       StorageError: a file cannot be read or written.
     """
+    place = Location.parse(output) if output else _default_place(dataset)
+    _check_target(place, dataset)
+    with expect_unchanged(dataset):
+        html = _page(dataset, compared=compared, other=other)
+    place.write_bytes(html.encode())
+    return place
+
+
+def _page(dataset: Location, *, compared: Mapping[str, SliceView] | None, other: str | None) -> str:
+    """Return the report of a dataset as HTML."""
     from recordmill.reading.reader import Records  # imported here: they take 0.1 s
     from recordmill.report import page
 
-    place = Location.parse(output) if output else _default_place(dataset)
-    _check_target(place, dataset)
     records = Records(dataset)
     data_type, job = records.manifest.command, dataset / JOB
     command, inputs = None, list[str]()
@@ -52,11 +62,9 @@ def write_report(
             data = as_object(parse_json(job.read_bytes()))
             command = command_of(data_type, data)
             inputs = [*map(str, data.get("input", []))]
-    html = page.render(
+    return page.render(
         dataset, records, compared=compared, other=other, command=command, inputs=inputs
     )
-    place.write_bytes(html.encode())
-    return place
 
 
 def update_report(dataset: Location, *, wanted: bool, prog: str, quiet: bool) -> None:

@@ -19,6 +19,7 @@ from recordmill.checking.shard_check import Damage, ShardReport
 from recordmill.errors import ConfigError, DamageError, RunError
 from recordmill.format import manifest
 from recordmill.format.manifest import ManifestError
+from recordmill.format.replaced_datasets import DatasetReplacedError, expect_unchanged
 from recordmill.format.shard_index import IndexDamagedError
 from recordmill.format.split_names import TRAIN
 from recordmill.job.staging import Staging
@@ -147,7 +148,7 @@ def verify_main(argv: Sequence[str]) -> int:
     """
     config = parse_command(VerifyConfig, argv, verify_main)
     dataset = Location.parse(config.dataset)
-    with _reading(lambda error: _say_unread(config, error)):
+    with _reading(dataset, lambda error: _say_unread(config, error)):
         if config.manifest_sha256 is not None:
             verify.check_manifest_sha256(dataset, config.manifest_sha256)
         shards = sum(len(split.shards) for split in manifest.load(dataset).splits.values())
@@ -176,7 +177,7 @@ def inspect_main(argv: Sequence[str]) -> int:
     """
     config = parse_command(InspectConfig, argv, inspect_main)
     dataset = Location.parse(config.dataset)
-    with _reading(lambda error: _say_json(config, {"error": _problem(error)})):
+    with _reading(dataset, lambda error: _say_json(config, {"error": _problem(error)})):
         if config.sheet is not None:
             return _draw_sheet(dataset, config, config.sheet)
         if config.record is not None:
@@ -297,10 +298,11 @@ class _Counted:
 
 
 @contextlib.contextmanager
-def _reading(on_error: Callable[[Exception], None]) -> Iterator[None]:
+def _reading(dataset: Location, on_error: Callable[[Exception], None]) -> Iterator[None]:
     """Turn errors of reading a dataset into RunError, after calling `on_error`."""
     try:
-        yield
+        with expect_unchanged(dataset):
+            yield
     except DamageError as error:
         on_error(error)
         raise RunError(_problem(error)) from error
@@ -316,11 +318,15 @@ def _problem(error: Exception) -> str:
 
 
 def _say_unread(config: VerifyConfig, error: Exception) -> None:
-    """Print the JSON report of an unreadable dataset: one damage, of the manifest or the whole."""
+    """Print the JSON report of an unreadable dataset: one damage, of the manifest or the whole.
+
+    A dataset that was replaced meanwhile has none.
+    """
+    replaced = isinstance(error, DatasetReplacedError)
     file = manifest.MANIFEST if isinstance(error, ManifestError) else "."
-    damage = Damage(file=file, what=_problem(error))
+    damages = () if replaced else (Damage(file=file, what=_problem(error)),)
     found = verify.VerificationReport(
-        shards=0, records=0, bytes=0, deep=config.deep, damages=(damage,)
+        shards=0, records=0, bytes=0, deep=config.deep, damages=damages, replaced=replaced
     )
     _say_json(config, found.to_json())
 

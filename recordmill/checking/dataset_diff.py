@@ -9,6 +9,7 @@ from typing import Any
 from recordmill.checking.record_diff import diff_records
 from recordmill.checking.record_differences import RecordDiff
 from recordmill.format.manifest import Manifest, load
+from recordmill.format.replaced_datasets import expect_unchanged
 from recordmill.format.split_names import in_order
 from recordmill.profile import drift, statistics_file
 from recordmill.profile.drift import Comparison
@@ -76,7 +77,13 @@ def diff(before: Location, after: Location) -> DatasetDiff:
     Raises:
       ManifestError: a folder is not a dataset, or its statistics are invalid.
       IndexDamagedError, DatasetDamagedError, StorageError: a dataset cannot be read.
+      DatasetReplacedError: a run replaced one of them meanwhile.
     """
+    with expect_unchanged(before, after):
+        return _diff(before, after)
+
+
+def _diff(before: Location, after: Location) -> DatasetDiff:
     one, two = load(before), load(after)
     slices = [
         statistics_file.read(place, manifest) for place, manifest in ((before, one), (after, two))

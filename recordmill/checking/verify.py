@@ -60,6 +60,7 @@ class VerificationReport:
     records, bytes: as read from the shards.
     deep: whether images were decoded.
     damages: all defects, sorted by file and record.
+    replaced: whether a run replaced the dataset meanwhile, so that there is no result.
     content: the report on equal contents that the manifest holds; None if there is none.
     """
 
@@ -69,11 +70,12 @@ class VerificationReport:
     deep: bool
     damages: tuple[Damage, ...]
     content: ContentReport | None = None
+    replaced: bool = False
 
     @property
     def ok(self) -> bool:
-        """True if the dataset has no defect."""
-        return not self.damages
+        """True if the dataset was read and has no defect."""
+        return not self.damages and not self.replaced
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as plain data."""

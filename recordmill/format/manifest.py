@@ -329,7 +329,8 @@ def read_manifest(dataset: Location) -> bytes:
             )
         raise ManifestError(
             f"no dataset: there is no {shown(location)}. A folder without {MANIFEST} is not a"
-            " dataset; if a run was interrupted, run the same command again"
+            " dataset; if a run is writing it, wait for its end; if one was interrupted, run the"
+            " same command again"
         )
     return location.read_bytes()
 

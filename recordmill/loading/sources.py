@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from recordmill.errors import ConfigError
 from recordmill.format.manifest import Manifest, class_weights, load
+from recordmill.format.replaced_datasets import expect_unchanged
 from recordmill.format.split_names import TRAIN
 from recordmill.loading.options import LoadOptions
 from recordmill.loading.parts import HostPart, check_files, host_part, shards_of
@@ -38,15 +39,19 @@ def open_datasets(
       ManifestError: a folder is not a dataset.
       ConfigError: the options do not match a dataset, or datasets have different features.
       DatasetDamagedError: a file is missing, or differs from what was written.
+      DatasetReplacedError: a run replaced a dataset meanwhile.
     """
-    found = [_open(folder, weight, options, verify) for folder, weight in weights.items()]
+    found = []
+    for folder, weight in weights.items():
+        location = folder if isinstance(folder, Location) else Location.parse(os.fspath(folder))
+        with expect_unchanged(location):
+            found.append(_open(location, weight, options, verify))
     for other in found[1:]:
         _check_compatible(found[0], other)
     return found
 
 
-def _open(folder: Folder, weight: float, options: LoadOptions, verify: bool) -> LoadedDataset:
-    location = folder if isinstance(folder, Location) else Location.parse(os.fspath(folder))
+def _open(location: Location, weight: float, options: LoadOptions, verify: bool) -> LoadedDataset:
     manifest = load(location)
     shards = shards_of(manifest, options.split)
     selection = select(manifest, options)

@@ -9,6 +9,7 @@ from typing import Any
 from recordmill.errors import ConfigError
 from recordmill.format.file_info import file_info
 from recordmill.format.manifest import Manifest, ManifestError, load
+from recordmill.format.replaced_datasets import expect_unchanged
 from recordmill.storage.files import Location, PathError
 
 STATISTICS = "statistics.pb"
@@ -116,11 +117,12 @@ def load_compared(path: str) -> bytes:
     """
     place = Location.parse(path)
     try:
-        manifest = load(place)
-        if STATISTICS in manifest.files:
-            content = _content(place, manifest)
-            parse(content)
-            return content
+        with expect_unchanged(place):
+            manifest = load(place)
+            if STATISTICS in manifest.files:
+                content = _content(place, manifest)
+                parse(content)
+                return content
     except (ManifestError, PathError, ValueError) as error:
         raise ConfigError(f"--compare-with {path}: {error}") from error
     raise ConfigError(

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from recordmill.format.file_names import index_name
 from recordmill.format.manifest import MANIFEST, Manifest, Shard, load
+from recordmill.format.replaced_datasets import DatasetVersion
 from recordmill.format.shard_index import IndexDamagedError, read_index
 from recordmill.format.split_names import in_order
 from recordmill.reading.tfrecord_files import FileDamagedError, find_files, read_files
@@ -119,6 +120,7 @@ class Records(Sequence[TypedRecord]):
       IndexError: a record number is out of range.
       DatasetDamagedError: a record is damaged.
       IndexDamagedError: the index of a shard is damaged.
+      DatasetReplacedError: a run has replaced the dataset since it was opened.
     """
 
     def __init__(
@@ -129,6 +131,7 @@ class Records(Sequence[TypedRecord]):
         features: Collection[str] | None = None,
     ) -> None:
         self._location = _location(dataset)
+        self._version = DatasetVersion.of(self._location)
         self._split = split
         self._features = features
         self.manifest = load(self._location)
@@ -231,7 +234,7 @@ class Records(Sequence[TypedRecord]):
         try:
             return self._decode(payload)
         except ExampleError as error:
-            _raise_damaged(self._shards[shard].info.file, row, str(error), error)
+            self._raise_damaged(self._shards[shard].info.file, row, str(error), error)
 
     def _payload(self, shard: int, row: int) -> bytes:
         if self.manifest.compression != "none":
@@ -241,11 +244,11 @@ class Records(Sequence[TypedRecord]):
         data = self._files[shard].read_range(start, end - start)
         file = self._shards[shard].info.file
         if not data:
-            _raise_damaged(file, row, "it is missing")
+            self._raise_damaged(file, row, "it is missing")
         try:
             return payload_of(data)
         except FrameError as error:
-            _raise_damaged(file, row, error.what, error)
+            self._raise_damaged(file, row, error.what, error)
 
     def _row_ranges(self, first: int, stop: int) -> Iterator[tuple[int, range]]:
         """Yield the shards of the records first..stop-1, and the rows of these in the shard."""
@@ -253,6 +256,7 @@ class Records(Sequence[TypedRecord]):
             rows = range(max(first, start) - start, min(stop, end) - start)
             if rows or first <= start == end <= stop:  # an empty shard is read, to check it
                 yield shard, rows
+                self._version.check()  # the file may have been another of the same name
 
     def _read_rows(self, shard: int, rows: range) -> Iterator[bytes]:
         """Yield rows of a shard, read from the offset of the first; in gzip from the file's start.
@@ -277,14 +281,14 @@ class Records(Sequence[TypedRecord]):
                     number += 1
                 has_more = rows.stop == info.records == number and next(frames, None) is not None
             except FrameError as error:
-                _raise_damaged(info.file, start + error.record, error.what, error)
+                self._raise_damaged(info.file, start + error.record, error.what, error)
         if number < rows.stop:
             missing = max(number, rows.start)
             what = f"it is missing; the manifest says {info.records} records"
-            _raise_damaged(info.file, missing, what)
+            self._raise_damaged(info.file, missing, what)
         if has_more:
             what = f"the file has more than the {info.records} records of the manifest"
-            _raise_damaged(info.file, number, what)
+            self._raise_damaged(info.file, number, what)
 
     def _offsets_of(self, shard: int) -> npt.NDArray[np.int64]:
         """Return the offsets of a shard's frames, and the end of the last: int64[records + 1]."""
@@ -304,7 +308,14 @@ class Records(Sequence[TypedRecord]):
         try:
             return read_index(self._location / one.index, columns=columns, records=one.info.records)
         except IndexDamagedError as error:
+            self._version.check()
             raise IndexDamagedError(f"{one.index}: {error}") from error
+
+    def _raise_damaged(
+        self, file: str, record: int, what: str, cause: Exception | None = None
+    ) -> NoReturn:
+        self._version.check()
+        raise DatasetDamagedError(f"{file}, record {record}: {what}; {_VERIFY}") from cause
 
 
 def _location(dataset: Folder) -> Location:
@@ -331,7 +342,3 @@ def _shards(manifest: Manifest, split: str | None) -> list[_Shard]:
         for name, shards in several
         for number, shard in enumerate(shards)
     ]
-
-
-def _raise_damaged(file: str, record: int, what: str, cause: Exception | None = None) -> NoReturn:
-    raise DatasetDamagedError(f"{file}, record {record}: {what}; {_VERIFY}") from cause
