@@ -48,7 +48,7 @@ def run(
 ) -> int:
     """Run a job to its end and return its exit code.
 
-    beam_options: Beam's own options, each as `--name=value`. prog: starts each message, such as
+    beam_options: Beam's own options for Flink, each as `--name=value`. prog: starts each message, such as
     `recordmill images`.
 
     Raises:
@@ -69,7 +69,6 @@ def run(
                 direct.run(
                     road.build,
                     workers=process_count(config.workers),
-                    beam_options=beam_options,
                     checks=False,
                 )
             except RunError as error:

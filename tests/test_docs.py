@@ -83,7 +83,7 @@ def test_every_command_is_one(page, words, tmp_path, monkeypatch):
     command, *flags = words
     if command == "diff":
         flags = diff_command.with_flags(flags)
-    parsed = command_line.parse(CONFIGS[command], flags, prog=command, beam=command in KINDS)
+    parsed = command_line.parse(CONFIGS[command], flags, prog=command)
     assert isinstance(parsed.config, CONFIGS[command])
     assert parsed.passthrough == []
 

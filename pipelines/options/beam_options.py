@@ -1,64 +1,97 @@
-"""Validates Beam's own pipeline options, which are accepted under their own names."""
+"""Validates Beam's own pipeline options, and explains options that are unknown.
+
+Beam's parser knows two hundred options, and most of them have no effect with a given runner. Only
+those that have one are accepted, so that no misspelled option is taken for one of them.
+"""
 
 from __future__ import annotations
 
 import argparse
 import difflib
-from collections.abc import Iterable, Sequence
+import importlib
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 from recordmill.errors import ConfigError
+from recordmill.pipelines.data_types import DATA_TYPES
+from recordmill.pipelines.options.declaration import offered
 from recordmill.pipelines.options.job_file import Given
 
+# Beam's options that have an effect, by runner. In the direct runner, encoder processes do the
+# work, and their number is an option of Recordmill. Options that only check transforms while they
+# are written (types, coders), and those of clouds, are left out.
+BEAM_OPTIONS: Mapping[str, frozenset[str]] = {
+    "direct": frozenset(),
+    "flink": frozenset(
+        {
+            # Read by FlinkOptions.
+            *("environment_config", "environment_type", "flink_job_server_jar", "flink_master"),
+            *("flink_version", "parallelism"),
+            # Read by Beam's runner inside Flink.
+            *("environment_cache_millis", "max_parallelism", "sdk_worker_parallelism"),
+            # Files that workers install.
+            *("extra_package", "extra_packages", "file_to_stage", "files_to_stage"),
+            *("requirements_cache", "requirements_cache_only_sources", "requirements_file"),
+            "setup_file",
+            # Read by workers.
+            *("beam_plugin", "beam_plugins", "default_sdk_harness_log_level"),
+            *("element_processing_timeout_minutes", "experiment", "experiments"),
+            *("max_cache_memory_usage_mb", "pickle_library", "profile_cpu", "profile_location"),
+            *("profile_memory", "profile_sample_rate", "sdk_harness_log_level_overrides"),
+        }
+    ),
+}
+# Airflow's operator for Beam pipelines adds this label to every command.
+_AIRFLOW = re.compile(r"airflow-version=v[0-9A-Za-z_-]+")
 # Similarity, from 0 to 1, above which difflib suggests a name.
-_SIMILARITY = 0.8  # for Beam's options
+_SIMILARITY = 0.8  # for Beam's options, which are so many that one is always a little similar
 _NEAR = 0.73  # for the options of Recordmill
 
 
-def passthrough(given: Iterable[Given], *, ours: Sequence[str]) -> list[str]:
-    """Return options as `--name=value`, after Beam's parser has accepted them.
+def passthrough(given: Iterable[Given], *, config_class: type, runner: str) -> list[str]:
+    """Return Beam's options as `--name=value`, after Beam's parser has accepted them.
 
-    ours: the keys of our own options, for suggestions of the nearest spelling.
+    config_class: declares our own options, for suggestions. runner: the value of --runner.
 
     Raises:
-      ConfigError: Beam does not know an option, or rejects its value.
+      ConfigError: an option has no effect with this runner, or Beam rejects its value.
     """
+    given = [one for one in given if not _is_of_scheduler(one)]
+    for one in given:
+        if one.key not in BEAM_OPTIONS[runner]:
+            raise unknown(one, config_class, runner=runner)
     tokens = [(token, one) for one in given for token in _tokens(one)]
-    if not tokens:
-        return []
-    parser = _parser()
+    parser = _parser() if tokens else None
     for token, one in tokens:
+        assert parser is not None
         try:
-            known, rest = parser.parse_known_args([token])
+            parser.parse_args([token])
         except ConfigError as error:
             prefix = f"{one.line}: " if one.line else ""
             raise ConfigError(f"{prefix}Beam rejects {token}: {error}") from error
-        if rest:
-            raise unknown(one, ours, beams=list(vars(known)))
     return [token for token, _ in tokens]
 
 
-def unknown(given: Given, ours: Sequence[str], *, beams: Sequence[str] = ()) -> ConfigError:
+def unknown(given: Given, config_class: type, *, runner: str | None = None) -> ConfigError:
     """Return the error for an unknown option; it suggests the nearest spelling.
 
-    Beam has so many options that one is always a little similar, so only a close match to one of
-    them is suggested.
+    config_class: declares the options of the command. runner: its value of --runner, or None if the
+    command has no such option.
     """
     dashes = "" if given.line else "--"
     prefix = f"{given.line}: " if given.line else ""
-    # Compared with dashes, so that --num_shards suggests --num-shards; ours win over Beam's.
-    key = given.key.replace("_", "-")
-    spelled = {name.replace("_", "-"): name for name in (*reversed(beams), *reversed(ours))}
-    near = [
-        *difflib.get_close_matches(key, [one.replace("_", "-") for one in ours], n=1, cutoff=_NEAR),
-        *[name for name in spelled if name.startswith(f"{key}-")][:1],
-        *difflib.get_close_matches(
-            key, [one.replace("_", "-") for one in beams], n=1, cutoff=_SIMILARITY
-        ),
-    ]
-    nearest = difflib.get_close_matches(key, near, n=1)
-    hint = f"did you mean {dashes}{spelled[nearest[0]]}?" if nearest else "--help lists all"
-    return ConfigError(f"{prefix}unknown option {dashes}{given.key}; {hint}")
+    ours = [one.key for one in offered(config_class)]
+    beams = {} if runner is None else {_dashed(one): one for one in sorted(BEAM_OPTIONS[runner])}
+    nearest = next(_nearest(given.key, ours, beams), None)
+    hints = []
+    if runner is not None and (nearest is None or _dashed(nearest) != _dashed(given.key)):
+        hints += _elsewhere(given.key, config_class, dashes)
+    if nearest is not None:
+        hints.append(f"did you mean {dashes}{nearest}?")
+    return ConfigError(
+        f"{prefix}unknown option {dashes}{given.key}; {'; '.join(hints) or '--help lists all'}"
+    )
 
 
 def by_name(tokens: Iterable[str]) -> dict[str, str | bool | list[str]]:
@@ -74,6 +107,50 @@ def by_name(tokens: Iterable[str]) -> dict[str, str | bool | list[str]]:
         else:
             out[name] = [before, text] if isinstance(before, str) else text
     return out
+
+
+def _is_of_scheduler(given: Given) -> bool:
+    return (
+        given.key == "labels"
+        and not given.line
+        and len(given.texts) == 1
+        and _AIRFLOW.fullmatch(given.texts[0]) is not None
+    )
+
+
+def _nearest(key: str, ours: Sequence[str], beams: Mapping[str, str]) -> Iterator[str]:
+    """Yield names of options that may be meant by `key`, the likeliest first.
+
+    Names of options that take a column end in -column, and --num-workers of other programs is
+    --workers here. beams: Beam's options, by their names with dashes.
+    """
+    key = _dashed(key)
+    yield from (one for one in ours if one == key)
+    yield from (name for dashed, name in beams.items() if dashed == key)
+    yield from (one for one in (f"{key}-column", f"{key.removesuffix('s')}-column") if one in ours)
+    yield from (one for one in ours if one.startswith(f"{key}-"))
+    yield from (one for one in ours if key.endswith(f"-{one}"))
+    yield from difflib.get_close_matches(key, ours, n=1, cutoff=_NEAR)
+    near = difflib.get_close_matches(key, beams, n=1, cutoff=_SIMILARITY)
+    yield from (beams[one] for one in near)
+
+
+def _elsewhere(key: str, config_class: type, dashes: str) -> Iterator[str]:
+    """Yield where else an option of this name exists: with another command, or another runner."""
+    commands = []
+    for command, data_type in DATA_TYPES.items():
+        other = getattr(importlib.import_module(data_type.module), data_type.config)
+        if other is not config_class and _dashed(key) in (one.key for one in offered(other)):
+            commands.append(command)
+    if commands:
+        yield f"it is an option of recordmill {' and '.join(commands)}"
+    runners = [runner for runner, names in BEAM_OPTIONS.items() if key in names]
+    if runners:
+        yield f"it is an option of Beam that has an effect only with {dashes}runner {runners[0]}"
+
+
+def _dashed(key: str) -> str:
+    return key.replace("_", "-")
 
 
 def _tokens(given: Given) -> list[str]:

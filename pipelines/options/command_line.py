@@ -1,7 +1,8 @@
 """Parses the command line and the job file that it names, and shows help and job files.
 
 Flags and the keys of the file are parsed by the same function and give the same error messages.
-Options that the config does not declare are passed to Beam under Beam's own names.
+Of the options that the config does not declare, those of Beam that have an effect with the runner
+are passed to Beam.
 """
 
 from __future__ import annotations
@@ -39,20 +40,18 @@ def parse(
     *,
     prog: str,
     description: str = "",
-    beam: bool = True,
 ) -> Parsed[Config]:
     """Parse a command line and the job file that it names; flags override the file.
 
     --help and --print-config print to stdout and exit with 0.
 
-    prog: the command, for messages and help. description: the first lines of the help. beam:
-    whether to accept Beam's options.
+    prog: the command, for messages and help. description: the first lines of the help.
 
     Raises:
       ConfigError: an option is unknown or missing, or its value is invalid.
     """
     if "--help" in argv or "-h" in argv:
-        print(show_help(config_class, prog=prog, description=description, beam=beam))
+        print(show_help(config_class, prog=prog, description=description))
         raise SystemExit(0)
     options = options_of(config_class)
     commands = options_of(_CommandLine)
@@ -63,10 +62,12 @@ def parse(
         given = in_file | given
         flags = {one.key for one in beams}
         beams = [one for one in beams_in_file if one.key not in flags] + beams
-    keys = [one.key for one in options.values()]
-    if beams and not beam:
-        raise beam_options.unknown(beams[0], keys)
-    passthrough = beam_options.passthrough(beams, ours=keys)
+    if beams and "runner" not in options:
+        raise beam_options.unknown(beams[0], config_class)
+    passthrough = []
+    if beams:
+        runner = given.get("runner", options["runner"].default)
+        passthrough = beam_options.passthrough(beams, config_class=config_class, runner=runner)
     missing = [f"--{one.key}" for one in options.values() if one.required and one.name not in given]
     if command.print_config:
         # If required options are missing, the printed file has empty lines for them.
@@ -88,11 +89,11 @@ def parse_command(
     The function's docstring is the description in the help.
 
     Raises:
-      ConfigError: as `parse`; Beam's options are not accepted.
+      ConfigError: as `parse`.
     """
     prog = f"recordmill {command.__name__.removesuffix('_main').replace('_', '-')}"
     description = inspect.cleandoc(command.__doc__ or "")
-    return parse(config_class, argv, prog=prog, description=description, beam=False).config
+    return parse(config_class, argv, prog=prog, description=description).config
 
 
 def show_config(config: Any, *, prog: str, passthrough: Sequence[str] = ()) -> str:
@@ -100,7 +101,7 @@ def show_config(config: Any, *, prog: str, passthrough: Sequence[str] = ()) -> s
     return _show_config(offered(type(config)), vars(config), prog=prog, passthrough=passthrough)
 
 
-def show_help(config_class: type, *, prog: str, description: str = "", beam: bool = True) -> str:
+def show_help(config_class: type, *, prog: str, description: str = "") -> str:
     """Return the help of a command: the description, then the options by group."""
     width = max(60, min(100, shutil.get_terminal_size((100, 24)).columns))
     lines = [description.strip(), "", f"Usage: {prog} --option VALUE ...", ""]
@@ -112,8 +113,8 @@ def show_help(config_class: type, *, prog: str, description: str = "", beam: boo
                 lines += _help_lines(one, width)
         lines += [""]
     last = "The file of --config takes the same options, one per line, as `option: value`."
-    if beam:
-        last += " Beam's own pipeline options are accepted under their own names."
+    if "runner" in options_of(config_class):
+        last += " With --runner flink, Beam's own options for Flink are accepted, too."
     lines += textwrap.wrap(last, width)
     return "\n".join(lines).lstrip("\n")
 

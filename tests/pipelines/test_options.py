@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from recordmill.errors import ConfigError
+from recordmill.pipelines.commands.dataset_commands import InspectConfig
 from recordmill.pipelines.options import command_line, config, declaration, values
 from recordmill.transforms.sources.files.input_paths import InputPath
 from tests.paths import ROOT
@@ -121,12 +122,15 @@ def test_job_file(tmp_path: pathlib.Path, text: str, field: str, expected: Any) 
 
 
 def test_the_command_line_wins_over_the_file(tmp_path: pathlib.Path) -> None:
-    text = "seed: 1\nrename: {a: b}\naugment: flip\ndirect_num_workers: 2\nmax_parallelism: 4\n"
-    both = from_file(tmp_path, text, "--seed=2", "--rename=c=d", "--direct_num_workers=3")
+    text = (
+        "runner: flink\nseed: 1\nrename: {a: b}\naugment: flip\n"
+        "flink_version: 1.19\nmax_parallelism: 4\n"
+    )
+    both = from_file(tmp_path, text, "--seed=2", "--rename=c=d", "--flink_version=1.20")
     assert both.config.seed == 2
     assert both.config.rename == {"c": "d"}
     assert both.config.augment == ("flip",)
-    assert sorted(both.passthrough) == ["--direct_num_workers=3", "--max_parallelism=4"]
+    assert sorted(both.passthrough) == ["--flink_version=1.20", "--max_parallelism=4"]
 
 
 @pytest.mark.parametrize(
@@ -138,10 +142,13 @@ def test_the_command_line_wins_over_the_file(tmp_path: pathlib.Path) -> None:
         (["--max-per-box=3"], "unknown option --max-per-box; --help lists all"),
         (["--strat"], "unknown option --strat; did you mean --stratify?"),
         (["--no-upight"], "unknown option --no-upight; did you mean --upright?"),
-        (["--direct_num_worker=2"], "did you mean --direct_num_workers?"),
+        (["--direct_num_worker=2"], "unknown option --direct_num_worker; --help lists all"),
         (["--nosuch"], "unknown option --nosuch; --help lists all"),
         (["--qqqq"], "unknown option --qqqq; --help lists all"),
-        (["--direct_num_workers=two"], "--direct_num_workers: invalid int value: 'two'"),
+        (
+            ["--runner=flink", "--max_parallelism=two"],
+            "--max_parallelism: invalid int value: 'two'",
+        ),
         (["photos"], "unexpected argument 'photos'; expected only options"),
         (["-s", "3"], "unexpected argument '-s'; expected only options"),
         (["--seed", "3", "4"], "unexpected argument '4'; expected only options"),
@@ -193,7 +200,10 @@ def test_bad_command_lines(argv: list[str], message: str) -> None:
         ("seed: 1\n---\nseed: 2", "job.yaml:2: not YAML: but found another document"),
         ("seed: \x07", "job.yaml: not YAML: unacceptable character"),
         ("config: other.yaml", "job.yaml:1: unknown option config"),
-        ("direct_num_workers: two", "job.yaml:1: Beam rejects --direct_num_workers=two"),
+        (
+            "max_parallelism: two\nrunner: flink",
+            "job.yaml:1: Beam rejects --max_parallelism=two",
+        ),
     ],
 )
 def test_bad_job_files(tmp_path: pathlib.Path, text: str, message: str) -> None:
@@ -216,27 +226,26 @@ def test_what_is_required() -> None:
 
 
 def test_beams_options_pass_through(tmp_path: pathlib.Path) -> None:
-    # As Airflow's operator passes them, and as a file holds them.
-    labels = "--labels=airflow-version=v3-3-2"
-    given = ["--direct_num_workers", "2", labels, "--labels=team=a", "--save_main_session"]
-    expected = ["--direct_num_workers=2", labels, "--labels=team=a", "--save_main_session"]
-    assert parsed(*given).passthrough == expected
-    text = (
-        "direct_num_workers: 2\nlabels: [airflow-version=v3-3-2, team=a]\nsave_main_session: true"
-    )
+    given = ["--max_parallelism", "2", "--experiments=a=1", "--experiments=b", "--profile_cpu"]
+    expected = ["--max_parallelism=2", "--experiments=a=1", "--experiments=b", "--profile_cpu"]
+    assert parsed("--runner=flink", *given).passthrough == expected
+    text = "runner: flink\nmax_parallelism: 2\nexperiments: [a=1, b]\nprofile_cpu: true"
     assert from_file(tmp_path, text).passthrough == expected
 
 
-def test_a_command_without_beam_has_no_beam_options(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(ConfigError, match="unknown option --save_main_session; --help"):
-        command_line.parse(Pictures, ["--save_main_session"], prog="mill", beam=False)
+def test_a_command_without_a_runner_has_no_options_of_beam(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(ConfigError, match="unknown option --max_parallelism; --help"):
+        command_line.parse(InspectConfig, ["--max_parallelism=2"], prog="mill")
     with pytest.raises(SystemExit):
-        command_line.parse(Pictures, ["--help"], prog="mill", beam=False)
-    assert "pass through" not in capsys.readouterr().out
+        command_line.parse(InspectConfig, ["--help"], prog="mill")
+    assert "Beam" not in capsys.readouterr().out
 
 
 def test_print_config(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
-    argv = ["--size=8x9", "--rename=a=b", "--labels=a=b", "--labels=c", "--save_main_session"]
+    argv = ["--size=8x9", "--rename=a=b", "--runner=flink", "--profile_cpu"]
+    argv += ["--experiments=a=b", "--experiments=c"]
     with pytest.raises(SystemExit) as ended:
         parsed(*argv, "--print-config")
     assert ended.value.code == 0
