@@ -83,7 +83,8 @@ class LearnedDataset:
         """Open the dataset of --learned-from; None without the option.
 
         Raises:
-          ConfigError: it is no dataset of this data type, lacks a file, or is the output.
+          ConfigError: it is not a dataset of this data type, lacks a file, is the output, or has a
+            model that would run without --trust-transform.
         """
         if config.learned_from is None:
             return None
@@ -108,6 +109,15 @@ class LearnedDataset:
             raise ConfigError(
                 f"{_FLAG} {config.learned_from}: the dataset has no {missing[0]}, which these"
                 " options need: check that it was written with the same options for features"
+            )
+        if FEATURES_FILE in files and not getattr(config, "trust_transform", False):
+            model = place / FOLDER
+            raise ConfigError(
+                f"{_FLAG} {config.learned_from}: {shown(model)} is a TensorFlow SavedModel, which"
+                " is a program: it would run with your rights, instead of"
+                f" --preprocessing-fn, and the hashes in a dataset are its"
+                f" author's. If you trust the author, add --trust-transform; else learn again"
+                f" without {_FLAG}"
             )
         return cls(
             place=place,

@@ -17,10 +17,12 @@ from recordmill.pipelines.data_types import DATA_TYPES
 from recordmill.pipelines.options.declaration import Option, options_of
 from recordmill.pipelines.published import warn_complete
 from recordmill.profile.statistics_file import SliceView
-from recordmill.storage.files import Location, shown
+from recordmill.storage.files import Location, is_uri, shown
 from recordmill.storage.machine_faults import machine_fault
 
 _HEAD = 4096  # bytes of a report, its digest among them
+_PLACE = re.compile("FILE|FOLDER|PATH|WHERE|DATASET")  # in the placeholder of an option
+_SPLIT = re.compile(r"[\w-]+=")
 _DIGEST = re.compile(rb'<meta name="recordmill-digest" content="([0-9a-f]*)">')
 
 
@@ -30,10 +32,13 @@ def write_report(
     output: str | None = None,
     compared: Mapping[str, SliceView] | None = None,
     other: str | None = None,
+    local_files: bool = False,
 ) -> Location:
     """Write the report of a dataset and return its place; by default `DATASET.report.html`.
 
     compared, other: the statistics of another dataset, and its name, for drift.
+    local_files: whether to show paths of local files that job.json and rejects.jsonl name, and
+      thumbnails of rejected images. Another person may have written these files.
 
     Raises:
       ConfigError: the output is no HTML file, or lies in the dataset.
@@ -44,12 +49,18 @@ def write_report(
     place = Location.parse(output) if output else _default_place(dataset)
     _check_target(place, dataset)
     with expect_unchanged(dataset):
-        html = _page(dataset, compared=compared, other=other)
+        html = _page(dataset, compared=compared, other=other, local_files=local_files)
     place.write_bytes(html.encode())
     return place
 
 
-def _page(dataset: Location, *, compared: Mapping[str, SliceView] | None, other: str | None) -> str:
+def _page(
+    dataset: Location,
+    *,
+    compared: Mapping[str, SliceView] | None,
+    other: str | None,
+    local_files: bool,
+) -> str:
     """Return the report of a dataset as HTML."""
     from recordmill.reading.reader import Records  # imported here: they take 0.1 s
     from recordmill.report import page
@@ -60,10 +71,15 @@ def _page(dataset: Location, *, compared: Mapping[str, SliceView] | None, other:
     if job.exists() and data_type in DATA_TYPES:
         with damage_of(JOB):
             data = as_object(parse_json(job.read_bytes()))
-            command = command_of(data_type, data)
+            command = command_of(data_type, data, places=local_files)
             inputs = [*map(str, data.get("input", []))]
     return page.render(
-        dataset, records, compared=compared, other=other, command=command, inputs=inputs
+        dataset,
+        records,
+        compared=compared,
+        other=other,
+        command=command,
+        inputs=inputs if local_files else None,
     )
 
 
@@ -128,11 +144,13 @@ def _check_target(place: Location, dataset: Location) -> None:
         raise ConfigError(f"--output: {shown(place)} exists and is no file")
 
 
-def command_of(data_type: str, job: Mapping[str, Any]) -> str:
+def command_of(data_type: str, job: Mapping[str, Any], *, places: bool = True) -> str:
     """Return the command that builds a dataset, from the options of its job.json.
 
     Options with their default values are left out, and so are those of the machine. The output is
     OUT.
+
+    places: whether to show paths of local files; if False, FILE, FOLDER and the like replace them.
 
     Raises:
       ValueError, TypeError: the job is damaged.
@@ -140,7 +158,10 @@ def command_of(data_type: str, job: Mapping[str, Any]) -> str:
     found = DATA_TYPES[data_type]
     options = options_of(getattr(importlib.import_module(found.module), found.config))
     given = as_object(job.get("options", {}))
-    parts = ["recordmill", data_type, *_flags("input", map(str, job.get("input", [])))]
+    inputs = [*map(str, job.get("input", []))]
+    if not places:
+        inputs = [_without_place(options["input"], text) for text in inputs]
+    parts = ["recordmill", data_type, *_flags("input", inputs)]
     parts += ["--output", "OUT"]
     for name, one in options.items():
         value = given.get(name)
@@ -150,8 +171,25 @@ def command_of(data_type: str, job: Mapping[str, Any]) -> str:
         if one.switch:
             parts.append(f"--{one.key}" if value else f"--no-{one.key}")
         else:
-            parts += _flags(one.key, _texts(one, value))
+            texts = _texts(one, value)
+            parts += _flags(
+                one.key, texts if places else [_without_place(one, text) for text in texts]
+            )
     return shlex.join(parts)
+
+
+def _without_place(one: Option, text: str) -> str:
+    """Return the text of an option with the word of its placeholder instead of a local path."""
+    place = _PLACE.search(one.metavar)
+    if place is None or text in one.metavar.split("|"):
+        return text
+    if "OLD=NEW" in one.metavar and "=" in text:
+        return text
+    split = _SPLIT.match(text)
+    prefix = split[0] if split is not None and "=" in one.metavar else ""
+    where = text.removeprefix(prefix)
+    in_store = is_uri(where) and not where.lower().startswith("file:")
+    return text if in_store else f"{prefix}{place[0]}"
 
 
 def _flags(key: str, texts: Iterable[str]) -> list[str]:

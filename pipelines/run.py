@@ -48,8 +48,8 @@ def run(
 ) -> int:
     """Run a job to its end and return its exit code.
 
-    beam_options: Beam's own options for Flink, each as `--name=value`. prog: starts each message, such as
-    `recordmill images`.
+    beam_options: Beam's own options for Flink, each as `--name=value`. prog: starts each message,
+    such as `recordmill images`.
 
     Raises:
       ConfigError: options, input or output cannot work.

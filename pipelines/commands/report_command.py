@@ -30,6 +30,13 @@ class ReportPageConfig(ComparedDatasetConfig):
         metavar="FILE",
         help="HTML file to write, replaced if it exists; default: FOLDER.report.html.",
     )
+    local_files: bool = option(
+        False,
+        group=_OUTPUT,
+        help="Also show paths of local files that job.json and rejects.jsonl name, and thumbnails"
+        " of rejected images. They are read from this machine: check the page before you share it,"
+        " and do not pass this for a dataset of a stranger.",
+    )
     open: bool = option(False, group=_OUTPUT, help="Open the report in the default browser.")
 
 
@@ -47,6 +54,7 @@ def report_main(argv: Sequence[str]) -> int:
             output=config.output,
             compared=parse_compared(config.dataset, config.compare_with),
             other=config.compare_with,
+            local_files=config.local_files,
         )
     except RunError as error:
         raise RunError(f"no report was written: {error}") from error

@@ -84,7 +84,7 @@ def unknown(given: Given, config_class: type, *, runner: str | None = None) -> C
     ours = [one.key for one in offered(config_class)]
     beams = {} if runner is None else {_dashed(one): one for one in sorted(BEAM_OPTIONS[runner])}
     nearest = next(_nearest(given.key, ours, beams), None)
-    hints = []
+    hints: list[str] = []
     if runner is not None and (nearest is None or _dashed(nearest) != _dashed(given.key)):
         hints += _elsewhere(given.key, config_class, dashes)
     if nearest is not None:

@@ -124,9 +124,9 @@ class CommonConfig(
         group=MEANING,
         shapes_bytes=True,
         metavar="FILE",
-        help="File with the class names, one per line, in the order of their numbers; other classes"
-        " are rejected. Default: the classes of the input, sorted as text, or as numbers if all are"
-        " integers.",
+        help="File with the class names, one per line, in the order of their numbers, or YAML with"
+        " `names`; other classes are rejected. Default: the classes of the input, sorted as text,"
+        " or as numbers if all are integers.",
     )
     label_offset: int = option(
         0, group=MEANING, shapes_bytes=True, help="Integer label of the first class."

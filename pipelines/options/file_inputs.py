@@ -62,8 +62,8 @@ class FilesConfig(DelimitedConfig):
     confine: bool = option(
         True,
         group=MEANING,
-        help="With --input-root: accept local paths outside of that folder. By default rows of a"
-        " listing with such paths are rejected.",
+        help="Accept local paths outside of --input-root, or, in tables that hold files, outside of"
+        " the folder of the table. By default rows with such paths are rejected.",
     )
     allow_store: tuple[str, ...] = option(
         (),
@@ -107,11 +107,6 @@ def files_of(
       ConfigError: an option for listings is given without a listing, or the input is not a file
         or folder.
     """
-    if not config.confine and config.input_root is None:
-        raise ConfigError(
-            "--no-confine: has no effect without --input-root, because only that confines paths:"
-            " leave it out, or add --input-root"
-        )
     inputs = config.inputs
     row_format = config.row_format()
     places = [Location.parse(one.path) for one in inputs.paths]
@@ -123,11 +118,13 @@ def files_of(
         of_listings.discard("decimal")  # also applies to a CSV file of boxes
     if hold_records(inputs, functools.partial(may_be, leave_out=leave_out)):
         refuse_given(config, columns, "applies to listings, and --input holds TFRecord files")
+        _refuse_no_confine(config)
         return records_of(config, unlabelled=unlabelled, labelled=labelled, raw=raw)
     label_type = config.label_type if labelled or config.number_type is None else "none"
     tables = media_rows(config, leave_out=leave_out, unlabelled=unlabelled, label_type=label_type)
     if tables is not None:
         return tables
+    _refuse_no_confine(config)
     listings = [is_listing(place) for place in places]
     if not any(listings):
         refuse_given(
@@ -178,6 +175,14 @@ def files_of(
     if len(lists) == 1 and inputs.paths[0].split is None:
         return lists[0]
     return JoinedListings(inputs=inputs, lists=lists)
+
+
+def _refuse_no_confine(config: FilesConfig) -> None:
+    if not config.confine and config.input_root is None:
+        raise ConfigError(
+            "--no-confine: has no effect without --input-root, because only that confines paths:"
+            " leave it out, or add --input-root"
+        )
 
 
 class PathLabels(TypedDict):

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from recordmill.errors import ConfigError
-from recordmill.option_files import read_option_file
+from recordmill.option_files import read_names, read_option_file
 from recordmill.pipelines.options import values
 from recordmill.pipelines.options.config import CommonConfig
 from recordmill.pipelines.options.declaration import Group, option, options_of
@@ -161,13 +161,11 @@ class MasksConfig(CommonConfig):
                 f"--mask-labels: {self.mask_colours!r} of --mask-colours names the classes: leave"
                 " --mask-labels out"
             )
-        text = read_option_file("--mask-labels", self.mask_labels)
-        names = tuple(text.splitlines())
-        if not names or not all(names):
-            problem = f"line {names.index('') + 1} is empty" if names else "it is empty"
+        names = read_names("--mask-labels", self.mask_labels)
+        if not names:
             raise ConfigError(
-                f"--mask-labels: expected a class name in each line of {self.mask_labels!r},"
-                f" {problem}"
+                f"--mask-labels: expected a class name in each line of {self.mask_labels!r}, it is"
+                " empty"
             )
         return names
 

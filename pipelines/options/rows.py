@@ -195,9 +195,20 @@ class RowsConfig(DelimitedConfig):
         help="preprocessing_fn for tensorflow-transform that makes all features; its analyzers run"
         " on the split train.",
     )
+    trust_transform: bool = option(
+        False,
+        group=CUSTOM,
+        local=True,
+        help="With --preprocessing-fn and --learned-from: run the TensorFlow model in that dataset."
+        " It is a program with your rights, so pass this only if you trust its author.",
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.trust_transform and None in (self.preprocessing_fn, self.learned_from):
+            raise ConfigError(
+                "--trust-transform: has no effect without --preprocessing-fn and --learned-from"
+            )
         if self.preprocessing_fn is not None and self.weight_column is not None:
             raise ConfigError(
                 "--weight-column: cannot be combined with --preprocessing-fn, which makes all"

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import yaml
 
 from recordmill.errors import ConfigError
-from recordmill.option_files import DELIMITERS, read_option_file
+from recordmill.option_files import DELIMITERS, expect_plain_text, read_option_file
 from recordmill.pipelines.options import values
 from recordmill.pipelines.options.declaration import Group, option
 
@@ -186,8 +186,10 @@ class SelectionConfig:
         if self.label_map:
             shaping["label_map"] = self.label_mapping()
         if self.exclude_keys is not None:
-            content = read_option_file("--exclude-keys", self.exclude_keys).encode()
-            shaping["exclude_keys"] = hashlib.sha256(content).hexdigest()
+            content = read_option_file("--exclude-keys", self.exclude_keys)
+            where = f"--exclude-keys {self.exclude_keys}"
+            expect_plain_text(content, where, "one key per line", colons=True)
+            shaping["exclude_keys"] = hashlib.sha256(content.encode()).hexdigest()
         return shaping
 
 
@@ -203,7 +205,7 @@ def _inline(text: str) -> list[tuple[str, str]]:
 
 def _pairs_of_file(path: str) -> list[tuple[str, str]]:
     content = read_option_file("--label-map", path)
-    if path.lower().endswith((".yaml", ".yml")):
+    if path.lower().endswith((".yaml", ".yml", ".json")):  # JSON is YAML, too
         try:
             root = yaml.compose(content, Loader=yaml.BaseLoader)
         except yaml.YAMLError as error:
@@ -216,6 +218,7 @@ def _pairs_of_file(path: str) -> list[tuple[str, str]]:
         ):
             raise ConfigError(f"--label-map {path}: expected lines of `old: new`")
         return [(old.value, new.value) for old, new in entries]
+    expect_plain_text(content, f"--label-map {path}", "two columns, old and new")
     pairs = []
     rows: list[list[str]] = []
     try:

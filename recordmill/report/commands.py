@@ -12,6 +12,11 @@ def inspect(dataset: Location, *options: str) -> str:
     return shlex.join(["recordmill", "inspect", "--dataset", str(dataset), *options])
 
 
+def report(dataset: Location) -> str:
+    """Return the `recordmill report` command that also shows local files."""
+    return shlex.join(["recordmill", "report", "--dataset", str(dataset), "--local-files"])
+
+
 def in_lines(command: str) -> str:
     """Return a command with one option per line, which a shell reads as the same words."""
     lines: list[list[str]] = [[]]

@@ -75,13 +75,14 @@ def render(
     compared: Mapping[str, SliceView] | None = None,
     other: str | None = None,
     command: str | None = None,
-    inputs: Sequence[str] = (),
+    inputs: Sequence[str] | None = None,
 ) -> str:
     """Return the report of a dataset as HTML.
 
     records: those of all splits.
     compared, other: the statistics of another dataset, and its name, for drift.
-    command: the command that rebuilds the dataset. inputs: the paths that it reads.
+    command: the command that rebuilds the dataset. inputs: the paths that it reads, to show files
+      of rejects; None if the page is to show no local files.
 
     Raises:
       ManifestError, IndexDamagedError, DatasetDamagedError, StorageError: the dataset cannot be
@@ -136,6 +137,7 @@ def render(
         rejected=rejected_inputs(dataset, summary.rejects, inputs),
         other=other,
         command=command,
+        with_local_files=None if inputs is not None else commands.report(dataset),
         inspect=functools.partial(commands.inspect, dataset),
         inspect_record=functools.partial(commands.inspect_record, dataset),
         draw_class=functools.partial(commands.draw_class, dataset),

@@ -18,6 +18,7 @@ from recordmill.storage.files import Location
 _DECODABLE = (Reason.UNLABELLED, Reason.BAD_VALUE, Reason.OUT_OF_SCHEMA)
 _BYTES = 1 << 24  # of a file that is read for a thumbnail
 _PIXELS = 1 << 25
+_FOLDERS = re.compile(r"(?<![^\s'\"(=,:])(file:/)?/+([^/\n'\"]+/+)*(?=[^/\s])")
 _ROW = re.compile(r"(.+)#(\d+)")  # the key of a row
 
 
@@ -38,9 +39,12 @@ class RejectedInput:
 
 
 def rejected_inputs(
-    dataset: Location, rejects: Mapping[str, RejectSummary], inputs: Sequence[str]
+    dataset: Location, rejects: Mapping[str, RejectSummary], inputs: Sequence[str] | None
 ) -> dict[str, list[RejectedInput]]:
-    """Return the examples of rejects by reason. inputs: the paths that the dataset was made of."""
+    """Return the examples of rejects by reason.
+
+    inputs: the paths that the dataset was made of; None leaves out local files and their folders.
+    """
     return {
         reason: [_rejected(dataset, reason, example, inputs) for example in some.examples]
         for reason, some in rejects.items()
@@ -48,9 +52,18 @@ def rejected_inputs(
 
 
 def _rejected(
-    dataset: Location, reason: str, example: Mapping[str, str], inputs: Sequence[str]
+    dataset: Location, reason: str, example: Mapping[str, str], inputs: Sequence[str] | None
 ) -> RejectedInput:
     key = example["key"]
+    if inputs is None:
+        return RejectedInput(
+            key=without_folders(key),
+            stage=example["stage"],
+            detail=without_folders(example["detail"]),
+            file=None,
+            row=None,
+            thumbnail=None,
+        )
     file, row = _find(key, inputs), None
     if file is None and (found := _ROW.fullmatch(key)):
         file, row = _find(found[1], inputs), int(found[2])
@@ -64,6 +77,11 @@ def _rejected(
         if file is not None and row is None and reason in _DECODABLE
         else None,
     )
+
+
+def without_folders(text: str) -> str:
+    """Return a text with `...` instead of the folders of absolute local paths."""
+    return _FOLDERS.sub(".../", text)
 
 
 def _find(name: str, inputs: Sequence[str]) -> str | None:

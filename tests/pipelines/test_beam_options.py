@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import re
 import shlex
 
 import pytest
@@ -9,6 +10,7 @@ from apache_beam.options import pipeline_options
 
 from recordmill.pipelines.cli import main
 from recordmill.pipelines.options.beam_options import BEAM_OPTIONS
+from tests.paths import ROOT
 
 
 def names_of_beam() -> set[str]:
@@ -83,7 +85,8 @@ def test_no_option_of_beam_alone_is_taken_by_the_direct_runner(run, capsys):
 def test_a_job_file_cannot_name_an_option_of_beam_either(run, key, tmp_path, capsys):
     (tmp_path / "job.yaml").write_text(f"seed: 1\n{key}: emotion\n")
     assert run("--config", str(tmp_path / "job.yaml")) == 2
-    assert f"job.yaml:2: unknown option {key}; did you mean label-column?" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert f"job.yaml:2: unknown option {key}; did you mean label-column?" in error
 
 
 @pytest.mark.parametrize("version", ["v3-3-2", "v2-10-5-composer", "v3-1-0rc1"])
@@ -92,3 +95,10 @@ def test_the_label_that_airflow_adds_is_ignored(run, version, tmp_path):
     assert run(*given, "--quiet", "--label-column=emotion") == 0
     manifest = json.loads((tmp_path / "out/dataset.json").read_text())
     assert manifest["ledger"]["records"]["written"] == 20
+
+
+def test_the_page_on_flink_names_every_option_of_beam():
+    page = (ROOT / "docs/flink.md").read_text()
+    section = page.partition("## Options of Beam\n")[2].partition("\n## ")[0]
+    table = "".join(line for line in section.splitlines() if line.startswith("| `"))
+    assert set(re.findall(r"`--(\w+)`", table)) == BEAM_OPTIONS["flink"]

@@ -36,6 +36,7 @@ CASES = [
     ("images", "photos", ("--fold-labels",), "--fold-labels", "needs classes"),
     ("images", "photos", ("--no-confine",), "--no-confine", "without --input-root"),
     ("images", "list.csv", ("--no-confine",), "--no-confine", "without --input-root"),
+    ("table", "rows.csv", ("--trust-transform",), "--trust-transform", "without --preprocessing"),
     ("arrays", "arrays", ("--limit-per-class", 1), "--limit-per-class", "needs classes"),
 ]  # fmt: skip
 

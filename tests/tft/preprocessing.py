@@ -37,3 +37,9 @@ def fails(inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
 def scaled(inputs):
     """Every number less the mean of train, divided by its deviation."""
     return {name: tft.scale_to_z_score(tf.cast(x, tf.float32)) for name, x in inputs.items()}
+
+
+def writing(inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    """Writes a file whenever it runs."""
+    with tf.control_dependencies([tf.io.write_file("written_by_the_model", "x")]):
+        return {"z": tft.scale_to_z_score(tf.cast(tf.identity(inputs["number"]), tf.float32))}

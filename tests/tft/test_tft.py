@@ -139,7 +139,7 @@ def test_a_learned_function_is_applied_to_other_texts(made, messages, tmp_path):
     lines = messages.read_bytes().split(b"\n")
     other = tmp_path / "other.tsv"
     other.write_bytes(b"\n".join([lines[0], *lines[1:120:2], b"ham\tzyzzyva unseen", b""]))
-    options = (*OPTIONS, "--learned-from", str(made.folder))
+    options = (*OPTIONS, "--learned-from", str(made.folder), "--trust-transform")
     job = Job(tmp_path / "out", *options, "--workers", "1", source=other, kind="text")
     job.finish()
     applied = Made(tmp_path / "out")
@@ -152,3 +152,32 @@ def test_a_learned_function_is_applied_to_other_texts(made, messages, tmp_path):
     common = before.keys() & found.keys()
     assert len(common) > 20
     assert all(before[text] == found[text] for text in common)
+
+
+def test_the_model_of_a_dataset_runs_only_if_it_is_trusted(tmp_path, monkeypatch, capsys):
+    """The model writes a file into the current folder, so that it shows whether it ran."""
+    monkeypatch.chdir(tmp_path)
+    rows = "".join(f"{number},{number * 7 % 10}\n" for number in range(60))
+    (tmp_path / "rows.csv").write_text(f"number,other\n{rows}")
+    function = ("--preprocessing-fn", "tests.tft.preprocessing:writing", "--workers", "1")
+    table = ("table", "--input", "rows.csv", "--quiet", *function)
+    assert main([*table, "--output", "theirs"]) == 0
+    written = tmp_path / "written_by_the_model"
+    written.unlink()
+    capsys.readouterr()
+    assert main([*table, "--output", "ours", "--learned-from", "theirs"]) == 2
+    error = capsys.readouterr().err
+    assert "theirs/transform_fn is a TensorFlow SavedModel" in error
+    assert "add --trust-transform" in error
+    assert not written.exists()
+    assert not (tmp_path / "ours").exists()
+    for argv in (
+        ["inspect", "--dataset", "theirs"],
+        ["verify", "--dataset", "theirs", "--deep"],
+        ["report", "--dataset", "theirs", "--output", "report.html"],
+    ):
+        assert main(argv) == 0
+    assert main(["export-transform", "--dataset", "theirs", "--output", "model"]) == 2
+    assert not written.exists()
+    assert main([*table, "--output", "ours", "--learned-from", "theirs", "--trust-transform"]) == 0
+    assert written.exists()

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 _IGNORE = "ignore"  # name of colours without a class
 _NUMBER = re.compile(r"\d{1,3}")
+_LEVELS = re.compile(r"[\d.]+[\s,]+[\d.]+[\s,]+[\d.]+")  # right or wrong, no header has them
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -46,7 +47,7 @@ def parse_colours(text: str) -> MaskColours:
             continue
         found = _parse_line(line)
         if found is None:
-            if number == 1:
+            if number == 1 and not _LEVELS.search(line):
                 continue
             raise ValueError(
                 f"expected R G B NAME with levels from 0 to 255, line {number} is {line[:60]!r}"

@@ -503,7 +503,7 @@ def test_bytes_do_not_depend_on_workers_and_reuse_notices_changed_masks(mixed, t
         (("--masks", "M", "--mask-padding", "-1"), "--mask-padding: expected an id from 0"),
         (("--masks", "M", "--mask-values", "0,0"), "--mask-values: expected different levels"),
         (("--masks", "M", "--mask-values", "0,x"), "--mask-values"),
-        (("--masks", "M", "--mask-labels", "E"), "line 2 is empty"),
+        (("--masks", "M", "--mask-labels", "E"), "name 2 of 3 is empty"),
         (("--masks", "nowhere"), "--masks: "),
         (("--masks", "E"), "--masks: "),
         (("--masks", "M", "--mask-suffix", "_x"), "--mask-suffix _x: no name"),

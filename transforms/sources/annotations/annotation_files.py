@@ -18,6 +18,7 @@ from xml.parsers import expat
 import pyarrow as pa
 
 from recordmill.errors import ConfigError, RecordError, Reject
+from recordmill.option_files import parse_names
 from recordmill.storage.files import Location, MissingError
 from recordmill.storage.input_files import read_file
 from recordmill.transforms.model.annotations import (
@@ -260,9 +261,10 @@ def _class_names(folder: Location) -> tuple[str, ...]:
                 text = (place / name).read_bytes().decode("utf-8-sig")
             except (MissingError, UnicodeDecodeError):
                 continue
-            names = tuple(line.strip() for line in text.splitlines() if line.strip())
-            if names:
-                return names
+            if text.strip():
+                return tuple(
+                    one.strip() for one in parse_names(text, f"--annotations {place / name}")
+                )
     raise ConfigError(
         f"--annotations {folder}: YOLO's files hold class numbers, and there is no file of class"
         f" names ({', '.join(_NAMES)}) in the folder or its parent: name the classes with"

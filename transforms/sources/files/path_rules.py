@@ -21,20 +21,30 @@ class PathRules:
     stores: stores of the URIs, with the options that the command gives them; the first one of a
       bucket counts.
     confine: whether local paths must lie inside `root`, symbolic links resolved.
+    root_name, noun: of `root`, and of the file with the rows, for messages.
     """
 
     root: Location
     stores: Sequence[Location] = ()
     confine: bool = False
+    root_name: str = "--input-root"
+    noun: str = "listing"
 
     @classmethod
     def of(
-        cls, root: Location, listing: Location, *, stores: Sequence[str], confine: bool
+        cls,
+        root: Location,
+        listing: Location,
+        *,
+        stores: Sequence[str],
+        confine: bool,
+        root_name: str = "--input-root",
+        noun: str = "listing",
     ) -> PathRules:
         """Return the rules of a listing; it and its root may be in stores, which it may name."""
         places = [root, listing, *map(parse_store, stores)]
         remote = [place for place in places if not place.is_local]
-        return cls(root=root, stores=remote, confine=confine)
+        return cls(root=root, stores=remote, confine=confine, root_name=root_name, noun=noun)
 
     def resolve(self, path: str) -> Location:
         """Return the file of a path: relative to the root, absolute, or a URI.
@@ -54,8 +64,8 @@ class PathRules:
         if place.is_local and self.confine and not self._is_inside(place.path):
             raise RecordError(
                 Reason.BAD_VALUE,
-                "a path outside of --input-root, which --no-confine allows for a listing that you"
-                " trust",
+                f"a path outside of {self.root_name}, which --no-confine allows for a {self.noun}"
+                " that you trust",
             )
         return place
 
@@ -69,7 +79,7 @@ class PathRules:
         if place.query:
             raise RecordError(
                 Reason.BAD_VALUE,
-                "a URI in a listing must not have options, such as ?region=: they can send"
+                f"a URI in a {self.noun} must not have options, such as ?region=: they can send"
                 " credentials to another server; give them in --allow-store",
             )
         store = next((one for one in self.stores if one.root == place.root), None)

@@ -68,7 +68,10 @@ class MediaRows(RecordRows):
     bytes_column: column of bytes, of structs of bytes and a path, or of base64 text.
     key_column: as for `RecordRows`; COLUMN.path takes the paths in the column of files. By default
       the key is a hash of the bytes.
-    input_root, confine, stores: for paths, as for `FileList`.
+    input_root: folder of relative paths; by default the folder of the table.
+    confine: whether local paths must lie inside that folder. Rows of a table hold their files, so a
+      path that leads elsewhere is not what its reader expects.
+    stores: for paths, as for `FileList`.
     """
 
     bytes_column: str
@@ -224,8 +227,17 @@ class MediaRows(RecordRows):
         """Return the cache of the files that the rows of a table name."""
         place = Location.parse(file.path)
         root = place.parent if self.input_root is None else Location.parse(self.input_root)
-        confine = self.confine and self.input_root is not None
-        return StatCache(PathRules.of(root, place, stores=self.stores, confine=confine))
+        where = "the folder of the table" if self.input_root is None else "--input-root"
+        return StatCache(
+            PathRules.of(
+                root,
+                place,
+                stores=self.stores,
+                confine=self.confine,
+                root_name=where,
+                noun="table",
+            )
+        )
 
     def _with_files(self, rows: Rows, stats: StatCache) -> Rows:
         """Return rows with the columns `_READ` instead of the column of files."""
