@@ -18,7 +18,11 @@ from recordmill.storage.files import Location
 _DECODABLE = (Reason.UNLABELLED, Reason.BAD_VALUE, Reason.OUT_OF_SCHEMA)
 _BYTES = 1 << 24  # of a file that is read for a thumbnail
 _PIXELS = 1 << 25
-_FOLDERS = re.compile(r"(?<![^\s'\"(=,:])(file:/)?/+([^/\n'\"]+/+)*(?=[^/\s])")
+# Of an absolute path, which no URI of a store precedes; names may have spaces inside.
+_FOLDERS = re.compile(
+    r"(?<![^\s'\"(=,:])(?<!\w:(?=//))(file:/)?/+([^/\n'\"()=:]*[^/\s'\"()=:]/+)*(?=[^/\s])",
+    re.IGNORECASE,
+)
 _ROW = re.compile(r"(.+)#(\d+)")  # the key of a row
 
 

@@ -22,6 +22,7 @@ from recordmill.format.ledger import CopyCounts, InputCounts, Ledger, RecordCoun
 from recordmill.reading.reader import Records
 from recordmill.report import charts, commands, page
 from recordmill.report.counts import LedgerStage, stages
+from recordmill.report.rejected import without_folders
 from recordmill.report.time_coverage import Gap, time_coverage
 from recordmill.report.vocabularies import model_pieces
 from recordmill.storage.files import Location
@@ -396,6 +397,24 @@ def test_rejects_name_their_file_and_row_and_show_unchanged_images(tmp_path: pat
     assert shown.count("<image ") == 1  # damaged files are not opened
     os.utime(photos / "a.png", ns=(2**62, 2**62))
     assert "<image " not in rejects_of(page.render(dataset, Records(dataset), inputs=inputs))
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("/home/me/x.jpg", ".../x.jpg"),
+        ("/x.csv#3", ".../x.csv#3"),
+        ("a/b.jpg", "a/b.jpg"),
+        ("not '/home/my user/x y.jpg', but", "not '.../x y.jpg', but"),
+        ("FILE:///home/a/b.png", ".../b.png"),
+        ("(/etc/passwd) path=/a/b at:/c/d", "(.../passwd) path=.../b at:.../d"),
+        ("/a/b and /c/d", ".../b and .../d"),
+        ("s3://box/a/b or https://x/y/z", "s3://box/a/b or https://x/y/z"),
+        ("1/2 of / and 3", "1/2 of / and 3"),
+    ],
+)
+def test_folders_of_local_paths_are_left_out(text: str, shown: str) -> None:
+    assert without_folders(text) == shown
 
 
 def rejects_of(text: str) -> str:
