@@ -13,7 +13,7 @@ import yaml
 from recordmill.errors import ConfigError
 from recordmill.option_files import DELIMITERS, expect_plain_text, read_option_file
 from recordmill.pipelines.options import values
-from recordmill.pipelines.options.declaration import Group, option
+from recordmill.pipelines.options.declaration import Group, option, options_of
 
 SELECTION = Group(23, "Labels and selection of records")
 
@@ -23,6 +23,8 @@ _OF_CLASSES = (
     "limit_per_class",
 )
 _BINNED = ("balance", "stratify")  # they need --label-bins
+# Options without an effect if there are no labels, unless annotations have classes of their own.
+_OF_LABELS = (*_OF_CLASSES, *_BINNED, "label_offset", "unlabelled")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -124,7 +126,18 @@ class SelectionConfig:
             raise ConfigError(
                 f"--exclude-labels {both[0]}: contradicts --include-labels; leave one out"
             )
+        if self.label_type == "none" and not hasattr(self, "annotations"):
+            self._check_no_labels()
         self._check_numbers()
+
+    def _check_no_labels(self) -> None:
+        declared = options_of(type(self))
+        for name in _OF_LABELS:
+            if name in declared and getattr(self, name) != declared[name].default:
+                raise ConfigError(
+                    f"--{declared[name].key}: has no effect with --label-type none, which reads no"
+                    " labels: leave one of them out"
+                )
 
     def _check_numbers(self) -> None:
         """Raise ConfigError for options that contradict the reading of the label."""

@@ -10,6 +10,8 @@ from tests.image_runs import run
 
 RGBA = ("--mode", "rgba", "--image-format", "png")
 SERIES = ("--time-column", "x", "--window", "2")
+NONE = ("--label-type", "none")
+WITHOUT_LABELS = "has no effect with --label-type none"
 CASES = [
     ("images", "photos", ("--quality", 80, "--image-format", "png"), "--quality", "only with jpeg"),
     ("images", "photos", ("--quality", 80, "--image-format", "raw"), "--quality", "only with jpeg"),
@@ -36,6 +38,13 @@ CASES = [
     ("images", "photos", ("--fold-labels",), "--fold-labels", "needs classes"),
     ("images", "photos", ("--no-confine",), "--no-confine", "without --input-root"),
     ("images", "list.csv", ("--no-confine",), "--no-confine", "without --input-root"),
+    ("table", "rows.csv", (*NONE, "--labels-file", "labels.txt"), "--labels-file", WITHOUT_LABELS),
+    ("table", "rows.csv", (*NONE, "--label-map", "a=b"), "--label-map", WITHOUT_LABELS),
+    ("table", "rows.csv", (*NONE, "--label-offset", 1), "--label-offset", WITHOUT_LABELS),
+    ("text", "rows.csv", (*NONE, "--unlabelled", "keep"), "--unlabelled", WITHOUT_LABELS),
+    ("text", "rows.csv", (*NONE, "--stratify"), "--stratify", WITHOUT_LABELS),
+    ("arrays", "arrays", (*NONE, "--balance", "weights"), "--balance", WITHOUT_LABELS),
+    ("arrays", "arrays", (*NONE, "--exclude-labels", "a"), "--exclude-labels", WITHOUT_LABELS),
     ("table", "rows.csv", ("--trust-transform",), "--trust-transform", "without --preprocessing"),
     ("arrays", "arrays", ("--limit-per-class", 1), "--limit-per-class", "needs classes"),
 ]  # fmt: skip
