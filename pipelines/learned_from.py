@@ -138,7 +138,12 @@ class LearnedDataset:
     @property
     def statistics(self) -> bytes | None:
         """The content of statistics.pb, to report drift from; None without one."""
-        return self._read(STATISTICS) if STATISTICS in self.manifest.files else None
+        if STATISTICS not in self.manifest.files:
+            return None
+        content = self._read(STATISTICS)
+        with damage_of(f"{_FLAG} {shown(self.place / STATISTICS)}"):
+            statistics_file.parse(content)
+        return content
 
     def applied_to(self, data_type: DataType) -> DataType:
         """Return the data type without its analysis, with the column types of the dataset."""

@@ -256,7 +256,8 @@ def _distances(job: Job) -> list[RenderableType]:
     other = job.config.compare_with or job.config.learned_from
     tables = distances.tables(drift.skew(slices), drifted, other=other)
     if drifted is not None and request.rules is not None:
-        tables += [Text(f"Warning: {one}") for one in drift_violations(drifted, request.rules)]
+        found = drift_violations(drifted, request.rules, "drift")
+        tables += [Text(f"Warning: {one}") for one in found]
     return tables
 
 

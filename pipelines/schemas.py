@@ -53,6 +53,7 @@ class SchemaRequest:
                 f"--infer-schema {config.infer_schema}: the file exists: name another one, or"
                 " remove it"
             )
+        rules = None if config.schema is None else schema_rules.load(config.schema)
         compared = None
         if config.compare_with is not None:
             compared = load_compared(config.compare_with)
@@ -64,10 +65,17 @@ class SchemaRequest:
                 f" {STATISTICS} to compare with: write it again with --statistics, or name another"
                 " one with --compare-with"
             )
+        limited = _limits_drift(rules)
+        if limited and compared is None and config.on_violation == "fail":
+            raise ConfigError(
+                f"--on-violation fail: the schema limits the drift of {limited}, and there is no"
+                " dataset to compare with: name one with --compare-with, or remove"
+                " drift_comparator from the schema"
+            )
         return cls(
             config=config,
             data_type=data_type,
-            rules=None if config.schema is None else schema_rules.load(config.schema),
+            rules=rules,
             compared=compared,
         )
 
@@ -79,14 +87,11 @@ class SchemaRequest:
     @property
     def notes(self) -> tuple[Note, ...]:
         """Notes on parts of the schema that this run does not check."""
-        if self.rules is None or self.compared is not None:
+        limited = _limits_drift(self.rules)
+        if not limited or self.compared is not None:
             return ()
-        limited = [name for name, one in self.rules.columns.items() if one.drift != DistanceLimit()]
-        if not limited:
-            return ()
-        columns = ", ".join(map(repr, limited))
         text = (
-            f"the schema limits the drift of {columns}, but drift is only checked with"
+            f"the schema limits the drift of {limited}, but drift is only checked with"
             " --compare-with, which names the dataset to compare with"
         )
         return (Note("schema", text),)
@@ -163,3 +168,9 @@ class SchemaRequest:
         if self.rules is None or self.data_type.headers is None:
             return False
         return any(name in self.rules.columns for name in self.data_type.headers.fields.names)
+
+
+def _limits_drift(rules: SchemaRules | None) -> str:
+    """Return the columns whose drift the schema limits, as a list for a message."""
+    columns = {} if rules is None else rules.columns
+    return ", ".join(repr(name) for name, one in columns.items() if one.drift != DistanceLimit())

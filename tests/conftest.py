@@ -17,6 +17,10 @@ from tests.s3_server import CREDENTIALS, shared_server
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
+# As pyproject.toml does for this process: encoder processes, commands and Python workers on Flink
+# inherit it.
+os.environ["PYTHONWARNINGS"] = "error::RuntimeWarning"
+
 # The modules that are imported while tests are collected stay, TensorFlow among them.
 gc.disable()
 

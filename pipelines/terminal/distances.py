@@ -27,7 +27,8 @@ def tables(
     if skew is not None and skew.distances:
         found.append(_table("skew between splits", skew, of_splits=True))
     if drift is not None:
-        lines = [f"column {printable(name)} {why}" for name, why in drift.other]
+        lines = [f"Nothing was compared: {drift.nothing}."] if drift.nothing else []
+        lines += [f"column {printable(name)} {why}" for name, why in drift.other]
         note = Text("\n".join([f"Drift is relative to {printable(other)}.", *lines]), style="dim")
         found.append(stack(_table("drift", drift, of_splits=False), note))
     return found
@@ -55,6 +56,6 @@ def _named(one: Distance, *, of_splits: bool) -> Text:
 
 def _cells(one: Distance) -> Sequence[str]:
     (before, now), where = one.shares, printable(one.where)
-    if one.missing_difference > one.infinity_norm:
+    if not one.is_of_values:
         (before, now), where = one.missing, "missing"
     return f"{one.distance:.3f}", f"{before:.1%}", f"{now:.1%}", where

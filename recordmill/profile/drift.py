@@ -11,7 +11,7 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,32 +24,40 @@ Kind = Literal["skew", "drift"]
 
 _BUCKETS = 10
 _TOLERANCE = 1e-9
-_TINY = float(np.finfo(np.float64).tiny)  # the boundaries of 0's bucket are closer to 0 than this
+_TINY = float(np.finfo(np.float64).tiny)  # the smallest normal number
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Distance:
-    """Distance of a column from the same column of a reference.
+    """Distance of a column from the same column of a reference. All its numbers are finite.
 
     kind: "skew" between splits, "drift" between datasets.
     reference, records: names of the compared slices.
-    infinity_norm: 0 to 1; 0 if one of the two has no values.
-    jensen_shannon: divergence in bits, 0 to 1.
-    where: the value or bucket with the largest difference; "missing" if one of the two has no
-      values.
+    infinity_norm: 0 to 1; None if one of the two has no values.
+    jensen_shannon: divergence in bits, 0 to 1; None, too, if the statistics list no text.
+    where: the value or bucket with the largest difference; "missing" without a norm.
     shares: fractions of values in `where`: (of the reference, of the records).
     missing: fractions of records without the column: (of the reference, of the records).
+    unlisted: the most that the share of a text may differ that the statistics do not list, because
+      it is rare or long.
     """
 
     kind: Kind
     column: str
     reference: str
     records: str
-    infinity_norm: float
-    jensen_shannon: float
+    infinity_norm: float | None
+    jensen_shannon: float | None
     where: str
     shares: tuple[float, float]
     missing: tuple[float, float]
+    unlisted: float = 0.0
+
+    def __post_init__(self) -> None:
+        norms = (self.infinity_norm, self.jensen_shannon)
+        numbers = (*self.shares, *self.missing, self.unlisted, *(n for n in norms if n is not None))
+        if not all(map(math.isfinite, numbers)):
+            raise ValueError(f"expected finite distances of column {self.column!r}, got {numbers}")
 
     @property
     def missing_difference(self) -> float:
@@ -57,9 +65,14 @@ class Distance:
         return abs(self.missing[0] - self.missing[1])
 
     @property
+    def is_of_values(self) -> bool:
+        """True if the distance is that of the values, false if it is that of missing values."""
+        return self.infinity_norm is not None and self.infinity_norm >= self.missing_difference
+
+    @property
     def distance(self) -> float:
         """The larger one of the distances of the values and of the missing values."""
-        return max(self.infinity_norm, self.missing_difference)
+        return max(self.infinity_norm or 0.0, self.missing_difference)
 
     def to_json(self) -> dict[str, Any]:
         """Return the distance as plain data."""
@@ -72,16 +85,19 @@ class Comparison:
 
     distances: per column, the largest first.
     other: (column, reason) for columns that cannot be compared.
+    nothing: the reason why no column was compared; "" if some were.
     """
 
     distances: tuple[Distance, ...] = ()
     other: tuple[tuple[str, str], ...] = ()
+    nothing: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return the comparison as plain data."""
         return {
             "distances": [one.to_json() for one in self.distances],
             "other": [{"column": column, "why": why} for column, why in self.other],
+            "not_compared": self.nothing or None,
         }
 
 
@@ -89,20 +105,24 @@ def skew(slices: Mapping[str, SliceView]) -> Comparison:
     """Compare every split with train, or with the first split by name if there is no train."""
     splits = sorted(name for name in slices if name != ALL_EXAMPLES)
     if len(splits) < 2:
-        return Comparison()
+        return Comparison(nothing="only one split has records" if splits else "there is no split")
     reference = TRAIN if TRAIN in splits else splits[0]
     found = [
         compare(slices, slices, kind="skew", reference=reference, records=name)
         for name in splits
         if name != reference
     ]
-    return Comparison(distances=_largest_first(d for one in found for d in one.distances))
+    return Comparison(
+        distances=_largest_first(d for one in found for d in one.distances),
+        other=tuple(dict.fromkeys(pair for one in found for pair in one.other)),
+    )
 
 
 def drift(before: Mapping[str, SliceView], now: Mapping[str, SliceView]) -> Comparison:
     """Compare a dataset with an earlier one, all splits together."""
-    if ALL_EXAMPLES not in before or ALL_EXAMPLES not in now:
-        return Comparison()
+    for which, slices in (("the earlier dataset", before), ("this dataset", now)):
+        if ALL_EXAMPLES not in slices:
+            return Comparison(nothing=f"the statistics of {which} have no {ALL_EXAMPLES!r}")
     return compare(before, now, kind="drift", reference=ALL_EXAMPLES, records=ALL_EXAMPLES)
 
 
@@ -122,32 +142,19 @@ def compare(
             other.append((name, "no longer exists"))
         elif name not in ones:
             other.append((name, "is new"))
+        elif (why := _reason(ones[name], twos[name])) is not None:
+            other.append((name, why))
         else:
-            one_view, two_view = ones[name], twos[name]
-            missing = _missing(one_view), _missing(two_view)
-            shares = _shares(one_view, two_view)
-            if shares is None and bool(one_view.values) != bool(two_view.values):
-                shares = ["missing"], np.array(missing[:1]), np.array(missing[1:])
-                norm, divergence = 0.0, 0.0
-            if shares is None:
-                other.append((name, _reason(one_view, two_view)))
-                continue
-            names, one, two = shares
-            most = int(np.argmax(np.abs(one - two)))
-            if one_view.values and two_view.values:
-                norm = float(abs(one[most] - two[most]))
-                divergence = _jensen_shannon(*_with_others(one, two))
+            one, two = ones[name], twos[name]
+            values = _values_distance(one, two) if one.values and two.values else _NO_VALUES
             distances.append(
                 Distance(
                     kind=kind,
                     column=name,
                     reference=reference,
                     records=records,
-                    infinity_norm=norm,
-                    jensen_shannon=divergence,
-                    where=names[most],
-                    shares=(float(one[most]), float(two[most])),
-                    missing=missing,
+                    missing=(_missing(one), _missing(two)),
+                    **values._asdict(),
                 )
             )
     return Comparison(distances=_largest_first(distances), other=tuple(other))
@@ -158,49 +165,90 @@ def _largest_first(distances: Iterable[Distance]) -> tuple[Distance, ...]:
 
 
 def _missing(column: ColumnView) -> float:
-    records = column.records + column.missing
-    return column.missing / records if records else 0.0
+    return column.missing / (column.records + column.missing)
 
 
-def _reason(before: ColumnView, now: ColumnView) -> str:
-    """Return why two columns cannot be compared."""
-    if not before.values or not now.values:
-        return "has no values"
+def _reason(before: ColumnView, now: ColumnView) -> str | None:
+    """Return why two columns cannot be compared; None if they can."""
+    both = (before, now)
+    if not all(one.records + one.missing for one in both):
+        return "has no statistics"
+    if not (before.values and now.values):
+        return None  # the fractions of missing values can be compared
     if (before.categories is None) != (now.categories is None):
         return "has numbers in one of the two and texts in the other"
-    return "holds bytes"
+    if before.categories is None and (before.buckets is None or now.buckets is None):
+        return "holds bytes"
+    if any(one.buckets is not None and not one.has_all_numbers for one in both):
+        return "has no histogram of all its values"
+    return None
 
 
-def _shares(before: ColumnView, now: ColumnView) -> tuple[list[str], Floats, Floats] | None:
-    """Return (names, shares before, shares now) of categories or buckets.
+class _ValuesDistance(NamedTuple):
+    """The part of a `Distance` that comes from the values."""
 
-    Returns None if the columns cannot be compared.
-    """
-    if not before.values or not now.values:
-        return None
+    infinity_norm: float | None
+    jensen_shannon: float | None
+    where: str
+    shares: tuple[float, float]
+    unlisted: float
+
+
+_NO_VALUES = _ValuesDistance(None, None, "missing", (0.0, 0.0), 0.0)
+
+
+def _values_distance(before: ColumnView, now: ColumnView) -> _ValuesDistance:
+    """Return the distance between the values of two columns that have some."""
     if before.categories is not None and now.categories is not None:
         names = sorted({*before.categories, *now.categories})
         pairs = [(before.categories.get(n, 0.0), now.categories.get(n, 0.0)) for n in names]
-        if not names:
-            return None
-        counts = np.array(pairs).T
-        return names, counts[0] / before.values, counts[1] / now.values
-    if before.buckets is None or now.buckets is None:
-        return None
-    edges = _edges(before)
-    odd = sorted({*before.odd, *now.odd})
-    names = [*_bucket_names(edges), *odd]
-    one, two = (
-        np.array([*np.diff(_held_below(view, edges)), *(view.odd.get(n, 0.0) for n in odd)])
-        for view in (before, now)
+        one, two = np.array(pairs, np.float64).reshape(-1, 2).T
+    else:
+        edges = _edges(before)
+        odd = sorted({*before.odd, *now.odd})
+        names = [*_bucket_names(edges), *odd]
+        one, two = (
+            np.array([*np.diff(_held_below(view, edges)), *(view.odd.get(n, 0.0) for n in odd)])
+            for view in (before, now)
+        )
+    unlisted = max(before.unlisted, now.unlisted)
+    if not names:
+        return _ValuesDistance(0.0, None, "other texts", (0.0, 0.0), unlisted)
+    one, two = one / before.values, two / now.values
+    most = int(np.argmax(np.abs(one - two)))
+    return _ValuesDistance(
+        infinity_norm=float(abs(one[most] - two[most])),
+        jensen_shannon=_jensen_shannon(*_with_others(one, two)),
+        where=names[most],
+        shares=(float(one[most]), float(two[most])),
+        unlisted=unlisted,
     )
-    return names, one / before.values, two / now.values
+
+
+def _buckets(column: ColumnView) -> list[tuple[float, float, float]]:
+    """Return the buckets of a column; subnormal numbers count as 0.
+
+    The bucket of 0 ends at subnormal numbers, which differ between histograms. Its width would be
+    so small that shares of it are out of range.
+    """
+    return [
+        (-_TINY, _TINY, held)
+        if -_TINY < low and high < _TINY
+        else (_without_subnormal(low, -_TINY), _without_subnormal(high, _TINY), held)
+        for low, high, held in column.buckets or ()
+    ]
+
+
+def _without_subnormal(edge: float, of_zero: float) -> float:
+    if abs(edge) >= _TINY:
+        return edge
+    return of_zero if edge == 0 else math.copysign(_TINY, edge)
 
 
 def _edges(reference: ColumnView) -> list[float]:
     """Return boundaries of buckets that hold a tenth of the reference each, with -inf and inf."""
     edges: list[float] = []
-    buckets = reference.buckets or ()
+    buckets = _buckets(reference)
     total = sum(held for _, _, held in buckets)
     least, held = None, 0.0
     for low, high, count in buckets:
@@ -216,17 +264,20 @@ def _edges(reference: ColumnView) -> list[float]:
 
 def _held_below(column: ColumnView, edges: list[float]) -> Floats:
     """Return the number of values below each edge; buckets are assumed to be filled evenly."""
-    places, held = [], [0.0]
-    for low, high, count in column.buckets or ():
-        places += [low, high]
-        held += [held[-1] + count, held[-1] + count]
-    if not places:
-        return np.zeros(len(edges))
-    return np.interp(edges, places, held[:-1])
+    low, high, held = np.array(_buckets(column), np.float64).reshape(-1, 3).T
+    above = np.array(edges)[:, None]
+    # Large numbers are halved, because the width of a bucket may be out of range.
+    scale = np.where(np.maximum(np.abs(low), np.abs(high)) > 1, 0.5, 1.0)
+    starts, widths = low * scale, high * scale - low * scale
+    # The values of a bucket without width are at its boundary, so they are not below it.
+    parts = (above > low).astype(np.float64)
+    np.divide(np.clip(above, low, high) * scale - starts, widths, where=widths > 0, out=parts)
+    below: Floats = (parts * held).sum(axis=1)
+    return below
 
 
 def _bucket_names(edges: list[float]) -> Iterator[str]:
-    for low, high in itertools.pairwise(0.0 if abs(x) < _TINY else x for x in edges):
+    for low, high in itertools.pairwise(0.0 if abs(x) <= _TINY else x for x in edges):
         if low == -math.inf:
             yield f"below {high:.4g}"
         elif high == math.inf:
@@ -242,16 +293,15 @@ def _with_others(one: Floats, two: Floats) -> tuple[Floats, Floats]:
         return one, two
     known = (one > 0) & (two > 0)
     return (
-        np.append(one[known], 1 - one[known].sum()),
-        np.append(two[known], 1 - two[known].sum()),
+        np.append(one[known], max(1 - one[known].sum(), 0.0)),
+        np.append(two[known], max(1 - two[known].sum(), 0.0)),
     )
 
 
 def _jensen_shannon(one: Floats, two: Floats) -> float:
     """Return the Jensen-Shannon divergence of two distributions, in bits."""
-    middle = (one + two) / 2
     total = 0.0
     for part in (one, two):
         there = part > 0
-        total += float(np.sum(part[there] * np.log2(part[there] / middle[there])))
+        total += float(np.sum(part[there] * np.log2(2 * part[there] / (one + two)[there])))
     return min(max(total / 2, 0.0), 1.0)

@@ -323,6 +323,8 @@ def _range(domain: Any, *, whole: bool) -> NumberDomain:
     most = domain.max if domain.HasField("max") else None
     if whole and (least, most) == _INT64:
         least = most = None
+    if any(one is not None and math.isnan(one) for one in (least, most)):
+        raise ConfigError("expected numbers as min and max of a domain, got nan")
     if least is not None and most is not None and not least <= most:
         raise ConfigError(f"expected min <= max, got {least:g} and {most:g}")
     return NumberDomain(
@@ -361,8 +363,11 @@ def _limit(comparator: Any, name: str) -> DistanceLimit:
     divergence = comparator.jensen_shannon_divergence
     _only(comparator.infinity_norm, f"{name}.infinity_norm", ("threshold",))
     _only(divergence, f"{name}.jensen_shannon_divergence", ("threshold",))
-    has_norm = comparator.infinity_norm.HasField("threshold")
-    return DistanceLimit(
-        infinity_norm=comparator.infinity_norm.threshold if has_norm else None,
-        jensen_shannon=divergence.threshold if divergence.HasField("threshold") else None,
+    norm, jensen_shannon = (
+        one.threshold if one.HasField("threshold") else None
+        for one in (comparator.infinity_norm, divergence)
     )
+    for threshold in (norm, jensen_shannon):
+        if threshold is not None and not threshold >= 0:
+            raise ConfigError(f"{name}: expected a threshold of 0 or more, got {threshold:g}")
+    return DistanceLimit(infinity_norm=norm, jensen_shannon=jensen_shannon)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from recordmill.errors import ConfigError
@@ -15,6 +16,15 @@ from recordmill.storage.files import Location, PathError
 STATISTICS = "statistics.pb"
 ALL_EXAMPLES = "All Examples"  # TFDV's name for the slice of all splits
 FINE_HISTOGRAM = "fine_histogram"  # a custom statistic: its bucket boundaries are always the same
+LONGEST = 256  # bytes: longer texts are not listed among the most frequent ones
+
+_MOST = 2.0**64  # of counts
+_ROUNDING = 1e-6  # of a float32, and of sums of counts
+# The share of a short text that is not listed, because it is not among the 1,000 most frequent
+# ones, is at most 1/1,000, and its count may be too low by 1/1,024 of all values.
+_RARE = 0.002
+_EXACT_DISTINCT = 1024  # fewer distinct values are counted exactly
+_LEAST_DISTINCT = 0.85  # of an estimate of more, whose standard error is 3 %
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -25,6 +35,7 @@ class ColumnView:
     categories: {text: count} of the most frequent texts; None for columns without texts.
     buckets: ascending (low, high, count) of a histogram; None for columns without numbers.
     odd: {"NaN" or "infinite": count} of the numbers that are in no bucket.
+    unlisted: the largest share of values that a text outside of `categories` may have.
     """
 
     records: int
@@ -33,6 +44,13 @@ class ColumnView:
     categories: Mapping[str, float] | None = None
     buckets: tuple[tuple[float, float, float], ...] | None = None
     odd: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    unlisted: float = 0.0
+
+    @property
+    def has_all_numbers(self) -> bool:
+        """True if buckets and `odd` hold all values."""
+        counts = (*(count for _, _, count in self.buckets or ()), *self.odd.values())
+        return math.isclose(math.fsum(counts), self.values, rel_tol=_ROUNDING)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -158,9 +176,11 @@ def _column(feature: Any) -> ColumnView:
     }
     if kind == "string_stats":
         ranked = feature.string_stats.rank_histogram.buckets
-        return ColumnView(
-            categories={bucket.label: bucket.sample_count for bucket in ranked}, **counted
-        )
+        categories = {bucket.label: _count(bucket.sample_count, feature) for bucket in ranked}
+        if math.fsum(categories.values()) > counted["values"] * (1 + _ROUNDING):
+            raise ValueError(f"column {_name(feature)!r} has more texts than values")
+        unlisted = _unlisted(feature.string_stats, categories)
+        return ColumnView(categories=categories, unlisted=unlisted, **counted)
     if kind != "num_stats":
         return ColumnView(**counted)
     odd = {}
@@ -168,13 +188,50 @@ def _column(feature: Any) -> ColumnView:
     for custom in feature.custom_stats:
         if custom.name == FINE_HISTOGRAM:
             buckets = tuple(
-                (one.low_value, one.high_value, one.sample_count)
+                (one.low_value, one.high_value, _count(one.sample_count, feature))
                 for one in custom.histogram.buckets
             )
             odd["NaN"] = float(custom.histogram.num_nan)
         elif custom.name == "num_infinite":
-            odd["infinite"] = custom.num
+            odd["infinite"] = _count(custom.num, feature)
+    _check_order((edge for bucket in buckets for edge in bucket[:2]), feature)
     return ColumnView(buckets=buckets, odd=odd, **counted)
+
+
+def _count(value: float, feature: Any) -> float:
+    if not 0 <= value <= _MOST:
+        raise ValueError(f"column {_name(feature)!r}: expected a count, got {value:g}")
+    return value
+
+
+def _check_order(edges: Iterable[float], feature: Any) -> None:
+    """Raise ValueError unless the boundaries of buckets are finite and ascending."""
+    before = -math.inf
+    for edge in edges:
+        if not before <= edge < math.inf or edge == -math.inf:
+            raise ValueError(
+                f"column {_name(feature)!r}: expected ascending finite boundaries of buckets, got"
+                f" {before:g}, {edge:g}"
+            )
+        before = edge
+
+
+def _unlisted(stats: Any, categories: Mapping[str, float]) -> float:
+    """Return the largest share of values that a text may have that is not listed.
+
+    It is rare, or longer than LONGEST. Of long texts only the lengths and the number of distinct
+    ones are known: each has a part of the bytes, and all others have one value at least.
+    """
+    values = stats.common_stats.tot_num_values
+    rest = values - math.fsum(categories.values())
+    if rest <= values * _ROUNDING:
+        return 0.0
+    size = stats.avg_length * values * (1 + _ROUNDING)
+    size -= math.fsum(len(text.encode()) * count for text, count in categories.items())
+    distinct = stats.unique * (1 if stats.unique < _EXACT_DISTINCT else _LEAST_DISTINCT)
+    others = max(distinct - len(categories) - 1, 0)
+    long = max(min(size / (LONGEST + 1), rest - others), 0)
+    return min(rest / values, max(long / values, _RARE))
 
 
 def parse_compared(dataset: str, other: str | None) -> dict[str, SliceView] | None:

@@ -10,15 +10,15 @@ from collections.abc import Iterable, Iterator, Mapping
 import numpy as np
 import pyarrow as pa
 
-from recordmill.profile.drift import Comparison, Distance
+from recordmill.gates import fraction, is_within
+from recordmill.profile.drift import Comparison, Distance, Kind
 from recordmill.profile.schema_rules import ColumnRules, DistanceLimit, SchemaRules
 from recordmill.transforms.checks.schema_check import schema_violations
 from recordmill.transforms.statistics.column_statistics import ColumnStatistics
 from recordmill.transforms.statistics.dataset_statistics import SliceStatistics
 
-# Reasons why columns cannot be compared that are no drift.
-_INCOMPARABLE = ("has no values", "holds bytes")
 _EXAMPLES = 3  # records that are quoted for a column
+_ANY_DRIFT = 1.0  # a limit of drift that allows any, also one that cannot be computed
 
 _Found = tuple[int, tuple[tuple[str, str], ...]]  # number of records; (key, reason) of examples
 
@@ -97,7 +97,7 @@ def dataset_violations(
 ) -> Iterator[str]:
     """Yield a sentence, without full stop, for each rule on the whole dataset that is violated."""
     least, most = rules.records
-    if whole.records < least or (most is not None and whole.records > most):
+    if not is_within(whole.records, least=least, most=most):
         yield f"{whole.records} records, but the schema allows {_between(least, most)}"
     for name, one in rules.columns.items():
         found = whole.columns[name]
@@ -109,25 +109,27 @@ def dataset_violations(
 def _column_violations(
     found: ColumnStatistics, rules: ColumnRules, records: int, outside: int
 ) -> Iterator[str]:
-    if found.records < rules.min_fraction * records and not rules.required:
+    present = fraction(found.records, records)
+    if not is_within(present, least=rules.min_fraction) and not rules.required:
         yield (
             f"{found.records} of {records} records have a value, but the schema requires"
             f" min_fraction {rules.min_fraction:g}"
         )
-    if found.records < rules.min_count:
+    if not is_within(found.records, least=rules.min_count):
         yield (
             f"{found.records} records have a value, but the schema requires min_count"
             f" {rules.min_count}"
         )
     inside = found.values - outside
-    if rules.domain is not None and rules.mass < 1 and inside < rules.mass * found.values:
+    limits_mass = rules.domain is not None and 0 < rules.mass < 1
+    if limits_mass and not is_within(fraction(inside, found.values), least=rules.mass):
         yield (
             f"{inside} of {found.values} values are in its domain, but the schema"
             f" requires min_domain_mass {rules.mass:g}"
         )
     least, most = rules.unique
     distinct = found.distinct.count
-    if distinct < least or (most is not None and distinct > most):
+    if not is_within(distinct, least=least, most=most):
         yield f"{distinct} different values, but the schema allows {_between(least, most)}"
 
 
@@ -135,33 +137,55 @@ def _between(least: int, most: int | None) -> str:
     return f"at least {least}" if most is None else f"{least} to {most}"
 
 
-def drift_violations(comparison: Comparison, rules: SchemaRules) -> Iterator[str]:
-    """Yield a sentence, without full stop, for each column with skew or drift over its limit."""
+def drift_violations(comparison: Comparison, rules: SchemaRules, kind: Kind) -> Iterator[str]:
+    """Yield a sentence, without full stop, for each column with skew or drift over its limit.
+
+    So it does for a column whose skew or drift is limited, but could not be computed.
+    """
+    found: dict[str, list[Distance]] = {}
     for one in comparison.distances:
-        if one.column in rules.columns:
-            column = rules.columns[one.column]
-            limit = column.skew if one.kind == "skew" else column.drift
+        found.setdefault(one.column, []).append(one)
+    why = dict(comparison.other)
+    for name, column in rules.columns.items():
+        limit = column.skew if kind == "skew" else column.drift
+        if limit == DistanceLimit():
+            continue
+        for one in found.get(name, ()):
             yield from _over_limit(one, limit)
+        if name in why or name not in found:
+            reason = f"it {why[name]}" if name in why else comparison.nothing or "it does not exist"
+            yield (
+                f"the {kind} of column {name!r} cannot be computed, because {reason}, but the"
+                " schema limits it"
+            )
 
 
 def drift_above(comparison: Comparison, limits: Mapping[str, float]) -> Iterator[str]:
-    """Yield a sentence, without full stop, for each column with more drift than --max-drift.
+    """Yield a sentence, without full stop, for each column not known to be within --max-drift.
 
     limits: {column: limit}; "" is for all other columns.
     """
+    if comparison.nothing and min(limits.values()) < _ANY_DRIFT:
+        yield f"{comparison.nothing}, so there is no drift to compare with --max-drift"
+        return
+    others = limits.get("", _ANY_DRIFT)
     for one in comparison.distances:
-        limit = limits.get(one.column, limits.get("", 1.0))
-        if one.distance > limit:
-            values = one.infinity_norm >= one.missing_difference
-            where = f"{one.where!r}" if values else "a missing value"
-            before, now = one.shares if values else one.missing
+        limit = limits.get(one.column, others)
+        if not is_within(one.distance, most=limit):
+            where = f"{one.where!r}" if one.is_of_values else "a missing value"
+            before, now = one.shares if one.is_of_values else one.missing
             yield (
                 f"column {one.column!r} has a drift of {one.distance:.3g}, but --max-drift allows"
                 f" {limit:g}: {where} had a share of {before:.3g}, and has {now:.3g}"
             )
+        elif not is_within(one.unlisted, most=limit):
+            yield (
+                f"column {one.column!r} has texts that are too long or too rare for the statistics"
+                f" to list, and the share of one may differ by {one.unlisted:.2g}, so its drift"
+                f" cannot be compared with --max-drift {limit:g}"
+            )
     for column, why in comparison.other:
-        limit = limits.get(column, limits.get("", 1.0))
-        if limit < 1 and why not in _INCOMPARABLE:
+        if limits.get(column, others) < _ANY_DRIFT:
             yield f"column {column!r} {why}, so its drift cannot be compared with --max-drift"
     known = {one.column for one in comparison.distances} | {one for one, _ in comparison.other}
     for column in sorted({*limits} - known - {""}):
@@ -178,7 +202,21 @@ def _over_limit(one: Distance, limit: DistanceLimit) -> Iterator[str]:
         ("infinity_norm", one.infinity_norm, limit.infinity_norm),
         ("jensen_shannon_divergence", one.jensen_shannon, limit.jensen_shannon),
     ):
-        if most is not None and found > most:
+        if most is None:
+            continue
+        if found is None or (
+            is_within(found, most=most) and not is_within(one.unlisted, most=most)
+        ):
+            why = (
+                "one of the two has no values"
+                if one.infinity_norm is None
+                else "statistics do not list texts that are long or rare"
+            )
+            yield (
+                f"the {one.kind} {whose} of column {one.column!r} cannot be computed ({name}),"
+                f" because {why}, but the schema limits it to {most:g}"
+            )
+        elif not is_within(found, most=most):
             yield (
                 f"column {one.column!r} has a {one.kind} {whose} of {found:.3g} ({name}), but the"
                 f" schema allows at most {most:g}"

@@ -304,6 +304,14 @@ class Analysis(Protocol):
         """
 
 
+@runtime_checkable
+class CountsOfSplits(Protocol):
+    """An `Analysis` that learns nothing, and so may count the records of all splits."""
+
+    def count_splits(self, rows: pa.RecordBatch, splits: pa.Array) -> pa.RecordBatch:
+        """Return the counts of rows. splits: string[n], their splits."""
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Preprocessing:
     """A preprocessing function of the user's, as `module:function`.

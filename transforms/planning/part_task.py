@@ -15,7 +15,7 @@ from recordmill.job.staging import Staging
 from recordmill.profile.schema_rules import SchemaRules
 from recordmill.transforms.checks.violations import Violations
 from recordmill.transforms.model import batch, limits
-from recordmill.transforms.model.data_type import Analysis, Headers
+from recordmill.transforms.model.data_type import Analysis, CountsOfSplits, Headers
 from recordmill.transforms.staged.encoder_tasks import rows_in_tracebacks
 from recordmill.transforms.staged.parts import read_part, with_staged_paths
 from recordmill.transforms.staged.spill import Piece
@@ -201,7 +201,9 @@ def _count(
 ) -> AnalysisCounts:
     columns = rows.select([*analysis.columns] or [batch.KEY])  # without a column it has no rows
     train = columns.filter(pc.equal(rows[batch.SPLIT], TRAIN))
-    if isinstance(analysis, CountsWithMoments):
+    if isinstance(analysis, CountsOfSplits):
+        counts = analysis.count_splits(columns, rows[batch.SPLIT])
+    elif isinstance(analysis, CountsWithMoments):
         counts = analysis.count_with(train, moments)
     else:
         counts = analysis.count(train)

@@ -87,12 +87,15 @@ class Profiling:
         return self.infer or self.profiler.rules is not None
 
     def conclude(self, profile: Profile, counted: Profile) -> ProfileOutcome:
-        """Return the conclusions; they are empty without records.
+        """Return the conclusions.
 
         profile: profile of the rows that the schema covers. counted: that of the records.
         """
         if not counted.messages:
-            return ProfileOutcome()
+            if not self.max_drift and self.profiler.rules is None:
+                return ProfileOutcome()
+            limited = "--max-drift" if self.max_drift else "the schema"
+            return ProfileOutcome(problems=(f"no record can be compared with {limited}",))
         content = join_messages(counted.messages)
         files = store_artifacts({STATISTICS: content}, self.staging) if self.published else {}
         rules = self.profiler.rules
@@ -103,7 +106,7 @@ class Profiling:
         if self.max_drift and self.compared is not None:
             slices = map(statistics_file.parse, (self.compared, content))
             if drifted := [*drift_above(drift.drift(*slices), self.max_drift)]:
-                advice = "check the input, or raise --max-drift"
+                advice = "check the input, or raise --max-drift; COLUMN=1 allows any drift of one"
                 return ProfileOutcome(problems=(*problems, *drifted), advice=advice)
         return ProfileOutcome(
             files=files, problems=tuple(problems), notes=notes_of("schema", notes)
@@ -121,7 +124,7 @@ class Profiling:
         assert profile.whole is not None
         problems += dataset_violations(profile.whole, violations, rules)
         slices = statistics_file.parse(content)
-        skewed = list(drift_violations(drift.skew(slices), rules))
+        skewed = list(drift_violations(drift.skew(slices), rules, "skew"))
         match self.on_violation:
             case "reject":
                 return problems, skewed
@@ -131,7 +134,7 @@ class Profiling:
         drifted: list[str] = []
         if self.compared is not None:
             comparison = drift.drift(statistics_file.parse(self.compared), slices)
-            drifted = list(drift_violations(comparison, rules))
+            drifted = list(drift_violations(comparison, rules, "drift"))
         return [*problems, *skewed, *drifted], []
 
     def write_schema(self, profile: Profile) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from recordmill.errors import Reject, did_you_mean
 from recordmill.format.class_names import are_integers, equal_numbers
+from recordmill.gates import fraction, is_within
 from recordmill.job.staging import Verdict
 from recordmill.notes import count_of
 from recordmill.transforms.model.label_rules import LabelRules
@@ -52,12 +53,14 @@ def refusal(
     noun: plural noun for what was rejected. examples: the rejects of a custom pipeline, of which
       the message shows the first; None for a command, which reports them itself.
     """
-    if rejected <= max_fraction * seen:
+    share = fraction(rejected, seen)
+    if not rejected or is_within(share, most=max_fraction):
         return None
     option = "--max-reject-fraction" if examples is None else "max_reject_fraction"
     shown = ", ".join(f"{one.key!r} ({one.detail})" for one in (examples or ())[:_SHOWN])
+    percent = "" if share is None else f" ({share:.1%})"
     return Verdict(
-        f"{rejected:,} of {seen:,} {noun} were rejected ({rejected / seen:.1%}), more than"
+        f"{rejected:,} of {seen:,} {noun} were rejected{percent}, more than"
         f" {option} {max_fraction:g} allows: correct the input, or raise {option}"
         f"{'; the first rejects: ' if shown else ''}{shown}"
     )

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from recordmill.profile.statistics_file import LONGEST
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.user_columns import is_list
 from recordmill.transforms.statistics import ranges
@@ -19,8 +20,6 @@ from recordmill.transforms.statistics.ranges import Counted, Ints
 from recordmill.transforms.statistics.sketches import Distinct, TopValues, in_order
 
 Type = Literal["int", "float", "string", "bytes"]
-
-LONGEST = 256  # bytes: longer texts are not counted as top values
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
