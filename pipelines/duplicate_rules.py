@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from recordmill.errors import ConfigError
+from recordmill.notes import FAILABLE
 from recordmill.pipelines.options.duplicates import DuplicateConfig
 from recordmill.transforms.model.data_type import DataType, NearDuplicates
 from recordmill.transforms.model.same_content import SameContent
@@ -20,11 +21,47 @@ _DEFAULTS = {"distance": 4, "similarity": 0.8}
 _RECORDS = {"distance": "images and clips", "similarity": "texts"}
 
 
-def check_rules(config: DuplicateConfig, data_type: DataType) -> None:
+def check_rules(config: CommonConfig, data_type: DataType) -> None:
     """Raise ConfigError if the data type has no rule for an option that is given."""
     for option, rule in (("dedup", data_type.duplicates), ("near-duplicates", data_type.near)):
         if rule is None and getattr(config, option.replace("-", "_")) != "none":
             raise ConfigError(f"--{option}: {data_type.name} has no rule to compare records by")
+    _check_fail_on(config, data_type)
+
+
+def _not_compared(config: CommonConfig, data_type: DataType) -> str | None:
+    """Return the records of the run if their contents have no hashes, in the plural."""
+    if data_type.windows is not None:
+        return "windows"
+    if data_type.chunker is not None:
+        return "chunks"
+    return None if getattr(config, "pack", None) is None else "packed texts"
+
+
+def _check_fail_on(config: CommonConfig, data_type: DataType) -> None:
+    """Raise ConfigError for notes of --fail-on that come from a comparison that is not made.
+
+    `all` is about the notes that a run can have.
+    """
+    if not config.fail_on or config.fail_on == FAILABLE:
+        return
+    why = None
+    if config.dry_run:
+        why = "--dry-run does not compare the contents of records: leave one of them out"
+    elif (unit := _not_compared(config, data_type)) is not None:
+        why = f"the contents of {unit} are not compared, so there is no such note: leave it out"
+    for code, problem in (
+        ("leak", why),
+        ("conflict", why),
+        (
+            "near-duplicates",
+            "similar records are found only with --near-duplicates: add it"
+            if config.near_duplicates == "none"
+            else None,
+        ),
+    ):
+        if code in config.fail_on and problem is not None:
+            raise ConfigError(f"--fail-on {code}: {problem}")
 
 
 def same_content(config: DuplicateConfig) -> SameContent | None:
@@ -61,8 +98,7 @@ def compared_columns(config: CommonConfig, data_type: DataType, rows: Layout) ->
 
     They are those that `RecordRows.content_hashes` hashes. The column of texts is the last.
     """
-    parts = data_type.windows is not None or data_type.chunker is not None
-    if parts or not isinstance(rows, RowLayout) or getattr(config, "pack", None) is not None:
+    if _not_compared(config, data_type) is not None or not isinstance(rows, RowLayout):
         return ()
     others = (rows.roles.weight, rows.roles.target)
     names = [field.name for field in user_fields(rows.columns) if field.name not in others]

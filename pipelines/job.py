@@ -38,6 +38,7 @@ from recordmill.pipelines.layout_checks import (
     layout_of,
 )
 from recordmill.pipelines.learned_from import LearnedDataset
+from recordmill.pipelines.limits_of_published import keeps_limits
 from recordmill.pipelines.listing import list_input
 from recordmill.pipelines.options.card import read_card
 from recordmill.pipelines.options.config import CommonConfig
@@ -161,10 +162,11 @@ class Job:
         if published is not None and published.job.get("fingerprint") in (fingerprint, None):
             try:
                 damage = published.find_damage(self.config)
+                done = damage is None and keeps_limits(published, self.config, self.schema_request)
             except RunError:
                 self.staging.sweep()
                 raise
-            if damage is None:
+            if done:
                 status = published.describe(self.staging, self.card, config=self.config)
                 left = publishing.sweep(self.staging)
                 return JobOutcome(status=status, resumed=resumed, leftovers=left)

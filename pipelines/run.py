@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import os
 import signal
 import sys
@@ -13,6 +12,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import TYPE_CHECKING
 
+from recordmill import strict_json
 from recordmill.errors import RunError
 from recordmill.format.manifest import JOB, load
 from recordmill.format.typed_json import as_object
@@ -112,7 +112,7 @@ def run(
 
         update_report(job.output, wanted=config.report, prog=prog, quiet=config.quiet)
     if config.json:
-        print(json.dumps(plan_json(outcome), indent=2, ensure_ascii=False))
+        strict_json.show(plan_json(outcome))
     if outcome.status == "detached" and on_flink is not None:
         # Printed with --quiet too, because scripts read it.
         print(f"submitted to {on_flink.url}: job {on_flink.id}")

@@ -194,7 +194,7 @@ class TextConfig(RowsConfig):
         group=TEXT,
         metavar="X",
         help="With --learned-from: fail, and publish nothing, if more than this fraction of the"
-        " tokens of train is not in the vocabulary, 0 to 1.",
+        " tokens of a split is not in the vocabulary, 0 to 1.",
     )
     min_chars: int | None = _shaping(None, help="Drop texts with fewer characters.")
     max_chars: int | None = _shaping(None, help="Drop texts with more characters.")

@@ -39,3 +39,14 @@ def test_modules_are_imported_by_their_one_name():
         path for room in ("tests", "benchmarks", "examples") for path in (ROOT / room).rglob("*.py")
     ]
     assert [path for path in sources if SHORT_NAMES.search(path.read_text())] == []
+
+
+# orjson writes the polygons of a listing, which orjson has read, and so has no NaN. The other two
+# spell values of the input, or look for unpaired surrogates.
+OTHER_JSON = {"coco.py", "text_columns.py", "json_lines.py"}
+JSON_WRITERS = re.compile(r"\b(json\.dumps?|orjson\.dumps|JSONEncoder)\b")
+
+
+def test_json_is_written_in_one_place_which_refuses_nan():
+    found = {path.name for path in modules() if JSON_WRITERS.search(path.read_text())}
+    assert found == {"strict_json.py", *OTHER_JSON}

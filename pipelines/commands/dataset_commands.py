@@ -8,12 +8,12 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import json
 import pathlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import recordmill
+from recordmill import strict_json
 from recordmill.checking import inspection, record_inspection, verify
 from recordmill.checking.shard_check import Damage, ShardReport
 from recordmill.errors import ConfigError, DamageError, RunError
@@ -162,7 +162,7 @@ def verify_main(argv: Sequence[str]) -> int:
                 on_progress=counted.add,
             )
     if config.json:
-        print(json.dumps(found.to_json(), indent=2, ensure_ascii=False))
+        strict_json.show(found.to_json())
     elif not (config.quiet and found.ok):
         report.show(report.verification(found, dataset=dataset))
     return 0 if found.ok else 1
@@ -186,7 +186,7 @@ def inspect_main(argv: Sequence[str]) -> int:
             dataset, compared=parse_compared(config.dataset, config.compare_with)
         )
     if config.json:
-        print(json.dumps(summary.to_json(), indent=2, ensure_ascii=False))
+        strict_json.show(summary.to_json())
     else:
         tables = distances.tables(summary.skew, summary.drift, other=config.compare_with)
         columns: tuple[str, ...] | None = None
@@ -242,7 +242,7 @@ def _inspect_record(dataset: Location, config: InspectConfig, number: int) -> in
         saved = _save(example, stated, _file_for(config.save, found))
     if config.json:
         facts = {name: getattr(found, name) for name in ("key", "label", "copy", "file", "number")}
-        print(json.dumps({**facts, "features": dict(values)}, indent=2, ensure_ascii=False))
+        strict_json.show({**facts, "features": dict(values)})
         return 0
     report.show(report.record(found, values))
     if saved is not None:
@@ -333,4 +333,4 @@ def _say_unread(config: VerifyConfig, error: Exception) -> None:
 
 def _say_json(config: VerifyConfig | InspectConfig, data: object) -> None:
     if config.json:
-        print(json.dumps(data, indent=2, ensure_ascii=False))
+        strict_json.show(data)

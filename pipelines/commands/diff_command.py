@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
 import sys
 from collections.abc import Sequence
 
+from recordmill import strict_json
 from recordmill.checking.dataset_diff import FACTS, diff
 from recordmill.checking.record_differences import KINDS
 from recordmill.errors import ConfigError, RunError
@@ -64,10 +64,10 @@ def diff_main(argv: Sequence[str]) -> int:
         found = diff(Location.parse(config.before), Location.parse(config.after))
     except RunError as error:
         if config.json:
-            print(json.dumps({"error": str(error)}, indent=2, ensure_ascii=False))
+            strict_json.show({"error": str(error)})
         raise
     if config.json:
-        print(json.dumps(found.to_json(), indent=2, ensure_ascii=False))
+        strict_json.show(found.to_json())
     elif not config.quiet:
         from recordmill.pipelines.terminal import differences, report
 
@@ -77,6 +77,8 @@ def diff_main(argv: Sequence[str]) -> int:
         for kind, count in found.counts().items()
         if count and not {kind, _ALL}.isdisjoint(config.fail_on)
     ]
+    if not {"changed", _ALL}.isdisjoint(config.fail_on):
+        failed += found.records.not_compared
     if failed:
         print(f"recordmill diff: error: --fail-on: {', '.join(failed)}", file=sys.stderr)
     return 1 if failed else 0

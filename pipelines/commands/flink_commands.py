@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
 import signal
 from collections.abc import Sequence
 from types import FrameType
 from typing import Any
 
+from recordmill import strict_json
 from recordmill.errors import ConfigError, RunError
 from recordmill.format.manifest import MANIFEST
 from recordmill.job import lock
@@ -173,7 +173,7 @@ def status_main(argv: Sequence[str]) -> int:
         failed = status.state in ("FAILED", "FAILING", "CANCELED")
         facts = _describe(cluster, status, config.output)
     if config.json:
-        print(json.dumps(facts, indent=2))
+        strict_json.show(facts)
     else:
         for name, value in facts.items():
             print(f"{name}: {printable(value)}")

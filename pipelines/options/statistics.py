@@ -58,8 +58,8 @@ class StatisticsConfig:
         repeat=True,
         metavar="[COLUMN=]X,...",
         help="Fail, and publish nothing, if the drift of a column, or of this one, from the"
-        " dataset of --compare-with or --learned-from is larger than X, 0 to 1; 1 allows any"
-        " drift.",
+        " dataset of --compare-with or --learned-from is larger than X, 0 to 1, or cannot be"
+        " computed; 1 allows any drift.",
     )
     learned_from: str | None = option(
         None,

@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from recordmill.notes import count_of
+
 Kind = Literal["added", "removed", "moved", "relabelled", "changed", "copies"]
 KINDS: tuple[Kind, ...] = ("added", "removed", "moved", "relabelled", "changed", "copies")
 
@@ -64,6 +66,19 @@ class RecordDiff:
     uncompared: int
     by: Literal["content", "frames"]
     uncompared_because: tuple[str, ...] = ()
+
+    @property
+    def not_compared(self) -> list[str]:
+        """Sentences on contents that could not be compared, and so may have changed."""
+        found = []
+        if self.uncompared:
+            found.append(f"{count_of(self.uncompared, 'record')} could not be compared")
+        if self.uncompared_because:
+            why = ", ".join(self.uncompared_because)
+            found.append(
+                f"features beside the hashed contents were not compared, because {why} differ"
+            )
+        return found
 
     def to_json(self) -> dict[str, Any]:
         """Return the differences as plain data."""

@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from recordmill import strict_json
 from recordmill.format.content_hashes import hash_halves
 from recordmill.format.content_report import EXAMPLES, LISTED, ContentCounts, ContentReport
 from recordmill.format.label_texts import label_texts
@@ -315,7 +316,7 @@ def _as_json(column: pa.Array) -> pa.Array:
         return _as_json(column.dictionary).take(column.indices)
     quoted = pc.binary_join_element_wise('"', column, '"', "")
     escaped = pc.match_substring_regex(column, _ESCAPED).fill_null(False)
-    odd = [json.dumps(one, ensure_ascii=False) for one in column.filter(escaped).to_pylist()]
+    odd = [strict_json.to_text(one) for one in column.filter(escaped).to_pylist()]
     return pc.replace_with_mask(quoted, escaped, pa.array(odd, pa.string())) if odd else quoted
 
 

@@ -8,12 +8,12 @@ indexes. Ids are IRIs, so names are escaped in them as in URLs.
 
 from __future__ import annotations
 
-import json
 import pathlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
+from recordmill import strict_json
 from recordmill.format.dataset_card import Creator, DatasetCard
 from recordmill.format.file_info import FileInfo
 from recordmill.format.file_names import INDEX, index_name, number_globs
@@ -121,7 +121,7 @@ def croissant_json(manifest: Manifest, index_columns: Sequence[str] = REQUIRED) 
         "distribution": [*_files(manifest), *_file_sets(manifest)],
         "recordSet": [*_record_sets(manifest, index_columns)],
     }
-    text = json.dumps(data, sort_keys=True, ensure_ascii=False, indent=1)
+    text = strict_json.to_text(data, sort_keys=True, indent=1)
     return f"{text}\n".encode()
 
 

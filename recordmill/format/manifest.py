@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, Self, get_args
 
+from recordmill import strict_json
 from recordmill.errors import DamageError
 from recordmill.format.content_report import ContentReport
 from recordmill.format.dataset_card import DatasetCard
@@ -247,7 +247,7 @@ class Manifest:
             **({"recipes": RECIPES} if self.has_recipes else {}),
             **({"multi_label": True} if self.multi_label else {}),
         }
-        text = json.dumps(data, sort_keys=True, ensure_ascii=False, indent=2, allow_nan=False)
+        text = strict_json.to_text(data, sort_keys=True, indent=2)
         return f"{text}\n".encode()
 
     @classmethod

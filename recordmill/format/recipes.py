@@ -14,13 +14,13 @@ therefore only names the file; its metadata bind it to the dataset.
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, Self, get_args
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from recordmill import strict_json
 from recordmill.errors import DamageError
 from recordmill.format.manifest import RECIPES, Manifest, Shard
 from recordmill.format.parquet_footer import check_footer
@@ -61,7 +61,9 @@ class RecipesHeader:
 
     def to_json(self) -> str:
         """Return the header as text."""
-        return json.dumps({"format": _FORMAT, **dataclasses.asdict(self)}, sort_keys=True)
+        return strict_json.to_text(
+            {"format": _FORMAT, **dataclasses.asdict(self)}, sort_keys=True, ascii_only=True
+        )
 
     @classmethod
     def from_json(cls, text: bytes) -> Self:

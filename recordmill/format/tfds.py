@@ -7,13 +7,13 @@ that version. TFDS cannot read gzip, and an array may have at most one dimension
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from recordmill import strict_json
 from recordmill.format.dataset_card import DatasetCard
 from recordmill.format.manifest import SplitInfo
 from recordmill.format.schema import fixed_shape
@@ -230,4 +230,4 @@ def _fits_a_line(label: str) -> bool:
 
 
 def _json(data: Json) -> bytes:
-    return (json.dumps(data, sort_keys=True, ensure_ascii=False, indent=2) + "\n").encode()
+    return (strict_json.to_text(data, sort_keys=True, indent=2) + "\n").encode()

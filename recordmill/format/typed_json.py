@@ -12,6 +12,7 @@ import reprlib
 from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn, TypeVar
 
+from recordmill import strict_json
 from recordmill.errors import DamageError
 
 _MAX_COUNT = 2**63 - 1
@@ -38,7 +39,7 @@ def parse_json(content: bytes) -> Any:
         raise
     if b"\\ud" in content.lower():  # surrogates, which are written as pairs
         try:
-            json.dumps(value, ensure_ascii=False).encode()
+            strict_json.to_text(value).encode()
         except UnicodeEncodeError:
             raise ValueError("a text has an unpaired surrogate") from None
     return value

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import os
 import random
 import socket
@@ -21,6 +20,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from recordmill import strict_json
 from recordmill.format.typed_json import as_object, damage_of, parse_json
 from recordmill.printable import printable
 from recordmill.storage.files import Location, MissingError, StorageError, shown
@@ -130,7 +130,7 @@ def _withdraw(claim: Location) -> None:
 
 def _write(mine: Location, *, holds: bool) -> None:
     claim = {"host": socket.gethostname(), "pid": os.getpid(), "holds": holds}
-    mine.write_bytes(json.dumps(claim).encode())
+    mine.write_bytes(strict_json.to_text(claim, ascii_only=True).encode())
 
 
 def _others(mine: Location, folder: Location, timing: ClaimTiming) -> list[dict[str, Any]]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import os
 import socket
 import stat
@@ -18,6 +17,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from recordmill import strict_json
 from recordmill.errors import RunError, StorageError
 from recordmill.format.typed_json import as_object, damage_of, parse_json, take
 from recordmill.job.claims import ClaimedError, hold_claim
@@ -63,7 +63,7 @@ def hold_lock(
 def record_detached_job(folder: Location, cluster: str, job: str) -> None:
     """Record that a job on a cluster writes to the output after the lock is released."""
     claim = {"cluster": cluster, "job": job}
-    (folder / DETACHED).write_bytes(json.dumps(claim).encode())
+    (folder / DETACHED).write_bytes(strict_json.to_text(claim, ascii_only=True).encode())
 
 
 def detached_job(folder: Location) -> tuple[str, str] | None:
@@ -172,7 +172,7 @@ def _acquire(path: str, folder: Location) -> int:
         if _is_at(path, descriptor):
             claim = {"host": socket.gethostname(), "pid": os.getpid()}
             os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, json.dumps(claim).encode(), 0)
+            os.pwrite(descriptor, strict_json.to_text(claim, ascii_only=True).encode(), 0)
             return descriptor
         os.close(descriptor)
 

@@ -38,11 +38,11 @@ verdict.json                                     why nothing will be published
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from recordmill import strict_json
 from recordmill.errors import ConfigError, DamageError, Reject
 from recordmill.format.ledger import Counted, Reduced
 from recordmill.format.manifest import Shard
@@ -192,15 +192,12 @@ def _shard_info(data: dict[str, Any]) -> ShardInfo:
 
 def to_json(value: Any) -> bytes:
     """Return dataclasses and plain values as JSON with sorted keys."""
-    return _ENCODER.encode(value).encode()
+    return strict_json.to_text(value, sort_keys=True, default=_fields).encode()
 
 
 def _fields(value: Any) -> dict[str, Any]:
     """Return the fields of a dataclass, without the copies that `asdict` makes."""
     return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-
-
-_ENCODER = json.JSONEncoder(sort_keys=True, ensure_ascii=False, default=_fields)
 
 
 def reject_line(reject: Reject) -> bytes:

@@ -233,7 +233,7 @@ def _buckets(column: ColumnView) -> list[tuple[float, float, float]]:
     """
     return [
         (-_TINY, _TINY, held)
-        if -_TINY < low and high < _TINY
+        if low > -_TINY and high < _TINY
         else (_without_subnormal(low, -_TINY), _without_subnormal(high, _TINY), held)
         for low, high, held in column.buckets or ()
     ]

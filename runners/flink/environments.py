@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
 import socket
@@ -14,6 +13,7 @@ from typing import IO, Any, Literal
 from apache_beam.portability import common_urns
 from apache_beam.portability.api import beam_runner_api_pb2
 
+from recordmill import strict_json
 from recordmill.errors import ConfigError
 from recordmill.runners.flink.rest import Cluster
 from recordmill.runners.workers import peers
@@ -84,7 +84,7 @@ def serve_environment(
         case "external":
             yield "EXTERNAL", config or f"localhost:{PORT}", None
         case "process":
-            yield "PROCESS", json.dumps({"command": config or _worker_program()}), None
+            yield "PROCESS", strict_json.to_text({"command": config or _worker_program()}), None
         case "docker":
             assert config is not None, "checked by choose_environment"
             yield "DOCKER", config, None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import mmap
 import os
 import re
@@ -26,6 +25,7 @@ from apache_beam.runners.portability.portable_runner import JobServiceHandle
 from apache_beam.utils.subprocess_server import JavaJarServer
 from google.protobuf import json_format
 
+from recordmill import strict_json
 from recordmill.errors import ConfigError
 
 ENTRY_CLASS = "org.apache.beam.runners.flink.FlinkPipelineRunner"
@@ -238,7 +238,9 @@ def write_job_jar(
             ("pipeline-options.json", json_format.MessageToJson(encoded)),
         ):
             jar.writestr(f"{_FOLDER}/{_NAME}/{name}", content, zipfile.ZIP_DEFLATED)
-        jar.writestr(f"{_FOLDER}/pipeline-manifest.json", json.dumps({"defaultJobName": _NAME}))
+        jar.writestr(
+            f"{_FOLDER}/pipeline-manifest.json", strict_json.to_text({"defaultJobName": _NAME})
+        )
 
 
 def has_files(pipeline: Any) -> bool:

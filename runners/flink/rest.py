@@ -15,6 +15,7 @@ import urllib.parse
 from collections.abc import Iterator, Mapping
 from typing import IO, Any
 
+from recordmill import strict_json
 from recordmill.errors import ConfigError, RunError
 from recordmill.runners.failures import WORKER_ERROR_PREFIX, parse_failure
 from recordmill.runners.secret_files import read_secret
@@ -275,7 +276,7 @@ class Cluster:
         secret = {} if self.authorization is None else {"Authorization": self.authorization}
         try:
             if form is None:
-                data = None if body is None else json.dumps(body)
+                data = None if body is None else strict_json.to_text(body)
                 connection.request(
                     method, path, data, secret | {"Content-Type": "application/json"}
                 )

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import os
 import select
 import signal
@@ -27,6 +26,7 @@ from typing import IO, Any, Self
 import grpc
 from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
 
+from recordmill import strict_json
 from recordmill.errors import ConfigError
 from recordmill.runners.workers import peers
 from recordmill.runners.workers.forkserver import ACCEPTED, FINISHED
@@ -214,7 +214,7 @@ class _Worker:
         """Start a worker in the process, and return whether it was able to."""
         self.job = job
         try:
-            self._channel.sendall(json.dumps(list(flags)).encode() + b"\n")
+            self._channel.sendall(strict_json.to_text(list(flags)).encode() + b"\n")
             return self._answers(_ANSWER_SECONDS) == ACCEPTED
         except OSError:
             return False

@@ -7,6 +7,7 @@ import platform
 from collections.abc import Mapping
 from importlib import metadata
 
+from recordmill import strict_json
 from recordmill.errors import unlike_submitter
 
 OPTION = "recordmill_versions"
@@ -24,7 +25,7 @@ def installed() -> dict[str, str]:
 
 def to_option(versions: Mapping[str, str]) -> str:
     """Encode versions as the value of the pipeline option."""
-    return json.dumps(versions, sort_keys=True)
+    return strict_json.to_text(versions, sort_keys=True, ascii_only=True)
 
 
 def find_mismatch(option: str | None) -> str | None:

@@ -178,3 +178,58 @@ def test_a_limit_that_is_no_number_is_an_error(tmp_path, capsys, threshold):
     )
     assert run(*given) == 2
     assert "skew_comparator: expected a threshold of 0 or more" in capsys.readouterr().err
+
+
+def test_a_finished_dataset_has_to_keep_new_limits(tmp_path, capsys):
+    """A dataset that was published without limits does not pass those of a later run unseen."""
+    rows = tmp_path / "t.csv"
+    rows.write_text("x,label\n" + "".join(f"{n},a\n" for n in range(40)))
+    old = make(tmp_path / "old", "--input", rows, "--max-reject-fraction", 1, command="table")
+    rows.write_text("x,label\n" + "".join(f"{n + 20},a\n" for n in range(40)) + "50,\n" * 20)
+    given = ("table", "--input", rows, "--output", tmp_path / "out", "--compare-with", old.folder)
+    given = (*given, "--splits", "train=1")
+    assert run(*given, "--max-reject-fraction", 0.5) == 0
+    for limits, message in (
+        ((), "20 of 60 inputs were rejected"),
+        (("--max-reject-fraction", 0.5, "--max-drift", 0.1), "column 'x' has a drift of"),
+        (("--max-reject-fraction", 0.5, "--max-drift", "y=0.1"), "neither dataset has statistics"),
+    ):
+        assert run(*given, *limits) == 1
+        error = capsys.readouterr().err
+        assert "nothing has changed since" in error
+        assert re.search(message, error)
+    assert run(*given, "--max-reject-fraction", 0.6, "--max-drift", 0.9) == 0
+    assert run(*given, "--overwrite") == 1, "it is read again, and refused again"
+    assert "20 of 60 inputs were rejected" in capsys.readouterr().err
+    assert run(*given, "--max-reject-fraction", 0.5) == 0, "the dataset is as it was"
+
+
+def test_a_finished_dataset_keeps_max_unknown_if_it_was_checked(tmp_path, capsys):
+    (tmp_path / "old.csv").write_text("text\n" + "red green\n" * 9 + "blue red\n" * 9)
+    options = ("--tokenizer", "words")
+    old = make(tmp_path / "old", "--input", tmp_path / "old.csv", *options, command="text")
+    options = ("--input", tmp_path / "old.csv", *options, "--learned-from", old.folder)
+    made = make(tmp_path / "new", *options, command="text")
+    options = ("text", *options, "--output", made.folder)
+    assert run(*options, "--max-unknown", 0.5) == 1
+    assert "tokens were not counted for --max-unknown 0.5: --overwrite" in capsys.readouterr().err
+    for argv in (("--max-unknown", 0.5, "--overwrite"), ("--max-unknown", 0.6), ()):
+        assert run(*options, *argv) == 0
+    assert run(*options, "--max-unknown", 0.4) == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "argv", "message"),
+    [
+        ("table", ["--dry-run", "--fail-on", "leak"], "leak: --dry-run does not compare"),
+        ("text", ["--tokenizer", "words", "--pack", "8", "--fail-on", "conflict"], "packed texts"),
+        ("text", ["--tokenizer", "words", "--chunk", "8", "--fail-on", "leak"], "of chunks are"),
+        ("text", ["--fail-on", "near-duplicates"], "only with --near-duplicates: add it"),
+    ],
+)
+def test_notes_that_a_run_never_makes_cannot_fail_it(tmp_path, capsys, command, argv, message):
+    (tmp_path / "t.csv").write_text("text\nred green\nblue red\n")
+    given = (command, "--input", tmp_path / "t.csv", "--output", tmp_path / "out")
+    assert run(*given, *argv) == 2
+    assert message in capsys.readouterr().err
+    assert run(*given, *argv[:-1], "all", "--limit", "1") in (0, 1)

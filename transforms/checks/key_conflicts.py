@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from recordmill import strict_json
 from recordmill.errors import Reason, Reject
 from recordmill.job.staging import StagedPart, Staging
 from recordmill.transforms.checks.partitions import (
@@ -107,7 +108,7 @@ def decide_rows(
         for code in np.unique(parts[chosen]).tolist():
             yield names[code], (kind, found["row"][chosen & (parts == code)].tobytes())
     for code, rejected in sorted(rejects.items()):
-        yield names[code], (_REJECT, json.dumps(rejected).encode())
+        yield names[code], (_REJECT, strict_json.to_text(rejected).encode())
 
 
 def _described(name: str, numbers: npt.NDArray[np.uint32], staging: Staging) -> npt.NDArray[Any]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import json
 from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
+from recordmill import strict_json
 from recordmill.errors import Filtered, RecordError
 from recordmill.format.typed_json import as_object, parse_json
 from recordmill.notes import Note
@@ -114,7 +114,7 @@ class DepthAnalysis:
         del records
         images = dict(zip(counts[_ITEM].to_pylist(), counts["images"].to_pylist(), strict=True))
         bits = 16 if images.get("16") else 8
-        return {DEPTH_FILE: json.dumps({"bits": bits, "images": images}).encode() + b"\n"}
+        return {DEPTH_FILE: strict_json.to_text({"bits": bits, "images": images}).encode() + b"\n"}
 
     def notes(self, contents: Mapping[str, bytes]) -> Sequence[Note]:
         """Return a note if only some images of train have more than 8 bits."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
-import json
 import urllib.parse
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -18,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from recordmill import strict_json
 from recordmill.errors import RunError
 from recordmill.notes import Note
 from recordmill.transforms.encoders.artifacts import read_artifact
@@ -158,7 +158,10 @@ class TableAnalysis:
                     raise _no_values(transform.column, records)
                 numbers[transform.column] = dataclasses.asdict(learned)
         if numbers:
-            files[NUMBERS_FILE] = json.dumps(numbers, indent=1, sort_keys=True).encode() + b"\n"
+            files[NUMBERS_FILE] = (
+                strict_json.to_text(numbers, indent=1, sort_keys=True, ascii_only=True).encode()
+                + b"\n"
+            )
         return files
 
     @property

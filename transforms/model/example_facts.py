@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Self
 
+from recordmill import strict_json
 from recordmill.format.ledger import Counted, Noted, Reduced
 
 
@@ -29,7 +30,7 @@ class ExampleFacts:
     def to_text(self) -> str | None:
         """Return the facts as JSON; None if there are none."""
         found = {name: value for name, value in vars(self).items() if value}
-        return json.dumps(found, sort_keys=True, separators=(",", ":")) if found else None
+        return strict_json.to_text(found, sort_keys=True, compact=True) if found else None
 
     @classmethod
     def from_text(cls, text: str | None) -> Self:

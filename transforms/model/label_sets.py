@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import heapq
-import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from recordmill import strict_json
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.annotations import CLASS, CORNER_NAMES, OBJECTS, Indices
 from recordmill.transforms.model.label_lists import held
@@ -184,7 +184,7 @@ def strata(by_set: Mapping[LabelSet, int], *, least: int) -> dict[LabelSet, str]
     while len(totals) > 1 and min(totals.values()) < least:
         smallest, other = heapq.nsmallest(2, totals, key=lambda one: (totals[one], one))
         join(smallest, other)
-    return {one: json.dumps(_end(one, into), ensure_ascii=False) for one in sorted(by_set)}
+    return {one: strict_json.to_text(_end(one, into)) for one in sorted(by_set)}
 
 
 def _end(one: LabelSet, into: Mapping[LabelSet, LabelSet]) -> LabelSet:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import json
 from collections.abc import Mapping
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from recordmill import strict_json
 from recordmill.errors import ConfigError
 from recordmill.format.typed_json import as_object, damage_of, parse_json, take_count
 from recordmill.storage.files import Location, shown
@@ -63,7 +63,7 @@ class PreparedEmbeddings:
         found, rows = np.unique(np.concatenate(hashes), return_index=True)
         (folder / _HASHES).write_bytes(found.astype("<u8").tobytes())
         (folder / _ROWS).write_bytes(rows.astype("<i8").tobytes())
-        (folder / _DONE).write_bytes(json.dumps({"width": width}).encode())
+        (folder / _DONE).write_bytes(strict_json.to_text({"width": width}).encode())
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)

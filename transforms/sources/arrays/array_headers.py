@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import json
 import re
 from typing import NamedTuple
 
 import pyarrow as pa
 
-from recordmill import unicode_tables
+from recordmill import strict_json, unicode_tables
 from recordmill.errors import ConfigError, Reason, RecordError, Reject
 from recordmill.storage.files import Location
 from recordmill.transforms.model import batch
@@ -111,7 +110,9 @@ class ArrayProbe:
                 if self.label_array is not None:
                     found = opened.find(self.label_array, option="--label-array", texts=True)
                     self._check_chunk(found)
-                    labels = json.dumps([path, size, mtime, found.to_text()])
+                    labels = strict_json.to_text(
+                        [path, size, mtime, found.to_text()], ascii_only=True
+                    )
             if self.label_input is not None:
                 labels, found = self._probe_labels(self.label_input)
             if labels is not None:
@@ -134,7 +135,8 @@ class ArrayProbe:
                 self._check_chunk(found)
         except RecordError as error:
             raise ConfigError(f"--label-input {path}: {error.detail}") from error
-        return json.dumps([str(place), entry.size, entry.mtime_ns, found.to_text()]), found
+        header = [str(place), entry.size, entry.mtime_ns, found.to_text()]
+        return strict_json.to_text(header, ascii_only=True), found
 
     def _check_label(self, label: str | None) -> None:
         if label is None and self.unlabelled == "reject":

@@ -7,6 +7,7 @@ import json
 
 import pyarrow as pa
 
+from recordmill import strict_json
 from recordmill.transforms.sources.arrays.chunking import Shape
 
 ARRAY = "__array__"  # string: a `StoredArray`
@@ -32,5 +33,5 @@ class ArraySpec:
 
     def field(self) -> pa.Field:
         """Return the column ARRAY with the type in its metadata."""
-        text = json.dumps(dataclasses.asdict(self), sort_keys=True).encode()
+        text = strict_json.to_text(dataclasses.asdict(self), sort_keys=True).encode()
         return pa.field(ARRAY, pa.string(), metadata={_DECLARED: text})

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.lib import format as npy_format
 
+from recordmill import strict_json
 from recordmill.errors import Reason, RecordError
 
 MAGIC = npy_format.MAGIC_PREFIX
@@ -78,7 +79,7 @@ class StoredArray:
 
     def to_text(self) -> str:
         """Return JSON, for a column of a listing."""
-        return json.dumps(dataclasses.astuple(self), separators=(",", ":"))
+        return strict_json.to_text(dataclasses.astuple(self), ascii_only=True, compact=True)
 
     @classmethod
     def from_text(cls, text: str) -> StoredArray:

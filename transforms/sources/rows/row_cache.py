@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
+from recordmill import strict_json
 from recordmill.errors import Reason
 from recordmill.storage.files import Location, MissingError
 from recordmill.transforms.model import batch
@@ -47,7 +48,10 @@ class RowCache(NamedTuple):
                     columns = pa.record_batch(arrays, schema=schema.append(_NUMBERS))
                     info = {"section": section, "bad": rows.bad}
                     info |= {"blank": rows.blank, "copies": rows.copies}
-                    writer.write_batch(columns, custom_metadata={_ROW_INFO: json.dumps(info)})
+                    writer.write_batch(
+                        columns,
+                        custom_metadata={_ROW_INFO: strict_json.to_text(info, ascii_only=True)},
+                    )
 
     def take(self, sections: pa.RecordBatch, wanted: pa.Schema) -> list[list[Rows]] | None:
         """Return the rows of each section with the schema `wanted`.

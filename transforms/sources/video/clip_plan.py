@@ -19,6 +19,7 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 import numpy.typing as npt
 
+from recordmill import strict_json
 from recordmill.errors import ConfigError, Reason, RecordError
 from recordmill.notes import count_of
 from recordmill.transforms.sources.video.video_decoder import Packets
@@ -176,7 +177,7 @@ class ClipSection:
         data = dataclasses.asdict(self)
         deltas = np.diff(self.times, prepend=0).astype("<i8").tobytes()
         data["times"] = base64.b85encode(zlib.compress(deltas)).decode()
-        return json.dumps(data, sort_keys=True)
+        return strict_json.to_text(data, sort_keys=True, ascii_only=True)
 
     @classmethod
     def from_text(cls, text: str) -> ClipSection:
