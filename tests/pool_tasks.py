@@ -24,6 +24,10 @@ def double(array, *, plus=0):
     return array * 2 + plus
 
 
+def overflow(array):
+    return array * array
+
+
 def len_of(thing):
     return type(thing), len(thing)
 

@@ -1,6 +1,7 @@
 """Files in deploy/ work as their comments say."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -40,6 +41,7 @@ def night(tmp_path):
             check=False,
             env={
                 "PATH": "/usr/bin:/bin",
+                "PYTHONWARNINGS": os.environ["PYTHONWARNINGS"],
                 "RECORDMILL": str(program),
                 "RECORDMILL_INPUT": str(photos),
                 "RECORDMILL_OUTPUT": str(tmp_path / "sets"),

@@ -231,7 +231,7 @@ def _unlisted(stats: Any, categories: Mapping[str, float]) -> float:
     distinct = stats.unique * (1 if stats.unique < _EXACT_DISTINCT else _LEAST_DISTINCT)
     others = max(distinct - len(categories) - 1, 0)
     long = max(min(size / (LONGEST + 1), rest - others), 0)
-    return min(rest / values, max(long / values, _RARE))
+    return float(min(rest / values, max(long / values, _RARE)))
 
 
 def parse_compared(dataset: str, other: str | None) -> dict[str, SliceView] | None:

@@ -1,6 +1,7 @@
 """A dataset in a notebook: a kernel makes the output, and a browser shows it."""
 
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -27,6 +28,7 @@ def outputs(folder: pathlib.Path, *cells: str) -> list[dict[str, Any]]:
     file.write_text(json.dumps({"cells": made, "metadata": {}, "nbformat": 4, "nbformat_minor": 4}))
     environment = {
         "PATH": "/usr/bin:/bin",
+        "PYTHONWARNINGS": os.environ["PYTHONWARNINGS"],
         "HOME": str(folder),
         "PYTHONPATH": f"{ROOT}:{_PACKAGES}",
         "JUPYTER_PATH": str(_PACKAGES / "share" / "jupyter"),

@@ -37,6 +37,7 @@ from tests.pool_tasks import (
     leave,
     len_of,
     lend,
+    overflow,
     process_id,
     read,
     try_some,
@@ -49,6 +50,13 @@ from tests.pool_tasks import (
 def _fresh():
     with fresh_encoders():
         yield
+
+
+def test_runtime_warnings_are_errors_in_the_processes_of_tests():
+    """So that no test passes although NumPy warns of an overflow, or of NaN."""
+    pool = ProcessPool(1)
+    with contextlib.closing(pool), pytest.raises(RuntimeWarning, match="overflow"):
+        pool.submit(overflow, np.array([1e300])).result()
 
 
 def process_ids(pool, folder, tasks=2):
