@@ -38,8 +38,8 @@ class Distance:
     where: the value or bucket with the largest difference; "missing" without a norm.
     shares: fractions of values in `where`: (of the reference, of the records).
     missing: fractions of records without the column: (of the reference, of the records).
-    unlisted: the most that the share of a text may differ that the statistics do not list, because
-      it is rare or long.
+    unlisted: the most that the share of a value may differ that the statistics do not list: of a
+      text that is rare or long, or of an infinity beside one of the other sign.
     """
 
     kind: Kind
@@ -165,6 +165,9 @@ def _largest_first(distances: Iterable[Distance]) -> tuple[Distance, ...]:
 
 
 def _missing(column: ColumnView) -> float:
+    """Return the fraction of records without a value, also where all lists are empty."""
+    if not column.values:
+        return 1.0
     return column.missing / (column.records + column.missing)
 
 

@@ -23,6 +23,7 @@ _ROUNDING = 1e-6  # of a float32, and of sums of counts
 # The share of a short text that is not listed, because it is not among the 1,000 most frequent
 # ones, is at most 1/1,000, and its count may be too low by 1/1,024 of all values.
 _RARE = 0.002
+_INFINITE = "infinite"  # values of both signs
 _EXACT_DISTINCT = 1024  # fewer distinct values are counted exactly
 _LEAST_DISTINCT = 0.85  # of an estimate of more, whose standard error is 3 %
 
@@ -34,8 +35,10 @@ class ColumnView:
     records, missing: numbers of records with and without a value. values: number of all values.
     categories: {text: count} of the most frequent texts; None for columns without texts.
     buckets: ascending (low, high, count) of a histogram; None for columns without numbers.
-    odd: {"NaN" or "infinite": count} of the numbers that are in no bucket.
-    unlisted: the largest share of values that a text outside of `categories` may have.
+    odd: {"NaN", "inf", "-inf" or, for both signs, "infinite": count} of the numbers that are in no
+      bucket.
+    unlisted: the largest share of values that a text outside of `categories`, or an infinity of one
+      sign, may have.
     """
 
     records: int
@@ -193,9 +196,17 @@ def _column(feature: Any) -> ColumnView:
             )
             odd["NaN"] = float(custom.histogram.num_nan)
         elif custom.name == "num_infinite":
-            odd["infinite"] = _count(custom.num, feature)
+            odd[_sign(feature.num_stats)] = _count(custom.num, feature)
     _check_order((edge for bucket in buckets for edge in bucket[:2]), feature)
-    return ColumnView(buckets=buckets, odd=odd, **counted)
+    unlisted = odd.get(_INFINITE, 0.0) / max(common.tot_num_values, 1)
+    return ColumnView(buckets=buckets, odd=odd, unlisted=unlisted, **counted)
+
+
+def _sign(stats: Any) -> str:
+    """Return the name of the infinite values of a column, of which it has some."""
+    if stats.min > -math.inf:
+        return "inf"
+    return "-inf" if stats.max < math.inf else _INFINITE
 
 
 def _count(value: float, feature: Any) -> float:

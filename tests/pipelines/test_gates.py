@@ -63,7 +63,7 @@ def parquet(path: pathlib.Path, **columns: pa.Array) -> pathlib.Path:
         (pa.array([b"\xff", b"\xfe"] * 20), "column 'x' holds bytes, so its drift cannot be"),
         (
             pa.array([f"{n % 3}" * 300 for n in range(40)]),
-            "column 'x' has texts that are too long or too rare for the statistics to list",
+            "column 'x' has values that the statistics do not list, such as texts that are long",
         ),
     ],
 )
@@ -78,6 +78,17 @@ def test_a_column_whose_drift_cannot_be_computed_fails_the_run(tmp_path, capsys,
         assert "COLUMN=1 allows any drift" in error
     assert not (tmp_path / "new" / "dataset.json").exists()
     assert run(*given, "--max-drift", "0.3,x=1") == 0
+
+
+def test_lists_that_became_empty_are_drift(tmp_path, capsys):
+    n = pa.array(range(40))
+    rows = parquet(tmp_path / "old.parquet", x=pa.array([[1.0, 2.0]] * 40), n=n)
+    old = make(tmp_path / "old", "--input", rows, command="table")
+    lists = pa.array([[]] * 40, pa.list_(pa.float64()))
+    rows = parquet(tmp_path / "new.parquet", x=lists, n=n)
+    given = ("--input", rows, "--compare-with", old.folder, "--output", tmp_path / "new")
+    assert run("table", *given, "--max-drift", 0.9) == 1
+    assert "column 'x' has a drift of 1, but --max-drift allows 0.9" in capsys.readouterr().err
 
 
 def test_a_column_that_is_empty_in_both_datasets_has_no_drift(tmp_path):

@@ -180,9 +180,9 @@ def drift_above(comparison: Comparison, limits: Mapping[str, float]) -> Iterator
             )
         elif not is_within(one.unlisted, most=limit):
             yield (
-                f"column {one.column!r} has texts that are too long or too rare for the statistics"
-                f" to list, and the share of one may differ by {one.unlisted:.2g}, so its drift"
-                f" cannot be compared with --max-drift {limit:g}"
+                f"column {one.column!r} has values that the statistics do not list, such as texts"
+                f" that are long or rare, and the share of one may differ by {one.unlisted:.2g}, so"
+                f" its drift cannot be compared with --max-drift {limit:g}"
             )
     for column, why in comparison.other:
         if limits.get(column, others) < _ANY_DRIFT:

@@ -43,7 +43,9 @@ NUMBERS = {
     "huge": lambda rng, n: rng.choice([-_HUGE, _HUGE, _HUGE / 2], n),
     "largest": lambda rng, n: np.full(n, _HUGE),
     "nan": lambda rng, n: np.full(n, math.nan),
-    "infinite": lambda rng, n: rng.choice([-math.inf, math.inf], n),
+    "infinite": lambda rng, n: np.full(n, math.inf),
+    "minus infinite": lambda rng, n: np.full(n, -math.inf),
+    "both infinite": lambda rng, n: rng.choice([-math.inf, math.inf], n, p=[0.2, 0.8]),
 }
 TEXTS = {
     "constant": lambda rng, n: ["a"] * n,
@@ -135,11 +137,25 @@ def exact_distance(before: ColumnView, now: ColumnView) -> Fraction:
                     right = high_ if end is None else min(high_, Fraction(end))
                     part = max(right - left, Fraction(0)) / (high_ - low_)
                 found[place] += part * Fraction(count)
-        odd = [Fraction(view.odd.get(name, 0)) for name in ("NaN", "infinite")]
+        odd = [Fraction(view.odd.get(name, 0)) for name in ("NaN", "inf", "-inf", "infinite")]
         return [one / view.values for one in (*found, *odd)]
 
     norms = [abs(one - two) for one, two in zip(shares(before), shares(now), strict=True)]
     return max(apart, *norms)
+
+
+def signs_distance(before, now) -> Fraction:
+    """The largest difference between the shares of an infinity."""
+    found = [[value for value in one if value is not None] for one in (before, now)]
+    return max(
+        abs(
+            Fraction(found[0].count(sign), len(found[0]))
+            - Fraction(found[1].count(sign), len(found[1]))
+        )
+        if all(found)
+        else Fraction(0)
+        for sign in (math.inf, -math.inf)
+    )
 
 
 def texts_distance(before, now) -> Fraction:
@@ -184,12 +200,19 @@ LIMITS = st.sampled_from([0.0, 0.05, 0.1, 0.2, 0.5, 0.9]) | st.floats(0, 1)
 @example([0.0] * 900 + [x / 7 for x in range(100)], [0.0] * 100 + [x / 7 for x in range(900)], 0.2)
 @example([_HUGE], [1.0], 0.5)
 @example([math.nan], [0.0], 0.5)
+@example([math.inf], [-math.inf], 0.5)
+@example([math.inf] * 9 + [-math.inf], [math.inf] + [-math.inf] * 9, 0.5)
 def test_no_column_of_numbers_passes_a_gate_above_its_limit(before, now, limit):
     slices = slices_of(before, pa.float64()), slices_of(now, pa.float64())
     views = [one[ALL_EXAMPLES].columns["x"] for one in slices]
     exact = exact_distance(*views)
     (found,) = drift.drift(*slices).distances
     assert found.distance == pytest.approx(float(exact), abs=ROUNDING)
+    if any("infinite" in view.odd for view in views):  # it is not known how many of each sign
+        exact = max(exact, signs_distance(before, now))
+        check_gates(slices, exact, limit)
+        return
+    assert exact >= signs_distance(before, now)
     if exact <= limit:  # and what is within the limit passes
         limit = min(limit + ROUNDING, 1)
     assert check_gates(slices, exact, limit) == (exact <= limit)
