@@ -349,7 +349,7 @@ def data_type(config: SensorConfig) -> DataType:
     """Return the source, windows, check, analysis and encoder of time series."""
     options = reading(config, kind="series")
     if config.number_type:  # rows keep labels as text; those that decide a window become numbers
-        options["label_type"] = "class"
+        options |= {"label_type": "class", "number_labels": True}
     made = making(config, sequences=config.sequence_example, not_steps=(AHEAD,))
     windows, shaping = config.window_options(), made.pop("shaping", {})
     if config.intervals is not None:

@@ -6,11 +6,14 @@ that options give, of groups and of columns.
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
 from collections.abc import Collection, Hashable, Iterable, Sequence
 from decimal import Decimal
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from recordmill.unicode_tables import map_texts
@@ -18,6 +21,7 @@ from recordmill.unicode_tables import map_texts
 SPELLING = "case, surrounding spaces, Unicode form and characters that cannot be seen"
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,4000}")
+_CODE = re.compile(r"[+-]?0[0-9]")
 _NUMBER = re.compile(r"[+-]?([0-9]{1,300}(\.[0-9]{0,300})?|\.[0-9]{1,300})([eE][+-]?[0-9]{1,6})?")
 
 # Characters without a glyph that mean nothing in a name: zero width spaces and word joiners, marks
@@ -45,6 +49,36 @@ def are_integers(labels: Collection[str]) -> bool:
 def is_number(name: str) -> bool:
     """Return whether a name is a finite number in decimal digits."""
     return (_NUMBER.fullmatch(name) or _INTEGER.fullmatch(name)) is not None
+
+
+def is_code(name: str) -> bool:
+    """Return whether a number has leading zeros, which codes have."""
+    return _CODE.match(name) is not None
+
+
+def number_text(value: float | np.floating[Any]) -> str | None:
+    """Return a number as a label: 3.0 as `3`, others in the shortest form of their type.
+
+    NaN is None.
+    """
+    if value != value:
+        return None
+    return str(int(value)) if value.is_integer() else str(value)
+
+
+def canonical_name(name: str) -> str:
+    """Return a number in the form of `number_text`; any other name unchanged.
+
+    So are numbers with leading zeros, which may be codes, and whole numbers that a float would
+    change.
+    """
+    if not is_number(name) or is_code(name):
+        return name
+    if _INTEGER.fullmatch(name):
+        return str(int(name))
+    value = float(name)
+    text = number_text(value) if math.isfinite(value) else name
+    return name if text is None or (value.is_integer() and int(text) != Decimal(name)) else text
 
 
 def fold_labels(labels: pa.Array) -> list[str]:

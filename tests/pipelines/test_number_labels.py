@@ -161,7 +161,7 @@ def test_decimals_in_arrays_name_both_readings(tmp_path, capsys):
     assert "labels of float32: --label-type float reads them as numbers to predict" in message
     assert "--label-type class keeps them as classes" in message
     dataset = made("arrays", source, *PER_ITEM, "--label-type", "class")
-    assert dataset.manifest.labels == ("1.0", "2.0", "2.5")
+    assert dataset.manifest.labels == ("1", "2", "2.5")
     assert dataset.rejects == {"in.npz#4": "unlabelled"}
 
 

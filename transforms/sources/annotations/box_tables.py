@@ -21,6 +21,7 @@ from recordmill.transforms.model.annotations import (
     objects_field,
     sides_array,
 )
+from recordmill.transforms.model.label_spelling import LabelSpelling
 from recordmill.transforms.sources.annotations.annotation_files import (
     fractions_message,
     is_out_of_range,
@@ -99,6 +100,8 @@ def read_boxes(file: Location, *, fractions: bool = False, decimal: str = ".") -
             f"--annotations: {file} has no corner above 1, so corners are probably fractions: pass"
             " --box-units fractions"
         )
+    renames = LabelSpelling().add(pa.array(objects.classes, pa.string())).renames()
+    objects.classes[:] = [renames.get(name) or name for name in objects.classes]
     columns = {SIDES: sides_array(sides), OBJECTS: objects.column(len(images))}
     return AnnotationTable(
         names=list(images),

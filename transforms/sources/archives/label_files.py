@@ -21,6 +21,7 @@ from recordmill.transforms.sources.archives.archive_file import ListedMember, Me
 from recordmill.transforms.sources.files.input_paths import LABEL_FILE
 from recordmill.transforms.sources.files.inputs import is_utf8
 from recordmill.transforms.sources.files.sample_images import sample_name
+from recordmill.transforms.sources.row_formats.text_columns import json_text
 
 _MOST = 1 << 20  # bytes of a file with a class
 _LONGEST = 1 << 12  # characters of a class
@@ -59,7 +60,7 @@ class LabelFiles:
         """Return the class, None if it is blank or missing.
 
         Raises:
-          RecordError: the file is not UTF-8 or JSON, or the field is neither text nor a number.
+          RecordError: the file is not UTF-8 or JSON, or the field is a list or an object.
         """
         try:
             text = content.decode("utf-8-sig")
@@ -70,8 +71,8 @@ class LabelFiles:
         if self.field is None:
             return self._checked(text)
         value = _field(found, self.field)
-        if isinstance(value, str | int | float) and not isinstance(value, bool):
-            label = str(value).strip()
+        if isinstance(value, str | int | float):
+            label = (json_text(value) or "").strip()
             if not is_utf8(label):  # JSON may contain an escaped lone surrogate
                 why = f"its .{self.extension} has a class with an unpaired surrogate"
                 raise RecordError(Reason.BAD_VALUE, why)

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recordmill.errors import Reason, RecordError, did_you_mean
+from recordmill.format.class_names import number_text
 from recordmill.storage.input_files import InputFile
 from recordmill.transforms.sources.arrays.npy import HEAD, StoredArray, read_npy
 
@@ -178,10 +179,10 @@ def label_values(array: Array, *, numbers: bool = False) -> pa.Array:
         wide = {"u": "u8", "f": "f8"}.get(array.dtype.kind, "i8")
         if numbers:
             return pa.array(array.astype(wide))
-        if array.dtype.kind != "f":
-            return pa.array(array.astype(wide)).cast(pa.string())
-        # The shortest text that reads as the same number of its own dtype.
-        return pa.array([None if np.isnan(one) else str(one) for one in array], pa.string())
+        if array.dtype.kind == "f":
+            return pa.array(list(map(number_text, array)), pa.string())
+        kept = array if array.dtype.kind == "b" else array.astype(wide)
+        return pa.array(kept).cast(pa.string())  # bools as false and true
     try:
         texts = [one.decode() if isinstance(one, bytes) else one for one in array.tolist()]
         return pa.array([text or None for text in texts], pa.string())

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from recordmill.transforms.model.label_spelling import LabelSpelling
 from recordmill.transforms.sources.row_formats.equal_floats import EqualFloats
 from recordmill.transforms.sources.row_formats.number_points import PointUse
 from recordmill.transforms.sources.row_formats.odd_values import OddValue
@@ -25,6 +26,7 @@ class ColumnType(NamedTuple):
     inside: names of the objects that the values of the column are inside of.
     points: the use of points in numbers of text.
     equal: two different floats that become equal as float32, if many do.
+    labels: the labels of a column of classes in a file of text.
     """
 
     types: tuple[pa.DataType, ...] = ()
@@ -34,6 +36,7 @@ class ColumnType(NamedTuple):
     inside: frozenset[str] = frozenset()
     points: PointUse = PointUse()
     equal: EqualFloats | None = None
+    labels: LabelSpelling | None = None
 
     def field_as(self, name: str, kind: pa.DataType) -> pa.Field:
         """Return the column as it is, nullable if it is once its values are of this type."""
@@ -117,6 +120,9 @@ def _unify_pair(one: ColumnType, other: ColumnType) -> ColumnType:
     inside = one.inside | other.inside
     points = one.points.plus(other.points)
     equal = one.equal or other.equal
+    labels = one.labels or other.labels
+    if one.labels is not None and other.labels is not None:
+        labels = one.labels.plus(other.labels)
     if not one.types or not other.types:
         return ColumnType(
             one.types or other.types,
@@ -126,6 +132,7 @@ def _unify_pair(one: ColumnType, other: ColumnType) -> ColumnType:
             inside,
             points,
             equal,
+            labels,
         )
     common = tuple(kind for kind in one.types if kind in other.types)
     wordy = any(kind.types == (pa.string(),) and kind.odd is None for kind in (one, other))
@@ -133,7 +140,7 @@ def _unify_pair(one: ColumnType, other: ColumnType) -> ColumnType:
     if odd is not None and not all(kind.odd and kind.odd.every for kind in (one, other)):
         odd = odd._replace(every=False)
     types = common or (_wider(one.types[0], other.types[0]),)
-    return ColumnType(types, nullable, odd, missing_as, inside, points, equal)
+    return ColumnType(types, nullable, odd, missing_as, inside, points, equal, labels)
 
 
 def _wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 import json
-import math
+from decimal import Decimal
 
 import numpy as np
 import numpy.typing as npt
@@ -13,16 +13,10 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from recordmill.errors import ConfigError
+from recordmill.format.class_names import number_text
 from recordmill.transforms.model.user_columns import is_list
 
 _BYTES = "bytes"
-
-
-def number_text(value: float) -> str | None:
-    """Return a float as text: 3.0 as '3', as integers with nulls may be floats; NaN as None."""
-    if math.isnan(value):
-        return None
-    return str(int(value)) if value.is_integer() else repr(value)
 
 
 def json_text(value: object) -> str | None:
@@ -55,14 +49,25 @@ def as_text(column: pa.Array, name: str) -> pa.Array:
         column = _file_bytes(column)
     kind = column.type
     if types.is_floating(kind):
-        values = column.cast(pa.float64()).to_pylist()
-        return pa.array([None if v is None else number_text(v) for v in values], pa.string())
+        # Not as Python's floats, of which the shortest text is longer than that of a float32.
+        values = column.to_numpy(zero_copy_only=False)
+        numbers = values.tolist() if kind == pa.float64() else values
+        return pa.array(list(map(number_text, numbers)), pa.string())
+    if types.is_decimal(kind) and kind.scale > 0:
+        found = column.to_pylist()
+        return pa.array([None if v is None else _decimal_text(v) for v in found], pa.string())
     if is_text(kind) or is_binary(kind):
         return column.cast(pa.string(), safe=False)  # `valid_text` finds what is not UTF-8
     try:
         return column.cast(pa.string())
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
         raise ConfigError(f"expected text or numbers in column {name!r}, got {kind}") from error
+
+
+def _decimal_text(value: Decimal) -> str:
+    text = format(value, "f")
+    text = text.rstrip("0").rstrip(".") if "." in text else text
+    return "0" if text == "-0" else text
 
 
 def transcoded(column: pa.Array, encoding: str) -> pa.Array:

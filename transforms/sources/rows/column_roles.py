@@ -24,7 +24,7 @@ class ColumnRoles:
     names. target: column of numbers to predict, which is a value of the records too. labels:
     column of lists of labels, instead of `label`. weight: column of weights, which is a value of
     the records too. separator: text between the labels in the column `label`, if it may hold
-    several.
+    several. renames: (text, label or None) of the labels that are spelled in another way.
     """
 
     main: str | None = None
@@ -39,6 +39,7 @@ class ColumnRoles:
     labels: str | None = None
     separator: str | None = None
     weight: str | None = None
+    renames: tuple[tuple[str, str | None], ...] = ()
 
     @property
     def classes(self) -> str | None:

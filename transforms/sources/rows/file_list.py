@@ -18,6 +18,7 @@ from recordmill.errors import ConfigError, Reason, Reject
 from recordmill.notes import Note
 from recordmill.storage.files import Location, shown
 from recordmill.transforms.model import batch
+from recordmill.transforms.model.label_spelling import LabelSpelling
 from recordmill.transforms.model.source import ListingPart
 from recordmill.transforms.model.user_columns import check_types
 from recordmill.transforms.sources.files.file_stat import refuse_special
@@ -56,11 +57,13 @@ from recordmill.transforms.sources.rows.column_roles import (
 from recordmill.transforms.sources.rows.label_types import (
     number_field,
     with_several,
+    with_spelling,
     with_target,
 )
 from recordmill.transforms.sources.rows.listed_files import listed_keys, resolve_files
 from recordmill.transforms.sources.rows.listing_file import (
     check_unnamed,
+    label_spelling,
     listing_filter,
     no_rows_message,
     open_listing,
@@ -216,29 +219,47 @@ class FileList:
             )
         return with_target(roles, self.label_type, where=self.path)
 
-    def scan(self) -> Iterator[ListingPart]:
-        """Yield the files as references.
+    def label_spelling(self) -> LabelSpelling:
+        """Return the spelling of the labels. Raises ConfigError as `scan` does."""
+        file, column_types = self._opened()
+        roles = self._roles_of(column_types)
+        return label_spelling(file, roles, self.format.decimal)
 
-        Raises:
-          ConfigError: the listing cannot be parsed, or none of its rows can be used.
-        """
+    def _opened(self) -> tuple[RowFile, ColumnTypes]:
+        """Return the listing and its columns, some without types. Raises ConfigError."""
         place = Location.parse(self.path)
         if not place.exists():
             raise ConfigError(f"the listing {place} does not exist: check the path")
         if place.is_dir():
             raise ConfigError(f"expected a listing, but {place} is a folder")
         refuse_special(place)
-        root = self.root
-        self._check_root(root)
         file = open_listing(place, self.row_format)
         header = file.header()
         column_types = infer_types(file, file.sections()) if header is None else {**header}
         refuse_delimiter(list(column_types), self.format, f"the listing {place}")
-        roles = with_several(
-            self.roles(list(column_types)), column_types, self.label_separator, where=self.path
-        )
-        self._found_roles[:] = [roles]
+        return file, column_types
+
+    def _roles_of(self, column_types: ColumnTypes) -> ColumnRoles:
+        roles = self.roles(list(column_types))
+        return with_several(roles, column_types, self.label_separator, where=self.path)
+
+    def scan(self, spelling: LabelSpelling | None = None) -> Iterator[ListingPart]:
+        """Yield the files as references.
+
+        spelling: of the labels of several listings; by default that of this one.
+
+        Raises:
+          ConfigError: the listing cannot be parsed, or none of its rows can be used.
+        """
+        place, root = Location.parse(self.path), self.root
+        file, column_types = self._opened()
+        self._check_root(root)
+        declared = {name for name, kind in column_types.items() if kind.types}
+        roles = self._roles_of(column_types)
         parser = self.row_format.value_parser
+        spelling = spelling or label_spelling(file, roles, self.format.decimal)
+        roles = with_spelling(roles, spelling, parser)
+        self._found_roles[:] = [roles]
         refuse_unknown_missing(parser, column_types, where=self.path)
         user_columns = roles.user_columns(list(column_types))
         self._check_target(column_types, roles)
@@ -253,7 +274,7 @@ class FileList:
         if roles.weight is not None:
             weight_field(column_types[roles.weight].field(roles.weight), where=self.path)
         for name in filter(None, (roles.target, roles.weight)):
-            if header is not None and not header[name].types:
+            if name not in declared:
                 column_types[name] = ColumnType()  # as text, of which numbers are parsed
         row_filter = None
         if self.where is not None:

@@ -21,8 +21,10 @@ from recordmill.option_files import DELIMITERS, read_option_file
 from recordmill.transforms.encoders.time_zones import zone_of
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.durations import shown_time
+from recordmill.transforms.model.label_spelling import LabelSpelling
 from recordmill.transforms.model.ragged import string_array
 from recordmill.transforms.sources.files.references import label_problem
+from recordmill.transforms.sources.row_formats.text_columns import json_text
 from recordmill.transforms.sources.rows.clock_times import clock_offsets
 from recordmill.transforms.sources.rows.sample_times import TimeUnit, parse_times
 from recordmill.transforms.sources.rows.series_intervals import INTERVALS, SeriesIntervals
@@ -72,7 +74,13 @@ def read_intervals(
     text = read_option_file(_FLAG, path)
     try:
         named, found = _parse(text)
-        intervals = _checked(list(found), time_format, unit, zone)
+        listed = list(found)
+        if _is_table(text):
+            labels = [one.label for one in listed] + ([] if outside is None else [outside])
+            renames = LabelSpelling().add(pa.array(labels, pa.string())).renames()
+            listed = [one._replace(label=renames.get(one.label) or one.label) for one in listed]
+            outside = outside and (renames.get(outside) or outside)
+        intervals = _checked(listed, time_format, unit, zone)
     except _FileError as error:
         raise ConfigError(f"{_FLAG} {path}: {error}") from error
     if outside is None and not named:
@@ -86,13 +94,18 @@ class _FileError(Exception):
 
 def _parse(text: str) -> tuple[bool, Iterator[_Interval]]:
     """Return whether the file names classes, and its intervals."""
-    if text.lstrip()[:1] not in ("[", "{"):
+    if _is_table(text):
         return True, _from_rows(text)
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise _FileError(f"expected JSON: {error}") from error
     return (False, _from_nab(data)) if isinstance(data, dict) else (True, _from_objects(data))
+
+
+def _is_table(text: str) -> bool:
+    """Return whether a file is CSV or TSV, not JSON."""
+    return text.lstrip()[:1] not in ("[", "{")
 
 
 def _from_rows(text: str) -> Iterator[_Interval]:
@@ -127,7 +140,10 @@ def _from_objects(data: Sequence[Any]) -> Iterator[_Interval]:
             raise _FileError(f"{where}: expected an object with {', '.join(_NAMES)}, got {one!r}")
         if missing := [name for name in _NAMES if name not in one]:
             raise _FileError(f"{where}: expected {', '.join(_NAMES)}, got no {missing[0]!r}")
-        yield _Interval(where, *(_text(one[name], where) for name in _NAMES))
+        label = one["label"]
+        label = json_text(label) if isinstance(label, bool) else _text(label, where)
+        series, start, end = (_text(one[name], where) for name in _NAMES[:-1])
+        yield _Interval(where, series, start, end, label or "")
 
 
 def _from_nab(data: Mapping[str, Any]) -> Iterator[_Interval]:
@@ -144,7 +160,7 @@ def _from_nab(data: Mapping[str, Any]) -> Iterator[_Interval]:
 def _text(value: Any, where: str) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise _FileError(f"{where}: expected a text or a number, got {value!r}")
-    return str(value).strip()
+    return (json_text(value) or "").strip()
 
 
 def _checked(

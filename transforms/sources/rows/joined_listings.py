@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from recordmill.errors import ConfigError
 from recordmill.notes import Note
 from recordmill.transforms.model import batch
+from recordmill.transforms.model.label_spelling import LabelSpelling
 from recordmill.transforms.model.source import ListingPart
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.inputs import key_prefixes
@@ -68,9 +69,12 @@ class JoinedListings:
         """
         prefixes = key_prefixes([one.root for one in self.lists])
         schemas: dict[str, pa.Schema] = {}
+        spelling = functools.reduce(
+            LabelSpelling.plus, [one.label_spelling() for one in self.lists]
+        )
         for one, laid_out in zip(self.lists, self._laid_out, strict=True):
             prefix = "" if one.key_column else prefixes[one.root]
-            for listed in one.scan():
+            for listed in one.scan(spelling):
                 rows = listed.rows
                 if rows is not None:
                     _refuse_others(rows.schema, schemas, one.path)

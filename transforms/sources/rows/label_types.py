@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from recordmill.errors import ConfigError, Reason
 from recordmill.transforms.model import batch
+from recordmill.transforms.model.label_spelling import LabelSpelling
 from recordmill.transforms.model.user_columns import is_list
 from recordmill.transforms.sources.files.file_stat import RejectCause
 from recordmill.transforms.sources.files.number_labels import (
@@ -24,6 +25,7 @@ from recordmill.transforms.sources.row_formats.text_columns import as_text
 from recordmill.transforms.sources.row_formats.value_parsing import ValueParser, type_mismatch
 from recordmill.transforms.sources.rows.column_roles import ColumnRoles
 from recordmill.transforms.sources.rows.record_columns import InvalidRows, is_null, user_field
+from recordmill.transforms.sources.rows.row_sections import LabelColumn
 
 
 def with_target(roles: ColumnRoles, label_type: LabelType | None, *, where: str) -> ColumnRoles:
@@ -80,6 +82,27 @@ def with_several(
         )
     as_text(pa.array([], kind.value_type), roles.label)
     return dataclasses.replace(roles, label=None, labels=roles.label)
+
+
+def untyped_label(header: ColumnTypes, roles: ColumnRoles, decimal: str) -> LabelColumn | None:
+    """Return the column of classes if the files do not declare its type; None otherwise.
+
+    decimal: the decimal separator.
+    """
+    if roles.label is None or header[roles.label].types:
+        return None
+    return LabelColumn(roles.label, LabelSpelling(decimal=decimal, separator=roles.separator))
+
+
+def with_spelling(
+    roles: ColumnRoles, spelling: LabelSpelling | None, value_parser: ValueParser
+) -> ColumnRoles:
+    """Return the roles with the spelling of labels. spelling: None if labels have a type."""
+    if roles.classes is None:
+        return roles
+    missing = value_parser.spellings(roles.classes)
+    renames = (spelling or LabelSpelling()).renames(missing)
+    return dataclasses.replace(roles, renames=tuple(renames.items()))
 
 
 def number_field(

@@ -13,13 +13,20 @@ from recordmill.errors import ConfigError, Reason, Reject
 from recordmill.notes import Note
 from recordmill.storage.files import Location
 from recordmill.transforms.model import batch
+from recordmill.transforms.model.label_spelling import LabelSpelling
 from recordmill.transforms.sources.row_formats.column_types import ColumnTypes
 from recordmill.transforms.sources.row_formats.condition_syntax import parse_condition
 from recordmill.transforms.sources.row_formats.conditions import RowFilter
 from recordmill.transforms.sources.row_formats.open_rows import infer_types, open_rows
-from recordmill.transforms.sources.row_formats.row_file import Origin, RowFile, Rows
+from recordmill.transforms.sources.row_formats.row_file import (
+    Origin,
+    RowFile,
+    Rows,
+    TypeInferringFile,
+)
 from recordmill.transforms.sources.row_formats.row_format import RowFormat, format_of
 from recordmill.transforms.sources.row_formats.value_parsing import ValueParser
+from recordmill.transforms.sources.rows.column_roles import ColumnRoles
 
 # Names of columns of times in a file, without their unit.
 _STARTS = ("start", "begin", "onset", "offset", "from")
@@ -54,6 +61,19 @@ def listing_filter(text: str, file: RowFile, column_types: ColumnTypes) -> RowFi
         column_types = {**column_types, **infer_types(file, file.sections(), open_types)}
     types = {name: found.field(name).type for name, found in column_types.items() if name}
     return RowFilter.of(text, types, where="the listing")
+
+
+def label_spelling(file: RowFile, roles: ColumnRoles, decimal: str) -> LabelSpelling:
+    """Return the spelling of the labels of a listing; it is empty if the labels have a type."""
+    spelling = LabelSpelling(decimal=decimal, separator=roles.separator)
+    if roles.label is None or not isinstance(file, TypeInferringFile):
+        return spelling
+    for section in file.sections():
+        for _, rows in file.typed_rows(section, (), {roles.label}):
+            spelling = spelling.add(rows.columns[roles.label])
+            if spelling.of_words:
+                return spelling
+    return spelling
 
 
 def with_missing(rows: Rows, parser: ValueParser, names: Collection[str]) -> Rows:

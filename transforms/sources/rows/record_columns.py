@@ -17,6 +17,7 @@ from recordmill.format.split_names import canonical_split
 from recordmill.tfrecord.flat_arrays import offsets_of
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.label_lists import FIELD, distinct_labels, split_labels
+from recordmill.transforms.model.label_spelling import respell
 from recordmill.transforms.model.ragged import list_array
 from recordmill.transforms.model.source import ListingPart
 from recordmill.transforms.model.user_columns import is_list, user_feature
@@ -78,7 +79,9 @@ def system_columns(rows: Rows, roles: ColumnRoles) -> SystemColumns:
         nulls if name is None else empty_as_null(rows.columns[name])
         for name in (roles.label, roles.group, roles.split)
     )
-    labels = _several_labels(rows, roles)
+    renames = dict(roles.renames)
+    label = respell(label, renames)
+    labels = _several_labels(rows, roles, renames)
     if labels is not None:
         label = join_labels(labels)
     elif pc.any(blank := is_only_space(label)).as_py():
@@ -97,15 +100,21 @@ def label_fields(roles: ColumnRoles) -> list[pa.Field]:
     return [FIELD] if roles.labels is not None or roles.separator is not None else []
 
 
-def _several_labels(rows: Rows, roles: ColumnRoles) -> pa.ListArray | None:
+def _several_labels(
+    rows: Rows, roles: ColumnRoles, renames: Mapping[str, str | None]
+) -> pa.ListArray | None:
     """Return the labels of rows, as in `label_lists`; None if each has one at most."""
     if roles.labels is not None:
         column = rows.columns[roles.labels]
         counts = np.asarray(pc.list_value_length(column).fill_null(0)).astype(np.int64)
-        items = as_text(pc.list_flatten(column), roles.labels)
+        items = respell(as_text(pc.list_flatten(column), roles.labels), renames)
         return distinct_labels(list_array(items, offsets_of(counts)))
     if roles.label is not None and roles.separator is not None:
-        return split_labels(rows.columns[roles.label], roles.separator)
+        lists = split_labels(rows.columns[roles.label], roles.separator)
+        if not renames:
+            return lists
+        edges = np.asarray(lists.offsets).astype(np.int64)
+        return distinct_labels(list_array(respell(lists.flatten(), renames), edges))
     return None
 
 

@@ -45,7 +45,9 @@ from recordmill.transforms.sources.rows.hub_features import HubClassNames, with_
 from recordmill.transforms.sources.rows.label_types import (
     number_field,
     rows_without_number,
+    untyped_label,
     with_several,
+    with_spelling,
 )
 from recordmill.transforms.sources.rows.record_columns import (
     SYSTEM_FIELDS,
@@ -64,8 +66,10 @@ from recordmill.transforms.sources.rows.record_layout import (
 from recordmill.transforms.sources.rows.row_cache import RowCache
 from recordmill.transforms.sources.rows.row_inputs import RowInput
 from recordmill.transforms.sources.rows.row_sections import (
+    LabelColumn,
     as_run_error,
     infer_columns,
+    infer_spelling,
     iter_sections,
     list_sections,
     numbered_keys,
@@ -180,8 +184,7 @@ class RecordRows:
         refuse_unknown_missing(self.format.value_parser, column_types, where=str(self.input))
         roles = self._roles(list(column_types))
         if self._takes_label_lists:
-            where = str(self.input)
-            roles = with_several(roles, column_types, self.label_separator, where=where)
+            roles = with_several(roles, column_types, self.label_separator, where=str(self.input))
         for name in sorted(roles.named()) if header is not None else ():
             as_text(pa.array([], column_types[name].field(name).type), name)
         user_columns = roles.user_columns(list(column_types))
@@ -193,7 +196,11 @@ class RecordRows:
             needed = {*user_columns, *conditional}
             names = [name for name in column_types if name in needed]
             names += [roles.label] if self._infers_nullability and roles.label is not None else []
-            column_types = column_types | self._infer_remaining(header, names, parts, kept)
+            label = untyped_label(header, roles, self.format.decimal)
+            label = None if label is not None and self._keeps_labels(label.name) else label
+            column_types = column_types | self._infer_remaining(header, names, parts, kept, label)
+        spelling = None if roles.classes is None else column_types[roles.classes].labels
+        roles = with_spelling(roles, spelling, self.format.value_parser)
         fields = [
             weight_field(field, where=str(self.input)) if field.name == roles.weight else field
             for field in self._user_fields(user_columns, column_types, roles)
@@ -299,15 +306,22 @@ class RecordRows:
         names: Sequence[str],
         parts: Iterable[pa.RecordBatch],
         keep: RowCache | None,
+        label: LabelColumn | None,
     ) -> ColumnTypes:
-        """Return the types that the header does not declare."""
+        """Return the types that the header does not declare, with the spelling of labels."""
         if self._infers_nullability:
-            return infer_columns(parts, self._rows, names, keep, self._zoned_column)
+            return infer_columns(parts, self._rows, names, keep, self._zoned_column, label)
         if not all(header[name].types for name in names):
-            return as_nullable(infer_columns(parts, self._rows, names, keep))
+            return as_nullable(infer_columns(parts, self._rows, names, keep, label=label))
         # A NaN is always a missing value.
         is_any = bool(self.format.missing)
-        return as_nullable({n: header[n] for n in names if is_any or has_nan(header[n])})
+        found = as_nullable({n: header[n] for n in names if is_any or has_nan(header[n])})
+        return found if label is None else found | infer_spelling(parts, self._rows, label)
+
+    def _keeps_labels(self, label: str) -> bool:
+        """Return whether an option says that the labels are text."""
+        del label
+        return False
 
     def _source_columns(
         self, rows: Rows, roles: ColumnRoles, file: str

@@ -8,6 +8,7 @@ import functools
 import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import Future
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,13 +21,19 @@ from recordmill.processes.pool import shared_pool
 from recordmill.processes.row_tasks import Faults, RowTask
 from recordmill.storage.files import shown
 from recordmill.transforms.model import batch, limits
+from recordmill.transforms.model.label_spelling import LabelSpelling
 from recordmill.transforms.model.source import ListingPart
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.inputs import matched_folders
 from recordmill.transforms.sources.files.other_kinds import RECORDS, TFRECORDS
 from recordmill.transforms.sources.files.references import END, ROW, START, SectionCollector
 from recordmill.transforms.sources.files.walks import File, SkippedPath
-from recordmill.transforms.sources.row_formats.column_types import ColumnTypes, unify, zones_of
+from recordmill.transforms.sources.row_formats.column_types import (
+    ColumnType,
+    ColumnTypes,
+    unify,
+    zones_of,
+)
 from recordmill.transforms.sources.row_formats.columnar import ColumnarFile, split_rows
 from recordmill.transforms.sources.row_formats.header_check import refuse_delimiter
 from recordmill.transforms.sources.row_formats.nested import columns_of
@@ -41,6 +48,18 @@ from recordmill.transforms.sources.rows.column_checks import alike_name
 from recordmill.transforms.sources.rows.column_roles import quoted
 from recordmill.transforms.sources.rows.row_cache import RowCache
 from recordmill.transforms.sources.rows.row_inputs import RowInput
+
+
+class LabelColumn(NamedTuple):
+    """A column of classes in a file of text. spelling: without labels."""
+
+    name: str
+    spelling: LabelSpelling
+
+    def type_of(self, found: ColumnTypes, rows: Rows) -> ColumnType:
+        """Return the type of the column with the labels of rows. found: types of columns."""
+        kind = found.get(self.name, ColumnType())
+        return kind._replace(labels=self.spelling.add(rows.columns[self.name]))
 
 
 def list_sections(rows: RowInput, notes: dict[str, Note]) -> Iterator[ListingPart]:
@@ -138,6 +157,7 @@ def infer_columns(
     names: Collection[str] | None,
     keep: RowCache | None = None,
     times: str | None = None,
+    label: LabelColumn | None = None,
 ) -> ColumnTypes:
     """Infer column types from all rows, in encoder processes with a task per part.
 
@@ -150,19 +170,41 @@ def infer_columns(
       keep: cache for the rows that are parsed on the way.
       times: a column of times, read as text, whose type is inferred from their time zones: string
         if only some have one.
+      label: a column of classes, of whose labels the spelling is inferred in files of text.
     """
     batches = iter(parts)
     first = list(itertools.islice(batches, 2))
     if len(first) < 2 and not any(_is_columnar(part, rows) for part in first):
-        return unify(_infer_part(part, rows, names, keep, times) for part in first)
+        return unify(_infer_part(part, rows, names, keep, times, label) for part in first)
     pool = shared_pool()
     waiting: collections.deque[Future[ColumnTypes]] = collections.deque()
     column_types: ColumnTypes = {}
     for part in itertools.chain(first, batches):
-        waiting.append(pool.submit_rows(_task(part, rows, names, keep, times)))
+        waiting.append(pool.submit_rows(_task(part, rows, names, keep, times, label)))
         if len(waiting) > 2 * pool.workers:
             column_types = unify([column_types, waiting.popleft().result()])
     return unify([column_types, *(task.result() for task in waiting)])
+
+
+def infer_spelling(
+    parts: Iterable[pa.RecordBatch], rows: RowInput, label: LabelColumn
+) -> ColumnTypes:
+    """Return the type of a column of classes in files of text, with the spelling of its labels.
+
+    No further rows are read if the first ones have words.
+    """
+    batches = iter(parts)
+    for first in batches:
+        for file, section, _ in iter_sections(first[:1]):
+            opened = rows.open(file)
+            if not isinstance(opened, TypeInferringFile):
+                continue
+            for _, some in itertools.islice(opened.typed_rows(section, (), {label.name}), 1):
+                kind = label.type_of({}, some)
+                if kind.labels is not None and kind.labels.of_words:
+                    return {label.name: kind}
+        return infer_columns(itertools.chain([first], batches), rows, (), label=label)
+    return {}
 
 
 def _is_columnar(part: pa.RecordBatch, rows: RowInput) -> bool:
@@ -222,6 +264,7 @@ def _task(
     names: Collection[str] | None,
     keep: RowCache | None,
     times: str | None,
+    label: LabelColumn | None,
 ) -> RowTask[ColumnTypes]:
     packed = batch.to_bytes(part)
 
@@ -230,20 +273,25 @@ def _task(
             if number in faults:
                 with _as_config_error(file):
                     raise faults[number]
-        return functools.partial(_infer, packed, range(len(part)), rows, names, keep, times)
+        return functools.partial(_infer, packed, range(len(part)), rows, names, keep, times, label)
 
     return RowTask(
         count=len(part),
         call=call,
-        trial=functools.partial(_try, packed, rows, names, times),
+        trial=functools.partial(_try, packed, rows, names, times, label),
         memory=rows.worker_memory,
     )
 
 
 def _try(
-    part: bytes, rows: RowInput, names: Collection[str] | None, times: str | None, some: range
+    part: bytes,
+    rows: RowInput,
+    names: Collection[str] | None,
+    times: str | None,
+    label: LabelColumn | None,
+    some: range,
 ) -> None:
-    _infer(part, some, rows, names, None, times)
+    _infer(part, some, rows, names, None, times, label)
 
 
 def _infer(
@@ -253,9 +301,10 @@ def _infer(
     names: Collection[str] | None,
     keep: RowCache | None,
     times: str | None,
+    label: LabelColumn | None,
 ) -> ColumnTypes:
     sections = batch.from_bytes(part).slice(some.start, len(some))
-    return _infer_part(sections, rows, names, keep, times)
+    return _infer_part(sections, rows, names, keep, times, label)
 
 
 def _infer_part(
@@ -264,20 +313,25 @@ def _infer_part(
     names: Collection[str] | None,
     keep: RowCache | None,
     times: str | None,
+    label: LabelColumn | None,
 ) -> ColumnTypes:
     column_types: list[ColumnTypes] = []
+    text = {*(() if keep is None else keep.text), *(() if label is None else (label.name,))}
     kept: list[list[Rows]] = []
     for file, section, _ in iter_sections(part):
         opened = rows.open(file)
-        if keep is None or not isinstance(opened, TypeInferringFile):
+        if (keep is None and label is None) or not isinstance(opened, TypeInferringFile):
             column_types.append(_located(opened.column_types(section, names), file))
             continue
         kept.append([])
-        for found, of in opened.typed_rows(section, names, keep.text):
+        for found, of in opened.typed_rows(section, names, text):
             if times is not None:
                 found = {**found, times: zones_of(of.columns[times])}
+            if label is not None:
+                found = {**found, label.name: label.type_of(found, of)}
             column_types.append(_located(found, file))
-            kept[-1].append(of)
+            if keep is not None:
+                kept[-1].append(of)
     if keep is not None and kept:  # the files of an input are of one format
         keep.put(part, kept)
     return unify(column_types)

@@ -30,6 +30,7 @@ from recordmill.transforms.sources.rows.numeric_times import date_format, unlike
 from recordmill.transforms.sources.rows.record_columns import SYSTEM_FIELDS, InvalidRows
 from recordmill.transforms.sources.rows.record_layout import RowLayout
 from recordmill.transforms.sources.rows.row_cache import RowCache
+from recordmill.transforms.sources.rows.row_sections import LabelColumn
 from recordmill.transforms.sources.rows.sample_times import (
     PER_SECOND,
     TimeUnit,
@@ -59,6 +60,7 @@ class SensorRows(TableRows):
     series_column: column of the series name. By default each file is a series; if `joined`, all
       files are one series.
     step_column: column of the time between two rows of the series, such as 10min or seconds.
+    number_labels: whether the label column keeps its texts, because windows parse numbers of them.
     intervals: intervals that give rows their classes; None if a column does.
     """
 
@@ -77,6 +79,7 @@ class SensorRows(TableRows):
     series_column: str | None = None
     joined: bool = False
     step_column: str | None = None
+    number_labels: bool = False
     intervals: SeriesIntervals | None = None
 
     def __post_init__(self) -> None:
@@ -179,6 +182,9 @@ class SensorRows(TableRows):
         if not in_range:
             self._notes["times"] = Note("times", f"{read}; --time-unit sets the unit")
 
+    def _keeps_labels(self, label: str) -> bool:
+        return self.number_labels or super()._keeps_labels(label)
+
     @property
     def _zoned_column(self) -> str | None:
         return self.time_columns[-1] if self.time_format is None else None
@@ -189,8 +195,9 @@ class SensorRows(TableRows):
         names: Sequence[str],
         parts: Iterable[pa.RecordBatch],
         keep: RowCache | None,
+        label: LabelColumn | None,
     ) -> ColumnTypes:
-        found = super()._infer_remaining(header, names, parts, keep)
+        found = super()._infer_remaining(header, names, parts, keep, label)
         zoned = self._zoned_column
         if zoned in found and found[zoned].types == (pa.string(),):
             text = (

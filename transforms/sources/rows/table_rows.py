@@ -137,11 +137,17 @@ class TableRows(RecordRows):
             return field  # the values are 0 and 1
         return field.with_type(expected).with_nullable(field.nullable or expected not in types)
 
+    def _keeps_labels(self, label: str) -> bool:
+        return dict(self.types).get(label) == "string"
+
     def _refuse_decimal_classes(self, column_types: ColumnTypes, roles: ColumnRoles) -> None:
         """Raise ConfigError if the classes of a text file are decimal numbers."""
         chosen = self.label_type == "class"
-        if roles.label is None or chosen or dict(self.types).get(roles.label) == "string":
+        if roles.label is None or chosen or self._keeps_labels(roles.label):
             return
+        labels = column_types[roles.label].labels
+        if labels is not None and labels.of_integers:
+            return  # such as 1.0
         narrowest, *wider = column_types[roles.label].types or (pa.string(),)
         if pa.types.is_floating(narrowest) and pa.string() in wider:  # inferred from text
             raise ConfigError(
