@@ -254,7 +254,7 @@ def test_missing_arrays(asked, message, tmp_path) -> None:
     ("labels", "expected"),
     [
         (np.array([3, 0, -1], ">i2"), ["3", "0", "-1"]),
-        (np.array([True, False, True]), ["1", "0", "1"]),
+        (np.array([True, False, True]), ["true", "false", "true"]),
         (np.array([2**64 - 1, 0, 1], np.uint64), [str(2**64 - 1), "0", "1"]),
         (np.array(["é", "", "bb"]), ["é", None, "bb"]),
         (np.array(["é".encode(), b"", b"bb"]), ["é", None, "bb"]),
