@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from recordmill.errors import ConfigError, RunError
+from recordmill.format.class_names import value_name
 from recordmill.job import lock, publishing
 from recordmill.job.staging import FOLDER, Listing, Staging
 from recordmill.notes import Note
@@ -179,6 +180,7 @@ class Job:
                 " --overwrite replaces the dataset, another --output keeps it"
             )
         layout = layout_of(self.data_type, listing, self.staging)
+        self._compare_as(layout)
         required: tuple[str, ...] = ()
         if self.learned is not None:
             context = self._context(layout)
@@ -233,6 +235,14 @@ class Job:
             return JobOutcome(status="inferred", notes=notes)
         status: Status = "planned" if self.config.dry_run else "published"
         return dataclasses.replace(outcome, status=status, leftovers=publishing.sweep(self.staging))
+
+    def _compare_as(self, layout: Layout) -> None:
+        """Compare the classes that options name as the layout says: as values, or as texts."""
+        self.rules = self.rules.beside(values=layout.of_values)
+        if layout.of_values and (windows := self.data_type.windows) is not None:
+            rule = dataclasses.replace(windows.label, name=value_name(windows.label.name))
+            windows = dataclasses.replace(windows, label=rule)
+            self.data_type = dataclasses.replace(self.data_type, windows=windows)
 
     def _labels(self) -> tuple[str, ...] | None:
         """Return class names in the order of their numbers; None if they follow from the rows."""
@@ -309,6 +319,8 @@ class Job:
                 known=known,
                 artifacts=context.artifacts,
                 conflicts=conflicts_of(config, data_type),
+                keeps_labels=self.rules.names_classes
+                or (data_type.windows is not None and data_type.windows.label.name != ""),
             )
         run = self._run_spec(rows, records, fingerprint)
         early = early_work(config, data_type, run, listing, reader, artifacts=context.artifacts)

@@ -29,6 +29,7 @@ def layout_of(data_type: DataType, listing: Listing, staging: Staging) -> Layout
             labelled=listing.labelled > 0,
             grouped=listing.grouped > 0 or by_content,
             split_source=split_source_of(source, presplit=listing.presplit > 0),
+            of_values=listing.of_values,
         )
     layout = row_layout(source, listing, staging)
     together = data_type.chunker is not None or by_content

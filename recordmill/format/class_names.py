@@ -20,8 +20,10 @@ from recordmill.unicode_tables import map_texts
 
 SPELLING = "case, surrounding spaces, Unicode form and characters that cannot be seen"
 
+BOOLS = ("true", "false")  # labels of booleans
 _INTEGER = re.compile(r"[+-]?[0-9]{1,4000}")
 _CODE = re.compile(r"[+-]?0[0-9]")
+_ZEROS = re.compile(r"^([+-]?)0+(?=[0-9])")
 _NUMBER = re.compile(r"[+-]?([0-9]{1,300}(\.[0-9]{0,300})?|\.[0-9]{1,300})([eE][+-]?[0-9]{1,6})?")
 
 # Characters without a glyph that mean nothing in a name: zero width spaces and word joiners, marks
@@ -79,6 +81,21 @@ def canonical_name(name: str) -> str:
     value = float(name)
     text = number_text(value) if math.isfinite(value) else name
     return name if text is None or (value.is_integer() and int(text) != Decimal(name)) else text
+
+
+def is_value(label: str) -> bool:
+    """Return whether a label is that of a number or a boolean."""
+    return label in BOOLS or (is_number(label) and canonical_name(label) == label)
+
+
+def value_name(name: str) -> str:
+    """Return the label of a number or a boolean, in whatever way it is written; others unchanged.
+
+    It is for names beside labels that are values, so leading zeros mean nothing.
+    """
+    if name.lower() in BOOLS:
+        return name.lower()
+    return canonical_name(_ZEROS.sub(r"\1", name)) if is_number(name) else name
 
 
 def fold_labels(labels: pa.Array) -> list[str]:

@@ -110,6 +110,7 @@ class Listing:
     filtered: {option: number of rows that it excluded}.
     rejected_labels: {label: number of rejected inputs}, as far as labels are known.
     notes: remarks on the input that were made while it was listed.
+    of_values: whether labels are numbers or booleans, not texts.
     """
 
     parts: tuple[StagedPart, ...]
@@ -121,6 +122,7 @@ class Listing:
     filtered: Mapping[str, int]
     rejected_labels: Mapping[str, int] = dataclasses.field(default_factory=dict)
     notes: tuple[Note, ...] = ()
+    of_values: bool = False
 
     @property
     def rows(self) -> int:

@@ -112,7 +112,14 @@ def test_a_class_of_bad_files_that_are_rejected_before_balancing_is_noted(tmp_pa
 
 @pytest.mark.parametrize(
     ("renaming", "unused"),
-    [("A=b", "'A=b'"), ("a=b,z=", "'z='"), ("a=b,c=d", "'c=d'"), ("a=b", None), ("a=", None)],
+    [
+        ("A=a", "'A=a'"),  # its records have the new name already
+        ("a=b,z=", "'z='"),
+        ("a=b,c=d", "'c=d'"),
+        ("a=b", None),
+        ("a=", None),
+        ("a=b,A=b", "'A=b'"),
+    ],
 )
 def test_a_renaming_of_a_class_that_no_record_has_is_noted(renaming, unused, tmp_path):
     rows = tmp_path / "rows.csv"

@@ -219,8 +219,12 @@ def test_splits_and_balance_are_those_of_what_is_left(tmp_path):
     ("argv", "code", "said"),
     [
         (("--exclude-labels", "jy"), 1, "--exclude-labels jy: no record has this class (did you"
-         " mean 'joy'?); the classes are  Anger, 30, ANGER, anger, joy"),
-        (("--include-labels", "joy,sad"), 1, "--include-labels sad: no record has this class; --"),
+         " mean 'joy'?); the classes are ' Anger', '30', 'ANGER', 'anger', 'joy'\n"),
+        (("--include-labels", "glad,sad"), 1, "--include-labels glad,sad: no record has any of"
+         " these classes; the classes are ' Anger', '30'"),
+        (("--include-labels", "30,Joy "), 1, "--include-labels Joy : no record has this class, but"
+         " 'joy' differs from it only by case, spaces or Unicode form; the classes are"),
+        (("--label-map", "sad=joy"), 1, "--label-map sad=joy: no record has this class; the"),
         (("--include-labels", "a", "--exclude-labels", "a"), 2, "contradicts --include-labels"),
         (("--label-map", "a=b,a=c"), 2, "expected one new name for 'a', got 'b' and 'c'"),
         (("--label-map", "=b"), 2, "expected OLD=NEW,... or a file, got '=b'"),

@@ -21,6 +21,7 @@ from recordmill.format.class_names import (
     fold_labels,
     hidden_text,
     name_key,
+    value_name,
 )
 from recordmill.notes import Note
 from recordmill.storage.files import Location
@@ -63,6 +64,7 @@ class LabelRules:
     included: labels to keep; empty keeps all. excluded: labels to leave out, judged before
       `included` removes other labels. All labels are those after folding and mapping.
     excluded_keys: file of keys to leave out, one per line; its content must not change.
+    of_values: whether labels are numbers or booleans, which names match by their value.
     """
 
     fold: bool = False
@@ -71,6 +73,12 @@ class LabelRules:
     included: tuple[str, ...] = ()
     excluded: tuple[str, ...] = ()
     excluded_keys: str | None = None
+    of_values: bool = False
+
+    @property
+    def names_classes(self) -> bool:
+        """True if the rules name classes of the input."""
+        return bool(self.mapping or self.included or self.excluded)
 
     @property
     def leaves_out(self) -> bool:
@@ -85,14 +93,25 @@ class LabelRules:
     @property
     def olds(self) -> list[str]:
         """The old names of `mapping`, as they are compared."""
-        return self.folded(pa.array([old for old, _ in self.mapping], pa.string()))
+        return self.compared(self.folded(pa.array([old for old, _ in self.mapping], pa.string())))
+
+    def compared(self, names: Sequence[str]) -> list[str]:
+        """Return names of options as they are compared with labels."""
+        return list(map(value_name, names)) if self.of_values else list(names)
+
+    def beside(self, *, values: bool) -> LabelRules:
+        """Return the rules for labels that are values, or that are not."""
+        named = self.names_classes or self.allowed is not None
+        return dataclasses.replace(self, of_values=values and named)
 
     @property
     def of_rows(self) -> LabelRules:
         """The rules for rows that windows are cut from: all but those that leave rows out."""
         left_out = {old for old, new in self.mapping if not new}
         mapping = tuple(one for one in self.mapping if one[0] not in left_out)
-        return LabelRules(fold=self.fold, mapping=mapping, allowed=self.allowed)
+        return LabelRules(
+            fold=self.fold, mapping=mapping, allowed=self.allowed, of_values=self.of_values
+        )
 
     @property
     def of_windows(self) -> LabelRules:
@@ -191,20 +210,33 @@ class LabelRules:
 
     def outcomes(self, names: pa.Array) -> tuple[list[str | None], list[str | None]]:
         """Return the new label of each label, and why its rows are left out, if they are."""
-        mapping = dict(zip(self.olds, (new for _, new in self.mapping), strict=True))
+        pairs = zip(self.olds, self.mapping, strict=True)
+        # The last one counts: a name as it is given, before another notation of its number.
+        ordered = sorted(pairs, key=lambda pair: pair[0] == pair[1][0])
+        mapping = {old: new for old, (_, new) in ordered}
+        included, excluded = self.compared(self.included), self.compared(self.excluded)
+        allowed = self._allowed_values
         new: list[str | None] = []
         why: list[str | None] = []
         for label in self.folded(names):
             mapped = mapping.get(label, label)
+            mapped = allowed.get(mapped, mapped)
             new.append(mapped or None)
             if not mapped:
                 why.append(f"label-map {label}")
-            elif mapped in self.excluded:
+            elif mapped in excluded:
                 why.append(f"exclude-labels {mapped}")
             else:
-                others = self.included and mapped not in self.included
+                others = included and mapped not in included
                 why.append("include-labels" if others else None)
         return new, why
+
+    @property
+    def _allowed_values(self) -> Mapping[str, str]:
+        """Return {label: allowed label} of allowed labels that write a number in another way."""
+        names = self.allowed if self.of_values and self.allowed is not None else ()
+        values = {value_name(name): name for name in names}
+        return {value: name for value, name in values.items() if value not in names}
 
     @property
     def _without_label(self) -> str | None:

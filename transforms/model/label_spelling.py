@@ -12,12 +12,18 @@ from collections.abc import Iterable, Mapping
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill.format.class_names import are_integers, canonical_name, is_code, is_number
+from recordmill.format.class_names import (
+    BOOLS,
+    are_integers,
+    canonical_name,
+    is_code,
+    is_number,
+    value_name,
+)
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.placeholders import is_placeholder
 
 _MOST = 100_000  # distinct texts of a column; if there are more, they stay as they are
-_BOOLS = ("true", "false")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -53,12 +59,18 @@ class LabelSpelling:
         labels = [label for label in self._labels().values() if not is_placeholder(label)]
         return not self.of_words and are_integers(labels)
 
+    @property
+    def of_values(self) -> bool:
+        """True if each label is that of a number or a boolean."""
+        labels = self._labels().values()
+        return not self.of_words and all(one == self._label(one) for one in labels)
+
     def renames(self, missing: Iterable[str] = ()) -> dict[str, str | None]:
         """Return {text: label} of the texts that become another label, or none.
 
         missing: numbers and texts that stand for no label; numbers match by their value.
         """
-        absent = {text: canonical_name(text) for text in missing}
+        absent = {text: value_name(text) for text in missing}
         renames: dict[str, str | None] = {
             label: None for text, label in absent.items() if text != label
         }
@@ -78,7 +90,7 @@ class LabelSpelling:
         found = self.texts.union(texts)
         values = [self._number(text) for text in found if not is_placeholder(text)]
         of_numbers = all(is_number(one) and not is_code(one) for one in values)
-        if not (of_numbers or all(one.lower() in _BOOLS for one in values)) or len(found) > _MOST:
+        if not (of_numbers or all(one.lower() in BOOLS for one in values)) or len(found) > _MOST:
             return dataclasses.replace(self, texts=frozenset(), of_words=True)
         return dataclasses.replace(self, texts=found)
 
@@ -89,7 +101,7 @@ class LabelSpelling:
     def _label(self, text: str) -> str:
         if is_placeholder(text):
             return text
-        return text.lower() if text.lower() in _BOOLS else canonical_name(self._number(text))
+        return text.lower() if text.lower() in BOOLS else canonical_name(self._number(text))
 
 
 def respell(labels: pa.Array, renames: Mapping[str, str | None]) -> pa.Array:

@@ -32,6 +32,7 @@ class ListingPart:
     filtered: {option: number of inputs that it excluded}.
     rejected_labels: {label: number of rejected inputs}, as far as labels are known.
     notes: remarks on the input, if the source itself does not keep them.
+    of_values: whether labels are numbers or booleans by their type, or by that of their column.
     """
 
     rows: pa.RecordBatch | None = None
@@ -42,6 +43,7 @@ class ListingPart:
     filtered: Mapping[str, int] = dataclasses.field(default_factory=dict)
     rejected_labels: Mapping[str, int] = dataclasses.field(default_factory=dict)
     notes: Sequence[Note] = ()
+    of_values: bool = False
 
 
 @runtime_checkable
@@ -70,12 +72,14 @@ class Layout:
     labelled, grouped: whether any row may have a label, or a group.
     split_source: the part of the input that assigns rows to splits, for messages; None if nothing
       does.
+    of_values: whether labels are numbers or booleans, as of `ListingPart`.
     """
 
     columns: pa.Schema
     labelled: bool
     grouped: bool
     split_source: str | None = None
+    of_values: bool = False
 
     @property
     def multi_label(self) -> bool:

@@ -19,6 +19,7 @@ from recordmill.notes import Note, first_failing
 from recordmill.transforms.balancing.quotas import Quota
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.data_type import Artifact, Context
+from recordmill.transforms.model.named_classes import NameCheck, check_rules
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.planning.compared_columns import notes_on_compared
 from recordmill.transforms.planning.duplicate_notes import duplicate_notes
@@ -29,12 +30,11 @@ from recordmill.transforms.planning.refusals import (
     nothing_left,
     numbers_as_classes,
     refusal_of,
-    unknown_labels,
     unknown_splits,
 )
 from recordmill.transforms.planning.survey import Survey
 from recordmill.transforms.sources.row_formats.condition_syntax import WHERE
-from recordmill.transforms.staged.listing import NO_LISTING, excluded_from, read_skipped
+from recordmill.transforms.staged.listing import NO_LISTING, excluded_from, read_seen, read_skipped
 from recordmill.transforms.windowing.series_report import SeriesReport
 
 
@@ -183,7 +183,8 @@ def make_plan(
     left_out: Counter[str] = Counter(listing_filtered)
     if run.rules.leaves_out:
         left_out.update(excluded_from(parts, staging=run.staging)[1])
-        problems += unknown_labels(run.rules, labels, left_out)
+    named = _named_classes(run)
+    problems += [one.problem for one in named if one.problem is not None]
     if problems:
         verdict = Verdict(problems[0])
     elif verdict is None and not records:
@@ -203,6 +204,7 @@ def make_plan(
         *learned_notes,
         *profiled.notes,
         *survey.notes,
+        *(one.note for one in named if one.note is not None and survey.counts),
         *plan_notes(survey, quotas, labels, left_out, run, series),
         *duplicate_notes(parts, run.staging),
         *notes_on_compared(survey, run),
@@ -235,6 +237,14 @@ def make_plan(
     return dataclasses.replace(
         plan, splits=splits, spill=planned > run.spill_above, row_bytes=round(row_bytes)
     )
+
+
+def _named_classes(run: RunSpec) -> list[NameCheck]:
+    """Return the checks of the classes that options name."""
+    window_class = "" if run.windows is None else run.windows.label.name
+    if not (run.rules.names_classes or window_class):
+        return []
+    return check_rules(run.rules, window_class, read_seen(run.staging))
 
 
 def _rejects(parts: Sequence[StagedPart], staging: Staging) -> list[Reject]:

@@ -43,9 +43,7 @@ def plan_notes(
         return  # nothing is left to remark on
     if run.windows is not None:
         yield from series.notes(run.windows)
-    yield from _unknown_class(labels, run)
     yield from _unused_intervals(labels, run)
-    yield from _unused_renamings(labels, left_out, run)
     yield from alike_classes(labels)
     if run.group_noun not in (None, "file") and survey.groups is not None:
         records = sum(sum(counts.values()) for counts in survey.counts.values())
@@ -67,16 +65,6 @@ def plan_notes(
     yield from _many_copies(survey, quotas)
 
 
-def _unknown_class(labels: Sequence[str], run: RunSpec) -> Iterator[Note]:
-    """Yield a note if an option names a class that no record has; it may be misspelt."""
-    if run.windows is None or run.windows.label.name in ("", *labels):
-        return
-    name = run.windows.label.name
-    there = ", ".join(map(repr, labels)) or "none"
-    text = f"no record has the class {name!r} of --window-label; the classes are {there}"
-    yield Note("unknown-class", text)
-
-
 def _unused_intervals(labels: Sequence[str], run: RunSpec) -> Iterator[Note]:
     """Yield a note for classes of intervals that no window has; their times may be misread."""
     for label, interval in () if run.windows is None else run.windows.interval_classes:
@@ -87,25 +75,6 @@ def _unused_intervals(labels: Sequence[str], run: RunSpec) -> Iterator[Note]:
                 f"no window has the class {label!r} of --intervals (such as {interval}): check the"
                 " unit and the time zone of these times, and the rows that --window-label takes",
             )
-
-
-def _unused_renamings(
-    labels: Sequence[str], left_out: Mapping[str, int], run: RunSpec
-) -> Iterator[Note]:
-    """Yield a note on pairs of --label-map that made no class, as if the old name were misspelt."""
-    rules = run.rules
-    if "limit" in left_out:
-        return  # it may have left out a class
-    unused = [
-        f"{old}={new}"
-        for (old, new), name in zip(rules.mapping, rules.olds, strict=True)
-        if (new not in labels if new else f"label-map {name}" not in left_out)
-        and f"exclude-labels {new}" not in left_out
-        and not (new and rules.included)
-    ]
-    if unused:
-        text = f"no record has an old class of --label-map: {_some(unused)}"
-        yield Note("unknown-class", text)
 
 
 def _missing_classes(survey: Survey, labels: Sequence[str]) -> Iterator[Note]:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 
-from recordmill.errors import Reject, did_you_mean
+from recordmill.errors import Reject
 from recordmill.format.class_names import are_integers, equal_numbers
 from recordmill.gates import fraction, is_within
 from recordmill.job.staging import Verdict
 from recordmill.notes import count_of
-from recordmill.transforms.model.label_rules import LabelRules
 from recordmill.transforms.model.window_options import EVERY_SPLIT, WindowOptions
 from recordmill.transforms.sources.row_formats.condition_syntax import WHERE
 
@@ -88,26 +87,6 @@ def nothing_left(
         f" {', '.join(reasons) or 'none was kept'}:"
         f" {', or '.join(todo) or 'check the input'}"
     )
-
-
-def unknown_labels(
-    rules: LabelRules, labels: Collection[str], filtered: Mapping[str, int]
-) -> list[str]:
-    """Return a sentence for each class that an option names and that no record has.
-
-    labels: of all records that are left. filtered: {option, with the class: records left out}.
-    """
-    excluded = {name for name in rules.excluded if f"exclude-labels {name}" not in filtered}
-    # The classes that --include-labels left out are unknown here.
-    there = f"the classes are {', '.join(sorted(labels)) or 'none'}"
-    if rules.included:
-        there = "--dry-run without --include-labels shows the classes"
-    return [
-        f"--{option} {name}: no record has this class{did_you_mean(name, labels)}; {there}"
-        for option, names in (("include-labels", rules.included), ("exclude-labels", excluded))
-        for name in sorted(names)
-        if name not in labels
-    ]
 
 
 def numbers_as_classes(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 import numpy as np
@@ -36,7 +36,7 @@ SYSTEM = (
 # Folders of files that were derived from the rows of the listing.
 _DERIVED = (
     *("looked", "checked", "numbered", "distinct", "near", "cells", "windows", "selected"),
-    *("decided", "binned", "strata", "spill", "profiles"),
+    *("decided", "binned", "strata", "spill", "profiles", "labels"),
 )
 
 
@@ -74,14 +74,18 @@ def stage_listing(
     labelled = grouped = presplit = 0
     rejected_labels: Counter[str] = Counter()
     notes: list[Note] = []
+    seen: set[str] = set()
+    of_values = False
     for listed in source.scan():
         rejects += listed.rejects
         filtered.update(listed.filtered)
         rejected_labels.update(listed.rejected_labels)
         notes += listed.notes
+        of_values |= listed.of_values
         rows = listed.rows
         if rows is not None:
-            selected = rules.apply(rows)
+            seen |= labels_of(rows) if rules.names_classes else set()
+            selected = rules.beside(values=listed.of_values).apply(rows)
             rows = selected.rows
             rejects += selected.rejects
             filtered.update(selected.filtered)
@@ -108,12 +112,15 @@ def stage_listing(
         filtered=dict(sorted(filtered.items())),
         rejected_labels=dict(sorted(rejected_labels.items())),
         notes=tuple(notes),
+        of_values=of_values,
     )
     before = staging.listing()
     if before is not None and before.fingerprint == listing.fingerprint:
         listing = dataclasses.replace(listing, parts=before.parts)
     else:
         _delete_derived_files(staging)
+    if rules.names_classes:
+        write_seen(staging, "listing", seen.union(rejected_labels))
     staging.place("listing.json").write_bytes(listing.to_json())
     kept = {part.name.rpartition("/")[0] for part in listing.parts}
     for entry in staging.place("listing").list_dir():
@@ -193,6 +200,24 @@ def write_scratch(
     """
     staging.place(name).write_bytes(data, scratch=True)
     return {name: xxhash.xxh3_128_hexdigest(data)}
+
+
+def labels_of(rows: pa.RecordBatch) -> set[str]:
+    """Return the distinct labels of rows."""
+    return {*held(rows).unique().to_pylist()}
+
+
+def write_seen(staging: Staging, name: str, labels: Collection[str]) -> dict[str, str]:
+    """Write the labels of a part before rules change them, as `write_scratch` does."""
+    staging.place("labels").make_dirs()
+    return write_scratch(staging, f"labels/{name}.json", to_json(sorted(labels)))
+
+
+def read_seen(staging: Staging) -> set[str]:
+    """Return the labels of all parts before rules changed them."""
+    files = staging.place("labels").list_dir()
+    found = (staging.read_json(f"labels/{one.name}", lambda data: data) for one in files)
+    return {label for labels in found for label in labels or ()}
 
 
 def write_part(

@@ -36,7 +36,13 @@ from recordmill.transforms.model.source import (
 )
 from recordmill.transforms.sources.row_formats.condition_syntax import WHERE
 from recordmill.transforms.sources.rows.repeated_rows import Conflicts
-from recordmill.transforms.staged.listing import make_or_reuse, write_checked_part, write_scratch
+from recordmill.transforms.staged.listing import (
+    labels_of,
+    make_or_reuse,
+    write_checked_part,
+    write_scratch,
+    write_seen,
+)
 from recordmill.transforms.staged.parts import read_part, with_staged_paths
 
 SAME = "__same__"  # string: equal for duplicates, of which one row stays
@@ -53,6 +59,7 @@ class RowReader:
     artifacts: files given by the user that the chunker needs.
     conflicts: treatment of rows that have the same key and differ; equal rows count once. None
       leaves repeated keys to the check of all keys, which refuses them.
+    keeps_labels: whether to keep the labels before the rules, to check the classes of options.
     """
 
     source: RowSource
@@ -66,6 +73,7 @@ class RowReader:
     known: KnownContents | None = None
     artifacts: Mapping[str, Artifact] = dataclasses.field(default_factory=dict)
     conflicts: Conflicts | None = None
+    keeps_labels: bool = False
 
     def read(self, part: StagedPart, faults: Faults = NO_FAULTS) -> list[StagedPart]:
         """Read a part of the listing, and write its rows and rejects into staging.
@@ -122,6 +130,9 @@ class RowReader:
             data = f"{stem}.data"
             checksums = write_scratch(self.staging, data, listed.data)
             rows = batch.set_column(rows, batch.DATA, pa.repeat(data, len(rows)))
+        if self.keeps_labels:
+            name = stem.rpartition("/")[2]
+            checksums |= write_seen(self.staging, name, labels_of(rows))
         # Rejects name FILE#ROW, and --exclude-keys names keys, which are then those by content.
         selected = dataclasses.replace(self.rules, excluded_keys=None).apply(rows)
         filtered.update(selected.filtered)

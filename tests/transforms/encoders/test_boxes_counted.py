@@ -71,7 +71,7 @@ def test_the_rules_for_labels_of_images_with_captions_alone(pictures, tmp_path):
     made = make(tmp_path / "out", *argv, "--label-map", "a=c,z=y")
     assert set(made.manifest.labels) == {"b", "c"}
     assert [str(note) for note in made.manifest.notes if note.code == "unknown-class"] == [
-        "no image has an old class of --label-map: 'z'"
+        "no image has an old class of --label-map: 'z=y'"
     ]
 
 
@@ -269,7 +269,7 @@ def test_classes_of_boxes_are_mapped_before_images_get_theirs(pictures, tmp_path
     }
     assert {name for one in classes_of(made) for name in one} == {"cat", "tree"}
     (note,) = [str(one) for one in made.manifest.notes if one.code == "unknown-class"]
-    assert note.endswith("no box has an old class of --label-map: 'lion'")
+    assert note.endswith("no box has an old class of --label-map: 'lion=cat'")
 
 
 @pytest.mark.parametrize(
@@ -308,4 +308,6 @@ def test_a_class_that_no_box_has_is_an_error(pictures, tmp_path, capsys):
     with pytest.raises(AssertionError):
         of_classes(pictures, tmp_path, "--exclude-labels", "dog")
     told = capsys.readouterr().err
-    assert "--exclude-labels dog: no box has this class; the classes are CAT, Cat, tree" in told
+    assert (
+        "--exclude-labels dog: no box has this class; the classes are 'CAT', 'Cat', 'tree'" in told
+    )

@@ -26,6 +26,7 @@ from recordmill.transforms.model.label_sets import (
     sets_of,
     strata,
 )
+from recordmill.transforms.model.named_classes import NameCheck, check_rules
 from recordmill.transforms.model.ragged import list_array
 from recordmill.transforms.model.source import ListingPart
 
@@ -152,14 +153,9 @@ class ObjectLabels:
           ConfigError: an option names a class that no object has.
         """
         rules = self._rules.labels
-        new, why = rules.outcomes(pa.array(sorted(self._olds), pa.string()))
-        for option, names in (("include", rules.included), ("exclude", rules.excluded)):
-            for name in names:
-                if name not in new:
-                    there = ", ".join(sorted(one for one in new if one is not None)) or "none"
-                    raise ConfigError(
-                        f"--{option}-labels {name}: no box has this class; the classes are {there}"
-                    )
+        for check in self._checks():
+            if check.problem is not None:
+                raise ConfigError(check.problem)
         new, why = rules.outcomes(pa.array(found, pa.string()))
         kept = (name for name, reason in zip(new, why, strict=True) if reason is None)
         return self._allowed or tuple(dict.fromkeys(name for name in kept if name is not None))
@@ -177,13 +173,12 @@ class ObjectLabels:
         kept = {name for name, reason in zip(new, why, strict=True) if reason is None}
         if self._labelled == "box":  # for classes of images there is a note anyway
             yield from alike_classes(sorted(name for name in kept if name is not None))
-        known = {*rules.folded(found)}
-        pairs = zip(rules.mapping, rules.olds, strict=True)
-        unused = [old for (old, _), name in pairs if name not in known]
-        if unused:
-            some = ", ".join(map(repr, unused))
-            text = f"no {self._labelled} has an old class of --label-map: {some}"
-            yield Note("unknown-class", text)
+        yield from (check.note for check in self._checks() if check.note is not None)
+
+    def _checks(self) -> list[NameCheck]:
+        """Return the checks of the classes that options name."""
+        rules = self._rules.labels
+        return check_rules(rules, "", self._olds, noun=self._labelled)
 
     def _renamed(self, columns: pa.RecordBatch) -> pa.RecordBatch:
         """Return annotations with the new classes of objects, null for those left out."""

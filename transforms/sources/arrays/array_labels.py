@@ -50,6 +50,11 @@ def check_labels(labels: StoredArray, count: int, unit: str, label_type: LabelTy
         )
 
 
+def is_numeric(location: str) -> bool:
+    """Return whether an array holds numbers or booleans. location: as of `read_labels`."""
+    return StoredArray.from_text(json.loads(location)[3]).numbers.kind in "biuf"
+
+
 def read_labels(
     location: str, cut: ArraySlicing, first: int, last: int, *, numbers: bool
 ) -> pa.Array:

@@ -32,7 +32,11 @@ from recordmill.transforms.model.source import (
 )
 from recordmill.transforms.model.user_columns import carried_fields
 from recordmill.transforms.sources.arrays.array_headers import ArrayProbe, ProbedFile
-from recordmill.transforms.sources.arrays.array_labels import read_labels, with_labels
+from recordmill.transforms.sources.arrays.array_labels import (
+    is_numeric,
+    read_labels,
+    with_labels,
+)
 from recordmill.transforms.sources.arrays.array_spec import ARRAY, ArraySpec
 from recordmill.transforms.sources.arrays.chunking import ArraySlicing, Shape, merge_shapes
 from recordmill.transforms.sources.arrays.npy import StoredArray, format_shape
@@ -157,7 +161,10 @@ class ArraySource:
         shapes: dict[tuple[str, int], set[Shape]] = collections.defaultdict(set)
         users: list[pa.Field] = []
         labelled = grouped = presplit = False
+        of_values = self.probe.has_labels
         for rows in parts:
+            for location in rows[LABELS].unique().to_pylist() if of_values else ():
+                of_values &= location is None or is_numeric(location)
             labelled |= rows[batch.LABEL].null_count < len(rows)
             grouped |= rows[batch.GROUP].null_count < len(rows)
             presplit |= rows[batch.SPLIT].null_count < len(rows)
@@ -189,6 +196,7 @@ class ArraySource:
             labelled=labelled or self.probe.has_labels,
             grouped=grouped or self._cut.unit == "chunk",
             split_source=split_source_of(self.files, presplit=presplit),
+            of_values=of_values,
         )
 
     def read(self, sections: pa.RecordBatch, layout: Layout) -> Iterator[ListingPart]:

@@ -36,5 +36,6 @@ class TableLayout(RowLayout):
             split_source=table.split_source,
             roles=table.roles,
             written=table.written,
+            of_values=table.of_values,
             table=table,
         )

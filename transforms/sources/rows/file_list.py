@@ -55,6 +55,7 @@ from recordmill.transforms.sources.rows.column_roles import (
     quoted,
 )
 from recordmill.transforms.sources.rows.label_types import (
+    holds_values,
     number_field,
     with_several,
     with_spelling,
@@ -259,6 +260,7 @@ class FileList:
         parser = self.row_format.value_parser
         spelling = spelling or label_spelling(file, roles, self.format.decimal)
         roles = with_spelling(roles, spelling, parser)
+        of_values = spelling.of_values if spelling.texts else holds_values(roles, column_types)
         self._found_roles[:] = [roles]
         refuse_unknown_missing(parser, column_types, where=self.path)
         user_columns = roles.user_columns(list(column_types))
@@ -324,8 +326,9 @@ class FileList:
                     identities = _identities(found[batch.KEY], found, segments)
                     kept += len(found)
                     listed = _with_rows(listed, repeated.hold(found, identities))
-                yield dataclasses.replace(listed, filtered=left_out)
+                yield dataclasses.replace(listed, filtered=left_out, of_values=of_values)
         for decided in repeated.decide():
+            decided = dataclasses.replace(decided, of_values=of_values)
             yield _with_rows(decided, decided.rows)
         if not kept:
             given = self.input_root is not None

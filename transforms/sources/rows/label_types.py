@@ -105,6 +105,19 @@ def with_spelling(
     return dataclasses.replace(roles, renames=tuple(renames.items()))
 
 
+def holds_values(roles: ColumnRoles, column_types: ColumnTypes) -> bool:
+    """Return whether the labels are numbers or booleans, by the type or the texts of the column."""
+    if roles.classes is None:
+        return False
+    found = column_types[roles.classes]
+    if found.labels is not None:
+        return found.labels.of_values
+    kind = found.field(roles.classes).type
+    kind = kind.value_type if is_list(kind) else kind
+    numeric = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    return bool(numeric or pa.types.is_boolean(kind))
+
+
 def number_field(
     field: pa.Field, label_type: LabelType | None, *, unlabelled: Unlabelled, where: str
 ) -> pa.Field:

@@ -43,6 +43,7 @@ from recordmill.transforms.sources.rows.column_checks import (
 from recordmill.transforms.sources.rows.column_roles import SPLITS, ColumnRoles, find_roles
 from recordmill.transforms.sources.rows.hub_features import HubClassNames, with_class_names
 from recordmill.transforms.sources.rows.label_types import (
+    holds_values,
     number_field,
     rows_without_number,
     untyped_label,
@@ -206,6 +207,7 @@ class RecordRows:
             for field in self._user_fields(user_columns, column_types, roles)
         ]
         self._notes.update(inference_notes(fields, column_types, self._advice, roles.target))
+        class_names = hub.of(roles, self._notes)
         return RowLayout(
             columns=pa.schema(
                 [*self._leading_fields, *self._place_fields(roles), *label_fields(roles), *fields]
@@ -222,7 +224,8 @@ class RecordRows:
             else column_types[roles.labels].field(roles.labels),
             row_filter=self._row_filter(column_types, fields),
             kept=kept,
-            class_names=hub.of(roles, self._notes),
+            class_names=class_names,
+            of_values=class_names is None and holds_values(roles, column_types),
         )
 
     def read(self, sections: pa.RecordBatch, layout: Layout) -> Iterator[ListingPart]:

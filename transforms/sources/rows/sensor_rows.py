@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError, Reason
+from recordmill.format.class_names import is_value
 from recordmill.notes import Note
 from recordmill.storage.files import Location
 from recordmill.transforms.encoders.time_zones import zone_of
@@ -119,7 +120,8 @@ class SensorRows(TableRows):
         first = list(itertools.islice(parts, 1))
         layout = super().layout(itertools.chain(first, parts), keep)
         if self.intervals is not None:
-            layout = dataclasses.replace(layout, labelled=True)
+            of_values = all(is_value(name) for name, _ in self.intervals.classes)
+            layout = dataclasses.replace(layout, labelled=True, of_values=of_values)
         if self.step_column is not None:
             field = pa.field(STEP, pa.int64(), False)
             columns = layout.columns.insert(len(self._leading_fields), field)

@@ -1,0 +1,99 @@
+"""Checks of the classes that options name against the classes of the input."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from recordmill.errors import did_you_mean
+from recordmill.format.class_names import class_order, difference, name_key
+from recordmill.notes import Note
+from recordmill.transforms.model.label_rules import LabelRules
+
+_SHOWN = 20  # classes in an error
+_SOME = 3  # names in a note
+
+
+class NameCheck(NamedTuple):
+    """The outcome of a check: an error, or a note; None without one."""
+
+    problem: str | None = None
+    note: Note | None = None
+
+
+def check_names(
+    option: str,
+    names: Mapping[str, str],
+    classes: Collection[str],
+    *,
+    noun: str = "record",
+    unchanged: Collection[str] = (),
+) -> NameCheck:
+    """Check the names of an option.
+
+    It is an error if no name is that of a class, or if a name differs from that of a class by its
+    spelling alone, unless the option names this class, too.
+
+    option: with its dashes. names: {name as given: name as it is compared}. noun: what has classes.
+    unchanged: classes that a name may be a spelling of, because the option gives them this name.
+    """
+    unknown = [given for given, name in names.items() if name not in classes]
+    if not unknown:
+        return NameCheck()
+    there = f"the classes are {shown_classes(classes)}"
+    unnamed = {*classes}.difference(names.values(), unchanged)
+    others = {name_key(one): one for one in sorted(unnamed)}
+    for given in unknown:
+        near = others.get(name_key(names[given]))
+        if near is not None:
+            how = f"{near!r} differs from it only by {difference(names[given], near)}"
+            return NameCheck(f"{option} {given}: no {noun} has this class, but {how}; {there}")
+    # A name whose records have the wanted class already is as good as one that matches.
+    wanted = {name_key(one) for one in {*classes}.intersection(unchanged)}
+    fulfilled = any(name_key(names[given]) in wanted for given in unknown)
+    if len(unknown) == len(names) and not fulfilled:
+        near_text = did_you_mean(unknown[0], classes) if len(unknown) == 1 else ""
+        which = "this class" if len(unknown) == 1 else "any of these classes"
+        some = ",".join(unknown[:_SOME]) + (",..." if len(unknown) > _SOME else "")
+        return NameCheck(f"{option} {some}: no {noun} has {which}{near_text}; {there}")
+    some = ", ".join(map(repr, unknown[:_SOME])) + (", ..." if len(unknown) > _SOME else "")
+    what = "a class" if option != "--label-map" else "an old class"
+    return NameCheck(note=Note("unknown-class", f"no {noun} has {what} of {option}: {some}"))
+
+
+def check_rules(
+    rules: LabelRules, window_class: str, seen: Collection[str], *, noun: str = "record"
+) -> list[NameCheck]:
+    """Check the classes that rules name, and that of --window-label.
+
+    window_class: empty without one. seen: the labels of the input before the rules. noun: what has
+      labels.
+    """
+    labels = pa.array(sorted(seen), pa.string())
+    checks = []
+    if rules.mapping:
+        olds = zip(rules.mapping, rules.olds, strict=True)
+        names = {f"{old}={new}": name for (old, new), name in olds}
+        news = {new for _, new in rules.mapping}
+        found = {*rules.folded(labels)}
+        checks.append(check_names("--label-map", names, found, noun=noun, unchanged=news))
+    after = {name for name in rules.outcomes(labels)[0] if name is not None}
+    for option, given in (
+        ("--include-labels", rules.included),
+        ("--exclude-labels", rules.excluded),
+    ):
+        names = dict(zip(given, rules.compared(given), strict=True))
+        checks.append(check_names(option, names, after, noun=noun))
+    if window_class:
+        of_rows = {name for name in rules.of_rows.outcomes(labels)[0] if name is not None}
+        checks.append(check_names("--window-label", {window_class: window_class}, of_rows))
+    return checks
+
+
+def shown_classes(classes: Collection[str]) -> str:
+    """Return classes for a message, the first ones if there are many."""
+    ordered = class_order(classes)
+    some = ", ".join(map(repr, ordered[:_SHOWN]))
+    return f"{some}, ... ({len(ordered):,})" if len(ordered) > _SHOWN else some or "none"
