@@ -24,7 +24,7 @@ from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import NearDuplicates
 from recordmill.transforms.model.known_content import KnownContents
 from recordmill.transforms.near_duplicates.bands import bands_of
-from recordmill.transforms.near_duplicates.known_hashes import KnownHashes, hashes_file
+from recordmill.transforms.near_duplicates.known_hashes import KnownHashes, write_hashes
 
 _FLAG = "--exclude-like"
 
@@ -138,8 +138,7 @@ class KnownDatasets:
         finally:
             for future in futures:
                 future.cancel()
-        content = hashes_file(batch.concat(found), bands=hashes.bands)
-        hashes.place.write_bytes(content)
+        write_hashes(batch.concat(found), hashes)
 
     def _hashes(self) -> Iterator[np.ndarray]:
         yield np.zeros((0, 2), np.uint64)

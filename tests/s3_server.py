@@ -12,6 +12,7 @@ bare     the answer to HEAD has neither size nor time
 unsized  the answer to HEAD has no size
 cut      half of a listing is sent
 torn     short and unsized
+flippedN  a bit of the Nth answer with staged rows is another one; if always, of all later ones, too
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import random
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, TextIO
 
@@ -148,6 +150,7 @@ class Damaging:
     def __init__(self, app: Callable[..., Any]) -> None:
         self._app = app
         self._done: set[tuple[str, str]] = set()
+        self._sent: Counter[str] = Counter()
 
     def __call__(
         self, environ: dict[str, Any], start_response: Callable[..., Any]
@@ -155,7 +158,7 @@ class Damaging:
         method, query = environ["REQUEST_METHOD"], environ["QUERY_STRING"]
         where = f"{environ['PATH_INFO']}?{query}"
         found = re.search(
-            r"(once|always)-(short|changed|bare|unsized|torn|cut|denied)(/|%2F)", where
+            r"(once|always)-(short|changed|bare|unsized|torn|cut|denied|flipped\d)(/|%2F)", where
         )
         if found is None or method not in ("GET", "HEAD"):
             answer: Iterable[bytes] = self._app(environ, start_response)
@@ -165,6 +168,16 @@ class Damaging:
         status, headers = started
         kind = found[2]
         method = "LIST" if "list-type" in query else method
+        if kind.startswith("flipped"):
+            staged = re.search(r"\.recordmill/.*\.(arrows?|bytes|pickles)\?", where)
+            if staged and method == "GET" and body and status < "300":
+                self._sent[where] += 1
+                wanted, sent = int(kind[-1]), self._sent[where]
+                if sent == wanted or (found[1] == "always" and sent > wanted):
+                    at = len(body) // 2
+                    body = body[:at] + bytes([body[at] ^ 4]) + body[at + 1 :]
+            start_response(status, headers)
+            return [body]
         if (found[1] == "always" or (method, where) not in self._done) and status < "300":
             drop: tuple[str, ...] = ()
             if (method, kind) == ("GET", "denied"):

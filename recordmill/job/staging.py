@@ -37,9 +37,9 @@ verdict.json                                     why nothing will be published
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from typing import Any
 
 from recordmill import strict_json
@@ -54,6 +54,7 @@ FOLDER = ".recordmill"
 INTENT = "intent.json"
 DRAFTS = "drafts"
 REUSE = "reuse"
+_READS_AGAIN = 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -202,6 +203,15 @@ def _fields(value: Any) -> dict[str, Any]:
     return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
 
 
+def advice_on(place: Location) -> str:
+    """Return what to do about a damaged file of staging, or of a published dataset."""
+    parts = place.path.split("/")
+    if FOLDER not in parts:
+        return "--overwrite writes it again"
+    root = "/".join(parts[: parts.index(FOLDER) + 2])
+    return f"delete {shown(dataclasses.replace(place, path=root))}, then run the same command again"
+
+
 def reject_line(reject: Reject) -> bytes:
     """Return the line of a reject in rejects.jsonl."""
     return to_json(reject) + b"\n"
@@ -230,6 +240,8 @@ class Staging:
     def read_json(self, name: str, parse: Callable[[Any], Any] = lambda data: data) -> Any:
         """Return the content of a JSON file; None if the file does not exist.
 
+        A file in a store is read again before it counts as damaged.
+
         parse: called with the content; raises KeyError, ValueError or TypeError if that is invalid.
 
         Raises:
@@ -238,19 +250,15 @@ class Staging:
         place = self.place(name)
         if not place.exists():
             return None
+        for _ in range(0 if place.is_local else _READS_AGAIN):
+            with contextlib.suppress(DamageError):
+                return self._parsed(place, parse)
+        return self._parsed(place, parse)
+
+    def _parsed(self, place: Location, parse: Callable[[Any], Any]) -> Any:
         content = place.read_bytes()
-        with damage_of(shown(place), advice=self._advice):
+        with damage_of(shown(place), advice=advice_on(place)):
             return parse(parse_json(content))
-
-    def damaged(self, name: str, what: str) -> DamageError:
-        """Return the error for a damaged file."""
-        return DamageError(f"{shown(self.place(name))} is damaged: {what}; {self._advice}")
-
-    @property
-    def _advice(self) -> str:
-        if FOLDER not in self.root.path:  # a published dataset
-            return "--overwrite writes it again"
-        return f"delete {shown(self.root)}, then run the same command again"
 
     def listing(self) -> Listing | None:
         """Return the listing; None if it is not complete."""
@@ -276,11 +284,11 @@ class Staging:
         place = self.place("rejects.jsonl")
         rejects = []
         for number, line in enumerate(place.read_bytes().splitlines() if place.exists() else (), 1):
-            with damage_of(shown(place), line=number, advice=self._advice):
+            with damage_of(shown(place), line=number, advice=advice_on(place)):
                 rejects.append(Reject(**parse_json(line)))
         return tuple(rejects)
 
-    @contextmanager
+    @contextlib.contextmanager
     def dropped_if_refused(self) -> Iterator[None]:
         """Delete the folder if a ConfigError leaves the block, unless it is of an earlier run."""
         fresh = not self.root.exists()

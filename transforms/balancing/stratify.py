@@ -37,8 +37,8 @@ from recordmill.transforms.model.splits import (
     assign_strata,
     strata_rows,
 )
+from recordmill.transforms.staged.arrow_files import arrow_file, read_arrow
 from recordmill.transforms.staged.batches import RowScan
-from recordmill.transforms.staged.mapped_files import open_arrow
 
 
 def unassigned(rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -247,9 +247,10 @@ def store_strata(strata: Strata, *, staging: Staging) -> str:
         "rank": pa.array([[str(end.rank) for end in one] for one in ends], pa.list_(pa.string())),
         "key": pa.array([[end.key for end in one] for one in ends], pa.list_(pa.string())),
     }
-    data = [batch.to_buffer(pa.RecordBatch.from_pydict(table), pa.ipc.new_file)]
+    given = [pa.RecordBatch.from_pydict(table)]
     if strata.groups is not None:
-        data.append(batch.to_buffer(strata.groups, pa.ipc.new_file))
+        given.append(strata.groups)
+    data = [arrow_file(rows, staging.root) for rows in given]
     digest = hashlib.sha256(b"".join(data)).hexdigest()[:16]
     staging.place("strata").make_dirs()
     for place, content in zip(_strata_places(f"strata/{digest}", staging), data, strict=False):
@@ -261,7 +262,7 @@ def store_strata(strata: Strata, *, staging: Staging) -> str:
 def load_strata(name: str, staging: Staging) -> Strata:
     """Read strata, once in each process."""
     thresholds, groups = _strata_places(name, staging)
-    rows = pa.ipc.open_file(open_arrow(thresholds)).get_batch(0).to_pylist()
+    rows = read_arrow(thresholds).to_pylist()
     return Strata(
         {
             row["label"]: tuple(
@@ -269,7 +270,7 @@ def load_strata(name: str, staging: Staging) -> Strata:
             )
             for row in rows
         },
-        pa.ipc.open_file(open_arrow(groups)).get_batch(0) if groups.exists() else None,
+        read_arrow(groups) if groups.exists() else None,
     )
 
 

@@ -20,7 +20,7 @@ from recordmill.transforms.model import batch
 from recordmill.transforms.model.batch import UInt64Array
 from recordmill.transforms.near_duplicates.bands import Bands
 from recordmill.transforms.near_duplicates.pairs import Indices
-from recordmill.transforms.staged.mapped_files import open_arrow
+from recordmill.transforms.staged.arrow_files import arrow_file, read_arrow
 
 _KEY = "key"
 _AT_ONCE = 1 << 18  # pairs that are compared at a time, if one record does not have more
@@ -48,7 +48,7 @@ class _Known(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class KnownHashes:
-    """Hashes of the records of other datasets, as a file of `hashes_file`.
+    """Hashes of the records of other datasets, as a file of `write_hashes`.
 
     place: the file in staging. bands: bands of the hashes.
     """
@@ -86,17 +86,17 @@ class KnownHashes:
         )
 
 
-def hashes_file(rows: pa.RecordBatch, *, bands: Bands) -> bytes:
-    """Return the content of the file of `KnownHashes`, given the keys and hashes of records.
+def write_hashes(rows: pa.RecordBatch, hashes: KnownHashes) -> None:
+    """Write the file of hashes, given the keys and hashes of records.
 
     The file has one record for each hash, the one with the smallest key.
     """
-    hashes = rows[batch.NEAR]
-    rows = pa.RecordBatch.from_arrays([rows[batch.KEY], hashes], names=[_KEY, bands.column])
-    rows = rows.filter(hashes.is_valid()).sort_by(_KEY)
+    bands, values = hashes.bands, rows[batch.NEAR]
+    rows = pa.RecordBatch.from_arrays([rows[batch.KEY], values], names=[_KEY, bands.column])
+    rows = rows.filter(values.is_valid()).sort_by(_KEY)
     identities = bands.identities(bands.values(rows[bands.column]))
     rows = rows.take(pa.array(np.sort(np.unique(identities, return_index=True)[1])))
-    return bytes(batch.to_buffer(rows, pa.ipc.new_file))
+    hashes.place.write_bytes(arrow_file(rows, hashes.place))
 
 
 def _blocks(counts: Indices) -> list[tuple[int, int]]:
@@ -110,7 +110,7 @@ def _blocks(counts: Indices) -> list[tuple[int, int]]:
 
 @functools.lru_cache(maxsize=1)
 def _load(known: KnownHashes) -> _Known:
-    rows = pa.ipc.open_file(open_arrow(known.place)).get_batch(0)
+    rows = read_arrow(known.place)
     values = known.bands.values(rows[known.bands.column])
     by_band = []
     for keys in known.bands.keys(values).T:

@@ -16,6 +16,7 @@ from recordmill.profile.schema_rules import SchemaRules
 from recordmill.transforms.checks.violations import Violations
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.data_type import Analysis, CountsOfSplits, Headers
+from recordmill.transforms.staged.arrow_files import piece_sum
 from recordmill.transforms.staged.encoder_tasks import rows_in_tracebacks
 from recordmill.transforms.staged.parts import read_part, with_staged_paths
 from recordmill.transforms.staged.spill import Piece
@@ -87,6 +88,7 @@ def write_profiles(packed: Sequence[bytes], staging: Staging) -> tuple[Piece, ..
         for one in packed:
             pieces.append((b"", name, sink.tell(), len(one)))
             sink.write(one)
+            sink.write(piece_sum(one))
     return tuple(pieces)
 
 

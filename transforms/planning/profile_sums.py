@@ -15,7 +15,7 @@ import apache_beam as beam
 from recordmill.job.staging import Staging
 from recordmill.processes.pool import shared_pool
 from recordmill.transforms.planning.part_task import DataProfile, write_profiles
-from recordmill.transforms.staged.mapped_files import read_range
+from recordmill.transforms.staged.arrow_files import read_piece
 from recordmill.transforms.staged.spill import Piece
 from recordmill.transforms.statistics import array_pickle
 from recordmill.transforms.statistics.dataset_statistics import SliceStatistics
@@ -61,7 +61,7 @@ class Profile(NamedTuple):
 
 def _load(piece: Piece, staging: Staging) -> Any:
     data, name, offset, length = piece
-    return array_pickle.loads(data or read_range(staging.place(name), offset, length))
+    return array_pickle.loads(data or read_piece(staging.place(name), offset, length, mapped=True))
 
 
 def sum_inline(pieces: Iterable[Piece]) -> Piece:

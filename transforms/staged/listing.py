@@ -26,6 +26,7 @@ from recordmill.transforms.model.label_lists import held
 from recordmill.transforms.model.label_rules import LabelRules
 from recordmill.transforms.model.left_out import LeftOut
 from recordmill.transforms.model.source import Layout, RowSource, Source
+from recordmill.transforms.staged.arrow_files import arrow_file
 from recordmill.transforms.staged.parts import read_part
 
 SYSTEM = (
@@ -229,7 +230,7 @@ def write_part(
 
     scratch: whether a later run compares the checksum before it uses the file (`write_scratch`).
     """
-    data = batch.to_buffer(rows, pa.ipc.new_file)
+    data = arrow_file(rows, staging.place(name))
     checksums: dict[str, str] = {}
     if scratch:
         checksums = write_scratch(staging, name, data)

@@ -9,7 +9,7 @@ import pyarrow as pa
 from recordmill.job.staging import StagedPart, Staging
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.file_ranges import with_ranges
-from recordmill.transforms.staged.mapped_files import open_arrow
+from recordmill.transforms.staged.arrow_files import read_arrow
 
 
 def read_part(
@@ -21,24 +21,12 @@ def read_part(
     keys: whether `__key__` and `__unit__` have all their values. Without them, keys that follow
       from the content of rows are null, and `__unit__` may be missing if it equals `__hash__`.
     """
-    source = open_arrow(staging.place(name))
-    try:
-        reader = pa.ipc.open_file(source)
-        there = None
-        if columns is not None:
-            wanted = {*columns}
-            if not keys or batch.KEY in wanted:  # the content gives the key
-                wanted.add(batch.CONTENT)
-            there = [name for name in reader.schema.names if name in wanted]
-            if not isinstance(source, pa.MemoryMappedFile):  # some columns of which are copied
-                fields = [reader.schema.get_field_index(name) for name in there]
-                options = pa.ipc.IpcReadOptions(included_fields=fields)
-                reader = pa.ipc.open_file(source, options=options)
-        rows = reader.get_batch(0)
-        if there is not None:
-            rows = rows.select(there)
-    except pa.ArrowInvalid as error:
-        raise staging.damaged(name, "it is not an Arrow file") from error
+    wanted = None
+    if columns is not None:
+        wanted = {*columns}
+        if not keys or batch.KEY in wanted:  # the content gives the key
+            wanted.add(batch.CONTENT)
+    rows = read_arrow(staging.place(name), wanted)
     return with_all_keys(rows, columns) if keys else rows
 
 

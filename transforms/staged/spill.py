@@ -2,7 +2,8 @@
 
 In a small dataset the elements of the shuffle carry the rows. In a large one, a worker collects
 rows up to a limit, orders them by shard, writes one spill file into staging, and sends only the
-offset of each piece. The shuffle then holds a few bytes per piece, whatever the size of the data.
+offset of each piece. The shuffle then holds a few bytes per piece, whatever the size of the data. A
+checksum is behind each piece in a file.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import pyarrow as pa
 from recordmill.job.staging import Staging
 from recordmill.tfrecord.flat_arrays import stable_order
 from recordmill.transforms.model import batch, limits
+from recordmill.transforms.staged.arrow_files import PIECE_SUM, piece_sum, read_piece
 
 # (b"IPC stream", "", 0, 0) inline, (b"", file, offset, length) spilled. Beam's coder for tuples is
 # fast.
@@ -62,8 +64,9 @@ def spill(
             # stream would take the interpreter's lock for each column.
             data = batch.to_buffer(part)
             sink.write(data)
+            sink.write(piece_sum(data))
             pieces.append((shard, (b"", name, start, len(data))))
-            start += len(data)
+            start += len(data) + PIECE_SUM
     return pieces
 
 
@@ -97,18 +100,23 @@ def put_bytes(data: bytes, edges: Sequence[int], staging: Staging) -> list[tuple
         return [(number, (data[start:end], "", 0, 0)) for number, (start, end) in parts]
     name = f"spill/{uuid.uuid4().hex}.bytes"
     staging.place(name).parent.make_dirs()
+    pieces: list[tuple[int, Piece]] = []
     with staging.place(name).open_scratch() as sink:
-        sink.write(data)
-    return [(number, (b"", name, start, end - start)) for number, (start, end) in parts]
+        for number, (start, end) in parts:
+            part = data[start:end]
+            pieces.append((number, (b"", name, sink.tell(), len(part))))
+            sink.write(part)
+            sink.write(piece_sum(part))
+    return pieces
 
 
 def get_bytes(piece: Piece, staging: Staging) -> bytes:
     """Return the bytes of a piece of `put_bytes`."""
     data, name, offset, length = piece
-    return data or staging.place(name).read_range(offset, length)
+    return data or read_piece(staging.place(name), offset, length).to_pybytes()
 
 
 def load(piece: Piece, *, staging: Staging) -> pa.RecordBatch:
     """Read the rows of a piece."""
     data, name, offset, length = piece
-    return batch.from_bytes(data or staging.place(name).read_range(offset, length))
+    return batch.from_bytes(data or read_piece(staging.place(name), offset, length))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from recordmill.job.staging import ShardInfo, Staging
 from recordmill.storage.files import Location
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.reuse.row_recipes import header_of
+from recordmill.transforms.staged.arrow_files import read_checked
 from recordmill.transforms.staged.mapped_files import open_arrow
 from recordmill.transforms.writing.staged_file import StagedFile
 
@@ -63,5 +65,11 @@ def _shards(manifest: Manifest, staging: Staging) -> Iterator[pa.Table]:
     for _, split in sorted(manifest.splits.items()):
         for shard in split.shards:
             if shard.records:
-                reader = pa.ipc.open_file(open_arrow(staged_recipes(staging, shard.file)))
-                yield reader.read_all()
+                place = staged_recipes(staging, shard.file)
+                yield read_checked(place, functools.partial(_read, place))
+
+
+def _read(place: Location) -> pa.Table:
+    found = pa.ipc.open_file(open_arrow(place)).read_all()
+    found.validate()
+    return found

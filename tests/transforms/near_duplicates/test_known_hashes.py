@@ -8,7 +8,7 @@ from recordmill.storage.files import Location
 from recordmill.transforms.model.ragged import fixed_lists
 from recordmill.transforms.near_duplicates import known_hashes
 from recordmill.transforms.near_duplicates.bands import HammingBands, MinHashBands
-from recordmill.transforms.near_duplicates.known_hashes import KnownHashes, hashes_file
+from recordmill.transforms.near_duplicates.known_hashes import KnownHashes, write_hashes
 
 
 @pytest.fixture
@@ -18,8 +18,9 @@ def known(tmp_path):
         rows = pa.RecordBatch.from_pydict({"__key__": keys, "__near__": hashes})
         order = np.random.default_rng(0).permutation(len(rows))
         path = tmp_path / "known.arrow"
-        path.write_bytes(hashes_file(rows.take(pa.array(order)), bands=bands))
-        return KnownHashes(place=Location.parse(str(path)), bands=bands)
+        hashes = KnownHashes(place=Location.parse(str(path)), bands=bands)
+        write_hashes(rows.take(pa.array(order)), hashes)
+        return hashes
 
     return write
 

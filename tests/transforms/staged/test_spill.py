@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from recordmill.job.staging import Staging
 from recordmill.storage.files import Location
 from recordmill.transforms.staged import spill
+from recordmill.transforms.staged.arrow_files import PIECE_SUM
 from recordmill.transforms.writing.shard_rows import sort_block
 
 ROWS = st.lists(
@@ -71,7 +72,7 @@ def test_a_piece_is_read_alone(staging):
     rows = table([(i % 4, f"{i}", b"v", None, "a") for i in range(40)])
     pieces = spill.spill(rows, np.arange(40) % 4, staging)
     place = staging.place(pieces[0][1][1])
-    spans = [(offset, offset + length) for _, (_, _, offset, length) in pieces]
+    spans = [(offset, offset + length + PIECE_SUM) for _, (_, _, offset, length) in pieces]
     assert spans[0][0] == 0
     assert spans[-1][1] == place.size()
     assert all(end == start for (_, end), (start, _) in itertools.pairwise(spans))

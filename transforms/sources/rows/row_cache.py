@@ -8,17 +8,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import xxhash
 
 from recordmill import strict_json
-from recordmill.errors import Reason
+from recordmill.errors import DamageError, Reason
 from recordmill.storage.files import Location, MissingError
 from recordmill.transforms.model import batch
 from recordmill.transforms.sources.row_formats.row_file import BadRow, Rows
+from recordmill.transforms.staged.arrow_files import (
+    PIECE_SUM,
+    piece_sum,
+    read_checked,
+    read_piece,
+)
 from recordmill.transforms.staged.mapped_files import open_arrow
 
 _NUMBERS = pa.field("__numbers__", pa.int64())  # the last column
@@ -37,32 +43,33 @@ class RowCache(NamedTuple):
         if schema is None:
             return
         self.folder.make_dirs()
-        with (
-            self._place(sections).open_scratch() as sink,
-            pa.ipc.new_file(sink, schema.append(_NUMBERS)) as writer,
-        ):
-            for section, several in enumerate(found):
-                for rows in several:
-                    arrays = [_as(rows.columns[field.name], field.type) for field in schema]
-                    arrays.append(pa.array(rows.numbers))
-                    columns = pa.record_batch(arrays, schema=schema.append(_NUMBERS))
-                    info = {"section": section, "bad": rows.bad}
-                    info |= {"blank": rows.blank, "copies": rows.copies}
-                    writer.write_batch(
-                        columns,
-                        custom_metadata={_ROW_INFO: strict_json.to_text(info, ascii_only=True)},
-                    )
+        place = self._place(sections)
+        if place.is_local:
+            with place.open_scratch() as file:
+                _write(file, schema, found)
+            return
+        stored = pa.BufferOutputStream()
+        _write(stored, schema, found)
+        content = stored.getvalue()
+        place.write_bytes(content.to_pybytes() + piece_sum(content), scratch=True)
 
     def take(self, sections: pa.RecordBatch, wanted: pa.Schema) -> list[list[Rows]] | None:
         """Return the rows of each section with the schema `wanted`.
 
-        Returns None if they are not in the cache, or not with these types.
+        Returns None if they are not in the cache, or not with these types, or damaged.
         """
+        place = self._place(sections)
         try:
-            reader = pa.ipc.open_file(open_arrow(self._place(sections)))
-        except MissingError:
+            return read_checked(place, lambda: self._read(place, len(sections), wanted))
+        except (MissingError, DamageError):
             return None
-        found: list[list[Rows]] = [[] for _ in range(len(sections))]
+
+    def _read(self, place: Location, sections: int, wanted: pa.Schema) -> list[list[Rows]] | None:
+        if place.is_local:
+            reader = pa.ipc.open_file(open_arrow(place))
+        else:
+            reader = pa.ipc.open_file(read_piece(place, 0, place.size() - PIECE_SUM))
+        found: list[list[Rows]] = [[] for _ in range(sections)]
         for number in range(reader.num_record_batches):
             columns, metadata = reader.get_batch_with_custom_metadata(number)
             if not all(_fits(columns[field.name], field.type) for field in wanted):
@@ -86,6 +93,21 @@ class RowCache(NamedTuple):
     def _place(self, sections: pa.RecordBatch) -> Location:
         """Return the cache file. Its name depends on the sizes and times of the listed files."""
         return self.folder / f"{xxhash.xxh3_128_hexdigest(batch.to_bytes(sections))}.arrow"
+
+
+def _write(sink: Any, schema: pa.Schema, found: Sequence[Sequence[Rows]]) -> None:
+    """Write the rows of each section."""
+    with pa.ipc.new_file(sink, schema.append(_NUMBERS)) as writer:
+        for section, several in enumerate(found):
+            for rows in several:
+                arrays = [_as(rows.columns[field.name], field.type) for field in schema]
+                arrays.append(pa.array(rows.numbers))
+                columns = pa.record_batch(arrays, schema=schema.append(_NUMBERS))
+                info = {"section": section, "bad": rows.bad}
+                info |= {"blank": rows.blank, "copies": rows.copies}
+                writer.write_batch(
+                    columns, custom_metadata={_ROW_INFO: strict_json.to_text(info, ascii_only=True)}
+                )
 
 
 def _schema_of(parts: Sequence[pa.RecordBatch]) -> pa.Schema | None:
