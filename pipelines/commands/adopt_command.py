@@ -89,6 +89,7 @@ class _Counted:
 
 
 def _print_outcome(outcome: AdoptOutcome, config: AdoptConfig, *, seconds: float) -> None:
+    from recordmill.checking.verify import decodes_images
     from recordmill.notes import count_of
     from recordmill.pipelines.terminal import report
     from recordmill.pipelines.terminal.tables import stack
@@ -100,11 +101,11 @@ def _print_outcome(outcome: AdoptOutcome, config: AdoptConfig, *, seconds: float
         if outcome.resumed:
             print("Publishing of an interrupted run was completed; there is nothing else to do")
         else:
-            checked = (
-                "the contents of its files are those of its manifest"
-                if config.verify
-                else "sizes agree; run recordmill verify, or add --verify, to check contents"
-            )
+            checked = "the contents of its files are those of its manifest"
+            if config.verify is None:
+                checked = "sizes agree; run recordmill verify, or add --verify, to check contents"
+            elif config.verify == "deep":
+                checked += ", and every image can be decoded"
             print(f"nothing has changed since {config.output} was written: {checked}")
         return
     tables = stack(files_table(outcome.adopted), features_table(outcome.manifest))
@@ -119,6 +120,11 @@ def _print_outcome(outcome: AdoptOutcome, config: AdoptConfig, *, seconds: float
     report.show(
         stack(tables, report.closing(outcome.manifest, output=config.output, seconds=seconds))
     )
+    if config.verify != "deep" and decodes_images(outcome.manifest.features):
+        print(
+            "Images were not decoded, only recognized by their first bytes: run recordmill verify"
+            " --deep, or adopt with --verify deep, to decode all"
+        )
     if outcome.copied:
         print(
             f"{outcome.copied:,} of {count_of(len(outcome.adopted), 'file')} had to be copied,"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from recordmill.errors import ConfigError
 from recordmill.pipelines.commands.adopt_input import check_split
@@ -29,6 +30,17 @@ def _read_raw(texts: Sequence[str]) -> dict[str, RawArray]:
 
 def _show_raw(raw: Mapping[str, RawArray]) -> dict[str, str]:
     return {name: str(array) for name, array in raw.items()}
+
+
+def _read_verify(text: str) -> Literal["contents", "deep"] | None:
+    if text == "deep":
+        return "deep"
+    if text == "contents":
+        return "contents"
+    try:
+        return "contents" if values.boolean(text) else None
+    except ValueError as error:
+        raise ValueError(f"expected contents or deep, got {text!r}") from error
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -96,11 +108,15 @@ class AdoptConfig(CardConfig):
     dry_run: bool = option(
         False, group=_RUN, help="Read all files, print what they hold, and write no dataset."
     )
-    verify: bool = option(
-        False,
+    verify: Literal["contents", "deep"] | None = option(
+        None,
         group=_RUN,
+        parse=_read_verify,
+        bare="contents",
+        metavar="[deep]",
         help="If the output already holds this dataset, compare the contents of its files with the"
-        " manifest, not just their sizes.",
+        " manifest, not just their sizes. deep: also decode every image before anything is"
+        " published; a file with one that cannot be decoded is not adopted.",
     )
     report: bool = option(False, group=_RUN, help=REPORT_HELP)
     quiet: bool = option(False, group=_RUN, help="Print errors only.")

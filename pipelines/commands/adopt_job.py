@@ -12,7 +12,8 @@ from recordmill.adopt.adoption import AdoptedContents, AdoptedShard, IndexTask
 from recordmill.adopt.class_numbers import LabelError
 from recordmill.adopt.feature_inference import InconsistentFeatureError
 from recordmill.adopt.file_scan import Scan, ScanTask, scan_file
-from recordmill.checking.shard_check import Damage
+from recordmill.checking.shard_check import Damage, verify_shard
+from recordmill.checking.verify import decodes_images, shard_tasks
 from recordmill.errors import ConfigError, RunError
 from recordmill.format.file_info import FileInfo, file_info
 from recordmill.format.manifest import Manifest
@@ -98,7 +99,7 @@ class AdoptJob:
         resumed = finish_publishing(self.staging, overwrite=self.config.overwrite)
         job = self._job(adopted)
         there = Published.find(self.output)
-        if there is not None and self._is_same(there, job):
+        if there is not None and self._is_same(there, job, adopted):
             status = there.describe(self.staging, self.card, config=self.config)
             self.staging.sweep()
             return AdoptOutcome(
@@ -146,6 +147,10 @@ class AdoptJob:
             problems = manifest.open_items()
             if problems:
                 raise RunError("the ledger does not close: " + "; ".join(problems))
+            if self.config.verify == "deep":
+                damages = self._undecodable(staging.root, manifest, adopted, folder="shards/")
+                if damages:
+                    raise RunError(_damaged(damages, len(adopted)))
             publishing.stage_files(staging, manifest, files)
             publishing.publish(staging)
             staging.sweep()
@@ -173,18 +178,23 @@ class AdoptJob:
             },
         }
 
-    def _is_same(self, there: Published, job: Mapping[str, Any]) -> bool:
+    def _is_same(
+        self, there: Published, job: Mapping[str, Any], adopted: Sequence[AdoptedShard]
+    ) -> bool:
         """Return whether the published dataset is the one that this run would make.
 
         Raises:
           ConfigError: it is another dataset, and --overwrite is not given.
-          RunError: it is the same dataset but lacks a file, and --overwrite is not given.
+          RunError: it is the same dataset but lacks a file, and --overwrite is not given; or it has
+            an image that cannot be decoded.
         """
         if there.job.get("fingerprint") == job["fingerprint"]:
             missing = there.missing()
             if missing is None and self.config.verify:
                 changed = there.changed(self.config.workers)
                 missing = f"{changed[0]} has other contents" if changed else None
+            if missing is None and self.config.verify == "deep":
+                self._refuse_undecodable(there, adopted)
             if missing is None:
                 return True
             if not self.config.overwrite:
@@ -202,6 +212,44 @@ class AdoptJob:
             f" ({_difference(there.job.get('files', {}), job['files'])}): --overwrite replaces the"
             " dataset, another --output keeps it"
         )
+
+    def _refuse_undecodable(self, there: Published, adopted: Sequence[AdoptedShard]) -> None:
+        """Raise RunError if an image of the published dataset cannot be decoded."""
+        if damages := self._undecodable(self.output, there.manifest, adopted):
+            raise RunError(
+                f"the dataset in {shown(self.output)} holds images that cannot be decoded:"
+                f" {'; '.join(map(shown, damages[:_DAMAGES]))}: leave these files out, and adopt"
+                " the others with --overwrite"
+            )
+
+    def _undecodable(
+        self,
+        place: Location,
+        manifest: Manifest,
+        adopted: Sequence[AdoptedShard],
+        *,
+        folder: str = "",
+    ) -> list[Damage]:
+        """Return the first record of each file that `verify --deep` reports.
+
+        place: folder that holds the indexes, and below it `folder` the shards.
+        """
+        if not decodes_images(manifest.features):
+            return []
+        tasks = [
+            dataclasses.replace(
+                task,
+                shard=dataclasses.replace(task.shard, file=f"{folder}{task.shard.file}"),
+                max_record_bytes=self.config.max_record_bytes,
+            )
+            for task in shard_tasks(place, manifest, deep=True)
+        ]
+        keys = {f"{folder}{one.shard}": one.source.key for one in adopted}
+        return [
+            dataclasses.replace(damage, file=keys.get(damage.file, damage.file), key=None)
+            for report in self._in_order(verify_shard, tasks)
+            for damage in report.damages
+        ]
 
     def _scan(
         self,

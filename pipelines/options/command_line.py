@@ -157,6 +157,8 @@ def _tokens(argv: Sequence[str], options: Mapping[str, Option]) -> Iterator[Give
             before = Given(key=key, texts=["true"], bare=True)
         elif rest and not rest[0].startswith("--"):
             before = Given(key=key, texts=[rest.pop(0)])
+        elif key in known and (bare := known[key].bare) is not None:
+            before = Given(key=key, texts=[bare], bare=True)
         elif key in known:
             raise ConfigError(f"--{key} needs a value: {known[key].metavar}")
         else:

@@ -42,6 +42,7 @@ class Option:
     repeat: whether the flag can be repeated.
     compound: whether a file may give a list or a mapping instead of text.
     switch: whether it is a boolean flag, which takes no value on the command line.
+    bare: the value of the flag if none follows it; None if it needs one.
     """
 
     name: str
@@ -56,6 +57,7 @@ class Option:
     repeat: bool = False
     compound: bool = False
     switch: bool = False
+    bare: str | None = None
 
     @property
     def key(self) -> str:
@@ -88,6 +90,7 @@ def option(
     repeat: bool = False,
     choices: Sequence[str] = (),
     metavar: str | None = None,
+    bare: str | None = None,
 ) -> Any:
     """Declare a field of a config. Without `default` the option is required.
 
@@ -98,10 +101,12 @@ def option(
     repeat: the flag can be repeated, and a file can hold a list; `parse` takes a list of texts.
     choices: the values to accept; by default those of a Literal annotation.
     metavar: the placeholder of the value in the help.
+    bare: the value of the flag if none follows it.
     """
     declared = {
         "help": help, "group": group, "shapes_bytes": shapes_bytes, "local": local,
         "parse": parse, "show": show, "repeat": repeat, "choices": choices, "metavar": metavar,
+        "bare": bare,
     }  # fmt: skip
     if isinstance(default, Mapping):
         return dataclasses.field(

@@ -48,6 +48,7 @@ from recordmill.format.split_names import TRAIN
 from recordmill.format.typed_json import as_object, parse_json
 from recordmill.notes import count_of
 from recordmill.storage.files import Location, MissingError
+from recordmill.tfrecord.features import Features
 from recordmill.tfrecord.framing import MAX_RECORD_BYTES
 
 _SHARD = re.compile(r".+\.tfrecord-\d{5,}-of-\d{5,}(\.gz)?")
@@ -110,7 +111,7 @@ def verify(
     damages += _check_sidecars(dataset, manifest)
     tasks = [
         dataclasses.replace(task, max_record_bytes=max_record_bytes)
-        for task in _tasks(dataset, manifest, deep=deep)
+        for task in shard_tasks(dataset, manifest, deep=deep)
     ]
     reports = []
     for report in run(verify_shard, tasks):
@@ -126,8 +127,7 @@ def verify(
         shards=len(reports),
         records=sum(report.records for report in reports),
         bytes=sum(report.bytes for report in reports),
-        deep=deep
-        and any(feature.kind in ("image", "mask") for feature in manifest.features.values()),
+        deep=deep and decodes_images(manifest.features),
         damages=tuple(sorted(damages, key=_sort_key)),
         content=manifest.content,
     )
@@ -218,7 +218,13 @@ def _check_recipes(dataset: Location, manifest: Manifest) -> Iterator[Damage]:
         yield Damage(file=RECIPES, what=str(error))
 
 
-def _tasks(dataset: Location, manifest: Manifest, *, deep: bool) -> list[ShardTask]:
+def decodes_images(features: Features) -> bool:
+    """Return whether deep verification decodes anything."""
+    return any(feature.kind in ("image", "mask") for feature in features.values())
+
+
+def shard_tasks(dataset: Location, manifest: Manifest, *, deep: bool) -> list[ShardTask]:
+    """Return the tasks that check the shards of a dataset."""
     return [
         ShardTask(
             dataset=dataset,

@@ -688,6 +688,57 @@ def test_verify_compares_contents(source, tmp_path, capsys):
     assert run(*argv, "--verify", "--dry-run") == 2
 
 
+def undecodable(path: pathlib.Path) -> pathlib.Path:
+    """A file whose third image is cut, under right checksums."""
+    images = [picture(n, height=30, width=40) for n in range(4)]
+    images[2] = images[2][: len(images[2]) // 2]
+    return write(path, *(example({"image": [image], "label": [0]}) for image in images))
+
+
+def test_images_that_do_not_decode_are_adopted_with_a_warning(tmp_path, capsys):
+    source = undecodable(tmp_path / "in" / "a.tfrecord")
+    argv = ("--input", source, "--output", tmp_path / "out")
+    assert loud(*argv) == 0
+    said = " ".join(told(capsys).split())
+    assert "Images were not decoded, only recognized by their first bytes" in said
+    assert "--verify deep" in said
+    assert loud(*argv, "--verify") == 0
+    assert "the contents of its files are those of its manifest" in " ".join(told(capsys).split())
+    assert loud(*argv, "--verify", "deep") == 1
+    said = " ".join(told(capsys).split())
+    assert "holds images that cannot be decoded: a.tfrecord, record 2" in said
+    assert "leave these files out" in said
+
+
+def test_verify_deep_adopts_no_file_with_an_image_that_does_not_decode(tmp_path, capsys):
+    sound = write(
+        tmp_path / "in" / "a.tfrecord",
+        *(example({"image": [picture(n)], "label": [1]}) for n in range(3)),
+    )
+    bad = undecodable(tmp_path / "in" / "b.tfrecord")
+    argv = ("--input", sound.parent, "--output", tmp_path / "out")
+    assert loud(*argv, "--verify", "deep") == 1
+    said = " ".join(told(capsys).split())
+    assert "nothing was adopted: b.tfrecord, record 2" in said
+    assert "feature 'image': the image cannot be decoded" in said
+    assert not (tmp_path / "out" / "dataset.json").exists()
+    bad.unlink()
+    assert loud(*argv, "--verify=deep") == 0
+    assert "not decoded" not in told(capsys)
+    assert loud(*argv, "--verify", "deep") == 0
+    assert "every image can be decoded" in " ".join(told(capsys).split())
+
+
+def test_verify_takes_no_other_value(source, tmp_path, capsys):
+    argv = ("--input", source, "--output", tmp_path / "out")
+    assert run(*argv, "--verify", "all") == 2
+    assert "--verify: expected contents or deep, got 'all'" in told(capsys)
+    (tmp_path / "job.yaml").write_text("verify: true\n")
+    assert run(*argv, "--config", tmp_path / "job.yaml") == 0
+    (tmp_path / "job.yaml").write_text("verify: deep\n")
+    assert run(*argv, "--config", tmp_path / "job.yaml") == 0
+
+
 def test_a_dry_run_makes_nothing(source, tmp_path, capsys):
     assert loud("--input", source, "--output", tmp_path / "out", "--dry-run") == 0
     said = told(capsys)
