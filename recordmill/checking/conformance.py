@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from recordmill.errors import RecordError
 from recordmill.tfrecord.decode import Value, decoder
 from recordmill.tfrecord.features import DType, Feature, Features, shape_text
 
@@ -214,6 +215,8 @@ def _check_image(value: bytes, *, shape: Sequence[int | None] | None) -> None:
         with open_image(value) as image:
             image.load()
             sides = (image.height, image.width)
+    except RecordError as error:
+        raise NonconformingError(f"the image cannot be decoded ({error.detail})") from error
     except UNREADABLE_IMAGE as error:
         raise NonconformingError(f"the image cannot be decoded ({type(error).__name__})") from error
     if shape is None:

@@ -6,11 +6,17 @@ import io
 import math
 import struct
 import zlib
+from collections.abc import Iterator
 from typing import BinaryIO
 
 from PIL import Image
 
 from recordmill.errors import Reason, RecordError
+
+PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+_ICON = b"\0\0\1\0"
+_CHUNK_HEAD = struct.Struct(">I4s")  # length of the content and name
+_CRC_BYTES = 4
 
 _SCAN = b"\xff\xda"  # JPEG's marker before each scan
 _MANY_SCANS = 100
@@ -33,12 +39,62 @@ def open_image(content: bytes) -> Image.Image:
     Raises:
       UNREADABLE_IMAGE: the content is invalid, of another format, or takes minutes to decode.
     """
+    check_chunks(content)
     if content.startswith(b"GIF8"):
         gif_size(io.BytesIO(content))
     image = Image.open(io.BytesIO(content), formats=_FORMATS)
     if image.format == "JPEG":
         check_scans(content, pixels=math.prod(image.size), limit=_MOST_PIXELS)
     return image
+
+
+def check_chunks(content: bytes) -> None:
+    """Check the CRC-32 of every chunk of a PNG, and of the PNGs in an icon; nothing in other files.
+
+    Pillow checks those of the chunks before the pixels alone, so that damaged pixels decode to
+    other ones. Source: https://www.w3.org/TR/png-3/, 5.3 and 5.5.
+
+    Raises:
+      RecordError: CORRUPT, a chunk is damaged; TRUNCATED, the file ends inside a chunk.
+    """
+    if content.startswith(PNG_SIGNATURE):
+        _check_png(memoryview(content))
+    elif content.startswith(_ICON):
+        for start, size in _icon_places(content):
+            if content.startswith(PNG_SIGNATURE, start):
+                _check_png(memoryview(content)[start : start + size])
+
+
+def _check_png(content: memoryview) -> None:
+    at, end = len(PNG_SIGNATURE), len(content)
+    while at + _CHUNK_HEAD.size <= end:
+        length, name = _CHUNK_HEAD.unpack_from(content, at)
+        stop = at + _CHUNK_HEAD.size + length
+        if not name.isalpha():
+            raise RecordError(Reason.CORRUPT, f"no chunk begins at byte {at} of the PNG")
+        if stop + _CRC_BYTES > end:
+            raise RecordError(Reason.TRUNCATED, "the PNG ends before the image is complete")
+        found = zlib.crc32(content[at + 4 : stop])
+        if found != int.from_bytes(content[stop : stop + _CRC_BYTES]):
+            raise RecordError(
+                Reason.CORRUPT,
+                f"the checksum of the chunk {name.decode()} at byte {at} of the PNG does not match"
+                " its content",
+            )
+        if name == b"IEND":
+            return
+        at = stop + _CRC_BYTES
+
+
+def _icon_places(content: bytes) -> Iterator[tuple[int, int]]:
+    """Yield (offset, bytes) of the images of an icon.
+
+    Source: https://learn.microsoft.com/en-us/previous-versions/ms997538(v=msdn.10)
+    """
+    count = int.from_bytes(content[4:6], "little")
+    for entry in range(6, min(6 + 16 * count, len(content) - 15), 16):
+        size, start = struct.unpack_from("<II", content, entry + 8)
+        yield start, size
 
 
 def gif_size(file: BinaryIO) -> tuple[int, int]:

@@ -18,6 +18,7 @@ from PIL.PngImagePlugin import PngImageFile
 from PIL.TiffImagePlugin import TiffImageFile
 
 from recordmill.errors import Reason, RecordError
+from recordmill.format.image_files import check_chunks
 from recordmill.transforms.imaging.affine import IDENTITY, Affine, exif_transform
 from recordmill.transforms.imaging.bit_depth import stored_bits
 from recordmill.transforms.imaging.geometry import Size
@@ -116,6 +117,7 @@ def stored_mask(data: bytes, limits: ImageOptions) -> StoredMask | None:
 
 def _loaded(data: bytes, limits: ImageOptions) -> ImageFile:
     image = open_mask(io.BytesIO(data), limits)
+    check_chunks(data)
     load(image, limits)
     return image
 

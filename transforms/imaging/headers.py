@@ -30,7 +30,7 @@ from PIL.TiffImagePlugin import TiffImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 
 from recordmill.errors import Filtered, Reason, RecordError
-from recordmill.format.image_files import gif_size
+from recordmill.format.image_files import PNG_SIGNATURE, check_chunks, gif_size
 from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.imaging.tiff_directories import preview_problem
 from recordmill.transforms.imaging.tiff_pixels import is_unknown_type, tiff_pixels
@@ -81,7 +81,7 @@ _OPENERS: dict[str, Callable[[BinaryIO], ImageFile]] = {
 }
 _SIGNATURES = {
     b"\xff\xd8\xff": "JPEG",
-    b"\x89PNG\r\n\x1a\n": "PNG",
+    PNG_SIGNATURE: "PNG",
     b"GIF87a": "GIF",
     b"GIF89a": "GIF",
     b"BM": "BMP",
@@ -158,6 +158,9 @@ def open_image(file: BinaryIO, options: ImageOptions) -> ImageFile:
     except DECODE_ERRORS as error:
         if name == "TIFF" and is_unknown_type(error) and (pixels := tiff_pixels(file)):
             raise RecordError(Reason.UNSUPPORTED, f"a TIFF of {pixels}") from error
+        if name in ("PNG", "ICO"):
+            file.seek(0)
+            check_chunks(file.read())  # which names the damage
         raise decode_error(name, error, options, opened=False) from error
     except RuntimeError as error:
         if name != "AVIF":  # libavif alone reports bad bytes so

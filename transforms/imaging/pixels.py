@@ -21,7 +21,7 @@ from PIL.ImageFile import ImageFile
 from PIL.JpegImagePlugin import JpegImageFile
 
 from recordmill.errors import Reason, RecordError
-from recordmill.format.image_files import check_scans
+from recordmill.format.image_files import check_chunks, check_scans
 from recordmill.format.ledger import Noted
 from recordmill.image_constants import IMAGENET_MEAN, IMAGENET_STD
 from recordmill.transforms.imaging.affine import IDENTITY, Affine, exif_transform
@@ -239,6 +239,7 @@ def _open(data: bytes, options: ImageOptions) -> ImageFile:
         if not _has_one_scan(image, data):
             check_scans(data, pixels=math.prod(image.size), limit=options.max_pixels)
     else:
+        check_chunks(data)
         load(image, options)  # a PNG may store its orientation after its pixels
     return image
 

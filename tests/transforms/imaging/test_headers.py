@@ -151,8 +151,7 @@ MESSAGES = {
     bytes(100): "not_an_image: starts with b'\\x00\\x00",
     b"%!PS-Adobe-3.0 EPSF-3.0\n": "not_an_image: starts with b'%!PS-Adobe-3'",
     b"\xff\xd8\xff": "corrupt: has the signature of JPEG, but Pillow cannot open it",
-    b"\x89PNG\r\n\x1a\n"
-    + bytes(40): "corrupt: has the signature of PNG, but Pillow cannot open it",
+    b"\x89PNG\r\n\x1a\n" + bytes(40): "corrupt: no chunk begins at byte 8 of the PNG",
     png_header(0, 5): "corrupt: has the signature of PNG, but Pillow cannot open it",
     saved(photo(), "JPEG").replace(b"\0\x5a\0\x78\3", b"\0\0\0\x78\3"): (
         "corrupt: has the signature of JPEG, but Pillow cannot open it"
