@@ -237,7 +237,7 @@ def data_type(config: ArraysConfig) -> DataType:
             ),
             dtype=config.dtype,
             cast=config.cast,
-            worker_memory=config.max_worker_memory,
+            worker_limits=config.worker_limits,
         ),
         encoder=encoder,
         duplicates=same_content(config),

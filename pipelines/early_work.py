@@ -30,7 +30,7 @@ def early_work(
     """
     with contextlib.ExitStack() as begun:
         if config.runner == "direct":
-            begun.enter_context(early_reads(reader, listing.parts, config.max_worker_memory))
+            begun.enter_context(early_reads(reader, listing.parts, config.worker_limits))
             if reader is None and _ranks_follow(config, data_type):
                 begun.enter_context(early_frames(run, listing, artifacts))
         yield

@@ -387,6 +387,7 @@ class Job:
             overwrite=config.overwrite,
             workers=config.workers,
             worker_memory=config.max_worker_memory,
+            worker_seconds=config.max_worker_seconds,
             spill_above=config.spill_above,
             fingerprint=config.fingerprint,
             reuse=self._reuse,

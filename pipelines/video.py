@@ -194,7 +194,7 @@ def data_type(config: VideoConfig) -> DataType:
                 unit=config.segment_unit,
             ),
             max_clip_bytes=config.max_clip_bytes,
-            worker_memory=config.max_worker_memory,
+            worker_limits=config.worker_limits,
         ),
         encoder=ClipEncoder(
             frame_options=frames,

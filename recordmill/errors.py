@@ -69,6 +69,7 @@ class Reason(enum.StrEnum):
     BAD_VALUE = "bad_value"  # an invalid row, text or array
     EMPTY = "empty"  # an empty file, a row without text
     TOO_LARGE = "too_large"  # --max-row-bytes, --max-array-bytes, --max-worker-memory
+    TOO_SLOW = "too_slow"  # --max-worker-seconds
     NOT_AN_IMAGE = "not_an_image"  # the bytes have no known image format
     CORRUPT = "corrupt"  # a known format with invalid content
     TRUNCATED = "truncated"  # the content ends early

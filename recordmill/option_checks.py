@@ -5,6 +5,7 @@ Each raises ConfigError with the name of the option, what was expected and what 
 
 from __future__ import annotations
 
+import math
 import numbers
 import operator
 from collections.abc import Collection, Sequence
@@ -35,6 +36,12 @@ def expect_fraction(name: str, value: Any) -> None:
     """Raise ConfigError unless the value is a number from 0 to 1."""
     if not is_number(value) or not 0 <= value <= 1:
         raise ConfigError(f"{name}: expected 0 to 1, got {value!r}")
+
+
+def expect_seconds(name: str, value: Any) -> None:
+    """Raise ConfigError unless the value is a finite number of 0 or more."""
+    if not is_number(value) or not 0 <= value < math.inf:
+        raise ConfigError(f"{name}: expected 0 or more seconds, got {value!r}")
 
 
 def is_number(value: Any) -> bool:

@@ -51,11 +51,11 @@ def reused_encoders() -> Iterator[None]:
                 done, result = channel.call((os.chdir, (os.getcwd(),), {}))
                 assert done, result
 
-    def run_and_note(child: Any, task: bytes, **options: Any) -> Any:
+    def run_and_note(child: Any, *arguments: Any) -> Any:
         child._busy = True
         # After any exception, also one of the task, the child stays busy, and its process is not
         # reused unless a later task succeeds.
-        result = run(child, task, **options)
+        result = run(child, *arguments)
         child._busy = False
         return result
 

@@ -1,9 +1,11 @@
 """Tasks for pools; in a module of few imports, because each new process imports it."""
 
+import math
 import os
 import pathlib
 import signal
 import threading
+import time
 
 from recordmill.processes.shared_memory import allocate
 
@@ -13,6 +15,10 @@ class NotUnpicklableError(Exception):
 
     def __init__(self, one, two):
         super().__init__(f"{one} and {two}")
+
+
+class PanicError(BaseException):
+    """Stands for pyo3_runtime.PanicException."""
 
 
 class NotPicklableError(Exception):
@@ -72,13 +78,28 @@ def unpicklable():
 
 
 def act(rows, faults):
-    """Crash at -1, be killed at -2; else return the rows without faults."""
+    """Crash at -1, be killed at -2, work without an end at -4, panic at -6.
+
+    Otherwise the rows without faults are returned, after 50 ms of work for each -5.
+    """
     for row, value in enumerate(rows):
+        if row in faults:
+            continue
+        work(math.inf if value == -4 else 0.05 if value == -5 else 0)
+        if value == -6:
+            raise PanicError
         if value in (-1, -2) and row not in faults:
             os.kill(os.getpid(), signal.SIGABRT if value == -1 else signal.SIGKILL)
     if rows.count(-3) > 1:
         os.kill(os.getpid(), signal.SIGBUS)
     return [row for row in range(len(rows)) if row not in faults]
+
+
+def work(seconds):
+    """Use the processor for some seconds."""
+    end = time.process_time() + seconds
+    while time.process_time() < end:
+        sum(range(10_000))
 
 
 def try_some(rows, some):

@@ -97,7 +97,7 @@ class Analyze(OrderedStep):
             staging=run.staging,
             seed=run.seed,
             workers=run.workers,
-            worker_memory=run.worker_memory,
+            worker_limits=run.worker_limits,
             keys=not self.unique_keys,
             groups=run.group_noun is not None,
             analysis=counted,

@@ -85,7 +85,7 @@ class Check(OrderedStep):
             check = PartCheck(
                 staging=staging,
                 workers=self.run.workers,
-                worker_memory=self.run.worker_memory,
+                worker_limits=self.run.worker_limits,
                 check=self.check,
                 content=self.content,
                 duplicates=self.duplicates,

@@ -55,7 +55,7 @@ class WriteToTFRecord(OrderedStep):
             staging=run.staging,
             compression=run.compression,
             workers=run.workers,
-            worker_memory=run.worker_memory,
+            worker_limits=run.worker_limits,
             versions=run.encoder_versions,
             fingerprint=run.fingerprint,
             reuse=run.reuse,

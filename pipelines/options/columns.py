@@ -179,7 +179,7 @@ def reading(config: ColumnsConfig, *, kind: Kind = "rows") -> dict[str, Any]:
         "types": tuple(config.types.items()),
         "expected": expected,
         "label_type": config.label_type,
-        "worker_memory": config.max_worker_memory,
+        "worker_limits": config.worker_limits,
         "used": tuple(config.table_options().column_transforms()),
         **columns_of(config, kind=kind),
     }

@@ -89,7 +89,7 @@ def media_rows(
         input_root=config.input_root,
         confine=config.confine,
         stores=config.allow_store,
-        worker_memory=config.max_worker_memory,
+        worker_limits=config.worker_limits,
     )
 
 

@@ -1,19 +1,19 @@
-"""The options for the memory and the processes of a job."""
+"""The options for the memory, the time and the processes of a job."""
 
 from __future__ import annotations
 
 import dataclasses
 
-from recordmill.option_checks import expect_whole
+from recordmill.option_checks import expect_seconds, expect_whole
 from recordmill.pipelines.options import values
 from recordmill.pipelines.options.declaration import option
 from recordmill.pipelines.options.reporting import RUN
-from recordmill.processes.row_tasks import MAX_MEMORY
+from recordmill.processes.task_watch import MAX_MEMORY, MAX_SECONDS, TaskLimits
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ResourceConfig:
-    """Options for the memory and the processes of a job."""
+    """Options for the memory, the time and the processes of a job."""
 
     max_worker_memory: int = option(
         MAX_MEMORY,
@@ -23,6 +23,14 @@ class ResourceConfig:
         metavar="BYTES",
         help="Reject a record for which an encoder process needs more resident memory than this;"
         " 0 is no limit.",
+    )
+    max_worker_seconds: float = option(
+        MAX_SECONDS,
+        group=RUN,
+        parse=values.number,
+        metavar="SECONDS",
+        help="Reject a record for which an encoder process needs more processor time than this; 0"
+        " is no limit.",
     )
     spill_above: int = option(
         4 * 2**20,
@@ -41,5 +49,11 @@ class ResourceConfig:
         help="Encoder processes on this machine (on Flink: per Python worker); 0 is one per core.",
     )
 
+    @property
+    def worker_limits(self) -> TaskLimits:
+        """The limits of a task of an encoder process."""
+        return TaskLimits(self.max_worker_memory, self.max_worker_seconds)
+
     def _check_resources(self) -> None:
         expect_whole("--workers", self.workers, least=0)
+        expect_seconds("--max-worker-seconds", self.max_worker_seconds)

@@ -38,7 +38,7 @@ def texts_of(
                 " holds rows, of which each is a record: leave it out"
             )
         columns |= columns_of(config, kind="text")
-        columns |= {"worker_memory": config.max_worker_memory, "label_type": config.label_type}
+        columns |= {"worker_limits": config.worker_limits, "label_type": config.label_type}
         return TextRows(input=inputs, format=rows, unlabelled=config.unlabelled, **columns)
     refuse_given(
         config,

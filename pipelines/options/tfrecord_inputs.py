@@ -108,7 +108,7 @@ def records_of(
             bytes_column=name or find_media(names, config.inputs),
             label_type=label_type,
             unlabelled=unlabelled,
-            worker_memory=config.max_worker_memory,
+            worker_limits=config.worker_limits,
             **columns,
         )
     pixels = None

@@ -26,13 +26,11 @@ from typing import Any, ParamSpec, TypeVar
 
 from recordmill.errors import RunError
 from recordmill.processes import child_process, environment
-from recordmill.processes.memory_watch import MemoryWatch
 from recordmill.processes.row_tasks import (
     RowTask,
     WorkerCrashedError,
     WorkerDiedError,
     crash_fault,
-    memory_fault,
     run_isolated,
 )
 from recordmill.processes.shared_memory import (
@@ -41,6 +39,7 @@ from recordmill.processes.shared_memory import (
     ParentChannel,
     create_shared_memory,
 )
+from recordmill.processes.task_watch import NO_LIMITS, TaskLimits, TaskWatch, Watched
 
 # Signals of a crash. Others, such as SIGKILL, come from outside of the process.
 _CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT)
@@ -88,7 +87,7 @@ class ProcessPool:
         for child in self._children:
             self._idle.put(child)
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="pool")
-        self._watch = MemoryWatch()
+        self._watch = TaskWatch()
 
     @property
     def is_running(self) -> bool:
@@ -110,8 +109,8 @@ class ProcessPool:
     def _run_rows(self, task: RowTask[T]) -> T:
         child = self._idle.get()
 
-        def run(call: Callable[[], Any]) -> Any:
-            return child.run((call, (), {}), memory=task.memory, watch=self._watch)
+        def run(call: Callable[[], Any], limits: TaskLimits) -> Any:
+            return child.run((call, (), {}), self._watch, limits)
 
         try:
             return run_isolated(task, run)
@@ -121,7 +120,7 @@ class ProcessPool:
     def _run(self, task: bytes) -> Any:
         child = self._idle.get()
         try:
-            return child.run(task)
+            return child.run(task, self._watch)
         finally:
             self._idle.put(child)
 
@@ -173,16 +172,14 @@ class _Child:
     def run(
         self,
         task: bytes | tuple[Callable[..., Any], tuple[()], dict[str, Any]],
-        *,
-        memory: int = 0,
-        watch: MemoryWatch | None = None,
+        watch: TaskWatch,
+        limits: TaskLimits = NO_LIMITS,
     ) -> Any:
         """Run a task, and return its result or raise its exception.
 
         task: (function, arguments, keyword arguments), or their pickle.
-        memory: bytes of memory that the process may have, which `watch` checks; 0 is no limit.
         """
-        exceeded = threading.Event()
+        watched: Watched | None = None
         try:
             with self._lock:
                 if self._closed:
@@ -197,21 +194,18 @@ class _Child:
                 channel, process = self._channel, self._process
             assert channel is not None
             assert process is not None
-            with contextlib.ExitStack() as stack:
-                if memory and watch is not None:
-                    stack.enter_context(watch.limit(process, memory, exceeded))
+            with watch.watch(process, limits) as watched:
                 done, result = channel.call(task)
-            if exceeded.is_set():  # killed after it had sent its result
+            if watched.fault is not None:  # killed after it had sent its result
                 with self._lock:
                     self._forget_process()
         except (EOFError, OSError) as error:
             with self._lock:
                 code = self._forget_process()
-            if exceeded.is_set():
+            if watched is not None and watched.fault is not None:
+                what = watched.fault.detail.removesuffix(" for it")
                 raise WorkerCrashedError(
-                    f"an encoder process needed more than --max-worker-memory {memory} bytes,"
-                    " although no single record does: raise the limit",
-                    memory_fault(memory),
+                    f"{what}, although no single record does: raise the limit", watched.fault
                 ) from error
             if code is not None and -code in _CRASHES:
                 raise WorkerCrashedError(_describe_death(code), crash_fault()) from error

@@ -1,7 +1,7 @@
 """Tasks over rows that go on without the rows that end the encoder process.
 
-Libraries in native code may crash on the content of a record, or take all memory. The rows are then
-tried block by block, and those of the block that crashes one by one
+Libraries in native code may crash on the content of a record, take all memory, or not come to an
+end. The rows are then tried block by block, and those of the block that crashes one by one
 (docs/adr/0041-records-that-crash.md).
 """
 
@@ -10,21 +10,21 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-import os
-import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 from recordmill.errors import Reason, RecordError, RunError
+from recordmill.processes.task_watch import DEFAULT_LIMITS, NO_LIMITS, TaskLimits
 
 T = TypeVar("T")
 
-MAX_MEMORY = 8 << 30  # bytes of an encoder process; a valid record takes far less
+_MOST_ALIKE = 8  # rows that fail before others are tried, because no row may be the cause
 
 Faults = Mapping[int, RecordError]  # by index of a row
 NO_FAULTS: Faults = MappingProxyType({})
-_Run = Callable[[Callable[[], Any]], Any]
+_Run = Callable[[Callable[[], Any], TaskLimits], Any]
+"""Function that runs a call in a process, a new one if the last ended, within limits."""
 
 
 class WorkerDiedError(RunError):
@@ -32,7 +32,7 @@ class WorkerDiedError(RunError):
 
 
 class WorkerCrashedError(WorkerDiedError):
-    """A process ended because of its task: it crashed, or exceeded its memory.
+    """A process ended because of its task: it crashed, or exceeded a limit.
 
     fault: the reject of the row, if one row alone does it.
     """
@@ -50,14 +50,6 @@ def crash_fault() -> RecordError:
     )
 
 
-def memory_fault(limit: int) -> RecordError:
-    """Return the reject of a row that needs more memory than `limit` bytes."""
-    return RecordError(
-        Reason.TOO_LARGE,
-        f"an encoder process needs more than --max-worker-memory {limit} bytes for it",
-    )
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RowTask(Generic[T]):
     """A task over rows that can leave out rows, and be tried on some of them.
@@ -66,35 +58,39 @@ class RowTask(Generic[T]):
     call: returns the call that does the task without the rows of faults, as a picklable function
       without arguments; it returns the faults as rejects in its result.
     trial: tries the rows of a range, without lasting effect; a picklable function.
-    memory: bytes of memory that the process may have; 0 is no limit.
+    limits: of the process, for the task and for each trial.
     """
 
     count: int
     call: Callable[[Faults], Callable[[], T]]
     trial: Callable[[range], Any]
-    memory: int = MAX_MEMORY
+    limits: TaskLimits = DEFAULT_LIMITS
 
 
 def run_isolated(task: RowTask[T], run: _Run) -> T:
-    """Run a task, without the rows that crash the process even if they are tried alone.
-
-    run: runs a call in a process, a new one if the last ended.
+    """Run a task, without the rows that end the process even if they are tried alone.
 
     Raises:
       WorkerDiedError: a process ended for another reason, or no row alone is the cause.
     """
     faults: dict[int, RecordError] = {}
+    limits = task.limits
     repeated = False
     while True:
         try:
-            result: T = run(task.call(faults))
-        except WorkerCrashedError:
+            result: T = run(task.call(faults), limits)
+        except WorkerCrashedError as crash:
+            is_slow = _is_slow(crash.fault)
             # The first crash may come from what earlier tasks left in the process.
-            if repeated:
+            if repeated or is_slow:
                 found = _find(task, run)
-                if found.keys() <= faults.keys():
+                if not found.keys() <= faults.keys():
+                    faults |= found
+                elif is_slow and limits == task.limits and task.count > 1:
+                    # Each row is within the limit.
+                    limits = limits._replace(seconds=limits.seconds * task.count)
+                else:
                     raise
-                faults |= found
             repeated = True
         else:
             return result
@@ -107,43 +103,69 @@ def _find(task: RowTask[T], run: _Run) -> dict[int, RecordError]:
     the row alone in a new process, and few calls.
 
     Raises:
-      WorkerCrashedError: a process ends without any row, as if its memory is too little for itself.
+      WorkerCrashedError: a process ends without any row, as if its memory is too little for itself;
+        or with every row that is tried, as if a file that all of them need is the cause.
     """
-    run(functools.partial(_try_in_turn, task.trial, (), os.devnull))
+    run(_nothing, task.limits)
     found: dict[int, RecordError] = {}
+    passed = False
     step = math.isqrt(task.count) or 1
-    blocks = [range(at, min(at + step, task.count)) for at in range(0, task.count, step)]
-    while blocks and (crash := _first_crash(task, run, blocks)) is not None:
-        block, blocks = blocks[crash.at], blocks[crash.at + 1 :]
-        rows = [range(row, row + 1) for row in block]
-        while rows and (crash := _first_crash(task, run, rows)) is not None:
-            row, rows = rows[crash.at], rows[crash.at + 1 :]
-            again = _first_crash(task, run, [row])
-            if again is not None:
-                found[row.start] = again.fault
+    for start in range(0, task.count, step):
+        block = range(start, min(start + step, task.count))
+        if _fault(task, run, block) is None:
+            passed = True
+            continue
+        for row in block:
+            fault = _row_fault(task, run, row)
+            if fault is None:
+                passed = True
+                continue
+            found[row] = fault
+            if len(found) == _MOST_ALIKE and not passed:
+                _check_others(task, run, row, fault)
     return found
 
 
-class _Crash(NamedTuple):
-    """Crash of a process. at: index of the range that it tried."""
+def _row_fault(task: RowTask[T], run: _Run, row: int) -> RecordError | None:
+    """Return the fault of a row that ends the process alone; None of other rows."""
+    alone = range(row, row + 1)
+    fault = _fault(task, run, alone)
+    if fault is None or _is_slow(fault):
+        return fault  # its time is its own
+    return _fault(task, run, alone)  # in a new process
 
-    at: int
-    fault: RecordError
 
-
-def _first_crash(task: RowTask[T], run: _Run, ranges: Sequence[range]) -> _Crash | None:
-    """Try ranges of rows in turn, up to the first crash."""
-    with tempfile.NamedTemporaryFile() as progress:
-        try:
-            run(functools.partial(_try_in_turn, task.trial, ranges, progress.name))
-        except WorkerCrashedError as crash:
-            return _Crash(int(progress.read() or b"0"), crash.fault)
+def _fault(task: RowTask[T], run: _Run, some: range) -> RecordError | None:
+    """Try rows, and return the fault that ends the process; None if it does not end."""
+    run(_nothing, NO_LIMITS)  # the start of a new process counts for no row
+    try:
+        run(functools.partial(task.trial, some), task.limits)
+    except WorkerCrashedError as crash:
+        return crash.fault
     return None
 
 
-def _try_in_turn(trial: Callable[[range], Any], ranges: Sequence[range], progress: str) -> None:
-    """Try ranges of rows, and write the index of each into the file of progress before."""
-    with open(progress, "wb", buffering=0) as file:
-        for at, some in enumerate(ranges):
-            os.pwrite(file.fileno(), b"%08d" % at, 0)
-            trial(some)
+def _check_others(task: RowTask[T], run: _Run, last: int, fault: RecordError) -> None:
+    """Try some of the rows after the last one that was tried.
+
+    Raises:
+      WorkerCrashedError: they end the process, too.
+    """
+    step = max((task.count - last - 1) // _MOST_ALIKE, 1)
+    others = range(last + 1, task.count, step)[:_MOST_ALIKE]
+    if others and all(_row_fault(task, run, row) is not None for row in others):
+        what = fault.detail.partition(":")[0]
+        raise WorkerCrashedError(
+            f"{_MOST_ALIKE + len(others)} records of {task.count}, all that were tried alone, end"
+            f" their encoder process ({what}): the cause is more likely a"
+            " file that all of them need, such as a tokenizer, or an option; change it",
+            fault,
+        )
+
+
+def _is_slow(fault: RecordError) -> bool:
+    return fault.reason is Reason.TOO_SLOW
+
+
+def _nothing() -> None:
+    """Return at once, from a process that is able to run a task."""

@@ -230,12 +230,14 @@ class _SoundFile:
                 Reason.CORRUPT, f"its {name.upper()} header is damaged, or of an unknown variant"
             ) from error
         frames = self._file.frames
+        layout = read_flac_layout(stream) if name == "flac" else None
         self.may_be_nan = name != "flac"
         self.header = AudioHeader(
             format=name,
             rate=self._file.samplerate,
             channels=self._file.channels,
             frames=None if frames >= _MOST_FRAMES else frames,
+            digest=None if layout is None else layout.header.digest,
         )
 
     def __enter__(self) -> Self:
@@ -310,8 +312,10 @@ class _FFmpegFile:
             raise RecordError(Reason.UNSUPPORTED, "FFmpeg has no decoder for its audio stream")
         context.thread_type = "NONE"  # parallelism is across files
         context.thread_count = 1
-        # Report broken data as an error instead of concealing it.
-        context.options = {"err_detect": "explode"}
+        # Report broken data as an error instead of concealing it. Some encoders of MP3 write wrong
+        # checksums, which cover the headers of frames only.
+        checks = "explode" if context.name.startswith("mp3") else "crccheck+explode"
+        context.options = {"err_detect": checks}
         form = self._container.format.name.partition(",")[0]
         if form == "mov":
             missing = sum(one.pos + one.size > size for one in self._audio.index_entries)

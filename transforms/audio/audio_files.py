@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from typing import NamedTuple, Protocol, Self
 
@@ -14,20 +15,50 @@ from recordmill.transforms.audio.audio_options import LEAST_RATE, MOST_RATE, MOS
 Floats = npt.NDArray[np.float32]
 
 _LATE = 1.0  # seconds that a segment may extend past the end of its file, for rounding
+_EXACT_BITS = 24  # of integers that float32 holds
 _FAR_BEYOND = 2.0  # times the full scale; decoders of lossy formats exceed it by less
+
+
+class SampleDigest(NamedTuple):
+    """MD5 of all samples as little-endian integers of whole bytes. bits: of a sample."""
+
+    md5: bytes
+    bits: int
+
+    def check(self, samples: Floats) -> None:
+        """Compare the samples of a whole file, float32[n, channels], with the digest.
+
+        Integers of more than 24 bits cannot be told from float32, and are not compared.
+
+        Raises:
+          RecordError: they differ.
+        """
+        if self.bits > _EXACT_BITS:
+            return
+        levels = np.rint(samples * np.float32(1 << self.bits - 1)).astype("<i4")
+        size = -(-self.bits // 8)
+        if size == 3:
+            stored = np.ascontiguousarray(levels).view(np.uint8).reshape(*levels.shape, 4)[..., :3]
+        else:
+            stored = levels.astype(f"<i{size}")
+        if hashlib.md5(stored.tobytes(), usedforsecurity=False).digest() != self.md5:
+            raise RecordError(
+                Reason.CORRUPT, "its samples do not match the MD5 in its header: it is damaged"
+            )
 
 
 class AudioHeader(NamedTuple):
     """Header of an audio file.
 
     format: name, such as `wav`. rate: samples per second. frames: samples per channel; None if the
-    header does not state them exactly.
+    header does not state them exactly. digest: of the samples; None if it states none.
     """
 
     format: str
     rate: int
     channels: int
     frames: int | None
+    digest: SampleDigest | None = None
 
 
 class AudioFile(Protocol):
@@ -70,6 +101,8 @@ def read_segment(
     limit = math.floor(max_seconds * rate)
     stop = first + limit + 1 if end is None else min(round(end * rate), first + limit)
     samples = file.frames(first, stop)
+    if header.digest is not None and len(samples) == header.frames:
+        header.digest.check(samples)
     if header.format == "flac" and header.frames is not None and stop < header.frames:
         file.frames(header.frames - 1, header.frames)  # other formats show by their headers
     if len(samples) > limit:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
 from recordmill.errors import Reason, RecordError
-from recordmill.transforms.audio.audio_files import AudioHeader
+from recordmill.transforms.audio.audio_files import AudioHeader, SampleDigest
 
 _CHUNKS = {  # headers of chunks, by the marker of the file
     b"RIFF": struct.Struct("<4sI"),
@@ -41,6 +42,7 @@ _SEARCHED = 1 << 22  # bytes at a time
 _FLAC = struct.Struct(">4sI2xH6xQ")
 _STREAM_INFO_BYTES = 34
 _FLAC_BYTES = 8 + _STREAM_INFO_BYTES
+_MD5_BYTES = 16  # the last ones of STREAMINFO; zeros if the writer did not compute it
 _LAST_BLOCK = 0x80  # flag of the last block of metadata, beside its type
 _PADDING, _SEEK_TABLE, _COMMENT = 1, 3, 4
 _SEEK_POINT = 18  # bytes
@@ -161,13 +163,15 @@ def read_flac_layout(file: RangeReader) -> FlacLayout | None:
     marker, block, most_samples, numbers = _FLAC.unpack_from(head)
     if marker != b"fLaC" or block & 0x7FFFFFFF != _STREAM_INFO_BYTES:
         return None
+    bits = (numbers >> 36 & 31) + 1
+    md5 = head[-_MD5_BYTES:]
     header = AudioHeader(
         format="flac",
         rate=numbers >> 44,
         channels=(numbers >> 41 & 7) + 1,
         frames=(numbers & (1 << 36) - 1) or None,
+        digest=SampleDigest(md5, bits) if any(md5) else None,
     )
-    bits = (numbers >> 36 & 31) + 1
     return FlacLayout(header, head[-_STREAM_INFO_BYTES:], bits, most_samples)
 
 
@@ -210,51 +214,66 @@ def _is_comment(block: memoryview) -> bool:
 
 
 def check_ogg(file: RangeReader, *, size: int) -> None:
-    """Check that an Ogg file is one stream whose last page is whole. Source: RFC 3533.
+    """Check that an Ogg file is one stream whose pages are whole. Source: RFC 3533.
+
+    libsndfile skips damaged pages, so that their samples are missing in what it returns.
 
     size: of the file in bytes.
 
     Raises:
-      RecordError: the file ends early, its last page is damaged, or another stream follows.
+      RecordError: the file ends early, a page is damaged, or another stream follows.
     """
-    start = max(size - 2 * _MOST_PAGE, 0)
-    tail = bytes(file.read_at(start, size - start))
-    at = tail.rfind(_OGG)
-    page = tail[at:]
-    if at < 0 or len(page) < _PAGE:
-        return
-    sizes = page[_PAGE : _PAGE + page[_PAGE - 1]]
-    length = _PAGE + page[_PAGE - 1] + sum(sizes)
-    _check_missing(length - len(page))
-    page = page[:length]
-    if _page_crc(page) != int.from_bytes(page[_CRC], "little"):
-        raise RecordError(Reason.CORRUPT, "its last page is damaged: its checksum is another one")
-    if not page[_PAGE_FLAGS] & _LAST_PAGE:
+    at = flags = 0
+    heads = True  # the first pages of streams that run at the same time
+    for page in _pages(file, size=size):
+        if _page_crc(page) != int.from_bytes(page[_CRC], "little"):
+            what = f"its page at byte {at} is damaged: its checksum is another one"
+            raise RecordError(Reason.CORRUPT, what)
+        flags = page[_PAGE_FLAGS]
+        heads = heads and bool(flags & _FIRST_PAGE)
+        if flags & _FIRST_PAGE and not heads:
+            raise _several_streams()
+        at += len(page)
+    if not flags & _LAST_PAGE:
+        if len(file.read_at(at, _PAGE)) == _PAGE:
+            raise RecordError(Reason.CORRUPT, f"no page begins at byte {at}")
         raise RecordError(
             Reason.TRUNCATED,
             "its last page is missing: copy it again, or convert it if the program that wrote it"
             " did not finish it",
         )
-    _check_single_stream(file, size=size)
-
-
-def _check_single_stream(file: RangeReader, *, size: int) -> None:
-    """Raise RecordError if a stream begins behind the first pages, which begin those of a file."""
-    at = 0
-    while True:
-        head = bytes(file.read_at(at, _PAGE + 255))
-        if len(head) < _PAGE or not head.startswith(_OGG) or not head[_PAGE_FLAGS] & _FIRST_PAGE:
-            break
-        count = head[_PAGE - 1]
-        at += _PAGE + count + sum(head[_PAGE : _PAGE + count])
     for start in range(at, size, _SEARCHED):
-        block = bytes(file.read_at(start, _SEARCHED + len(_FIRST) - 1))
-        if _FIRST in block:
-            raise RecordError(
-                Reason.UNSUPPORTED,
-                "several streams, one after the other, of which decoders read the first: join"
-                " them into one stream, or write each to a file of its own",
-            )
+        if _FIRST in bytes(file.read_at(start, _SEARCHED + len(_FIRST) - 1)):
+            raise _several_streams()
+
+
+def _pages(file: RangeReader, *, size: int) -> Iterator[bytes]:
+    """Yield the pages that follow each other from the beginning of a file on.
+
+    Raises:
+      RecordError: the file ends inside a page.
+    """
+    start = at = 0
+    block = b""
+    while True:
+        if at + _MOST_PAGE > start + len(block) and start + len(block) < size:
+            start, block = at, bytes(file.read_at(at, _SEARCHED))
+        head = block[at - start : at - start + _PAGE]
+        if len(head) < _PAGE or not head.startswith(_OGG):
+            return
+        count = head[_PAGE - 1]
+        length = _PAGE + count + sum(block[at - start + _PAGE : at - start + _PAGE + count])
+        _check_missing(at + length - size)
+        yield block[at - start : at - start + length]
+        at += length
+
+
+def _several_streams() -> RecordError:
+    return RecordError(
+        Reason.UNSUPPORTED,
+        "several streams, one after the other, of which decoders read the first: join them into"
+        " one stream, or write each to a file of its own",
+    )
 
 
 def _page_crc(page: bytes) -> int:

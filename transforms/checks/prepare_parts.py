@@ -17,7 +17,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from recordmill.job.staging import StagedPart, Staging
 from recordmill.processes.pool import process_count, shared_pool
-from recordmill.processes.row_tasks import MAX_MEMORY
+from recordmill.processes.task_watch import DEFAULT_LIMITS, TaskLimits
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.data_type import ContentReader, Duplicates, RepeatedCheck, RowCheck
 from recordmill.transforms.model.known_content import OPTION as KNOWN
@@ -43,14 +43,13 @@ class PartCheck:
 
     check: finds invalid rows. content: reads the content of the files that rows refer to; then
       `duplicates` finds equal rows, and rows of `known` content are left out.
-    workers: encoder processes; 0 is one per core. worker_memory: bytes that each may have; 0 is no
-      limit.
+    workers: encoder processes; 0 is one per core. worker_limits: of each.
     reuse: frames of earlier datasets, whose files need no check if the encoder repeats it.
     """
 
     staging: Staging
     workers: int
-    worker_memory: int = MAX_MEMORY
+    worker_limits: TaskLimits = DEFAULT_LIMITS
     check: RowCheck | None = None
     content: ContentReader | None = None
     duplicates: Duplicates | None = None
@@ -76,9 +75,9 @@ class PartCheck:
         to_check = batch.choose(rows, unchecked)
         chunks = [to_check.slice(start, limits.CHECK_ROWS) for start in starts]
         options = (self.check, self.content)
-        memory = self.worker_memory
+        task_limits = self.worker_limits
         futures = [
-            pool.submit_rows(row_task(check_rows, *options, rows=chunk, memory=memory))
+            pool.submit_rows(row_task(check_rows, *options, rows=chunk, task_limits=task_limits))
             for chunk in chunks
         ]
         kept = np.setdiff1d(np.arange(len(rows)), unchecked).tolist()
@@ -125,7 +124,7 @@ class PartCheck:
 
 def read_rows_of(part: StagedPart, *, reader: RowReader, run: RunSpec) -> list[StagedPart]:
     """Read the rows of a part that lists sections of files, in an encoder process."""
-    return read_rows(reader, part, workers=run.workers, memory=run.worker_memory)
+    return read_rows(reader, part, workers=run.workers, task_limits=run.worker_limits)
 
 
 class _Prepare(beam.DoFn):

@@ -22,11 +22,12 @@ from recordmill.notes import FAILABLE, Note
 from recordmill.option_checks import (
     expect_fraction,
     expect_one_of,
+    expect_seconds,
     expect_some_of,
     expect_whole,
     is_number,
 )
-from recordmill.processes.row_tasks import MAX_MEMORY
+from recordmill.processes.task_watch import MAX_MEMORY, MAX_SECONDS, TaskLimits
 from recordmill.storage.files import Location
 from recordmill.tfrecord.features import Features
 from recordmill.transforms.model.data_type import Artifact, Context, Encoded, Encoder
@@ -81,9 +82,9 @@ class RunSpec:
     label_offset: number of the first class. rename: {feature: name in the Examples}.
     max_reject_fraction: the run is refused if more than this fraction of the inputs is rejected.
     overwrite: whether a dataset in the output is replaced.
-    workers: encoder processes of a worker; 0 is one per core. worker_memory: bytes that each may
-      have, beyond which a record is rejected; 0 is no limit. spill_above: bytes of planned rows
-      above which the shuffle goes through files.
+    workers: encoder processes of a worker; 0 is one per core. worker_memory, worker_seconds: bytes
+      and seconds of processor time that each may take for a record, beyond which it is rejected; 0
+      is no limit. spill_above: bytes of planned rows above which the shuffle goes through files.
     fingerprint: how files are recognized: `stat`, by path, size and time of change, or `content`,
       if the rows have a hash of it. reuse: frames of earlier datasets, for records in them.
     layout: layout of the records, if it is known before the run. windows: options of a run that
@@ -122,6 +123,7 @@ class RunSpec:
     overwrite: bool = False
     workers: int = 0
     worker_memory: int = MAX_MEMORY
+    worker_seconds: float = MAX_SECONDS
     spill_above: int = 4 << 20
     fingerprint: Fingerprint = "stat"
     reuse: FramePlaces | None = None
@@ -156,12 +158,18 @@ class RunSpec:
         object.__setattr__(self, "num_shards", _shard_counts(self.num_shards))
         expect_one_of("compression", self.compression, get_args(Compression))
         expect_one_of("fingerprint", self.fingerprint, get_args(Fingerprint))
+        expect_seconds("worker_seconds", self.worker_seconds)
         expect_fraction("max_reject_fraction", self.max_reject_fraction)
         expect_some_of("fail_on", self.fail_on, FAILABLE)
         if self.labels is not None:
             _check_labels(self.labels)
         _check_names(self.rename)
         _check_encoder(self.encoder)
+
+    @property
+    def worker_limits(self) -> TaskLimits:
+        """The limits of a task of an encoder process."""
+        return TaskLimits(self.worker_memory, self.worker_seconds)
 
     @property
     def grouped(self) -> bool:

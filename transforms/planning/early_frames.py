@@ -131,7 +131,7 @@ def early_frames(
         return encode
 
     # If a record crashes the process, nothing is taken, and its shard finds out about it.
-    task = RowTask(count=0, call=call, trial=_no_trial, memory=run.worker_memory)
+    task = RowTask(count=0, call=call, trial=_no_trial, limits=run.worker_limits)
     _early[staging.root.spelling] = pool.submit_rows(task)
     try:
         yield

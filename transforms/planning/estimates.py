@@ -140,7 +140,8 @@ def _submit(
 ) -> _Task:
     """Start to encode some rows. recipes: of all rows."""
     chosen = rows[some]
-    task = row_task(encode_chunk, packed, run.compression, rows=chosen, memory=run.worker_memory)
+    limits = run.worker_limits
+    task = row_task(encode_chunk, packed, run.compression, rows=chosen, task_limits=limits)
     of_chosen = None if recipes is None else RowRecipes(*(hashes[some] for hashes in recipes))
     return _Task(chosen, of_chosen, pool.submit_rows(task))
 

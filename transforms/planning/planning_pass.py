@@ -13,7 +13,8 @@ import pyarrow as pa
 from recordmill.errors import ConfigError
 from recordmill.job.staging import Staging
 from recordmill.processes.pool import shared_pool
-from recordmill.processes.row_tasks import MAX_MEMORY, RowTask
+from recordmill.processes.row_tasks import RowTask
+from recordmill.processes.task_watch import DEFAULT_LIMITS, TaskLimits
 from recordmill.transforms.checks.unique_keys import partition_hashes
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.counters import RecordCounters
@@ -55,7 +56,7 @@ class PartSummary:
 class PlanningPass:
     """Options of the planning pass.
 
-    worker_memory: bytes that an encoder process may have; 0 is no limit.
+    worker_limits: of an encoder process.
     keys: whether keys may repeat, so that their hashes are needed. groups: whether to compare the
       names of groups. analysis: counts items of train.
     records, source: profile the records, and the rows that windows were cut from.
@@ -64,7 +65,7 @@ class PlanningPass:
     staging: Staging
     seed: int
     workers: int
-    worker_memory: int = MAX_MEMORY
+    worker_limits: TaskLimits = DEFAULT_LIMITS
     keys: bool = False
     groups: bool = False
     analysis: Analysis | None = None
@@ -120,7 +121,7 @@ class PlanningPass:
             count=len(rows),
             call=lambda faults: functools.partial(run_part_task, task, name, splits, dict(faults)),
             trial=functools.partial(try_part_rows, task, name, splits),
-            memory=self.worker_memory,
+            limits=self.worker_limits,
         )
         return shared_pool(self.workers).submit_rows(submitted).result
 

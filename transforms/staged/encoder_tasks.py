@@ -15,8 +15,9 @@ import pyarrow as pa
 
 from recordmill.errors import Reject, Stage
 from recordmill.format.ledger import Counted, Reduced, add_counted
-from recordmill.processes.row_tasks import MAX_MEMORY, NO_FAULTS, Faults, RowTask
+from recordmill.processes.row_tasks import NO_FAULTS, Faults, RowTask
 from recordmill.processes.shared_memory import allocate
+from recordmill.processes.task_watch import DEFAULT_LIMITS, TaskLimits
 from recordmill.tfrecord.example import encode_frames
 from recordmill.tfrecord.framing import gzip_member
 from recordmill.transforms.model import batch
@@ -82,12 +83,14 @@ def _unpack_encoder(packed: bytes) -> tuple[Encoder, Context]:
 
 
 def row_task(
-    function: Callable[..., T], *args: Any, rows: pa.RecordBatch, memory: int = MAX_MEMORY
+    function: Callable[..., T],
+    *args: Any,
+    rows: pa.RecordBatch,
+    task_limits: TaskLimits = DEFAULT_LIMITS,
 ) -> RowTask[T]:
     """Return the task `function(*args, rows, faults=...)` of an encoder process.
 
     function: one of the functions below that take `faults`. rows: passed as an Arrow IPC stream.
-    memory: bytes that the process may have; 0 is no limit.
     """
     # No PickleBuffer of a memoryview: the collector of CPython 3.11 crashes on cycles with both.
     packed = batch.to_bytes(rows)
@@ -95,7 +98,7 @@ def row_task(
         count=len(rows),
         call=lambda faults: functools.partial(function, *args, packed, faults=dict(faults)),
         trial=functools.partial(_try_rows, function, args, packed),
-        memory=memory,
+        limits=task_limits,
     )
 
 

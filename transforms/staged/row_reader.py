@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from recordmill.errors import RunError
 from recordmill.job.staging import StagedPart, Staging
 from recordmill.processes.row_tasks import NO_FAULTS, Faults, RowTask
+from recordmill.processes.task_watch import TaskLimits
 from recordmill.storage.redaction import shown
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import (
@@ -232,14 +233,13 @@ def with_duplicate_ids(rows: pa.RecordBatch, duplicates: Duplicates | None) -> p
     return batch.set_column(rows, column, duplicates.names(rows))
 
 
-def read_rows_task(reader: RowReader, part: StagedPart, memory: int) -> RowTask[list[StagedPart]]:
-    """Return the task of encoder processes that reads a part of the listing.
-
-    memory: bytes that the process may have; 0 is no limit.
-    """
+def read_rows_task(
+    reader: RowReader, part: StagedPart, task_limits: TaskLimits
+) -> RowTask[list[StagedPart]]:
+    """Return the task of encoder processes that reads a part of the listing."""
     return RowTask(
         count=part.rows,
         call=lambda faults: functools.partial(reader.read, part, dict(faults)),
         trial=functools.partial(reader.try_sections, part),
-        memory=memory,
+        limits=task_limits,
     )

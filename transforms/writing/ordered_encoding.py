@@ -11,7 +11,7 @@ from concurrent.futures import Future
 import pyarrow as pa
 
 from recordmill.processes.pool import ProcessPool
-from recordmill.processes.row_tasks import MAX_MEMORY
+from recordmill.processes.task_watch import DEFAULT_LIMITS, TaskLimits
 from recordmill.transforms.model import limits
 from recordmill.transforms.planning.plan import SplitPlan
 from recordmill.transforms.reuse.row_recipes import RowRecipes
@@ -77,7 +77,7 @@ def encode_in_order(
     split: SplitPlan,
     compression: str,
     pool: ProcessPool,
-    memory: int = MAX_MEMORY,
+    task_limits: TaskLimits = DEFAULT_LIMITS,
 ) -> Generator[tuple[RowChunk, EncodedChunk]]:
     """Yield (rows, encoded rows) in order, encoding ahead within the budget."""
     size = split.task_rows * split.estimate.record_bytes
@@ -92,7 +92,9 @@ def encode_in_order(
 
     try:
         for chunk in chunks:
-            task = row_task(encode_chunk, packed, compression, rows=chunk.inputs, memory=memory)
+            task = row_task(
+                encode_chunk, packed, compression, rows=chunk.inputs, task_limits=task_limits
+            )
             while not _budget.take(size, tasks=pool.workers, must=not waiting):
                 yield oldest()
             try:

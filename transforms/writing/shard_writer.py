@@ -27,7 +27,7 @@ from recordmill.format.manifest import Shard
 from recordmill.format.recipes import Fingerprint
 from recordmill.job.staging import ShardInfo, Staging, to_json
 from recordmill.processes.pool import shared_pool
-from recordmill.processes.row_tasks import MAX_MEMORY
+from recordmill.processes.task_watch import DEFAULT_LIMITS, TaskLimits
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.counters import RecordCounters
 from recordmill.transforms.model.data_type import Encoder
@@ -51,8 +51,7 @@ from recordmill.transforms.writing.staged_index import StagedIndex
 class ShardWriter:
     """Writes shards into staging.
 
-    workers: encoder processes; 0 is one per core. worker_memory: bytes that each may have; 0 is no
-      limit.
+    workers: encoder processes; 0 is one per core. worker_limits: of each.
     versions: {library: version} of the submitter, for libraries that shape bytes; a worker must
       have the same.
     fingerprint: how the recipes of records recognize their sources. reuse: the frames of earlier
@@ -63,7 +62,7 @@ class ShardWriter:
     staging: Staging
     compression: str = "none"
     workers: int = 0
-    worker_memory: int = MAX_MEMORY
+    worker_limits: TaskLimits = DEFAULT_LIMITS
     versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
     fingerprint: Fingerprint = "stat"
     reuse: FramePlaces | None = None
@@ -219,7 +218,7 @@ class ShardWriter:
             split=plan.splits[shard[0]],
             compression=self.compression,
             pool=shared_pool(self.workers),
-            memory=self.worker_memory,
+            task_limits=self.worker_limits,
         )
 
     def _info(

@@ -1,8 +1,10 @@
 """Encoder processes: results, errors, and the death of a child or of the parent."""
 
 import contextlib
+import dataclasses
 import functools
 import importlib
+import math
 import os
 import pathlib
 import signal
@@ -15,7 +17,6 @@ import numpy as np
 import pytest
 
 from recordmill.errors import Reason, RecordError, RunError
-from recordmill.processes.memory_watch import pause_before
 from recordmill.processes.pool import ProcessPool, close_shared_pool, shared_pool
 from recordmill.processes.row_tasks import (
     RowTask,
@@ -24,6 +25,7 @@ from recordmill.processes.row_tasks import (
     run_isolated,
 )
 from recordmill.processes.shared_memory import SLOT_BYTES
+from recordmill.processes.task_watch import TaskLimits, pause_before
 from tests import pool_tasks
 from tests.encoder_reuse import fresh_encoders
 from tests.paths import ROOT
@@ -113,15 +115,17 @@ def test_a_closed_pool_leaves_no_thread_that_watches_it():
     pool = ProcessPool(1)
     task = RowTask(count=1, call=lambda faults: process_id, trial=process_id)
     pool.submit_rows(task).result()
-    (watch,) = (one for one in {*threading.enumerate()} - before if one.name == "memory")
+    (watch,) = (one for one in {*threading.enumerate()} - before if one.name == "watch")
     pool.close()
     watch.join(10)
     assert not watch.is_alive()
 
 
-def test_processes_far_below_their_limit_are_checked_less_often():
-    pauses = [pause_before(left) for left in (-1, 0, 100 << 20, 1 << 29, 8 << 30)]
+def test_processes_far_below_their_limits_are_checked_less_often():
+    pauses = [pause_before(left, math.inf) for left in (-1, 0, 100 << 20, 1 << 29, 8 << 30)]
     assert pauses == [0.05, 0.05, 0.05, 0.25, 0.5]
+    cores = os.cpu_count()
+    assert [pause_before(8 << 30, left * cores) for left in (-1, 0.1, 60)] == [0.05, 0.1, 0.5]
 
 
 @pytest.mark.parametrize("size", [8 << 20, SLOT_BYTES - 100, SLOT_BYTES, SLOT_BYTES + 1])
@@ -262,6 +266,45 @@ def test_rows_that_crash_their_process_are_found(pool):
     rows = [1, -1, 2, 3, -1, -3, 4, -1]
     assert pool.submit_rows(rows_of(rows)).result(timeout=60) == [0, 2, 3, 5, 6]
     assert pool.submit_rows(rows_of([-1])).result(timeout=60) == []
+
+
+SLOW = TaskLimits(seconds=0.2)
+
+
+def test_rows_that_take_too_much_processor_time_are_found(pool):
+    rows = [1, -4, 2, -4, 3]
+    task = dataclasses.replace(rows_of(rows), limits=SLOW)
+    assert pool.submit_rows(task).result(timeout=60) == [0, 2, 4]
+    assert pool.submit_rows(dataclasses.replace(rows_of([-4]), limits=SLOW)).result() == []
+
+
+def test_rows_that_take_long_together_are_kept(pool):
+    task = dataclasses.replace(rows_of([-5] * 8), limits=SLOW)
+    assert pool.submit_rows(task).result(timeout=60) == [*range(8)]
+
+
+def test_a_process_that_waits_exceeds_no_limit(pool, tmp_path):
+    """A suspended process, or a slow storage, is no fault of a row."""
+    os.mkfifo(tmp_path / "pipe")
+    call = functools.partial(wait_for, str(tmp_path / "pipe"))
+    limits = TaskLimits(seconds=0.01)
+    task = RowTask(count=1, call=lambda faults: call, trial=process_id, limits=limits)
+    waiting = pool.submit_rows(task)
+    assert pool.submit_rows(dataclasses.replace(rows_of([-4]), limits=SLOW)).result() == []
+    with open(tmp_path / "pipe", "wb"):
+        assert not waiting.done()
+    assert waiting.result(timeout=60)
+
+
+@pytest.mark.parametrize("value", [-1, -4])
+def test_a_task_whose_rows_all_fail_is_no_fault_of_its_rows(pool, value):
+    with pytest.raises(WorkerCrashedError, match="16 records of 100, all that were tried alone"):
+        pool.submit_rows(dataclasses.replace(rows_of([value] * 100), limits=SLOW)).result()
+
+
+def test_a_panic_of_a_library_is_a_crash(pool):
+    """Libraries in Rust raise exceptions that are no `Exception`."""
+    assert pool.submit_rows(rows_of([1, -6, 2])).result(timeout=60) == [0, 2]
 
 
 def test_a_killed_process_is_no_fault_of_its_rows(pool):
@@ -446,7 +489,7 @@ def test_children_are_forked_only_if_there_are_no_threads(threads, spawned, kill
 def test_a_process_that_ends_without_any_row_is_an_error():
     """Its memory may be too little for its libraries."""
 
-    def crash(call):
+    def crash(call, limits):
         raise WorkerCrashedError("it ended", RecordError(Reason.TOO_LARGE, "memory"))
 
     task = RowTask(count=3, call=lambda faults: process_id, trial=process_id)

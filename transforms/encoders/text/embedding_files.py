@@ -10,6 +10,7 @@ import dataclasses
 import gzip
 import hashlib
 import io
+import zlib
 from collections.abc import Iterator
 from typing import BinaryIO
 
@@ -92,7 +93,9 @@ class EmbeddingFile:
             try:
                 with gzip.GzipFile(fileobj=file) as unpacked:
                     yield io.BufferedReader(unpacked)
-            except (EOFError, gzip.BadGzipFile) as error:
+                    while unpacked.read(_BLOCK):  # its checksum is at the end
+                        pass
+            except (EOFError, gzip.BadGzipFile, zlib.error) as error:
                 raise self._unusable(str(error)) from error
 
     def _unusable(self, what: str) -> ConfigError:

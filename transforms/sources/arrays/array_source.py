@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError, Reason, RecordError, Reject
 from recordmill.notes import Note, count_of
-from recordmill.processes.row_tasks import MAX_MEMORY
+from recordmill.processes.task_watch import DEFAULT_LIMITS, TaskLimits
 from recordmill.storage.files import Location, is_uri
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.casts import Cast, cast_problem
@@ -86,14 +86,14 @@ class ArraySource:
     probe: reads the headers.
     dtype: that arrays are cast to; None for the most frequent dtype.
     cast: rule for casts.
-    worker_memory: bytes that an encoder process may have; 0 is no limit.
+    worker_limits: of an encoder process.
     """
 
     files: Source
     probe: ArrayProbe = dataclasses.field(default_factory=ArrayProbe)
     dtype: str | None = None
     cast: Cast = "safe"
-    worker_memory: int = MAX_MEMORY
+    worker_limits: TaskLimits = DEFAULT_LIMITS
     scan_counts: _ScanCounts = dataclasses.field(
         default_factory=_ScanCounts, compare=False, repr=False
     )
@@ -294,7 +294,7 @@ class ArraySource:
         remote = any(is_uri(file[0]) for file in files)
         starts = range(0, len(files), limits.CHECK_ROWS)
         tasks = [(files[start : start + limits.CHECK_ROWS], remote) for start in starts]
-        for found in read_headers(self.probe.inspect, tasks, memory=self.worker_memory):
+        for found in read_headers(self.probe.inspect, tasks, task_limits=self.worker_limits):
             if isinstance(found, RecordError):
                 yield RejectCause(found.reason, found.detail)
             else:

@@ -118,7 +118,7 @@ class TableArrays(ArraySource):
             count=len(part),
             call=call,
             trial=functools.partial(_try_headers, self, packed, table),
-            memory=self.worker_memory,
+            limits=self.worker_limits,
         )
 
     def _counted(self, packed: Iterable[bytes]) -> Iterator[pa.RecordBatch]:

@@ -11,6 +11,7 @@ from typing import TypeVar
 from recordmill.errors import RecordError
 from recordmill.processes.pool import shared_pool
 from recordmill.processes.row_tasks import Faults, RowTask
+from recordmill.processes.task_watch import TaskLimits
 from recordmill.transforms.model import limits
 
 F = TypeVar("F")
@@ -18,22 +19,21 @@ H = TypeVar("H")
 
 
 def read_headers(
-    read: Callable[[F], H], tasks: Iterable[tuple[Sequence[F], bool]], *, memory: int
+    read: Callable[[F], H], tasks: Iterable[tuple[Sequence[F], bool]], *, task_limits: TaskLimits
 ) -> Iterator[H | RecordError]:
     """Yield the headers of files in order, read in encoder processes.
 
-    A file that crashes the process, or exceeds its memory, yields a RecordError.
+    A file that crashes the process, or exceeds a limit, yields a RecordError.
 
     read: returns the headers of a file; picklable.
     tasks: (the files of a task, whether they are in an object store, where they are read
       concurrently).
-    memory: bytes that an encoder process may have; 0 is no limit.
     """
     pool = shared_pool()
     waiting: collections.deque[Future[list[H | RecordError]]] = collections.deque()
     for files, remote in tasks:
         call = functools.partial(_read, read, files, remote)
-        waiting.append(pool.submit_rows(_task(call, len(files), memory)))
+        waiting.append(pool.submit_rows(_task(call, len(files), task_limits)))
         if len(waiting) > 2 * pool.workers:
             yield from waiting.popleft().result()
     while waiting:
@@ -41,13 +41,13 @@ def read_headers(
 
 
 def _task(
-    read: Callable[[range, Faults], list[H | RecordError]], count: int, memory: int
+    read: Callable[[range, Faults], list[H | RecordError]], count: int, task_limits: TaskLimits
 ) -> RowTask[list[H | RecordError]]:
     return RowTask(
         count=count,
         call=lambda faults: functools.partial(read, range(count), dict(faults)),
         trial=functools.partial(_try, read),
-        memory=memory,
+        limits=task_limits,
     )
 
 

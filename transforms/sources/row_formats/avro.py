@@ -22,6 +22,9 @@ from recordmill.transforms.sources.row_formats.row_file import FileSection
 _SYNC = 16  # bytes of the sync marker after a block
 _MOST_ROWS = 1 << 15  # per byte of a compressed block
 _LONG_BYTES = 10  # of a number, at most
+_CRC_BYTES = 4  # after a block that snappy compressed
+_LENGTH_BYTES = 5  # of the length before it, at most
+_MOST_EXPANSION = 64  # by snappy: 3 bytes copy up to 64
 
 # Errors of fastavro for invalid headers and blocks.
 _INVALID = (
@@ -36,6 +39,7 @@ _INVALID = (
     fastavro.schema.SchemaParseException,
     fastavro.schema.UnknownType,
     lzma.LZMAError,
+    pa.ArrowException,
     struct.error,
     zlib.error,
 )
@@ -57,6 +61,10 @@ _TIMES: Mapping[str, pa.DataType] = {
     "local-timestamp-millis": pa.timestamp("us"),
     "local-timestamp-micros": pa.timestamp("us"),
 }
+
+
+class _DamagedBlockError(ValueError):
+    """A damaged block; the message says what is wrong."""
 
 
 class AvroFile(ColumnarFile):
@@ -93,6 +101,8 @@ class AvroFile(ColumnarFile):
             head = file.read(first)
             file.seek(section.start)
             content = io.BytesIO(head + file.read(section.end - section.start))
+        with self._reporting_damage():
+            content = _without_snappy(content, first)
         wanted = schema | {"fields": [one for one in schema["fields"] if one["name"] in names]}
         fields = self._schema()
         with self.origin.parsing(), self._reporting_damage():
@@ -115,7 +125,7 @@ class AvroFile(ColumnarFile):
         except _INVALID as error:
             raise ConfigError(
                 f"cannot parse the {self.origin.noun} {self.origin.place}: damaged Avro"
-                f" ({type(error).__name__})"
+                f" ({error if isinstance(error, _DamagedBlockError) else type(error).__name__})"
             ) from error
 
     @contextlib.contextmanager
@@ -131,6 +141,64 @@ class AvroFile(ColumnarFile):
                     f"{self.origin.place}: expected a schema of records, got {str(schema)[:200]}"
                 )
             yield file, schema
+
+
+def _without_snappy(content: io.BytesIO, first: int) -> io.BytesIO:
+    """Return Avro without compression if it is compressed by snappy, else unchanged.
+
+    fastavro needs another package for snappy, and does not check the CRC-32 of its blocks.
+
+    first: offset of the first block.
+
+    Raises:
+      _DamagedBlockError, ArrowException: a block is damaged.
+    """
+    reader = fastavro.block_reader(content)
+    if reader.codec != "snappy":
+        content.seek(0)
+        return content
+    head = content.getvalue()[:first]
+    plain = io.BytesIO()
+    fastavro.writer(plain, reader.writer_schema, (), sync_marker=head[-_SYNC:])
+    plain.seek(0, io.SEEK_END)
+    content.seek(first)
+    while found := _block(content):
+        count, size = found
+        data = _from_snappy(content.read(size))
+        sync = content.read(_SYNC)
+        plain.write(b"".join((_long_bytes(count), _long_bytes(len(data)), data, sync)))
+    plain.seek(0)
+    return plain
+
+
+def _from_snappy(block: bytes) -> bytes:
+    """Return the content of a block. Raises `_DamagedBlockError`, or an error of Arrow.
+
+    Source: https://avro.apache.org/docs/1.12.0/specification/#snappy; the length of the content
+    comes first, https://github.com/google/snappy/blob/main/format_description.txt.
+    """
+    data, crc = block[:-_CRC_BYTES], int.from_bytes(block[-_CRC_BYTES:])
+    length = 0
+    for place, byte in enumerate(data[:_LENGTH_BYTES]):
+        length |= (byte & 0x7F) << 7 * place
+        if byte < 0x80:
+            break
+    if length > _MOST_EXPANSION * len(data):
+        raise _DamagedBlockError(f"a block of {len(data)} bytes declares {length}")
+    content: bytes = pa.Codec("snappy").decompress(data, length, asbytes=True)
+    if zlib.crc32(content) != crc:
+        raise _DamagedBlockError("the checksum of a block does not match its content")
+    return content
+
+
+def _long_bytes(value: int) -> bytes:
+    """Return a number of at least 0 in the zigzag encoding that `_long` reads."""
+    value <<= 1
+    found = bytearray()
+    while value > 0x7F:
+        found.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*found, value])
 
 
 def _block(file: BinaryIO) -> tuple[int, int] | None:

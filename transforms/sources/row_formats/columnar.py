@@ -246,7 +246,11 @@ class ParquetFile(ColumnarFile):
             check_footer(file)
             # With a buffer, column chunks are read in pieces instead of as a whole.
             yield pyarrow.parquet.ParquetFile(
-                file, buffer_size=1 << 20, pre_buffer=False, read_dictionary=list(dictionaries)
+                file,
+                buffer_size=1 << 20,
+                pre_buffer=False,
+                read_dictionary=list(dictionaries),
+                page_checksum_verification=True,
             )
 
 

@@ -10,7 +10,7 @@ from typing import ClassVar
 import pyarrow as pa
 
 from recordmill.notes import Note
-from recordmill.processes.row_tasks import MAX_MEMORY
+from recordmill.processes.task_watch import DEFAULT_LIMITS, TaskLimits
 from recordmill.storage.files import Location
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.source import Layout, ListingPart
@@ -104,7 +104,7 @@ class RecordRows:
     unlabelled: whether to reject or keep rows without label if there is a label column.
     weight_column: column of weights, which becomes a value of the records.
     where: condition of the rows to read; others are left out. It may name dropped columns.
-    worker_memory: bytes that an encoder process may have; 0 is no limit.
+    worker_limits: of an encoder process.
     """
 
     input: str | Inputs
@@ -119,7 +119,7 @@ class RecordRows:
     unlabelled: Unlabelled = "reject"
     where: str | None = None
     weight_column: str | None = None
-    worker_memory: int = MAX_MEMORY
+    worker_limits: TaskLimits = DEFAULT_LIMITS
     # Whether rows may have several labels.
     _takes_label_lists: ClassVar[bool] = True
     # Columns of the records before the user columns.
@@ -253,7 +253,7 @@ class RecordRows:
 
     @functools.cached_property
     def _rows(self) -> RowInput:
-        return RowInput(input=self.input, format=self.format, worker_memory=self.worker_memory)
+        return RowInput(input=self.input, format=self.format, worker_limits=self.worker_limits)
 
     def _find_roles(
         self, names: Sequence[str], requested: ColumnRoles, main_names: Sequence[str]

@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Collection, Iterator, Sequence
 
 from recordmill.errors import ConfigError, Reject
-from recordmill.processes.row_tasks import MAX_MEMORY
+from recordmill.processes.task_watch import DEFAULT_LIMITS, TaskLimits
 from recordmill.storage.files import Location, PathError, shown
 from recordmill.transforms.sources.files.folders import file_problem, list_files
 from recordmill.transforms.sources.files.input_paths import Inputs
@@ -56,12 +56,12 @@ class RowInput:
     input: path or URI of a file, a pattern (`*`, `?`, `[...]`, `**` for folders), or a folder; or
       several of them. Top-level folders give the split if all have names of splits, or else files
       do if all have such names.
-    worker_memory: bytes that an encoder process that reads them may have; 0 is no limit.
+    worker_limits: of an encoder process that reads them.
     """
 
     input: str | Inputs
     format: RowFormat
-    worker_memory: int = MAX_MEMORY
+    worker_limits: TaskLimits = DEFAULT_LIMITS
 
     def find(self) -> Iterator[tuple[File, str | None] | SkippedPath | Reject]:
         """Yield the files with their splits, skipped paths and rejects.

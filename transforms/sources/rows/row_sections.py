@@ -279,7 +279,7 @@ def _task(
         count=len(part),
         call=call,
         trial=functools.partial(_try, packed, rows, names, times, label),
-        memory=rows.worker_memory,
+        limits=rows.worker_limits,
     )
 
 

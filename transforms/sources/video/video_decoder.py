@@ -127,7 +127,7 @@ class VideoFile:
         context.thread_type = "NONE"  # parallelism is across videos
         context.thread_count = 1
         # Report a broken frame as an error instead of concealing it.
-        context.options = {"err_detect": "explode"}
+        context.options = {"err_detect": "crccheck+explode"}
 
     def restart(self) -> None:
         """Reopen the video at the beginning. Raises RecordError."""

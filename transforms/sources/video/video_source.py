@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from recordmill.errors import ConfigError, RecordError, Reject
 from recordmill.notes import Note
-from recordmill.processes.row_tasks import MAX_MEMORY
+from recordmill.processes.task_watch import DEFAULT_LIMITS, TaskLimits
 from recordmill.storage.files import Location, is_uri
 from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.model import batch, limits
@@ -98,7 +98,7 @@ class VideoSource:
     section_above: bytes above which a video is split at key frames into sections, so that several
       workers read it.
     section_bytes: minimum size of a section.
-    worker_memory: bytes that an encoder process may have; 0 is no limit.
+    worker_limits: of an encoder process.
     """
 
     files: Source
@@ -108,7 +108,7 @@ class VideoSource:
     max_clip_bytes: int = 256 << 20
     section_above: int = 32 << 20
     section_bytes: int = 8 << 20
-    worker_memory: int = MAX_MEMORY
+    worker_limits: TaskLimits = DEFAULT_LIMITS
     scan_counts: _ScanCounts = dataclasses.field(
         default_factory=_ScanCounts, compare=False, repr=False
     )
@@ -244,7 +244,7 @@ class VideoSource:
             file = files.setdefault(path, _File(path, size, mtime, []))
             file.segments.append((row, (segment[0], segment[1])))
         tasks = _probe_tasks(files.values(), self.section_above)
-        headers = read_headers(self._video_probe.inspect, tasks, memory=self.worker_memory)
+        headers = read_headers(self._video_probe.inspect, tasks, task_limits=self.worker_limits)
         for file, probed in zip(files.values(), headers, strict=True):
             if isinstance(probed, ProbedVideo) and probed.has_sound:
                 self.scan_counts.with_sound += 1
