@@ -30,7 +30,7 @@ _USER_TIME, _RESIDENT = 11, 21
 
 
 class TaskLimits(NamedTuple):
-    """What a task may take: memory in bytes, processor time in seconds; 0 is no limit."""
+    """Memory in bytes and processor time in seconds that a task may take; 0 is no limit."""
 
     memory: int = MAX_MEMORY
     seconds: float = MAX_SECONDS

@@ -221,6 +221,7 @@ class _SoundFile:
         self._error = library.LibsndfileError
         if isinstance(stream, DecoderStream):
             stream.name = ""  # libsndfile would take an extension .raw for the format
+        layout = read_flac_layout(stream) if name == "flac" else None
         stream.seek(0)
         try:
             self._file = library.SoundFile(stream)
@@ -230,7 +231,6 @@ class _SoundFile:
                 Reason.CORRUPT, f"its {name.upper()} header is damaged, or of an unknown variant"
             ) from error
         frames = self._file.frames
-        layout = read_flac_layout(stream) if name == "flac" else None
         self.may_be_nan = name != "flac"
         self.header = AudioHeader(
             format=name,
