@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from recordmill.errors import Reason, RecordError
+from recordmill.processes.task_watch import TaskLimits
 from recordmill.transforms.sources.files.header_tasks import read_headers
 from tests.crash_probe import probe
 from tests.image_runs import Made, encoders_kept
@@ -60,6 +61,6 @@ def test_a_file_that_crashes_its_reader_costs_that_file(kind, tmp_path) -> None:
 def test_headers_come_in_order_with_the_errors_of_files_that_end_the_process(remote) -> None:
     tasks = [(["a", "crash", "b"], remote), (["grow"], remote), (["c"], remote)]
     with encoders_kept():
-        found = [*read_headers(probe, tasks, memory=200 << 20)]
+        found = [*read_headers(probe, tasks, task_limits=TaskLimits(memory=200 << 20))]
     reasons = [one.reason if isinstance(one, RecordError) else one for one in found]
     assert reasons == ["A", Reason.CRASHED_DECODER, "B", Reason.TOO_LARGE, "C"]
