@@ -36,6 +36,7 @@ LABELS = "labels: expected names of classes, such as ('cat', 'dog'), got"
         ({"label_offset": -2}, "label_offset: expected 0 or more, got -2"),
         ({"workers": -3}, "workers: expected 0 or more, got -3"),
         ({"worker_memory": -1}, "worker_memory: expected 0 or more, got -1"),
+        ({"worker_seconds": -1}, "worker_seconds: expected 0 or more seconds, got -1"),
         ({"spill_above": -1}, "spill_above: expected 0 or more, got -1"),
         *(({name: None}, f"{name}: expected a whole number, got None") for name in WHOLE),
         ({"compression": "zip"}, "compression: expected one of none, gzip, got 'zip'"),
