@@ -23,15 +23,16 @@ from recordmill.transforms.model.run_spec import GroupNoun
 from recordmill.transforms.model.source import Layout, RowSource, Source
 from recordmill.transforms.model.user_columns import user_fields
 from recordmill.transforms.sources.files.number_labels import TARGET
-from recordmill.transforms.sources.files.path_layout import FOLDERS, splits_in
+from recordmill.transforms.sources.files.path_layout import FOLDERS
+from recordmill.transforms.sources.files.path_names import splits_in
 from recordmill.transforms.sources.files.unused_splits import unused_notes
 from recordmill.transforms.sources.media.media_rows import MediaRows
-from recordmill.transforms.sources.rows.column_roles import ColumnRoles
+from recordmill.transforms.sources.rows.column_roles import LABELS, ColumnRoles
 from recordmill.transforms.sources.rows.file_list import FileList, is_listing
 from recordmill.transforms.sources.rows.joined_listings import JoinedListings
 from recordmill.transforms.sources.rows.record_columns import TEXT
 from recordmill.transforms.sources.rows.record_layout import RowLayout
-from recordmill.transforms.sources.rows.record_rows import LABELS, RecordRows
+from recordmill.transforms.sources.rows.record_rows import RecordRows
 from recordmill.transforms.sources.rows.repeated_rows import Conflicts
 from recordmill.transforms.sources.rows.segments import SegmentedFiles
 from recordmill.transforms.sources.rows.table_rows import TYPES
@@ -152,6 +153,8 @@ def _class_notes(config: CommonConfig) -> tuple[Note, ...]:
     if len(around) > 1 or len({*names}) < len(names) or not all(map(Location.is_dir, places)):
         return ()
     if config.unlabelled == "keep" or any(one.split is not None for one in config.input):
+        return ()
+    if all(map(canonical_split, names)):
         return ()
     text = (
         f"the names of the input folders are not used as classes: --input {shown(around.pop())}"

@@ -49,6 +49,7 @@ CODES: Mapping[str, str] = {
     "numbers": "points in numbers may separate thousands, or different numbers"
     " become equal as float32",
     "one-split": "series have windows in one split only, although splits are by time",
+    "one-class": "all records have the same class",
     "pages": "images have further pages or frames, of which only the first was read",
     "quotes": "quotes in CSV or TSV may be data",
     "resampled": "some steps of time series hold several rows, but most hold one",
@@ -73,7 +74,8 @@ CODES: Mapping[str, str] = {
     "unknown-keys": "keys of --exclude-keys belong to no record",
     "unlisted": "files in the folders of the listed files are not in the listing",
     "unnamed-column": "a column without a name was ignored, or has the name that pandas gives it",
-    "unread": "tables or annotations are among the files of the input, but were not read",
+    "unread": "tables or annotations are among the files of the input, or columns in the names of"
+    " its folders, but were not read",
 }
 # Codes of notes that exist only once the dataset is written.
 _AFTER_PLANNING = frozenset(("adopted", "tfds"))

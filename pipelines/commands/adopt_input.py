@@ -19,7 +19,7 @@ from recordmill.storage.files import Location, PathError, shown
 from recordmill.tfrecord.framing import Compression
 from recordmill.transforms.sources.files.file_stat import refuse_special
 from recordmill.transforms.sources.files.other_kinds import is_tfrecord_name
-from recordmill.transforms.sources.files.path_layout import splits_in
+from recordmill.transforms.sources.files.path_names import splits_in
 from recordmill.transforms.sources.files.skipped_names import skipped_among_rows
 from recordmill.transforms.sources.files.walks import (
     File,

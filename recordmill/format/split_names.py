@@ -23,7 +23,9 @@ _SPELLINGS = {
     "evaluation": "test",
 }
 
-_SET = re.compile(r"[-_ ]?set$")  # trainset and test_set are train and test
+# trainset and test_set are train and test; train2017 is the train of COCO.
+_ENDS = re.compile(r"[-_ ]?(set|(19|20)\d\d)$")
+_BEGINS = re.compile(r"split[-_ ]|[^\W\d][\w .-]*=")  # of TFX's Split-train, and of split=train
 _SIMILAR = 0.75  # of the letters
 
 
@@ -35,7 +37,11 @@ def is_split_name(name: str) -> bool:
 def canonical_split(name: str) -> str | None:
     """Return train, validation or test for a usual name of one of them, in any case, else None."""
     lower = name.lower()
-    return _SPELLINGS.get(lower) or _SPELLINGS.get(_SET.sub("", lower))
+    if lower in _SPELLINGS:
+        return _SPELLINGS[lower]
+    if found := _BEGINS.match(lower):
+        lower = lower[found.end() :]
+    return _SPELLINGS.get(lower) or _SPELLINGS.get(_ENDS.sub("", lower))
 
 
 def misspelt_split(name: str) -> str | None:

@@ -61,7 +61,7 @@ def test_archives_equal_the_folder(command: str, tmp_path: pathlib.Path) -> None
         make(tmp_path / f"out{n}", "--input", one, *options, command=command)
         for n, one in enumerate(inputs)
     ]
-    assert {*made[0].manifest.splits} == {"train", "validation", "test"}
+    assert {*made[0].manifest.splits} == {"train", "test"}
     assert {one.manifest.digest for one in made} == {made[0].manifest.digest}
     assert {one.manifest.labels for one in made} == {("a", "b")}
 

@@ -18,8 +18,8 @@ def test_a_note_is_printed_once_and_kept(argv, tmp_path, capsys):
     assert main(argv) == 0
     said = capsys.readouterr()
     assert (said.out + said.err).count("a column without a name is ignored") == 1
-    (note,) = [one for one in Made(tmp_path / "out").manifest.notes if one.code != "tfds"]
-    assert note.code == "unnamed-column"
+    notes = [one.code for one in Made(tmp_path / "out").manifest.notes if one.code != "tfds"]
+    assert notes == ["unnamed-column", "one-class"]
 
 
 def test_a_dry_run_has_the_same_notes(argv, tmp_path, capsys):

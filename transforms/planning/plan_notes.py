@@ -10,6 +10,7 @@ from recordmill.format.class_names import class_order
 from recordmill.format.split_names import TRAIN, canonical_split, in_order, misspelt_split
 from recordmill.notes import MANY_COPIES, Note, count_of, repeats_many_times
 from recordmill.transforms.balancing.quotas import Quota
+from recordmill.transforms.model.annotations import OBJECTS
 from recordmill.transforms.model.label_rules import alike_classes, read_keys
 from recordmill.transforms.model.placeholders import is_placeholder
 from recordmill.transforms.model.run_spec import RunSpec
@@ -50,6 +51,7 @@ def plan_notes(
         yield from survey.groups.notes(records, run.group_noun)
     yield from _missing_classes(survey, labels)
     yield from _split_classes(labels)
+    yield from _only_class(survey, labels, run)
     yield from _misread_lists(labels, run)
     yield from _joined_labels(survey, labels, run)
     yield from _few_lists(survey)
@@ -106,6 +108,20 @@ def _split_classes(labels: Sequence[str]) -> Iterator[Note]:
             f"all classes have names of splits ({', '.join(labels[:_SHOWN])}): if they are the"
             " splits, --split-from, --split-column or --input SPLIT=WHERE takes them, and"
             " --label-from or --label-column the classes",
+        )
+
+
+def _only_class(survey: Survey, labels: Sequence[str], run: RunSpec) -> Iterator[Note]:
+    """Yield a note if all records have the same class, which options do not name."""
+    records = {label for counts in survey.counts.values() for label in counts}
+    by_option = run.labels is not None or run.rules.included or run.rules.excluded
+    of_objects = run.layout is not None and OBJECTS in run.layout.columns.names
+    noted = any(note.code == "no-classes" for note in run.notes)
+    if len(labels) == 1 and records == {*labels} and not (by_option or of_objects or noted):
+        yield Note(
+            "one-class",
+            f"all records have the same class, {labels[0]!r}: if it is not a class, --label-from or"
+            " --label-column takes the classes from elsewhere, --label-type none writes none",
         )
 
 

@@ -11,11 +11,10 @@ from recordmill.transforms.sources.files.input_paths import InputPath, Inputs
 from recordmill.transforms.sources.files.inputs import InputRoot, find_roots
 from recordmill.transforms.sources.files.path_layout import (
     LayoutRules,
-    PathLayout,
     lay_out,
     split_source,
-    splits_in,
 )
+from recordmill.transforms.sources.files.path_names import PathLayout, splits_in
 from recordmill.transforms.sources.files.skipped_names import skipped_among_media
 from recordmill.transforms.sources.files.walks import File
 

@@ -173,6 +173,11 @@ class ArchiveTree:
         parts = (key.split("/", 2) for key in self.keys())
         return sorted({one[1] for one in parts if len(one) > 2})
 
+    def folders_in(self, path: str) -> list[str]:
+        """Return the names of the folders in a folder, sorted."""
+        below = (key[len(path) + 1 :] for key in self.keys() if key.startswith(f"{path}/"))
+        return sorted({key.partition("/")[0] for key in below if "/" in key})
+
     def expand(self, found: Iterator[WalkItem]) -> Iterator[ArchiveItem]:
         """Yield the items, with the files in archives in place of the archives."""
         for item in found:

@@ -2,6 +2,7 @@
 
 train/roses/1.jpg test/roses/2.jpg   top folders with names of splits: SPLIT/LABEL/FILE
 roses/1.jpg roses/big/2.jpg          other names: LABEL/FILE
+split=train/kind=rose/1.jpg          partitions: KEY=VALUE
 1.jpg 2.jpg                          no folders: no classes
 train.csv test.csv                   files of many records, all with names of splits
 """
@@ -11,7 +12,6 @@ from __future__ import annotations
 import dataclasses
 import fnmatch
 import functools
-import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, NamedTuple
 
@@ -22,70 +22,25 @@ from recordmill.transforms.sources.archives.archive_tree import ArchiveTree, fin
 from recordmill.transforms.sources.archives.label_files import LabelFiles
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.inputs import InputRoot, find_roots, walk_input
+from recordmill.transforms.sources.files.partitions import (
+    Partitions,
+    find_partitions,
+    label_key,
+    split_key,
+)
+from recordmill.transforms.sources.files.path_names import PathLayout, file_split
 from recordmill.transforms.sources.files.unused_splits import (
     IGNORE,
     UnusedSplits,
     divide,
     keep,
+    near_split,
+    refuse_near_splits,
     some,
 )
-from recordmill.unicode_tables import mask_later
+from recordmill.transforms.sources.files.walks import File, walk
 
 FOLDERS = "the top folders"  # as the source of splits or classes, in messages
-
-_WORD = re.compile(r"[^\W\d_]+")
-
-
-@dataclasses.dataclass(frozen=True)
-class PathLayout:
-    """Meaning of the parts of a path relative to its input.
-
-    splits: `folders` if the first folder is the split, `files` if the name of the file contains it,
-      `shards` if its name begins with it, as in a dataset of recordmill.
-    labels: as `Inputs.label_from`; None if there are no classes.
-    """
-
-    splits: Literal["folders", "files", "shards"] | None = None
-    labels: str | None = None
-
-    @property
-    def depth(self) -> int:
-        """Number of levels of folders whose names are the split or the label."""
-        return (self.splits == "folders") + (self.labels == "top")
-
-    @property
-    def form(self) -> str:
-        """The form of paths, for messages."""
-        parts = ["SPLIT"] if self.splits == "folders" else []
-        if self.labels in ("top", "parent"):
-            parts.append("LABEL")
-        form = "/".join([*parts, "FILE"])
-        if self.labels is not None and (by_file := LabelFiles.parse(self.labels)):
-            return f"a class in a .{by_file.extension} file next to it in the archive"
-        if self.labels is None or self.labels in ("top", "parent"):
-            return form
-        return f"{form} that matches --label-from {self.labels}"
-
-    def split_and_label(self, key: str) -> tuple[str | None, str | None]:
-        """Return (split, label) of a file, given its path relative to the input."""
-        *folders, name = key.split("/")
-        split = None
-        if self.splits == "folders" and folders:
-            first = folders.pop(0)
-            split = canonical_split(first) or first
-        elif self.splits == "files":
-            split = _file_split(name)
-        elif self.splits == "shards":
-            split = name.partition(".tfrecord-")[0]
-        return split, self._label(folders, name)
-
-    def _label(self, folders: Sequence[str], name: str) -> str | None:
-        if self.labels in ("top", "parent"):
-            return folders[0 if self.labels == "top" else -1] if folders else None
-        if self.labels is None or LabelFiles.parse(self.labels) is not None:
-            return None
-        found = re.search(self.labels, "/".join([*folders, name]))
-        return found[1] if found else None
 
 
 class LaidOutInput(NamedTuple):
@@ -122,6 +77,7 @@ class LayoutRules:
     labelled: whether folders name classes.
     archived: returns whether a file may be a record, by its name; None if archives are not read.
     is_dataset: returns whether a folder is a dataset, whose shards have names of splits.
+    usable: returns whether a file may hold a record, by its name; None if `archived` does.
     """
 
     skip: Callable[[str], str | None]
@@ -129,6 +85,7 @@ class LayoutRules:
     labelled: bool = True
     archived: Callable[[str], bool] | None = None
     is_dataset: Callable[[Location], bool] | None = None
+    usable: Callable[[str], bool] | None = None
 
 
 def lay_out(inputs: Inputs, rules: LayoutRules) -> tuple[LaidOutInput, ...]:
@@ -165,14 +122,14 @@ def _archives_of(root: InputRoot, inputs: Inputs, rules: LayoutRules) -> Archive
         archives,
         skip=rules.skip,
         usable=rules.archived,
-        split_of=_file_split if by_name else None,
+        split_of=file_split if by_name else None,
         labels=LabelFiles.parse(inputs.label_from) if rules.labelled else None,
     )
 
 
 def _refuse_some_named(root: InputRoot, keys: Sequence[str]) -> None:
     """Raise ConfigError if only some of the archives have names of splits."""
-    found = [_file_split(key.rpartition("/")[2]) for key in keys]
+    found = [file_split(key.rpartition("/")[2]) for key in keys]
     if any(found) and not all(found):
         named, unnamed = divide(keys, found)
         raise ConfigError(
@@ -182,12 +139,6 @@ def _refuse_some_named(root: InputRoot, keys: Sequence[str]) -> None:
         )
 
 
-def splits_in(name: str) -> list[str]:
-    """Return the splits that a file name contains as words, sorted: `test` of imdb_test.csv."""
-    words = _WORD.findall(mask_later(name))
-    return sorted({split for word in words if (split := canonical_split(word)) is not None})
-
-
 def split_source(laid_out: Sequence[LaidOutInput]) -> str | None:
     """Return the part of the input that names the splits, for messages; None if none does."""
     if any(one.root.given.split for one in laid_out):
@@ -195,6 +146,10 @@ def split_source(laid_out: Sequence[LaidOutInput]) -> str | None:
     if any(one.split for one in laid_out):
         return "the names of the inputs"
     kinds = {one.layout.splits for one in laid_out}
+    keys = {one.layout.split_key: one.layout.partitions for one in laid_out}
+    for key, partitions in keys.items():
+        if key is not None and partitions.index(key):  # below the top folders
+            return f"the folders {key}=SPLIT"
     names = {
         "folders": FOLDERS,
         "files": "the names of the files",
@@ -222,15 +177,10 @@ def _splits_of(
 
 def _input_split(root: InputRoot, rules: LayoutRules) -> str | None:
     if root.archive:
-        return _file_split(root.place.name)
+        return file_split(root.place.name)
     if not root.file:
         return canonical_split(root.root.name)
-    return None if rules.file_names is None else _file_split(root.place.name)
-
-
-def _file_split(name: str) -> str | None:
-    found = splits_in(name)
-    return found[0] if len(found) == 1 else None
+    return None if rules.file_names is None else file_split(root.place.name)
 
 
 def _lay_out_one(
@@ -244,10 +194,17 @@ def _lay_out_one(
         folders = [*archives.top_folders]
     else:
         folders = [] if root.file else _top_folders(root, rules)
-    layout = _layout_of(root, folders, inputs, rules, split, archives)
+
+    def folders_in(path: str) -> list[str]:
+        if archives is not None:
+            return archives.folders_in(path)
+        return _folders_in(root.root / path, rules)
+
+    partitions = find_partitions(folders, folders_in)
+    layout = _layout_of(root, folders, inputs, rules, split, archives, partitions)
     inner: tuple[str, ...] = ()
     whole = root.pattern is None or archives is not None
-    if len(folders) == 1 and whole and layout.splits is None:
+    if len(folders) == 1 and whole and layout.splits is None and not layout.partitions:
         try:
             place = root.root / folders[0]
             found = _folders_in(place, rules) if archives is None else archives.inner_folders()
@@ -281,6 +238,7 @@ def _layout_of(
     rules: LayoutRules,
     split: str | None,
     archives: ArchiveTree | None,
+    partitions: Partitions,
 ) -> PathLayout:
     if rules.is_dataset is not None and not root.file and rules.is_dataset(root.root):
         named = split is None and inputs.split_from in ("auto", "files")
@@ -289,13 +247,28 @@ def _layout_of(
     if rules.file_names is not None:
         of_files = functools.partial(rules.file_names, root)
         file_names = of_files if archives is None else archives.keys
-    splits = _splits_from(root, folders, inputs, file_names)
+    key = split_key(root.given, partitions, inputs.split_from)
+    holds_records: Callable[[str], bool]
+    holds_records = functools.partial(_holds_records, root.root, rules=rules)
+    if archives is not None:
+        holds_records = archives.top_folders.__contains__
+    splits: Literal["folders", "files"] | None = "folders"
+    if key is None:
+        splits = _splits_from(root, folders, inputs, holds_records, file_names)
+        if splits is None and inputs.split_from == "auto" and split is None:
+            by_user = any(one.split for one in inputs.paths)
+            several = not by_user and len({*map(near_split, folders)} - {None}) > 1
+            if several:
+                there = [one for one in folders if near_split(one) or holds_records(one)]
+                refuse_near_splits(root, there, archived=archives is not None)
     if splits is not None and split is not None:
-        if splits == "folders":
+        if key is not None:
+            found = {canonical_split(value) for value in key.values}
+        elif splits == "folders":
             found = {canonical_split(name) for name in folders}
         else:
             keys = () if file_names is None else file_names()
-            found = {_file_split(key.rpartition("/")[2]) for key in keys}
+            found = {file_split(key.rpartition("/")[2]) for key in keys}
         if found != {split}:
             names = ", ".join(sorted(map(str, found - {split})))
             raise ConfigError(
@@ -315,15 +288,19 @@ def _layout_of(
             " classes from them, --label-from .json:FIELD from JSON files; --label-type none reads"
             " no classes"
         )
+    levels = tuple(one.name for one in partitions.keys)
+    by_key = None if key is None else key.name
     if not rules.labelled or (labels in ("top", "parent") and not folders):
-        return PathLayout(splits)
-    return PathLayout(splits, labels)
+        return PathLayout(splits, None, levels, by_key)
+    of_label = label_key(root.given, partitions, by_key) if labels == "top" else None
+    return PathLayout(splits, labels, levels, by_key, of_label)
 
 
 def _splits_from(
     root: InputRoot,
     folders: Sequence[str],
     inputs: Inputs,
+    holds_records: Callable[[str], bool],
     file_names: Callable[[], Iterable[str]] | None,
 ) -> Literal["folders", "files"] | None:
     """Return what names the splits of an input."""
@@ -338,6 +315,9 @@ def _splits_from(
     if root.file:  # the name of a single file does not assign its records to a split
         return None
     found = [canonical_split(name) for name in folders]
+    if any(found) and not all(found):
+        folders = [name for name in folders if holds_records(name)]
+        found = [canonical_split(name) for name in folders]
     if any(found):
         if not all(found):
             named, unnamed = divide(folders, found)
@@ -359,7 +339,7 @@ def _files_as_splits(root: InputRoot, keys: Iterable[str]) -> Literal["files"] |
     named: list[str] = []
     unnamed: list[str] = []
     for key in keys:
-        keep(named if _file_split(key.rpartition("/")[2]) else unnamed, key)
+        keep(named if file_split(key.rpartition("/")[2]) else unnamed, key)
     if named and unnamed:
         raise ConfigError(
             f"{root.given} holds files named as splits ({some(named)}) beside others"
@@ -392,6 +372,15 @@ def _top_folders(root: InputRoot, rules: LayoutRules) -> list[str]:
         for name in _folders_in(root.root, rules)
         if first == "**" or fnmatch.fnmatchcase(name, first)
     ]
+
+
+def _holds_records(root: Location, name: str, *, rules: LayoutRules) -> bool:
+    """Return whether a folder of an input holds a file that may hold records."""
+    usable = rules.usable or rules.archived
+    return usable is None or any(
+        isinstance(one, File) and usable(one.key.rpartition("/")[2])
+        for one in walk(root / name, rules.skip, depth=1)
+    )
 
 
 def _folders_in(place: Location, rules: LayoutRules) -> list[str]:

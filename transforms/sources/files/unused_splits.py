@@ -59,7 +59,10 @@ class UnusedSplits:
     def see(self, key: str) -> None:
         """Take the path of a file relative to the input."""
         folder = key[: key.rfind("/") + 1]
-        if self._of_files and (split := _near_split(key[len(folder) :])) is not None:
+        if (
+            self._of_files
+            and (split := near_split(key[len(folder) :].rpartition(".")[0])) is not None
+        ):
             self._files.setdefault(split, key)
         if folder == self._last:  # files of a folder follow each other
             return
@@ -78,7 +81,7 @@ class UnusedSplits:
     def refuse(self) -> None:
         """Raise ConfigError if several folders hold folders named as splits, and none is chosen."""
         for number, level in enumerate(self._levels, 1):
-            if not self._decided and level.several and len(level.parents) > 1:
+            if not self._decided and level.several and (len(level.parents) > 1 or not level.others):
                 raise ConfigError(
                     f"{self._root.given} holds folders named as splits"
                     f" ({some(sorted(level.names))}) below other folders ({some(level.parents)}):"
@@ -159,9 +162,28 @@ def divide(names: Sequence[str], found: Sequence[str | None]) -> tuple[str, str]
     )
 
 
-def _near_split(name: str) -> str | None:
-    """Return the split that a word of a file name seems to contain: train of trainA or traina."""
-    for word in _WORD.findall(name.rpartition(".")[0]):
+def refuse_near_splits(root: InputRoot, folders: Sequence[str], *, archived: bool) -> None:
+    """Raise ConfigError if the names of all folders, such as trainA and testA, contain splits."""
+    found = {name: split for name in folders if (split := near_split(name)) is not None}
+    if len(found) < len(folders) or len({*found.values()}) < 2:
+        return
+    where = "FOLDER" if archived else str(root.root).rstrip("/")
+    inputs = [
+        f"--input {shlex.quote(f'{split}={where}/{name}/**')}"
+        for split in in_order(found.values())
+        for name in sorted(found)
+        if found[name] == split
+    ]
+    unpack = "unpack the archives, and then " if archived else ""
+    raise ConfigError(
+        f"the names of all folders of {root.given} contain names of splits ({some([*found])}):"
+        f" {unpack}{' '.join(dict.fromkeys(inputs))} takes them as splits; {IGNORE}"
+    )
+
+
+def near_split(name: str) -> str | None:
+    """Return the split that a word of a name seems to contain: train of seg_train or trainA."""
+    for word in _WORD.findall(name):
         for part in (*_PART.findall(word), word[:-1]):
             if (split := canonical_split(part)) is not None:
                 return split

@@ -193,7 +193,7 @@ class MediaRows(RecordRows):
         before = dataclasses.replace(
             layout, columns=pa.schema([*read[:system], *_READ, *read[system:]]), row_filter=None
         )
-        named = layout.roles.named().difference((self._path_key,) if self._keyed_by_path else ())
+        named = layout.read_names().difference((self._path_key,) if self._keyed_by_path else ())
         for file, section, listed in iter_sections(sections):
             with as_run_error(file):
                 opened = self._rows.open(file)

@@ -9,6 +9,7 @@ from collections.abc import Collection, Sequence
 from recordmill.errors import ConfigError, did_you_mean
 from recordmill.transforms.sources.row_formats.nested import columns_of
 
+LABELS = ("label", "class", "category", "target")
 SPLITS = ("split",)
 # Names of the index columns that pandas writes; the name may be empty.
 _PANDAS_INDEX = re.compile(r"(__index_level_\d+__)?")

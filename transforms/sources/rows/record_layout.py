@@ -27,7 +27,8 @@ class RowLayout(Layout):
     roles: of the columns of the files. written: types of the user columns in the files. kept: cache
     of the rows that were read to infer the layout, if any. label_lists: the column of lists of
     labels in the files, if there is one. row_filter: leaves out rows of --where. class_names: of
-    the classes by their numbers, as text; None if labels are the classes.
+    the classes by their numbers, as text; None if labels are the classes. from_path:
+    columns with a role that are in the names of folders, as KEY=VALUE, and not in the files.
     """
 
     roles: ColumnRoles
@@ -36,6 +37,11 @@ class RowLayout(Layout):
     row_filter: RowFilter | None = None
     kept: RowCache | None = None
     class_names: Mapping[str, str] | None = None
+    from_path: tuple[str, ...] = ()
+
+    def read_names(self) -> set[str]:
+        """Return the names of the columns to read as text."""
+        return self.roles.named().difference(self.from_path)
 
     def more_fields(self, named: Collection[str]) -> list[pa.Field]:
         """Return the fields to read beside `written` and the columns `named`, read as text."""

@@ -40,7 +40,7 @@ from recordmill.transforms.sources.rows.column_checks import (
     refuse_unknown_missing,
     unnamed_notes,
 )
-from recordmill.transforms.sources.rows.column_roles import SPLITS, ColumnRoles, find_roles
+from recordmill.transforms.sources.rows.column_roles import LABELS, SPLITS, ColumnRoles, find_roles
 from recordmill.transforms.sources.rows.hub_features import HubClassNames, with_class_names
 from recordmill.transforms.sources.rows.label_types import (
     holds_values,
@@ -49,6 +49,11 @@ from recordmill.transforms.sources.rows.label_types import (
     untyped_label,
     with_several,
     with_spelling,
+)
+from recordmill.transforms.sources.rows.path_columns import (
+    path_columns,
+    unread_columns,
+    with_path_columns,
 )
 from recordmill.transforms.sources.rows.record_columns import (
     SYSTEM_FIELDS,
@@ -79,8 +84,6 @@ from recordmill.transforms.sources.rows.row_sections import (
 )
 from recordmill.transforms.sources.rows.unusable_input import no_usable_record
 from recordmill.transforms.sources.rows.weights import invalid_weights, weight_field
-
-LABELS = ("label", "class", "category", "target")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -122,6 +125,7 @@ class RecordRows:
     worker_limits: TaskLimits = DEFAULT_LIMITS
     # Whether rows may have several labels.
     _takes_label_lists: ClassVar[bool] = True
+    _needs_classes: ClassVar[bool] = True  # whether records without classes are rather unusual
     # Columns of the records before the user columns.
     _leading_fields: ClassVar[tuple[pa.Field, ...]] = SYSTEM_FIELDS
     # Whether to read all rows to find the columns that are never null.
@@ -183,21 +187,32 @@ class RecordRows:
             raise no_usable_record(self._rows)
         refuse_delimiter(list(column_types), self.format, str(self.input))
         refuse_unknown_missing(self.format.value_parser, column_types, where=str(self.input))
-        roles = self._roles(list(column_types))
+        requested = self._requested_roles()
+        from_path = path_columns(self._rows.partitions, column_types, requested)
+        roles = self._roles([*column_types, *from_path])
+        found = [key for key in self._rows.partitions if key not in column_types]
+        classless = self.label_type == "none" or not self._needs_classes
+        self._notes.update(
+            unread_columns(found, roles, where=str(self.input), may_lack_classes=classless)
+        )
+        of_path = dict.fromkeys(from_path, ColumnType(types=(pa.string(),)))
+        column_types = {**column_types, **of_path}
         if self._takes_label_lists:
             roles = with_several(roles, column_types, self.label_separator, where=str(self.input))
-        for name in sorted(roles.named()) if header is not None else ():
+        read = roles.named().difference(from_path)
+        for name in sorted(read) if header is not None else ():
             as_text(pa.array([], column_types[name].field(name).type), name)
         user_columns = roles.user_columns(list(column_types))
         self._notes.update(unnamed_notes(column_types, user_columns))
         kept = None
         if keep is not None and self._infers_nullability:
-            kept = RowCache(keep, frozenset(roles.named()))
+            kept = RowCache(keep, frozenset(read))
         if header is not None:
             needed = {*user_columns, *conditional}
             names = [name for name in column_types if name in needed]
-            names += [roles.label] if self._infers_nullability and roles.label is not None else []
-            label = untyped_label(header, roles, self.format.decimal)
+            if self._infers_nullability and roles.label in read:
+                names.append(str(roles.label))
+            label = untyped_label(column_types, roles, self.format.decimal)
             label = None if label is not None and self._keeps_labels(label.name) else label
             column_types = column_types | self._infer_remaining(header, names, parts, kept, label)
         spelling = None if roles.classes is None else column_types[roles.classes].labels
@@ -226,6 +241,7 @@ class RecordRows:
             kept=kept,
             class_names=class_names,
             of_values=class_names is None and holds_values(roles, column_types),
+            from_path=from_path,
         )
 
     def read(self, sections: pa.RecordBatch, layout: Layout) -> Iterator[ListingPart]:
@@ -347,7 +363,7 @@ class RecordRows:
         )
 
     def _read(self, sections: pa.RecordBatch, layout: RowLayout) -> Iterator[ListingPart]:
-        named = layout.roles.named()
+        named = layout.read_names()
         texts = wanted_columns(sorted(named), (), {})
         wanted = pa.schema([*texts, *layout.more_fields(named), *layout.written])
         kept = None if layout.kept is None else layout.kept.take(sections, wanted)
@@ -372,6 +388,7 @@ class RecordRows:
         self, rows: Rows, layout: RowLayout, *, file: str, split: str | None
     ) -> ListingPart:
         roles = layout.roles
+        rows = with_path_columns(rows, layout.from_path, file)
         filtered = rows.skipped
         if layout.row_filter is not None:
             rows, left_out = layout.row_filter.apply(rows, self.format.value_parser)

@@ -108,11 +108,19 @@ class RowInput:
             file_names=self._file_names,
             labelled=False,
             is_dataset=is_dataset,
+            usable=self.format.recognizes,
         )
         found = lay_out(Inputs.of(self.input), rules)
         for one in found:
             check_folders_around(one.root)
         return found
+
+    @property
+    def partitions(self) -> tuple[str, ...]:
+        """Keys of the folders KEY=VALUE of the inputs, without those that are the splits."""
+        layouts = [one.layout for one in self.laid_out]
+        keys = [key for one in layouts for key in one.partitions if key != one.split_key]
+        return tuple(dict.fromkeys(keys))
 
     @property
     def split_source(self) -> str | None:

@@ -72,6 +72,7 @@ class SensorRows(TableRows):
     )
 
     _takes_label_lists: ClassVar[bool] = False
+    _needs_classes: ClassVar[bool] = False
 
     time_columns: tuple[str, ...]
     time_format: str | None = None

@@ -39,8 +39,8 @@ from recordmill.transforms.sources.files.path_layout import (
     LayoutRules,
     lay_out,
     split_source,
-    splits_in,
 )
+from recordmill.transforms.sources.files.path_names import splits_in
 from recordmill.transforms.sources.files.references import (
     SectionCollector,
     Unlabelled,

@@ -1,0 +1,107 @@
+"""Split and class in the path of a file, by the layout of its input (`path_layout`)."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Sequence
+from typing import Literal
+
+from recordmill.format.split_names import canonical_split, is_split_name
+from recordmill.transforms.sources.archives.label_files import LabelFiles
+from recordmill.transforms.sources.files.partitions import partition_of, values_of
+from recordmill.unicode_tables import mask_later
+
+_WORD = re.compile(r"[^\W\d_]+")
+
+
+@dataclasses.dataclass(frozen=True)
+class PathLayout:
+    """Meaning of the parts of a path relative to its input.
+
+    splits: `folders` if the first folder is the split, `files` if the name of the file contains it,
+      `shards` if its name begins with it, as in a dataset of recordmill.
+    labels: as `Inputs.label_from`; None if there are no classes.
+    partitions: keys of folders such as `kind=cat`, the outermost first. split_key, label_key: those
+      of them whose values are the splits and the classes.
+    """
+
+    splits: Literal["folders", "files", "shards"] | None = None
+    labels: str | None = None
+    partitions: tuple[str, ...] = ()
+    split_key: str | None = None
+    label_key: str | None = None
+
+    @property
+    def depth(self) -> int:
+        """Number of levels of folders whose names are the split or the label."""
+        return (self.splits == "folders") + (self.labels == "top")
+
+    @property
+    def form(self) -> str:
+        """The form of paths, for messages."""
+        parts = ["SPLIT"] if self.splits == "folders" else []
+        if self.labels in ("top", "parent"):
+            parts.append("LABEL")
+        if self.partitions:
+            roles = {self.split_key: "SPLIT", self.label_key: "LABEL"}
+            parts = [f"{key}={roles.get(key, 'VALUE')}" for key in self.partitions]
+        form = "/".join([*parts, "FILE"])
+        if self.labels is not None and (by_file := LabelFiles.parse(self.labels)):
+            return f"a class in a .{by_file.extension} file next to it in the archive"
+        if self.labels is None or self.labels in ("top", "parent"):
+            return form
+        return f"{form} that matches --label-from {self.labels}"
+
+    def split_and_label(self, key: str) -> tuple[str | None, str | None]:
+        """Return (split, label) of a file, given its path relative to the input."""
+        *folders, name = key.split("/")
+        split = None
+        if self.partitions:
+            return self._of_partitions(key)
+        if self.splits == "folders" and folders:
+            first = folders.pop(0)
+            split = canonical_split(first) or first
+        elif self.splits == "files":
+            split = file_split(name)
+        elif self.splits == "shards":
+            split = name.partition(".tfrecord-")[0]
+        return split, self._label(folders, name)
+
+    def _of_partitions(self, key: str) -> tuple[str | None, str | None]:
+        """Return (split, label) of a file in partitions."""
+        *folders, name = key.split("/")
+        values = values_of(key)
+        split = values.get(self.split_key or "")
+        if split is not None:
+            split = canonical_split(split) or (split if is_split_name(split) else None)
+        elif self.splits == "files":
+            split = file_split(name)
+        if self.label_key is not None:
+            return split, values.get(self.label_key)
+        others = [one for one in folders if not one.startswith(f"{self.split_key}=")]
+        if self.labels == "top":
+            others = [one for one in others if partition_of(one) is None]
+        label = self._label(others, name)
+        found = None if label is None or self.labels != "parent" else partition_of(label)
+        return split, label if found is None else found.value
+
+    def _label(self, folders: Sequence[str], name: str) -> str | None:
+        if self.labels in ("top", "parent"):
+            return folders[0 if self.labels == "top" else -1] if folders else None
+        if self.labels is None or LabelFiles.parse(self.labels) is not None:
+            return None
+        found = re.search(self.labels, "/".join([*folders, name]))
+        return found[1] if found else None
+
+
+def splits_in(name: str) -> list[str]:
+    """Return the splits that a file name contains as words, sorted: `test` of imdb_test.csv."""
+    words = _WORD.findall(mask_later(name))
+    return sorted({split for word in words if (split := canonical_split(word)) is not None})
+
+
+def file_split(name: str) -> str | None:
+    """Return the split that a file name contains as a word, None without one or with several."""
+    found = splits_in(name)
+    return found[0] if len(found) == 1 else None

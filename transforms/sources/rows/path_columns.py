@@ -1,0 +1,97 @@
+"""Columns of rows in the names of their folders, such as `kind=cat/part-0.parquet`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping, Sequence
+
+import pyarrow as pa
+
+from recordmill.errors import ConfigError
+from recordmill.notes import Note
+from recordmill.transforms.sources.files.partitions import values_of
+from recordmill.transforms.sources.row_formats.row_file import Rows
+from recordmill.transforms.sources.rows.column_roles import LABELS, ColumnRoles
+
+# Keys of folders that are hardly classes.
+_OTHERS = frozenset(
+    (
+        "year",
+        "month",
+        "day",
+        "hour",
+        "minute",
+        "date",
+        "dt",
+        "ds",
+        "time",
+        "week",
+        "quarter",
+        "split",
+    )
+)
+
+
+def path_columns(
+    keys: Sequence[str], names: Collection[str], requested: ColumnRoles
+) -> tuple[str, ...]:
+    """Return the keys of folders that have a role, and are not columns of the files.
+
+    They are those that options name; without a column of classes also one of its usual names.
+
+    keys: of the folders. names: columns of the files. requested: roles that options assign.
+    """
+    wanted = {requested.label, requested.split, requested.group, requested.key}
+    if requested.label is None and not {name.lower() for name in names}.intersection(LABELS):
+        wanted |= {key for key in keys if key.lower() in LABELS}
+    return tuple(key for key in keys if key in wanted and key not in names)
+
+
+def unread_columns(
+    keys: Sequence[str], roles: ColumnRoles, *, where: str, may_lack_classes: bool
+) -> Mapping[str, Note]:
+    """Return a note, by its topic, on the keys of folders that no role takes.
+
+    Args:
+      keys: of the folders, without columns of the files.
+      roles: of the columns.
+      where: the input, for messages.
+      may_lack_classes: whether the records need no classes.
+
+    Raises:
+      ConfigError: a key may be the class, and there is no other; or it is a number to predict.
+    """
+    if roles.target in keys:
+        raise ConfigError(
+            f"--label-type: numbers are read from columns of files only, and {roles.target!r} is in"
+            f" the names of the folders of {where}: make it a column"
+        )
+    unread = [key for key in keys if key not in roles.named()]
+    if not unread:
+        return {}
+    text = (
+        f"the names of the folders of {where} hold columns"
+        f" ({', '.join(f'{key}=' for key in unread)})"
+    )
+    options = (
+        f"--label-column {unread[0]} takes the classes from them, --group-column groups, and"
+        " --split-column splits"
+    )
+    classless = roles.classes is None and roles.target is None
+    if classless and not may_lack_classes and not {key.lower() for key in unread} <= _OTHERS:
+        raise ConfigError(
+            f"{text} that may be the classes: {options}; --label-type none makes records without"
+            " classes, and does not read them"
+        )
+    return {"folders": Note("unread", f"{text}, which are not read: {options}")}
+
+
+def with_path_columns(rows: Rows, names: Sequence[str], file: str) -> Rows:
+    """Return rows with columns of text from the folders of their file."""
+    if not names:
+        return rows
+    values, columns = values_of(file), rows.columns
+    for name in names:
+        text = pa.repeat(pa.scalar(values.get(name), pa.string()), len(rows.columns))
+        columns = columns.append_column(name, text)
+    return dataclasses.replace(rows, columns=columns)
