@@ -10,7 +10,7 @@ from fractions import Fraction
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from recordmill.errors import RunError
@@ -26,6 +26,7 @@ from recordmill.transforms.model.data_type import Artifact
 from recordmill.transforms.planning.refusals import refusal
 from recordmill.transforms.statistics.dataset_statistics import Statistics
 from recordmill.transforms.statistics.statistics_proto import to_bytes
+from tests.examples_of_properties import many
 
 ROUNDING = 1e-9
 _HUGE = float(np.finfo(np.float64).max)
@@ -196,6 +197,7 @@ def check_gates(slices, exact, limit):
 LIMITS = st.sampled_from([0.0, 0.05, 0.1, 0.2, 0.5, 0.9]) | st.floats(0, 1)
 
 
+@settings(max_examples=min(many(1), 200))  # each takes 0.3 s
 @given(columns_of(NUMBERS), columns_of(NUMBERS), LIMITS)
 @example([0.0] * 900 + [x / 7 for x in range(100)], [0.0] * 100 + [x / 7 for x in range(900)], 0.2)
 @example([_HUGE], [1.0], 0.5)
@@ -218,6 +220,7 @@ def test_no_column_of_numbers_passes_a_gate_above_its_limit(before, now, limit):
     assert check_gates(slices, exact, limit) == (exact <= limit)
 
 
+@settings(max_examples=min(many(1), 200))  # each takes 0.3 s
 @given(columns_of(TEXTS), columns_of(TEXTS), LIMITS)
 @example(["x" * 300] * 9 + ["a"], ["y" * 300] * 9 + ["a"], 0.2)
 @example(["x" * 300], ["y" * 300], 0.5)
@@ -227,6 +230,7 @@ def test_no_column_of_texts_passes_a_gate_above_its_limit(before, now, limit):
     check_gates(slices, texts_distance(before, now), limit)
 
 
+@settings(max_examples=min(many(1), 200))
 @given(columns_of({"bytes": lambda rng, n: [rng.bytes(3) for _ in range(n)]}), LIMITS)
 def test_a_column_that_cannot_be_compared_passes_no_gate(values, limit):
     slices = slices_of(values, pa.binary()), slices_of(values, pa.binary())
