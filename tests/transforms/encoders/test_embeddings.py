@@ -50,6 +50,13 @@ def as_binary(*, newline: bytes) -> bytes:
     return f"{len(WORDS)} {WIDTH}\n".encode() + b"".join(records)
 
 
+def flipped(data: bytes, at: int) -> bytes:
+    """Return data with other bits in one byte."""
+    changed = bytearray(data)
+    changed[at] ^= 0xFF
+    return bytes(changed)
+
+
 def save_array(folder: pathlib.Path) -> EmbeddingFile:
     np.save(folder / "v.npy", VECTORS.astype(np.float64))
     (folder / "words.txt").write_text("\n".join(WORDS))
@@ -117,6 +124,8 @@ def test_words_with_spaces_and_those_that_come_twice(tmp_path):
         ("t.txt", b"1 1\na \0\0\0\0", "word2vec's binary format has the extension .bin"),
         ("t.txt.gz", b"a 1 2\n", "Not a gzipped file"),
         ("t.txt.gz", gzip.compress(b"a 1 2\n" * 99, mtime=0)[:-9], "ended before"),
+        ("t.bin.gz", flipped(gzip.compress(as_binary(newline=b"")), -8), "CRC check failed"),
+        ("t.txt.gz", flipped(gzip.compress(b"a 1 2\n" * 99), 10), "while decompressing"),
         ("t.bin", b"a 1 2\n", "expected the number of words and their width in the first line"),
         ("t.bin", as_binary(newline=b"")[:-1], f"ends before the last of its {len(WORDS)} words"),
         ("t.npy", b"a 1 2\n", "has no words; name a file with one word per line"),
