@@ -10,6 +10,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 
+import av
 import fastavro
 import numpy as np
 import pyarrow as pa
@@ -240,6 +241,37 @@ def test_every_page_of_ogg_is_checked(tmp_path: pathlib.Path, subtype: str) -> N
     assert made.keys("train") == {"good.ogg"}
     assert len(details(made)) == FLIPS
     assert all("byte" in why for why in details(made).values())
+
+
+def coded(path: pathlib.Path, codec: str, form: str) -> None:
+    """Write a sound with an encoder of FFmpeg. form: of its samples."""
+    noise = np.random.default_rng(0).integers(-3000, 3000, (1, 24000)).astype(np.int16)
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream(codec, rate=48000, layout="mono")
+        stream.format = form
+        values = noise if form.startswith("s16") else (noise / 32768).astype(np.float32)
+        frame = av.AudioFrame.from_ndarray(values, format=form, layout="mono")
+        frame.sample_rate = 48000
+        for packets in (stream.encode(frame), stream.encode(None)):
+            container.mux(packets)
+
+
+@pytest.mark.parametrize(
+    ("codec", "name", "form"),
+    [("wavpack", "x.wv", "s16p"), ("tta", "x.tta", "s16"), ("ac3", "x.ac3", "fltp")],
+)
+def test_checksums_of_codecs_are_checked(
+    tmp_path: pathlib.Path, codec: str, name: str, form: str
+) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    coded(folder / name, codec, form)
+    data = (folder / name).read_bytes()
+    for number, damaged in enumerate(flipped(data, len(data) // 4, len(data) // 4 * 3)):
+        (folder / f"{number}-{name}").write_bytes(damaged)
+    made = make(tmp_path / "out", "--input", folder, *OPTIONS, command="audio")
+    assert made.keys("train") == {name}
+    assert len(details(made)) == FLIPS
 
 
 def rows() -> pa.Table:
