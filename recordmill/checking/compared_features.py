@@ -2,8 +2,11 @@
 
 The hash of a record's content covers the file, array or row that it was made of. It covers neither
 annotations, such as masks, boxes and captions, nor columns of a listing, numbers to predict and
-weights. Stored values can be compared if both datasets were made with the same options, except for
+weights. These values can be compared if both datasets were made with the same options, except for
 options that choose, divide or order records.
+
+Records of another source, such as those of a dataset that was made of a dataset, have another hash.
+They are equal if all their stored values are, except for those that name the source or the class.
 """
 
 from __future__ import annotations
@@ -25,7 +28,8 @@ _PLACING = frozenset([
     "splits", "split_column", "split_from", "stratify", "group_column", "key_column",
     "conflicts", "dedup", "near_distance", "near_duplicates", "near_similarity", "balance",
     "balance_target", "num_shards", "shard_size", "compression", "limit", "limit_per_class",
-    "include_labels", "exclude_labels", "fold_labels", "labels_file", "min_size", "where",
+    "include_labels", "exclude_labels", "fold_labels", "labels_file", "label_offset", "min_size",
+    "where",
     "statistics", "schema", "on_violation", "unlabelled", "unannotated", "unmasked",
     "without_boxes", "comment"
 ])  # fmt: skip
@@ -41,6 +45,12 @@ _DERIVED = frozenset([
     "image/format", "image/frame_rate", "image/height", "image/key/sha256", "image/source_id",
     "image/timestamp", "image/width"
 ])  # fmt: skip
+# Features that name the source of a record or its class, which is compared by its name.
+_NAMES = frozenset([
+    "array/class/text", "array/filename", "audio/class/text", "audio/filename",
+    "clip/data_path", "clip/label/string", "image/class/one_hot", "image/class/text",
+    "image/filename", "image/key/sha256", "image/source_id"
+])  # fmt: skip
 _OF_ROWS = ("table", "text")  # the hash of a row covers all columns but these features:
 _BESIDE_ROWS = ("label", "weight")
 _SEPARATE = 32  # features whose differences are counted one by one
@@ -51,23 +61,31 @@ class ComparedFeatures:
     """Features whose stored values are compared.
 
     names: of each; unlike: the options and libraries that differ, so that no values are compared.
+    whole: features whose equal values make records of different hashes equal; None if the records
+      of the two datasets do not have the same features.
     """
 
     names: tuple[str, ...] = ()
     unlike: tuple[str, ...] = ()
+    whole: tuple[str, ...] | None = None
 
     @classmethod
     def of(cls, before: Manifest, after: Manifest, *, hashed: bool) -> ComparedFeatures:
         """Return the features to compare. hashed: whether the indexes have hashes of contents."""
+        forms, others = _forms(before), _forms(after)
+        whole = tuple(forms) if forms == others else None
+        if not hashed:
+            names = [name for name, form in forms.items() if others.get(name) == form]
+            return cls(names=tuple(names), whole=whole)
         names = [
             name
             for name, feature in before.features.items()
             if feature == after.features.get(name)
             and feature.kind != "label"  # numbers of classes, which are compared by their names
-            and not (hashed and _is_derived(name, feature, before))
+            and not _is_derived(name, feature, before)
         ]
-        unlike = _unlike(before, after) if hashed and names else []
-        return cls(unlike=tuple(unlike)) if unlike else cls(names=tuple(names))
+        unlike = tuple(_unlike(before, after)) if names else ()
+        return cls(names=() if unlike else tuple(names), unlike=unlike, whole=whole)
 
     @property
     def titles(self) -> tuple[str, ...]:
@@ -81,6 +99,28 @@ class ComparedFeatures:
         """Return the hash of each of the columns of a record."""
         groups = [*((name,) for name in self.names[:_SEPARATE]), self.names[_SEPARATE:]]
         return [_hash(record[name] for name in group) for group in groups if group]
+
+
+def hash_of(record: TypedRecord, names: Sequence[str]) -> int:
+    """Return the hash of the values of features of a record."""
+    return _hash(record[name] for name in names)
+
+
+def _forms(manifest: Manifest) -> dict[str, tuple[object, ...]]:
+    """Return {feature: what its values are}, without those of names of the source and the class."""
+    renamed = {new: old for old, new in manifest.options.get("rename", {}).items()}
+    return {
+        name: _form(feature)
+        for name, feature in sorted(manifest.features.items())
+        if feature.kind != "label" and renamed.get(name, name) not in _NAMES
+    }
+
+
+def _form(feature: Feature) -> tuple[object, ...]:
+    # A value that is never null, and a list of any length, may hold the same.
+    shape = (None,) if feature.shape in ((), (1,)) else feature.shape
+    raw = feature.raw_dtype if feature.kind == "raw" else None
+    return feature.dtype, shape, feature.sequence, raw
 
 
 def _is_derived(name: str, feature: Feature, manifest: Manifest) -> bool:
@@ -113,9 +153,9 @@ def _hash(values: Iterable[Any]) -> int:
 def _bytes_of(value: Any) -> bytes:
     """Return the bytes of a decoded value: bytes, a number, an array, or arrays by step."""
     if isinstance(value, list) or (isinstance(value, np.ndarray) and value.dtype.kind == "O"):
-        parts = [*map(_bytes_of, value)]
+        parts = [one if isinstance(one, bytes) else _bytes_of(one) for one in value]
         return b"".join([np.array([len(parts), *map(len, parts)], np.int64).tobytes(), *parts])
     if isinstance(value, bytes):
-        return value
-    array = np.asarray(value)
+        return _bytes_of([value])
+    array = np.atleast_1d(np.asarray(value))
     return b"".join([np.array(array.shape, np.int64).tobytes(), array.tobytes()])

@@ -14,7 +14,7 @@ import itertools
 import pathlib
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -22,7 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import xxhash
 
-from recordmill.checking.compared_features import ComparedFeatures
+from recordmill.checking.compared_features import ComparedFeatures, hash_of
 from recordmill.checking.record_differences import (
     KINDS,
     Kind,
@@ -51,14 +51,17 @@ _FILES = 256  # temporary files of each dataset, which are open at once
 _ABSENT = np.iinfo(np.uint16).max  # as a split
 Rows = npt.NDArray[np.void]  # of a dtype of `_row_type`
 Dataset = tuple[Location, Manifest]
+_How = Literal["hashes", "values", "frames"]  # what is compared, besides values beside hashes
+_Equals = Callable[[Rows], npt.NDArray[np.bool_]]
 
 
 def diff_records(before: Dataset, after: Dataset) -> RecordDiff:
     """Compare the records of two datasets by their keys.
 
     Contents are compared by the hashes in the indexes, and by the stored values of features that
-    the hashes do not cover. If one of the datasets has no hashes, or if their digests are equal,
-    the bytes of the records are compared, which hold the labels as well.
+    the hashes do not cover. Records of different hashes are the same if all their stored values
+    are. If one of the datasets has no hashes, or if their digests are equal, the stored values are
+    compared; or the bytes of the records, if these have different features.
 
     Raises:
       IndexDamagedError, DatasetDamagedError, StorageError: a dataset cannot be read.
@@ -80,19 +83,23 @@ def diff_records(before: Dataset, after: Dataset) -> RecordDiff:
     sums = {kind: _Sum(row_type) for kind in KINDS}
     by_feature: Counter[str] = Counter()
     same = uncompared = 0
+    equals = None
+    if hashed and features.whole is not None:
+        equals = functools.partial(_stored_equal, (before, after), names, features.whole)
+    how: _How = "hashes" if hashed else "values" if features.whole is not None else "frames"
     with tempfile.TemporaryDirectory(prefix="recordmill-diff-") as folder:
         places = [pathlib.Path(folder) / name for name in ("before", "after")]
         for place, dataset in zip(places, (before, after), strict=True):
             place.mkdir()
             with contextlib.ExitStack() as stack:
                 opened = [stack.enter_context((place / f"{n}").open("wb")) for n in range(files)]
-                for rows in _read_rows(dataset, names, features, by_frames=not hashed):
+                for rows in _read_rows(dataset, names, features, how):
                     homes = rows["key_high"] % files
                     for number in np.unique(homes).tolist():
                         rows[homes == number].tofile(opened[number])
         for number in range(files):
             one, two = (_records(np.fromfile(place / f"{number}", row_type)) for place in places)
-            found = _compare(one, two)
+            found = _compare(one, two, equals)
             by_feature.update(_count_features(found.kinds["changed"], features.titles))
             for kind in KINDS:
                 sums[kind].add(kind, found.kinds[kind])
@@ -181,11 +188,12 @@ def _row_type(features: ComparedFeatures) -> np.dtype[np.void]:
 
 
 def _read_rows(
-    dataset: Dataset, names: _Names, features: ComparedFeatures, *, by_frames: bool
+    dataset: Dataset, names: _Names, features: ComparedFeatures, how: _How
 ) -> Iterator[Rows]:
     """Yield a row per record and copy, in batches."""
     place, manifest = dataset
-    columns = ["key", "label", "labels", "copy", *([] if by_frames else ["content"])]
+    by_frames = how == "frames"
+    columns = ["key", "label", "labels", "copy", *(["content"] if how == "hashes" else [])]
     for split in in_order(manifest.splits):
         records = Records(place, split, features=features.names)
         payloads = records.payloads() if by_frames or features.names else None
@@ -195,6 +203,8 @@ def _read_rows(
                 rows = _rows(batch, names, _row_type(features))
                 rows["split"] = names.number(split)
                 rows["number"] = first + np.arange(len(rows))
+                if how != "hashes":
+                    rows["is_hashed"] = True  # values are compared, or payloads
                 if payloads is not None:
                     stored = itertools.islice(payloads, len(rows))
                     _set_hashes(rows, stored, records, features, by_frames=by_frames)
@@ -234,7 +244,27 @@ def _set_hashes(
             rows["features"][row] = features.hashes(record)
     if by_frames:
         rows["content_high"], rows["content_low"] = digest_halves(b"".join(digests)).T
-        rows["is_hashed"] = True
+
+
+def _stored_equal(
+    datasets: tuple[Dataset, Dataset], names: _Names, features: Sequence[str], pairs: Rows
+) -> npt.NDArray[np.bool_]:
+    """Return whether the stored values of the records of pairs are equal: bool[n].
+
+    pairs: Rows[n, 2]. features: to compare.
+    """
+    hashes = np.zeros(pairs.shape, np.uint64)
+    for side, (place, _) in enumerate(datasets):
+        splits, numbers = pairs["split"][:, side], pairs["number"][:, side]
+        for split in np.unique(splits).tolist():
+            at = np.flatnonzero(splits == split)
+            at = at[np.argsort(numbers[at], kind="stable")]
+            records = Records(place, names.names[split], features=features)
+            found = records.records_at(numbers[at].tolist())
+            for row, record in zip(at.tolist(), found, strict=True):
+                hashes[row, side] = hash_of(record, features)
+    equal: npt.NDArray[np.bool_] = hashes[:, 0] == hashes[:, 1]
+    return equal
 
 
 def _records(rows: Rows) -> Rows:
@@ -253,8 +283,11 @@ def _same_key(some: Rows, others: Rows) -> npt.NDArray[np.bool_]:
     return same
 
 
-def _compare(before: Rows, after: Rows) -> _Found:
-    """Compare records by their keys; each key occurs at most once in each."""
+def _compare(before: Rows, after: Rows, equals: _Equals | None) -> _Found:
+    """Compare records by their keys; each key occurs at most once in each.
+
+    equals: returns whether the records of pairs of different hashes are equal all the same.
+    """
     rows = np.concatenate([before, after])
     is_after = np.arange(len(rows)) >= len(before)
     order = np.lexsort((is_after, rows["key_low"], rows["key_high"]))
@@ -267,6 +300,8 @@ def _compare(before: Rows, after: Rows) -> _Found:
     hashed = one["is_hashed"] & two["is_hashed"]
     contents = ("content_high", "content_low")
     has_other_content = hashed & np.any([one[name] != two[name] for name in contents], axis=0)
+    if equals is not None and (at := np.flatnonzero(has_other_content)).size:
+        has_other_content[at] = ~equals(pairs[at])
     has_other_features = (one["features"] != two["features"]).any(axis=1)
     differ: dict[Kind, npt.NDArray[np.bool_]] = {
         "moved": one["split"] != two["split"],

@@ -28,6 +28,7 @@ from recordmill.tfrecord.typed_records import RecordDecoder, TypedRecord
 Folder = str | os.PathLike[str] | Location
 Source = Folder | Sequence[Folder]
 
+_NEAR = 32  # records between two that are read in one pass
 _VERIFY = "run `recordmill verify` to find all damage"
 
 
@@ -195,6 +196,29 @@ class Records(Sequence[TypedRecord]):
         """Yield the records first..stop-1 as they are stored, in order; by default to the last."""
         for shard, rows in self._row_ranges(first, len(self) if stop is None else stop):
             yield from self._read_rows(shard, rows)
+
+    def records_at(self, numbers: Sequence[int]) -> Iterator[TypedRecord]:
+        """Yield records by their numbers, ascending; records near each other are read in one pass.
+
+        Offsets are kept in memory for one shard at a time.
+        """
+        ranges: list[list[int]] = []
+        for number in numbers:
+            if ranges and number - ranges[-1][-1] <= _NEAR:
+                ranges[-1].append(number)
+            else:
+                ranges.append([number])
+        last = -1
+        for wanted in ranges:
+            for shard, rows in self._row_ranges(wanted[0], wanted[-1] + 1):
+                if shard != last:
+                    self._offsets.pop(last, None)
+                    last = shard
+                begin = self._ends[shard] - self._shards[shard].info.records
+                chosen = {number - begin for number in wanted}
+                for row, payload in zip(rows, self._read_rows(shard, rows), strict=True):
+                    if row in chosen:
+                        yield self._decoded(payload, shard, row)
 
     def decode(self, payload: bytes, number: SupportsIndex) -> TypedRecord:
         """Decode the payload of record `number`; errors name that record."""

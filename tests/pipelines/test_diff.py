@@ -16,6 +16,7 @@ from recordmill.checking.dataset_diff import Changed
 from recordmill.format.shard_index import index_bytes
 from recordmill.pipelines.cli import main
 from recordmill.pipelines.terminal.differences import _differing_parts
+from tests.folders import make_folder
 from tests.image_runs import make
 from tests.painted_masks import painted, png, write
 
@@ -121,6 +122,71 @@ def test_equal_records_of_different_sources_are_the_same(
     found = json_of(capsys, one, two, "--fail-on", "changed")
     assert found["digests"]["before"] == found["digests"]["after"]
     assert found["records"]["same"] == 3
+
+
+def counts_of(records: dict[str, Any]) -> dict[str, int]:
+    """The kinds of differences of records that occur, with their numbers."""
+    kinds = ("added", "removed", "moved", "relabelled", "changed", "copies")
+    return {kind: records[kind]["count"] for kind in kinds if records[kind]["count"]}
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip"])
+def test_a_dataset_of_a_dataset_has_the_same_records(
+    compression: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its hashes are those of the resized images; classes have other numbers, images are equal."""
+    photos = make_folder(tmp_path / "photos", {"ant": 40, "bee": 8})
+    argv = ("--size", 8, "--balance", "oversample", "--label-offset", 1, "--num-shards", "train=2")
+    one = make(tmp_path / "one", "--input", photos, *argv)
+    argv = ("--label-offset", 0, "--compression", compression)
+    two = make(tmp_path / "two", "--input", one.folder, *argv)
+    found = json_of(capsys, str(one.folder), str(two.folder))
+    assert counts_of(found["records"]).keys() == {"copies"}
+    assert found["records"]["same"] + found["records"]["copies"]["count"] == 48
+    assert found["labels"] == {
+        "ant": {"before": 1, "after": 0},
+        "bee": {"before": 2, "after": 1},
+    }
+    argv = (*argv, "--mode", "gray", "--exclude-labels", "bee")
+    gray = make(tmp_path / "gray", "--input", one.folder, *argv)
+    found = json_of(capsys, str(one.folder), str(gray.folder))
+    assert counts_of(found["records"]) == {"changed": 40, "removed": 8}
+
+
+def test_one_changed_image_of_a_dataset_of_a_dataset(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    photos = make_folder(tmp_path / "photos", {"ant": 90, "bee": 10})
+    one = make(tmp_path / "one", "--input", photos, "--size", 8)
+    shutil.copy(photos / "ant/003.jpg", photos / "ant/071.jpg")
+    other = make(tmp_path / "other", "--input", photos, "--size", 8)
+    two = make(tmp_path / "two", "--input", other.folder)
+    records = json_of(capsys, str(one.folder), str(two.folder))["records"]
+    assert counts_of(records) == {"changed": 1}
+    assert [one["key"] for one in records["changed"]["examples"]] == ["ant/071.jpg"]
+    assert records["same"] == 99
+
+
+def test_an_adopted_dataset_and_one_of_it_have_the_same_records(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An adopted dataset has no hashes, and its classes begin at another number."""
+    photos = make_folder(tmp_path / "photos", {"ant": 5, "bee": 3})
+    one = make(tmp_path / "one", "--input", photos, "--size", 8, "--label-offset", 1)
+    adopted = tmp_path / "adopted"
+    assert main(["adopt", "--input", str(one.folder), "--output", str(adopted)]) == 0
+    two = make(tmp_path / "two", "--input", adopted, "--label-offset", 5)
+    capsys.readouterr()
+    found = json_of(capsys, str(adopted), str(two.folder))
+    assert (counts_of(found["records"]), found["records"]["same"]) == ({}, 8)
+
+
+def test_a_table_of_a_dataset_has_the_same_records(
+    before: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    two = make(tmp_path / "two", "--input", before, "--label-offset", 3, command="table")
+    found = json_of(capsys, before, str(two.folder))
+    assert (counts_of(found["records"]), found["records"]["same"]) == ({}, 40)
 
 
 @pytest.mark.parametrize(

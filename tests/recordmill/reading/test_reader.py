@@ -1,5 +1,6 @@
 """Reading without TensorFlow: in order, and by record number."""
 
+import itertools
 import os
 import pathlib
 import pickle
@@ -12,6 +13,7 @@ import pytest
 import recordmill
 from recordmill.format.manifest import ManifestError
 from recordmill.format.shard_index import IndexDamagedError
+from recordmill.reading import reader
 from recordmill.reading.reader import DatasetDamagedError, RecordPlace, read_payloads
 from recordmill.storage.files import Location
 from recordmill.tfrecord.framing import frame
@@ -131,6 +133,20 @@ def test_ranges_return_their_records(compression: str, tmp_path: pathlib.Path) -
             assert payloads == [records.payload(max(first, 0) + n) for n in range(len(wanted))]
             for number, payload in enumerate(payloads, start=max(first, 0)):
                 assert_equal(records.decode(payload, number), expected(rows[number]))
+
+
+@COMPRESSIONS
+@pytest.mark.parametrize("near", [0, 1, 3, 32])
+def test_any_chosen_records_are_read_in_order(
+    near: int, compression: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader, "_NEAR", near)
+    make_dataset(tmp_path / "out", compression=compression)
+    records, rows = recordmill.open(tmp_path / "out", "train"), ROWS["train"]
+    for mask in itertools.product((False, True), repeat=len(rows)):
+        numbers = [number for number, chosen in enumerate(mask) if chosen]
+        for record, number in zip(records.records_at(numbers), numbers, strict=True):
+            assert_equal(record, expected(rows[number]))
 
 
 def test_a_range_is_read_in_one_pass_from_its_first_record(tmp_path, monkeypatch) -> None:
