@@ -22,6 +22,7 @@ from recordmill.transforms.model.label_sets import RepeatFactors
 from recordmill.transforms.model.run_spec import GroupNoun
 from recordmill.transforms.model.source import Layout, RowSource, Source
 from recordmill.transforms.model.user_columns import user_fields
+from recordmill.transforms.sources.archives.label_files import LabelFiles
 from recordmill.transforms.sources.files.number_labels import TARGET
 from recordmill.transforms.sources.files.path_layout import FOLDERS
 from recordmill.transforms.sources.files.path_names import splits_in
@@ -258,6 +259,16 @@ def unread_label(config: CommonConfig, roles: ColumnRoles | None) -> str | None:
     if several or types.get(roles.classes) == "string":
         return None
     return f"the column {roles.classes!r}"
+
+
+def gives_values(config: CommonConfig, roles: ColumnRoles | None) -> bool:
+    """Return whether values of the input are the classes, not names of its folders or files."""
+    by_content = LabelFiles.parse(config.label_from) is not None or getattr(
+        config, "intervals", None
+    )
+    return bool(
+        (roles is not None and roles.classes) or _array_labels(config) is not None or by_content
+    )
 
 
 def renames_of(config: CommonConfig, roles: ColumnRoles | None) -> Mapping[str, str]:

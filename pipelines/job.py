@@ -14,6 +14,7 @@ from recordmill.format.class_names import value_name
 from recordmill.job import lock, publishing
 from recordmill.job.staging import FOLDER, Listing, Staging
 from recordmill.notes import Note
+from recordmill.pipelines.class_numbering import class_numbers
 from recordmill.pipelines.duplicate_rules import check_rules, compared_columns
 from recordmill.pipelines.early_work import early_work
 from recordmill.pipelines.identity import job_id, shaping_of, versions_of
@@ -54,11 +55,12 @@ from recordmill.runners.beam_patches import permanent_imports
 from recordmill.storage.files import Location, shown
 from recordmill.storage.redaction import redact_uris
 from recordmill.transforms.encoders.artifacts import store_artifacts
+from recordmill.transforms.model.class_numbers import ClassNumbers
 from recordmill.transforms.model.data_type import Artifact, Context, DataType
 from recordmill.transforms.model.label_rules import LabelRules
 from recordmill.transforms.model.renames import check_renames
 from recordmill.transforms.model.run_spec import RunSpec
-from recordmill.transforms.model.source import InformedSource, Layout, RowSource, notes_of_source
+from recordmill.transforms.model.source import Layout, RowSource, notes_of_source
 from recordmill.transforms.reuse.frame_places import FramePlaces
 from recordmill.transforms.sources.rows.other_readings import reading_advice
 from recordmill.transforms.staged.listing import class_counts
@@ -107,6 +109,7 @@ class Job:
         self._name_notes: tuple[Note, ...] = ()
         self._listed_classes: Mapping[str, int] = {}
         self._reuse: FramePlaces | None = None
+        self._numbers = ClassNumbers()
 
     def check_output(self) -> None:
         """Check that a dataset can be written to the output.
@@ -181,6 +184,9 @@ class Job:
             )
         layout = layout_of(self.data_type, listing, self.staging)
         self._compare_as(layout)
+        self._numbers = class_numbers(
+            self.config, source, layout, labels=self.labels, learned=self.learned
+        )
         required: tuple[str, ...] = ()
         if self.learned is not None:
             context = self._context(layout)
@@ -244,15 +250,6 @@ class Job:
             windows = dataclasses.replace(windows, label=rule)
             self.data_type = dataclasses.replace(self.data_type, windows=windows)
 
-    def _labels(self) -> tuple[str, ...] | None:
-        """Return class names in the order of their numbers; None if they follow from the rows."""
-        source = self.data_type.source
-        labels = source.labels if isinstance(source, InformedSource) else None
-        if labels is not None and self.learned is not None:
-            self.learned.refuse_labels(labels, "the input")
-        binned = () if self.config.label_bins is not None else None  # Examples get no class
-        return next((one for one in (labels, self.labels) if one is not None), binned)
-
     def _artifacts(self) -> dict[str, Artifact]:
         """Return the files that are not learned in this run, for encoders to read."""
         given = store_artifacts(self.data_type.artifacts, self.staging)
@@ -269,7 +266,7 @@ class Job:
         roles = listed_roles(self.config, self.data_type.source, layout)
         return Context(
             seed=self.config.seed,
-            label_offset=self.config.label_offset,
+            label_offset=self._numbers.first,
             labels=("",) if layout.labelled and self.config.number_type is None else (),
             rename=renames_of(self.config, roles),
             artifacts=self._artifacts(),
@@ -362,10 +359,10 @@ class Job:
 
     def _notes(self) -> tuple[Note, ...]:
         """Return the notes on the input as a whole, and on options that have no effect."""
-        found = notes_of_source(self.data_type.source)
+        found = (*notes_of_source(self.data_type.source), *self._name_notes)
         if self.config.labels_file is not None:  # it decides the numbers of classes
             found = tuple(note for note in found if note.code != "class-numbers")
-        return (*found, *self._name_notes, *self.schema_request.notes)
+        return (*found, *self.schema_request.notes)
 
     def _run_spec(self, rows: Layout, layout: Layout, fingerprint: str) -> RunSpec:
         config, data_type = self.config, self.data_type
@@ -379,9 +376,8 @@ class Job:
             num_shards=config.num_shards,
             shard_bytes=config.shard_size,
             compression=config.compression,
-            labels=self._labels(),
+            class_numbers=self._numbers,
             number_labels=unread_label(config, roles),
-            label_offset=config.label_offset,
             rename=renames_of(config, roles),
             max_reject_fraction=config.max_reject_fraction,
             overwrite=config.overwrite,

@@ -77,7 +77,7 @@ def check_layout(config: CommonConfig, windows: WindowOptions | None, layout: La
         (f"--window-label {rule}", rule not in (None, "last") and config.number_type is None),
         (f"--balance {config.balance}", config.balance != "none"),
         ("--limit-per-class", config.limit_per_class is not None),
-        ("--label-offset", config.label_offset != 0 and not boxes),
+        ("--label-offset", config.label_offset not in (None, 0) and not boxes),
         ("--fold-labels", config.fold_labels and not boxes),
         ("--stratify", config.stratify and batch.STRATUM not in layout.columns.names),
     ):

@@ -165,6 +165,7 @@ class LearnedDataset:
             f" {option_text(before.get(name))}"
             for name in _FIXED.get(self.manifest.command, _OF_ALL)
             if (now.get(name) or None) != (before.get(name) or None)
+            and (name, now.get(name)) != ("label_offset", None)  # that of the dataset is taken
         ]
         if differ:
             raise ConfigError(

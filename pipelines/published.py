@@ -66,6 +66,8 @@ class Published:
         """
         stated = self.manifest
         theirs = {**stated.options, "seed": stated.seed, **_versions(stated.encoders)}
+        # The manifest has the number of the first class, which may follow from the input.
+        theirs |= self._given("label_offset")
         ours = {**options, "seed": seed, **_versions(encoders)}
         ours = json.loads(to_json(ours))  # as the manifest stores them: tuples become lists
         differ = sorted(name for name in {*theirs, *ours} if theirs.get(name) != ours.get(name))
@@ -80,6 +82,11 @@ class Published:
                 f"{shown(self.output)} holds a dataset made with other options ({shown_}):"
                 " --overwrite replaces it, another --output keeps it"
             )
+
+    def _given(self, name: str) -> dict[str, Any]:
+        """Return {option: value} as it was given, or nothing if job.json does not say."""
+        options = self.job.get("options")
+        return {name: options[name]} if isinstance(options, Mapping) and name in options else {}
 
     def find_damage(self, config: CommonConfig) -> Damaged | None:
         """Return the damaged files, None if there are none.

@@ -14,8 +14,9 @@ CODES: Mapping[str, str] = {
     "bit-depth": "images have more bits per channel than were kept, or only some have 16",
     "boxes": "boxes have no area, are outside the image or reach beyond it, or were dropped by"
     " --min-box or --boxes",
-    "class-numbers": "integer labels differ from those in the input",
+    "class-numbers": "integer labels differ from the numbers of the classes in the input",
     "conflict": "records of equal content have several labels",
+    "copies": "copies of records in a dataset of the input were left out",
     "duplicates": "records were left out because others have the same or similar content",
     "empty-class": "a split lacks some classes",
     "empty-split": "a split has no records",

@@ -125,11 +125,13 @@ class CommonConfig(
         shapes_bytes=True,
         metavar="FILE",
         help="File with the class names, one per line, in the order of their numbers, or YAML with"
-        " `names`; other classes are rejected. Default: the classes of the input, sorted as text,"
-        " or as numbers if all are integers.",
+        " `names`; other classes are rejected. Default: the classes of the input.",
     )
-    label_offset: int = option(
-        0, group=MEANING, shapes_bytes=True, help="Integer label of the first class."
+    label_offset: int | None = option(
+        None,
+        group=MEANING,
+        shapes_bytes=True,
+        help="Integer label of the first class. Default: its number in the input, or 0.",
     )
     unlabelled: Literal["reject", "keep"] = option(
         "reject",
@@ -293,7 +295,7 @@ class CommonConfig(
         self._check_duplicates(self.group_column)
         self._check_report(dry_run=self.dry_run, detach=self.detach)
         expect_whole("--seed", self.seed, least=0, below=2**63)
-        expect_whole("--label-offset", self.label_offset, least=0)
+        expect_whole("--label-offset", self.label_offset or 0, least=0)
         self._check_resources()
         self._check_reuse()
         expect_whole("--shard-size", self.shard_size, least=1)

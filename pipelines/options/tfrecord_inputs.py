@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from recordmill.errors import ConfigError, Reject
+from recordmill.notes import Note
 from recordmill.pipelines.options.config import COLUMNS, CommonConfig, refuse_given
 from recordmill.storage.files import Location
 from recordmill.storage.members import MOST_INFLATED
@@ -27,6 +28,8 @@ from recordmill.transforms.sources.tfrecords.known_inputs import (
 )
 from recordmill.transforms.sources.tfrecords.known_pixels import pixels_of
 from recordmill.transforms.sources.tfrecords.media_features import (
+    CLASS_NUMBER,
+    CLASS_TEXT,
     LABEL_NAMES,
     MADE,
     find_media,
@@ -42,6 +45,14 @@ _ROLES = ("label_column", "split_column", "group_column", "key_column")
 _SAMPLED = 16  # files of other programs whose first records are looked at for boxes and masks
 # Options of listings and tables that do not apply to records, beside those for the format of rows.
 _REFUSED = ("path_column", "input_root", "allow_store", "weight_column")
+_PACKED = (
+    Note(
+        "class-numbers",
+        f"classes are numbered in the order of their names, not as in {CLASS_NUMBER!r}, which is"
+        " not read from compressed files: decompress them (gunzip -k), or give the names in the"
+        " order of their numbers with --labels-file",
+    ),
+)
 
 
 def columns_of(config: CommonConfig, *, kind: Kind) -> dict[str, Any]:
@@ -109,6 +120,7 @@ def records_of(
             label_type=label_type,
             unlabelled=unlabelled,
             worker_limits=config.worker_limits,
+            remarks=_PACKED if label == CLASS_TEXT and CLASS_NUMBER in names else (),
             **columns,
         )
     pixels = None

@@ -62,7 +62,9 @@ def tfds_files(
         return TfdsFiles(files={}, notes=notes_of("tfds", [f"no TFDS files: {why}"]))
     notes = []
     named = bool(labels)
-    if named and label_offset != 0:
+    if [*labels] == [str(number) for number in range(label_offset, label_offset + len(labels))]:
+        named = named and label_offset == 0  # other numbers are the names
+    elif named and label_offset != 0:
         notes.append(
             "TFDS shows labels as plain numbers:"
             f" it has no place for the label offset {label_offset}"

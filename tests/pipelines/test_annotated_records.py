@@ -62,6 +62,7 @@ def test_a_detection_dataset_is_resized_as_from_files(photos, detection, tmp_pat
     """Also after it was resized before: polygons are drawn from their original points."""
     options = (*PNGS, *ONE, "--size", "30", "--resize-mode", "pad")
     files = ("--input", photos / "images", "--annotations", photos / "coco.json")
+    files += ("--label-offset", "1")
     expected = make(tmp_path / "files", *files, *options, "--instance-masks").examples()
     argv = ("--split-from", "none", *options, "--instance-masks")
     whole = make(tmp_path / "whole", "--input", detection.folder, *argv).examples()

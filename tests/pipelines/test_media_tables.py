@@ -102,13 +102,12 @@ def test_numbers_become_the_names_of_classes(
     pq.write_table(table, tmp_path / "a.parquet")
     argv = ("--input", tmp_path / "a.parquet", "--max-reject-fraction", 1)
     made = make(tmp_path / "out", *_SMALL, *argv)
-    assert made.manifest.labels == ("ant", "bee")
+    assert made.manifest.labels == ("bee", "ant", "cat")
     assert made.rejects == {"a.parquet#4": "unlabelled", "a.parquet#5": "bad_value"}
-    assert any(note.code == "class-numbers" for note in made.manifest.notes)
-    (tmp_path / "names.txt").write_text("bee\nant\ncat\n")
+    assert not any(note.code == "class-numbers" for note in made.manifest.notes)
+    (tmp_path / "names.txt").write_text("ant\nbee\n")
     numbered = make(tmp_path / "b", *_SMALL, *argv, "--labels-file", tmp_path / "names.txt")
-    assert numbered.manifest.labels == ("bee", "ant", "cat")
-    assert not any(note.code == "class-numbers" for note in numbered.manifest.notes)
+    assert numbered.manifest.labels == ("ant", "bee")
     counted = make(tmp_path / "c", *_SMALL, *argv, "--label-type", "int")
     assert {one["label"][0] for one in counted.examples().values()} <= {*labels}
 
@@ -124,7 +123,7 @@ def test_rows_left_out_are_not_checked(files: dict[str, bytes], tmp_path: pathli
     argv = ("--input", tmp_path / "a.parquet", "--where", "label == 1")
     made = make(tmp_path / "out", *_SMALL, *argv)
     ledger = made.manifest.ledger
-    assert (made.manifest.labels, made.rejects) == (("ant",), {})
+    assert (made.manifest.labels, made.rejects) == (("bee", "ant"), {})
     assert (ledger.inputs.read, ledger.records.written, ledger.records.filtered) == (8, 4, 4)
 
 
@@ -466,7 +465,7 @@ def test_lists_of_class_numbers_have_names(
     pq.write_table(table, tmp_path / "a.parquet")
     options = ("--unlabelled", "keep", "--max-reject-fraction", 1, "--splits", "train=1")
     made = make(tmp_path / "out", "--input", tmp_path / "a.parquet", *_SMALL, *options)
-    assert made.manifest.labels == ("bee", "wasp")
+    assert made.manifest.labels == ("wasp", "bee")
     assert made.rejects == {"a.parquet#5": "bad_value"}
     found = [row["labels"] for row in made.index("train")]
     assert sorted(found) == [[], [], ["bee"], ["bee", "wasp"]]

@@ -180,7 +180,7 @@ def test_a_folder_of_tfds(dataset, tmp_path) -> None:
         write_records(folder / f"pets-{name}.tfrecord-00000-of-00001", records)
     argv = ("--input", folder, "--label-column", "kind", "--unlabelled", "keep")
     found = make(tmp_path / "out", *argv, *SMALL)
-    assert found.manifest.labels == ("elk", "owl")
+    assert found.manifest.labels == ("owl", "elk")
     assert found.manifest.splits["train"].classes == {"elk": 2, "owl": 1}
     assert found.manifest.splits["test"].classes == {"owl": 1}
     assert found.manifest.ledger.inputs.filtered == 0

@@ -30,6 +30,7 @@ from recordmill.option_checks import (
 from recordmill.processes.task_watch import MAX_MEMORY, MAX_SECONDS, TaskLimits
 from recordmill.storage.files import Location
 from recordmill.tfrecord.features import Features
+from recordmill.transforms.model.class_numbers import ClassNumbers, NumberedClasses
 from recordmill.transforms.model.data_type import Artifact, Context, Encoded, Encoder
 from recordmill.transforms.model.label_rules import LabelRules
 from recordmill.transforms.model.renames import check_new_names
@@ -79,7 +80,8 @@ class RunSpec:
       `shard_bytes`. A shard has at least one record.
     labels: class names in the order of their numbers; None sorts the classes of the input.
     number_labels: column or array of labels without --label-type; many integers are refused.
-    label_offset: number of the first class. rename: {feature: name in the Examples}.
+    label_offset: number of the first class. class_numbers: the numbers that the input has for its
+      classes, instead of `labels` and `label_offset`. rename: {feature: name in the Examples}.
     max_reject_fraction: the run is refused if more than this fraction of the inputs is rejected.
     overwrite: whether a dataset in the output is replaced.
     workers: encoder processes of a worker; 0 is one per core. worker_memory, worker_seconds: bytes
@@ -118,6 +120,7 @@ class RunSpec:
     labels: tuple[str, ...] | None = None
     number_labels: str | None = None
     label_offset: int = 0
+    class_numbers: ClassNumbers | None = None
     rename: Mapping[str, str] = dataclasses.field(default_factory=dict)
     max_reject_fraction: float = 0.01
     overwrite: bool = False
@@ -227,12 +230,18 @@ class RunSpec:
             "splits": self.splits,
         }
 
+    def numbered(self, labels: Sequence[str]) -> NumberedClasses:
+        """Return the classes with their numbers. labels: classes of the records."""
+        numbers = self.class_numbers or ClassNumbers(labels=self.labels, offset=self.label_offset)
+        return numbers.of(labels, self.rules)
+
     def context(self, labels: Sequence[str], artifacts: Mapping[str, Artifact]) -> Context:
-        """Return the context of the encoder. labels: classes of the records, in order."""
+        """Return the context of the encoder. labels: classes of the records."""
+        numbered = self.numbered(labels)
         return Context(
             seed=self.seed,
-            labels=tuple(labels) if self.labels is None else self.labels,
-            label_offset=self.label_offset,
+            labels=numbered.labels,
+            label_offset=numbered.offset,
             rename=self.rename,
             artifacts=artifacts,
         )

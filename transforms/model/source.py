@@ -180,6 +180,15 @@ class InformedSource(Source, Protocol):
 
 
 @runtime_checkable
+class NumberedSource(Source, Protocol):
+    """A source that knows the numbers of its classes once it is listed."""
+
+    @property
+    def class_numbers(self) -> Mapping[str, int]:
+        """{class: number in the input}; empty if the input numbers no classes."""
+
+
+@runtime_checkable
 class NotedSource(Source, Protocol):
     """A source that has notes for the user once its input is listed."""
 

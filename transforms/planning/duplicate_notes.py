@@ -1,4 +1,4 @@
-"""Notes on records of the same or similar content."""
+"""Notes on records of the same or similar content, and on copies in the input."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from recordmill.job.staging import StagedPart, Staging
 from recordmill.notes import Note
 from recordmill.transforms.checks.near_matches import GroupCounts, read_summary
-from recordmill.transforms.staged.listing import read_left_out
+from recordmill.transforms.sources.row_formats.row_file import COPIES
+from recordmill.transforms.staged.listing import NO_LISTING, read_left_out, read_skipped
 
 _SHOWN = 3  # classes, or splits, in the note
 
@@ -47,6 +48,26 @@ def duplicate_notes(parts: Iterable[StagedPart], staging: Staging) -> Iterator[N
         if counts:
             text += f"; by {what}: {counted(counts, shown=_SHOWN)}"
     yield Note("duplicates", f"{text}; duplicates.jsonl lists them")
+
+
+def copies_notes(
+    parts: Iterable[StagedPart], staging: Staging, *, are_made: bool
+) -> Iterator[Note]:
+    """Yield a note on copies of records in datasets of the input, which are not read.
+
+    are_made: whether balancing makes copies in this run.
+    """
+    listing = staging.listing() or NO_LISTING
+    count = listing.filtered.get(COPIES, 0)
+    count += sum(read_skipped(part, staging=staging).get(COPIES, 0) for part in parts)
+    if count:
+        were = "copy of a record was" if count == 1 else "copies of records were"
+        again = "balancing makes its own" if are_made else "--balance oversample makes copies again"
+        yield Note(
+            "copies",
+            f"{count:,} {were} left out, which balancing had added to a dataset of the input:"
+            f" {again}; recordmill adopt keeps all records of its files",
+        )
 
 
 def _groups(counts: GroupCounts | None) -> Iterator[Note]:

@@ -22,7 +22,7 @@ from recordmill.transforms.model.data_type import Artifact, Context
 from recordmill.transforms.model.named_classes import NameCheck, check_rules
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.planning.compared_columns import notes_on_compared
-from recordmill.transforms.planning.duplicate_notes import duplicate_notes
+from recordmill.transforms.planning.duplicate_notes import copies_notes, duplicate_notes
 from recordmill.transforms.planning.estimates import Estimate, measure
 from recordmill.transforms.planning.plan_notes import plan_notes
 from recordmill.transforms.planning.profiling import ProfileOutcome
@@ -207,6 +207,7 @@ def make_plan(
         *(one.note for one in named if one.note is not None and survey.counts),
         *plan_notes(survey, quotas, labels, left_out, run, series),
         *duplicate_notes(parts, run.staging),
+        *copies_notes(parts, run.staging, are_made=_makes_copies(survey, quotas)),
         *notes_on_compared(survey, run),
     )
     plan = Plan(
@@ -245,6 +246,12 @@ def _named_classes(run: RunSpec) -> list[NameCheck]:
     if not (run.rules.names_classes or window_class):
         return []
     return check_rules(run.rules, window_class, read_seen(run.staging))
+
+
+def _makes_copies(survey: Survey, quotas: Mapping[str, Quota]) -> bool:
+    """Return whether balancing repeats a record."""
+    counts = survey.counts.get(TRAIN, {})
+    return any(quota.size > counts.get(label, 0) for label, quota in quotas.items())
 
 
 def _rejects(parts: Sequence[StagedPart], staging: Staging) -> list[Reject]:

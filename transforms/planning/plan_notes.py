@@ -46,6 +46,7 @@ def plan_notes(
         yield from series.notes(run.windows)
     yield from _unused_intervals(labels, run)
     yield from alike_classes(labels)
+    yield from run.numbered(labels).notes(custom=run.is_custom)
     if run.group_noun not in (None, "file") and survey.groups is not None:
         records = sum(sum(counts.values()) for counts in survey.counts.values())
         yield from survey.groups.notes(records, run.group_noun)

@@ -202,7 +202,7 @@ def build_manifest(
     manifest = Manifest(
         digest=digest_of(splits),
         seed=run.seed,
-        options=run.manifest_options,
+        options={**run.manifest_options, "label_offset": context.label_offset},
         features=features,
         labels=labels,
         class_weights=class_weights({label: in_train.get(label, 0) for label in labels}),

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError, Reason, Reject
 from recordmill.format.content_hashes import check_of, content_hash, file_hash
+from recordmill.notes import Note
 from recordmill.storage.files import Location, shown
 from recordmill.storage.input_files import open_file
 from recordmill.transforms.model import batch, limits
@@ -72,13 +73,20 @@ class MediaRows(RecordRows):
     confine: whether local paths must lie inside that folder. Rows of a table hold their files, so a
       path that leads elsewhere is not what its reader expects.
     stores: for paths, as for `FileList`.
+    remarks: notes on the input, known before it is listed.
     """
 
     bytes_column: str
     input_root: str | None = None
     confine: bool = True
     stores: tuple[str, ...] = ()
+    remarks: tuple[Note, ...] = ()
     _leading_fields: ClassVar[tuple[pa.Field, ...]] = (*SYSTEM_FIELDS, *_STAGED)
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        """Notes for the user from `scan` and `layout`, and `remarks`."""
+        return (*super().notes, *self.remarks)
 
     def layout(self, parts: Iterable[pa.RecordBatch], keep: Location | None = None) -> MediaLayout:
         found = super().layout(parts, keep)

@@ -19,6 +19,8 @@ from recordmill.transforms.model import limits
 from recordmill.transforms.sources.row_formats.column_types import ColumnTypes
 from recordmill.transforms.sources.row_formats.quote_anomalies import QuoteAnomalies
 
+COPIES = "copies"  # reason of rows that are oversampled copies in a dataset
+
 # Errors of pyarrow, of decompressors, and of numbers too large for their column.
 _UNREADABLE = (
     pa.ArrowException,
@@ -70,7 +72,7 @@ class Rows:
     @property
     def skipped(self) -> dict[str, int]:
         """Counts of the skipped rows by filter reason."""
-        counts = {"blank": self.blank, "copies": self.copies}
+        counts = {"blank": self.blank, COPIES: self.copies}
         return {reason: count for reason, count in counts.items() if count}
 
     def replace(self, columns: pa.RecordBatch, wrong: Mapping[int, str]) -> Rows:

@@ -15,9 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError
-from recordmill.format.class_names import class_order
 from recordmill.format.typed_json import parse_json
-from recordmill.notes import Note
 from recordmill.tfrecord.flat_arrays import offsets_of
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.ragged import list_array
@@ -51,10 +49,8 @@ class HubClassNames:
             if names.get(column) != found.get(column):
                 self._others.setdefault(column, (file.key, found.get(column)))
 
-    def of(self, roles: ColumnRoles, notes: dict[str, Note]) -> Mapping[str, str] | None:
+    def of(self, roles: ColumnRoles) -> Mapping[str, str] | None:
         """Return the names of classes by their numbers, as text; None if labels are the classes.
-
-        notes: gets a note if classes are numbered in another order than in the files.
 
         Raises:
           ConfigError: the files name different classes, or two classes have the same name.
@@ -78,13 +74,6 @@ class HubClassNames:
             )
         if names is None:
             return None
-        if list(names) != class_order(names):
-            notes["classes"] = Note(
-                "class-numbers",
-                "integer labels follow the sorted names of the classes, and differ from the numbers"
-                f" in the column {label!r}; --labels-file with the names in the order of the column"
-                " keeps its numbers",
-            )
         return {str(number): name for number, name in enumerate(names)}
 
 

@@ -222,7 +222,7 @@ class RecordRows:
             for field in self._user_fields(user_columns, column_types, roles)
         ]
         self._notes.update(inference_notes(fields, column_types, self._advice, roles.target))
-        class_names = hub.of(roles, self._notes)
+        class_names = hub.of(roles)
         return RowLayout(
             columns=pa.schema(
                 [*self._leading_fields, *self._place_fields(roles), *label_fields(roles), *fields]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -66,7 +66,14 @@ class AnnotatedRecords:
             return None
         if not self._labels:
             return None
-        return self._labels[0].classes(self.pixels.classes(self.files.class_numbers))
+        return self._labels[0].classes([*self.class_numbers])
+
+    @property
+    def class_numbers(self) -> Mapping[str, int]:
+        """{class: number in the input} of objects, sorted by number, or else of images."""
+        if not self.pixels.has_objects:
+            return self.files.class_numbers
+        return self.pixels.class_numbers(self.files.class_numbers)
 
     @property
     def notes(self) -> tuple[Note, ...]:

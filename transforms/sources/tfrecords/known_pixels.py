@@ -54,13 +54,14 @@ def _of_datasets(folders: Sequence[Location], dropped: Sequence[str]) -> PixelFe
     manifests = [manifest_of(folder) for folder in folders]
     standard: dict[str, str] = {}
     names: dict[str, None] = {}
-    labels: dict[str, None] = {}
+    numbers: dict[str, int] = {}
     depths = [8]
     for manifest in manifests:
         rename: Mapping[str, str] = manifest.options.get("rename", {})
         standard |= {new: old for old, new in rename.items()}
         names |= dict.fromkeys(name for name in manifest.features if name not in dropped)
-        labels |= dict.fromkeys(manifest.labels)
+        for number, label in enumerate(manifest.labels, start=manifest.label_offset):
+            numbers.setdefault(label, number)  # datasets of other numbers are refused later
         depths += [
             16
             for name, one in manifest.features.items()
@@ -80,8 +81,13 @@ def _of_datasets(folders: Sequence[Location], dropped: Sequence[str]) -> PixelFe
             "--drop-columns: leaves out the transform of the segmentations, without which they are"
             f" in wrong places: leave out {found.more[SEGMENTATION.name]}, too"
         )
-    known = tuple(labels) if found.has_objects else None
-    return dataclasses.replace(found, names=known, mask_depth=max(depths), mask_names=mask_names[0])
+    if found.has_objects:
+        found = dataclasses.replace(
+            found,
+            names=tuple(sorted(numbers, key=numbers.__getitem__)),
+            first_number=min(numbers.values(), default=0),
+        )
+    return dataclasses.replace(found, mask_depth=max(depths), mask_names=mask_names[0])
 
 
 def _mask_names(folder: Location) -> tuple[str, ...]:
@@ -96,7 +102,7 @@ def _of_tfds(folder: Location, names: Sequence[str]) -> PixelFeatures | None:
 
     Source: https://www.tensorflow.org/datasets/api_docs/python/tfds/features (features.json).
     """
-    features = _members(_parsed(folder / TFDS))
+    features = tfds_features(folder)
     mask = _TFDS_MASK if _TFDS_MASK in names and "image" in features.get(_TFDS_MASK, {}) else None
     for name, boxes, members in _sequences(features):
         if f"{name}/{boxes}" not in names:
@@ -117,6 +123,11 @@ def _of_tfds(folder: Location, names: Sequence[str]) -> PixelFeatures | None:
             class_mask=mask,
         )
     return None if mask is None else PixelFeatures(class_mask=mask)
+
+
+def tfds_features(folder: Location) -> Mapping[str, dict[str, Any]]:
+    """Return {feature: its description} of a folder of TFDS. Raises ConfigError."""
+    return _members(_parsed(folder / TFDS))
 
 
 def _sequences(features: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:

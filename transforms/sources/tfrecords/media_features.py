@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
 
 from recordmill.errors import ConfigError
+from recordmill.notes import Note
 from recordmill.transforms.sources.files.input_paths import Inputs
+from recordmill.transforms.sources.row_formats.column_types import ColumnTypes
 from recordmill.transforms.sources.rows.column_roles import quoted
 
 MEDIA = (
     *("image/encoded", "image", "image_raw", "image/image", "img", "encoded", "image_bytes"),
     *("audio/encoded", "audio", "video/encoded", "video", "array", "data"),
 )
-LABEL_NAMES = ("image/class/text", "image/class/label", "label", "class")
+CLASS_TEXT, CLASS_NUMBER = "image/class/text", "image/class/label"
+LABEL_NAMES = (CLASS_TEXT, CLASS_NUMBER, "label", "class")
 # Features that describe the encoding of an image; they are computed again.
 ENCODING = (
     *("image/format", "image/filename", "image/height", "image/width", "image/channels"),
     "image/key/sha256",
 )
-MADE = (*ENCODING, "image/colorspace", "image/class/label", "image/class/text")
+MADE = (*ENCODING, "image/colorspace", CLASS_NUMBER, CLASS_TEXT)
 OBJECT = "image/object/"  # before the names of features of objects
 CLASS_MASK = "image/segmentation/class/encoded"
 MASK_FORMAT = "image/segmentation/class/format"
@@ -87,3 +91,63 @@ def refuse_raw_pixels(columns: pa.RecordBatch, sizes: np.ndarray, feature: str, 
         f" {' x '.join(found)}), which cannot be read without a manifest: {adopt}write the pixels"
         " of each record to a .npy file"
     )
+
+
+class PairedNumbers:
+    """Numbers of the classes that have both a name and a number in each record.
+
+    numbers: {class: number}, to which classes are added.
+    """
+
+    field = pa.field(CLASS_NUMBER, pa.int64())
+
+    def __init__(self, numbers: dict[str, int]) -> None:
+        self._numbers = numbers
+        self._problem: str | None = None
+
+    @classmethod
+    def of(cls, label: str | None, types: ColumnTypes, numbers: dict[str, int]) -> Self | None:
+        """Return the collector; None if the label feature is another one, or has no numbers.
+
+        types: of the features. numbers: as in the class.
+        """
+        known = types.get(CLASS_NUMBER) if label == CLASS_TEXT else None
+        is_number = known is not None and known.field(CLASS_NUMBER).type == cls.field.type
+        return cls(numbers) if is_number else None
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        """Add the classes of records."""
+        if pa.types.is_integer(rows[CLASS_NUMBER].type):  # it is text if it has another role
+            found = collect_numbers(rows[CLASS_TEXT], rows[CLASS_NUMBER], self._numbers)
+            self._problem = found or self._problem
+
+    def end(self) -> tuple[Note, ...]:
+        """Forget the numbers if not each class has one of its own, and return a note then."""
+        names: dict[int, str] = {}
+        for name in sorted(self._numbers):
+            first = names.setdefault(self._numbers[name], name)
+            if first != name:
+                self._problem = f"{first!r} and {name!r} have the number {self._numbers[name]}"
+        if self._problem is None:
+            return ()
+        self._numbers.clear()
+        text = f"integer labels are not the numbers in {CLASS_NUMBER!r}, where {self._problem}"
+        return (Note("class-numbers", f"{text}: classes are numbered in the order of their names"),)
+
+
+def collect_numbers(names: pa.Array, values: pa.Array, numbers: dict[str, int]) -> str | None:
+    """Add classes to {class: its least number}, given the name and the number of each object.
+
+    Returns:
+      A sentence on a class with several numbers; None without one.
+    """
+    pairs = pa.table([names, values], ["name", "number"]).drop_null()
+    problem = None
+    for pair in pairs.group_by("name").aggregate([("number", "min_max")]).to_pylist():
+        name, found = pair["name"], pair["number_min_max"]
+        low = min(found["min"], numbers.get(name, found["min"]))
+        high = max(found["max"], numbers.get(name, found["max"]))
+        if low != high:
+            problem = f"{name!r} has the numbers {low} and {high}"
+        numbers[name] = low
+    return problem

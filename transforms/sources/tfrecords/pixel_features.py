@@ -43,6 +43,7 @@ from recordmill.transforms.sources.tfrecords.media_features import (
     CLASS_MASK,
     MASK_FORMAT,
     OBJECT,
+    collect_numbers,
 )
 
 Edges = npt.NDArray[np.int64]
@@ -61,7 +62,8 @@ class PixelFeatures:
 
     corners: features of xmin, ymin, xmax and ymax, in fractions; or one feature of TFDS with all
       boxes; empty without objects. text, number: class of each object as its name and as a number.
-    names: classes in the order of their numbers, if they are known. more: {field of an object:
+    names: classes in the order of their numbers, if they are known. first_number: of these classes.
+    more: {field of an object:
       feature}. object_masks: PNG of each object. frame: transform of the segmentations to the
       image. captions: of the image. class_mask: mask of class ids.
     mask_depth: bits per pixel of that mask in datasets of recordmill. mask_names: names of its ids,
@@ -72,6 +74,7 @@ class PixelFeatures:
     text: str | None = None
     number: str | None = None
     names: tuple[str, ...] | None = None
+    first_number: int = 0
     more: Mapping[str, str] = dataclasses.field(default_factory=dict)
     object_masks: str | None = None
     frame: str | None = None
@@ -221,11 +224,9 @@ class PixelFeatures:
                 for name, problem in zip(codes.dictionary.to_pylist(), problems, strict=True)
             ]
             if self.number is not None and self.names is None:
-                pairs = pa.table([names, values[self.number]], ["name", "number"])
-                least = pairs.group_by("name").aggregate([("number", "min")]).to_pylist()
-                for pair in least:
-                    name, number = pair["name"], pair["number_min"]
-                    numbers[name] = min(number, numbers.get(name, number))
+                valid = [problem is None for problem in problems]
+                known = pc.take(pa.array(valid, pa.bool_()), codes.indices)
+                collect_numbers(pc.if_else(known, names, None), values[self.number], numbers)
         else:
             assert self.number is not None
             codes = values[self.number].dictionary_encode()
@@ -251,11 +252,11 @@ class PixelFeatures:
             return str(number)
         return self.names[number]
 
-    def classes(self, numbers: Mapping[str, int]) -> tuple[str, ...]:
-        """Return the classes in the order of their numbers. numbers: as `read` has collected."""
+    def class_numbers(self, found: Mapping[str, int]) -> Mapping[str, int]:
+        """Return {class: number}, sorted by number. found: as `read` has collected."""
         if self.names is not None:
-            return self.names
-        return tuple(sorted(numbers, key=lambda name: (numbers[name], name)))
+            return {name: n for n, name in enumerate(self.names, start=self.first_number)}
+        return {name: found[name] for name in sorted(found, key=lambda name: (found[name], name))}
 
 
 def find_pixel_features(

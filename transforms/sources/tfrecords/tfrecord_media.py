@@ -61,9 +61,12 @@ from recordmill.transforms.sources.rows.row_inputs import RowInput
 from recordmill.transforms.sources.rows.row_sections import numbered_keys
 from recordmill.transforms.sources.tfrecords.array_forms import ArrayForm
 from recordmill.transforms.sources.tfrecords.media_features import (
+    CLASS_NUMBER,
+    CLASS_TEXT,
     LABEL_NAMES,
     MADE,
     MEDIA,
+    PairedNumbers,
     find_media,
     refuse_moving,
     refuse_raw_pixels,
@@ -94,7 +97,8 @@ class TfrecordMedia:
     where: condition of the records to read; others are left out. It may name dropped features.
     conflicts: treatment of records that have the same key and differ; equal records count once.
       None leaves such records to the check of all keys.
-    class_numbers: {class of objects: its number}, known from `scan`.
+    class_numbers: {class of objects: its number}, or of images of which each has both a name and a
+      number; known from `scan`.
     """
 
     input: Inputs
@@ -185,6 +189,9 @@ class TfrecordMedia:
         read = {*text, *users, *lists}
         others = [one.name for one in compared if one.name not in read]
         wanted = wanted_columns(sorted(text), [*lists, *users, *others], column_types)
+        pairs = PairedNumbers.of(roles.label, column_types, self.class_numbers)
+        if pairs is not None and pairs.field.name not in wanted.names:
+            wanted = wanted.append(pairs.field)
         for name in () if self.raw is None else self.raw.features:
             wanted = wanted.append(pa.field(name, pa.list_(pa.int64())))
         fields = [user_field(wanted.field(name)) for name in users]
@@ -217,6 +224,8 @@ class TfrecordMedia:
                     rows, left_out = row_filter.apply(rows, self._rows.format.value_parser)
                     filtered.update(left_out)
                     left_out_by_where += sum(left_out.values())
+                if pairs is not None:
+                    pairs.add(rows.columns)
                 listed = self._references(rows, roles, fields, annotations, file, split)
                 listed = dataclasses.replace(listed, filtered=dict(filtered))
                 kept += 0 if listed.rows is None else len(listed.rows)
@@ -225,6 +234,7 @@ class TfrecordMedia:
                     held = repeated.hold(listed.rows, listed.rows[batch.KEY])
                     listed = dataclasses.replace(listed, rows=held)
                 yield listed
+        yield ListingPart(notes=() if pairs is None else pairs.end())
         if repeated is not None:
             yield from repeated.decide()
         if not kept and left_out_by_where and not rejects:
@@ -254,6 +264,8 @@ class TfrecordMedia:
         compared = () if self.where is None else parse_condition(self.where).columns
         needed = {*users, *(name for name in compared if name in names)}
         needed.update(() if roles.label is None else (roles.label,))
+        if roles.label == CLASS_TEXT:  # whose numbers are kept
+            needed.update({CLASS_NUMBER}.intersection(names).difference(self.drop_columns))
         needed.update(() if self.pixels is None else self.pixels.more.values())
         found = unify(_open(file).media_types(needed) for file, _ in files) if needed else {}
         found = {**{name: ColumnType() for name in needed}, **found}

@@ -1,0 +1,103 @@
+"""The numbers of the classes of a job: of options, of the input, or of the dataset learned from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeGuard
+
+from recordmill.errors import ConfigError
+from recordmill.pipelines.interpretation import gives_values, listed_roles
+from recordmill.pipelines.learned_from import LearnedDataset
+from recordmill.pipelines.options.config import CommonConfig
+from recordmill.transforms.model import batch
+from recordmill.transforms.model.class_numbers import ClassNumbers, merge_numbers
+from recordmill.transforms.model.source import InformedSource, Layout, NumberedSource, Source
+from recordmill.transforms.sources.rows.column_roles import ColumnRoles
+from recordmill.transforms.sources.rows.record_layout import RowLayout
+from recordmill.transforms.sources.tfrecords.annotated_records import AnnotatedRecords
+from recordmill.transforms.sources.tfrecords.known_numbers import (
+    NumberedInput,
+    numbered_inputs,
+    with_label_maps,
+)
+
+_OF_DATASETS = ColumnRoles(label=batch.LABEL)
+_REMEDY = (
+    "classes of inputs that are read together need the same numbers: give all of them with"
+    " --labels-file, one name per line, in the order of their numbers"
+)
+
+
+def class_numbers(
+    config: CommonConfig,
+    source: Source,
+    layout: Layout,
+    *,
+    labels: tuple[str, ...] | None,
+    learned: LearnedDataset | None,
+) -> ClassNumbers:
+    """Return the rule for the integer labels of a job, once its input is listed.
+
+    layout: of the rows. labels: classes of --labels-file or --learned-from.
+
+    Raises:
+      ConfigError: the classes of inputs have different numbers, or are not those of the dataset of
+        --learned-from.
+    """
+    of_source = source.labels if isinstance(source, InformedSource) else None
+    if of_source is not None and learned is not None:
+        learned.refuse_labels(of_source, "the input")
+    if labels is None and config.label_bins is not None:
+        labels = ()  # Examples get no class
+    roles = listed_roles(config, source, layout)
+    offset = config.label_offset
+    if learned is not None and offset is None:
+        offset = learned.manifest.label_offset
+    found = _stated(config, source, layout, roles)
+    known: Mapping[str, int] = {}
+    if config.labels_file is None and learned is None:
+        known = merge_numbers(found, remedy=_REMEDY)
+        if known:
+            of_source = None  # they are some of these
+    elif offset is None and found:
+        offset = _common_offset(found)
+    return ClassNumbers(
+        labels=labels if of_source is None else of_source,
+        offset=offset,
+        known=known,
+        by_value=gives_values(config, roles),
+        rules=source.rules.labels if _has_objects(source) else None,
+    )
+
+
+def _stated(
+    config: CommonConfig, source: Source, layout: Layout, roles: ColumnRoles | None
+) -> list[NumberedInput]:
+    """Return the numbers that the input states for its classes, none if they follow from values."""
+    if _has_objects(source) and (found := numbered_inputs(config.inputs, _OF_DATASETS)):
+        return found
+    if isinstance(source, NumberedSource) and source.class_numbers:
+        numbers = with_label_maps(source.class_numbers, config.inputs)
+        return [NumberedInput(str(config.inputs), numbers)]
+    if roles is None or roles.classes is None or config.number_type is not None:
+        return []
+    if isinstance(layout, RowLayout) and layout.class_names is not None:
+        numbers = {name: int(number) for number, name in layout.class_names.items()}
+        return [NumberedInput(str(config.inputs), numbers)]
+    return numbered_inputs(config.inputs, roles)
+
+
+def _has_objects(source: Source) -> TypeGuard[AnnotatedRecords]:
+    return isinstance(source, AnnotatedRecords) and source.pixels.has_objects
+
+
+def _common_offset(found: list[NumberedInput]) -> int:
+    """Return the number of the first class of all inputs. Raises ConfigError if they differ."""
+    offsets = {ClassNumbers(offset=None, known=one.numbers).first: one.place for one in found}
+    if len(offsets) > 1:
+        (one, place), (other, another) = sorted(offsets.items())[:2]
+        raise ConfigError(
+            f"the classes of {place} begin at {one}, and those of {another} at {other}: give the"
+            " number of the first one with --label-offset"
+        )
+    return next(iter(offsets))
