@@ -63,6 +63,7 @@ from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.model.source import Layout, RowSource, notes_of_source
 from recordmill.transforms.reuse.frame_places import FramePlaces
 from recordmill.transforms.sources.rows.other_readings import reading_advice
+from recordmill.transforms.sources.tfrecords.known_inputs import dataset_splits
 from recordmill.transforms.staged.listing import class_counts
 from recordmill.transforms.staged.row_reader import RowReader
 from recordmill.transforms.windowing.window_layout import window_layout
@@ -387,6 +388,7 @@ class Job:
             spill_above=config.spill_above,
             fingerprint=config.fingerprint,
             reuse=self._reuse,
+            input_splits=dataset_splits(config.inputs, rows.split_source),
             layout=layout,
             windows=data_type.windows,
             unit=data_type.unit,

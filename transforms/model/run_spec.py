@@ -89,6 +89,7 @@ class RunSpec:
       is no limit. spill_above: bytes of planned rows above which the shuffle goes through files.
     fingerprint: how files are recognized: `stat`, by path, size and time of change, or `content`,
       if the rows have a hash of it. reuse: frames of earlier datasets, for records in them.
+    input_splits: splits of datasets of the input, even those without records.
     layout: layout of the records, if it is known before the run. windows: options of a run that
       cuts series into windows. unit: name of a record in the ledger. notes: remarks on the input
       for the manifest. fail_on: codes of the notes that refuse the run, some of
@@ -130,6 +131,7 @@ class RunSpec:
     spill_above: int = 4 << 20
     fingerprint: Fingerprint = "stat"
     reuse: FramePlaces | None = None
+    input_splits: tuple[str, ...] = ()
     layout: Layout | None = None
     windows: WindowOptions | None = None
     unit: str = INPUT
@@ -207,12 +209,13 @@ class RunSpec:
     def split_names(self, present: Collection[str]) -> list[str]:
         """Return the splits of the dataset, in order.
 
-        They are those of `splits`, even without records, unless the input assigns the splits.
+        They are those of `splits`, even without records, or of `input_splits`, if the input assigns
+        the splits.
 
         present: splits that have records.
         """
         by_time = self.windows is not None and self.windows.split_by != "series"
-        requested = () if self.presplit and not by_time else self.splits
+        requested = self.input_splits if self.presplit and not by_time else self.splits
         return [*dict.fromkeys([*requested, *sorted(present)])]
 
     @functools.cached_property

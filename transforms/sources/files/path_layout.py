@@ -40,6 +40,7 @@ from recordmill.transforms.sources.files.unused_splits import (
 )
 from recordmill.transforms.sources.files.walks import File, walk
 
+OF_DATASET = "the splits of the dataset"
 FOLDERS = "the top folders"  # as the source of splits or classes, in messages
 
 
@@ -153,7 +154,7 @@ def split_source(laid_out: Sequence[LaidOutInput]) -> str | None:
     names = {
         "folders": FOLDERS,
         "files": "the names of the files",
-        "shards": "the splits of the dataset",
+        "shards": OF_DATASET,
     }
     return " and ".join(name for kind, name in names.items() if kind in kinds) or None
 

@@ -10,6 +10,7 @@ from recordmill.errors import ConfigError
 from recordmill.format.file_names import index_of
 from recordmill.format.manifest import Manifest
 from recordmill.format.shard_index import IndexDamagedError, column_names
+from recordmill.format.split_names import in_order
 from recordmill.storage.files import Location, PathError, shown
 from recordmill.tfrecord.features import Feature, shape_text
 from recordmill.tfrecord.framing import HEADER_BYTES, begins_frame
@@ -18,6 +19,7 @@ from recordmill.transforms.sources.files.folders import list_files
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.inputs import InputRoot, find_roots
 from recordmill.transforms.sources.files.other_kinds import is_archive, is_tfrecord_name
+from recordmill.transforms.sources.files.path_layout import OF_DATASET
 from recordmill.transforms.sources.files.walks import File
 from recordmill.transforms.sources.tfrecords.known_folders import (
     DAMAGED,
@@ -221,6 +223,18 @@ def rate_feature(inputs: Inputs, waveforms: str) -> str | None:
 def _dataset_of(root: InputRoot) -> Location | None:
     """Return the dataset that an input is, or that holds its files; None for other inputs."""
     return root.root if is_dataset(root.root) else None
+
+
+def dataset_splits(inputs: Inputs, split_source: str | None) -> tuple[str, ...]:
+    """Return the splits of datasets of recordmill, also those without records.
+
+    split_source: the part of the input that assigns the splits; none are returned for others.
+    """
+    if split_source != OF_DATASET:
+        return ()
+    folders = [_dataset_of(root) for root in find_roots(inputs)]
+    splits = {name for one in folders if one is not None for name in manifest_of(one).splits}
+    return tuple(in_order(splits))
 
 
 def _has_groups(folder: Location, manifest: Manifest) -> bool:
