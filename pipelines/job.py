@@ -61,6 +61,7 @@ from recordmill.transforms.model.label_rules import LabelRules
 from recordmill.transforms.model.renames import check_renames
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.model.source import Layout, RowSource, notes_of_source
+from recordmill.transforms.planning.plan import PlanContent
 from recordmill.transforms.reuse.frame_places import FramePlaces
 from recordmill.transforms.sources.rows.other_readings import reading_advice
 from recordmill.transforms.sources.tfrecords.known_inputs import dataset_splits
@@ -227,7 +228,8 @@ class Job:
 
     def _outcome(self) -> JobOutcome:
         verdict = self.staging.verdict()
-        plan, rejects = self.staging.read_json("plan.json"), self.staging.rejects()
+        plan = self.staging.read_json("plan.json", PlanContent)
+        rejects = self.staging.rejects()
         notes = self._notes() if plan is None else tuple(map(Note.from_json, plan["notes"]))
         facts = self._interpretation
         outcome = JobOutcome(

@@ -151,7 +151,7 @@ class KnownDatasets:
                             index, columns=["content"], records=shard.records, stated=shard.index
                         )
                     except IndexDamagedError as error:
-                        raise ConfigError(f"{_FLAG}: {index.spelling}: {error}") from error
+                        raise ConfigError(f"{_FLAG}: {place.spelling}: {error}") from error
                     if "content" in table.column_names:
                         found = table["content"].drop_null().combine_chunks()
                         if len(found):

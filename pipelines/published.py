@@ -16,9 +16,8 @@ from recordmill.errors import ConfigError, RunError
 from recordmill.format.dataset_card import DatasetCard
 from recordmill.format.file_info import FileInfo, stream_info
 from recordmill.format.file_names import index_name
-from recordmill.format.manifest import JOB, MANIFEST, Manifest, load
+from recordmill.format.manifest import JOB, MANIFEST, JobContent, Manifest, load
 from recordmill.format.metadata_files import add_metadata
-from recordmill.format.typed_json import as_object, take_texts
 from recordmill.job import publishing
 from recordmill.job.staging import Staging, to_json
 from recordmill.pipelines.option_text import option_name, option_text
@@ -54,7 +53,7 @@ class Published:
             return None
         manifest = load(output)
         return cls(
-            output=output, manifest=manifest, job=Staging(output).read_json(JOB, as_object) or {}
+            output=output, manifest=manifest, job=Staging(output).read_json(JOB, JobContent) or {}
         )
 
     def refuse_others(
@@ -228,14 +227,6 @@ def _versions(encoders: Mapping[str, str]) -> dict[str, str]:
 
 def _flag(name: str) -> str:
     return name if " " in name else option_name(name)
-
-
-def columns_compared_in(job: Any) -> tuple[str, ...]:
-    """Return the columns that are the content of records, from the content of job.json.
-
-    It is empty if records are no rows, or if an earlier version wrote the file.
-    """
-    return take_texts({"compared": []} | as_object(job or {}), "compared")
 
 
 def warn_complete(prog: str, what: str) -> None:

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from recordmill.errors import ConfigError, RunError
-from recordmill.format.manifest import JOB, load
+from recordmill.format.manifest import JOB, JobContent, load
 from recordmill.format.replaced_datasets import expect_unchanged
-from recordmill.format.typed_json import as_object, damage_of, parse_json
+from recordmill.format.typed_json import damage_of, parse_json, read_as
 from recordmill.pipelines.data_types import DATA_TYPES
 from recordmill.pipelines.options.declaration import Option, options_of
 from recordmill.pipelines.published import warn_complete
@@ -70,9 +70,9 @@ def _page(
     command, inputs = None, list[str]()
     if job.exists() and data_type in DATA_TYPES:
         with damage_of(JOB):
-            data = as_object(parse_json(job.read_bytes()))
+            data = read_as(JobContent, parse_json(job.read_bytes()))
             command = command_of(data_type, data, places=local_files)
-            inputs = [*map(str, data.get("input", []))]
+            inputs = [*data.get("input", ())]
     return page.render(
         dataset,
         records,
@@ -157,8 +157,8 @@ def command_of(data_type: str, job: Mapping[str, Any], *, places: bool = True) -
     """
     found = DATA_TYPES[data_type]
     options = options_of(getattr(importlib.import_module(found.module), found.config))
-    given = as_object(job.get("options", {}))
-    inputs = [*map(str, job.get("input", []))]
+    given = job.get("options", {})
+    inputs = [*job.get("input", ())]
     if not places:
         inputs = [_without_place(options["input"], text) for text in inputs]
     parts = ["recordmill", data_type, *_flags("input", inputs)]

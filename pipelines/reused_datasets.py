@@ -17,7 +17,7 @@ from recordmill.format.content_hashes import hash_halves
 from recordmill.format.file_names import index_of
 from recordmill.format.manifest import MANIFEST, Manifest, Shard
 from recordmill.format.recipes import Recipes, RecipesHeader
-from recordmill.format.shard_index import IndexDamagedError, read_index
+from recordmill.format.shard_index import read_index
 from recordmill.job.staging import REUSE, Staging
 from recordmill.pipelines.option_text import option_name, option_text
 from recordmill.pipelines.options.reuse import ReuseConfig
@@ -239,10 +239,9 @@ def _add(writer: PlacesWriter, recipes: Recipes, shard: Shard, table: pa.Table) 
     name = index_of(shard.file)
     place = recipes.dataset / name
     names = ["offset", "length", "width", "height", "content"]
-    try:
-        index = read_index(place, columns=names, records=len(table), stated=shard.index)
-    except IndexDamagedError as error:
-        raise DamageError(f"{name}: {error}") from error
+    index = read_index(
+        place, columns=names, records=len(table), stated=shard.index, frames=shard.bytes
+    )
     found = np.zeros(len(table), PLACE)
     for column in ("offset", "length"):
         found[column] = index[column]

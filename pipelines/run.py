@@ -14,15 +14,14 @@ from typing import TYPE_CHECKING
 
 from recordmill import strict_json
 from recordmill.errors import RunError
-from recordmill.format.manifest import JOB, load
-from recordmill.format.typed_json import as_object
+from recordmill.format.manifest import JOB, JobContent, load
 from recordmill.job import lock
 from recordmill.job.staging import FOLDER, Staging
 from recordmill.pipelines.job import Job
 from recordmill.pipelines.job_outcome import JobOutcome
 from recordmill.pipelines.options.config import CommonConfig
 from recordmill.pipelines.plan_json import plan_json
-from recordmill.pipelines.published import columns_compared_in, warn_complete
+from recordmill.pipelines.published import warn_complete
 from recordmill.pipelines.watch import JobProgress
 from recordmill.printable import printable
 from recordmill.processes import standard_streams
@@ -206,9 +205,10 @@ def _print_outcome(outcome: JobOutcome, job: Job, *, seconds: float) -> None:
                 " edit it, then pass it as --schema"
             )
         case "unchanged" if outcome.resumed:
-            columns = Staging(job.output).read_json(JOB, columns_compared_in)
+            facts = Staging(job.output).read_json(JOB, JobContent) or {}
+            compared = facts.get("compared", ())
             report.show(
-                report.closing(load(job.output), output=shown(job.output), compared=columns or ())
+                report.closing(load(job.output), output=shown(job.output), compared=compared)
             )
             print("Publishing of an interrupted run was completed; there is nothing else to do")
         case "unchanged":
@@ -224,7 +224,7 @@ def _print_outcome(outcome: JobOutcome, job: Job, *, seconds: float) -> None:
             names = ", ".join(outcome.repaired)
             print(f"damaged shards of {shown(job.output)} were written again: {names}")
         case "published":
-            facts = Staging(job.output).read_json(JOB, as_object)
+            facts = Staging(job.output).read_json(JOB, JobContent) or {}
             report.show(
                 report.closing(
                     load(job.output),
@@ -233,8 +233,8 @@ def _print_outcome(outcome: JobOutcome, job: Job, *, seconds: float) -> None:
                     rejects=outcome.rejects,
                     seconds=seconds,
                     distances=_distances(job),
-                    reused=None if facts is None else facts.get("reused"),
-                    compared=columns_compared_in(facts),
+                    reused=facts.get("reused"),
+                    compared=facts.get("compared", ()),
                 )
             )
 

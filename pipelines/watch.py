@@ -8,6 +8,7 @@ from recordmill.errors import RunError
 from recordmill.job.staging import DRAFTS, ShardInfo, Staging
 from recordmill.runners.progress import Snapshot
 from recordmill.transforms.model import limits
+from recordmill.transforms.planning.plan import PlanContent
 
 
 class JobProgress:
@@ -41,7 +42,7 @@ class JobProgress:
             return None
 
     def _poll(self) -> Snapshot | None:
-        plan = self._staging.read_json("plan.json")
+        plan = self._staging.read_json("plan.json", PlanContent)
         if plan is not None:
             return self._writing(plan)
         listing = self._staging.listing()

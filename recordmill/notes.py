@@ -111,9 +111,9 @@ class Note(str):
         Raises:
           ValueError: the code or the text is not a string.
         """
-        code, text = data["code"], data["text"]
+        code, text = data.get("code"), data.get("text")
         if not isinstance(code, str) or not isinstance(text, str):
-            raise ValueError(f"expected a note of two strings, got {data!r}")
+            raise ValueError("expected a note with a code and a text, of strings")
         note = str.__new__(cls, text)
         note.code = code
         return note

@@ -32,7 +32,6 @@ from recordmill.pipelines.commands.in_processes import in_processes
 from recordmill.pipelines.options import values
 from recordmill.pipelines.options.command_line import parse_command
 from recordmill.pipelines.options.declaration import Group, option
-from recordmill.pipelines.published import columns_compared_in
 from recordmill.pipelines.terminal import distances, report
 from recordmill.profile.statistics_file import parse_compared
 from recordmill.reading.reader import RecordPlace
@@ -189,12 +188,11 @@ def inspect_main(argv: Sequence[str]) -> int:
         strict_json.show(summary.to_json())
     else:
         tables = distances.tables(summary.skew, summary.drift, other=config.compare_with)
-        columns: tuple[str, ...] | None = None
+        columns: tuple[str, ...] = ()
         with contextlib.suppress(DamageError):
-            columns = Staging(dataset).read_json(manifest.JOB, columns_compared_in)
-        report.show(
-            report.inspection(summary, dataset=dataset, distances=tables, compared=columns or ())
-        )
+            job = Staging(dataset).read_json(manifest.JOB, manifest.JobContent) or {}
+            columns = job.get("compared", ())
+        report.show(report.inspection(summary, dataset=dataset, distances=tables, compared=columns))
     return 0
 
 

@@ -16,7 +16,7 @@ import hashlib
 import io
 import os
 from collections.abc import Iterator, Mapping
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -31,7 +31,7 @@ from recordmill.adopt.feature_inference import (
 )
 from recordmill.checking.shard_check import Damage
 from recordmill.format.file_info import HashingReader
-from recordmill.format.typed_json import take
+from recordmill.format.typed_json import Count
 from recordmill.job.staging import Staging, to_json
 from recordmill.reading.raw_arrays import RawArray
 from recordmill.storage.files import Location, shown
@@ -104,25 +104,19 @@ class Scan:
 
     key: str
     linked: bool = True
-    records: int = 0
-    bytes: int = 0
+    records: Count = 0
+    bytes: Count = 0
     sha256: str = ""
     features: Mapping[str, FeatureSummary] = dataclasses.field(default_factory=dict)
     first_records: Mapping[RecordType, int] = dataclasses.field(default_factory=dict)
     candidates: Mapping[str, ClassNumberCandidate] = dataclasses.field(default_factory=dict)
     damage: Damage | None = None
 
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Scan:
-        """Return the inverse of `to_json`; scans of damaged files are never stored."""
-        features = {name: FeatureSummary(**one) for name, one in data["features"].items()}
-        candidates = {}
-        for name, one in data["candidates"].items():
-            names = one["names"]
-            if names is not None:  # keys of JSON objects are strings
-                names = {int(number): text for number, text in names.items()}
-            candidates[name] = ClassNumberCandidate(low=one["low"], high=one["high"], names=names)
-        return cls(**{**data, "features": features, "candidates": candidates})
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _StoredScan:
+    plan: str
+    scan: Scan
 
 
 def file_compression(place: Location) -> Compression | None:
@@ -137,11 +131,11 @@ def scan_file(task: ScanTask) -> Scan:
     if staging is None:
         return _scan(task, task.source.place, None)
     info = staging.place(f"info/{task.name}.json")
-    done = staging.read_json(f"info/{task.name}.json", _stored_scan)
+    done = staging.read_json(f"info/{task.name}.json", _StoredScan)
     target = staging.place(f"shards/{task.name}")
     columns = staging.place(_columns_file(task))
-    if done is not None and done[0] == task.plan and target.exists() and columns.exists():
-        scan: Scan = done[1]
+    if done is not None and done.plan == task.plan and target.exists() and columns.exists():
+        scan: Scan = done.scan
         return scan
     info.delete(missing_ok=True)
     target.delete(missing_ok=True)
@@ -155,10 +149,6 @@ def scan_file(task: ScanTask) -> Scan:
     else:
         target.delete(missing_ok=True)
     return found
-
-
-def _stored_scan(data: Mapping[str, Any]) -> tuple[str, Scan]:
-    return take(data, "plan", str), Scan.from_json(data["scan"])
 
 
 def _columns_file(task: ScanTask) -> str:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from recordmill.format.label_texts import held_classes
 from recordmill.format.manifest import REJECTS, Manifest, SplitInfo, load
 from recordmill.format.split_indexes import split_indexes
-from recordmill.format.typed_json import damage_of, parse_json, take_mapping
+from recordmill.format.typed_json import damage_of, parse_json, read_as
 from recordmill.profile import drift, statistics_file
 from recordmill.profile.drift import Comparison
 from recordmill.profile.statistics_file import SliceView
@@ -152,6 +152,16 @@ def _split(dataset: Location, name: str, split: SplitInfo, manifest: Manifest) -
     )
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _StoredReject:
+    """A line of rejects.jsonl; another version may know other reasons."""
+
+    key: str
+    stage: str
+    reason: str
+    detail: str
+
+
 def _rejects(dataset: Location, manifest: Manifest) -> dict[str, RejectSummary]:
     if REJECTS not in manifest.files:
         return {}
@@ -160,11 +170,9 @@ def _rejects(dataset: Location, manifest: Manifest) -> dict[str, RejectSummary]:
     with (dataset / REJECTS).open_input() as file:
         for number, line in enumerate(file, 1):
             with damage_of(REJECTS, line=number):
-                reject = take_mapping({"reject": parse_json(line)}, "reject", str)
-                reason = reject["reason"]
-                missing = {"key", "stage", "detail"} - reject.keys()
-                if missing:
-                    raise KeyError(min(missing))
+                data = parse_json(line)
+                reason = read_as(_StoredReject, data, open_ended=True).reason
+                reject = read_as(dict[str, str], data)
             counts[reason] += 1
             if counts[reason] <= _EXAMPLES:
                 examples.setdefault(reason, []).append(reject)

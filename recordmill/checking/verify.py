@@ -37,6 +37,7 @@ from recordmill.format.manifest import (
     MANIFEST,
     RECIPES,
     REJECTS,
+    JobContent,
     Manifest,
     ManifestError,
     SplitInfo,
@@ -45,7 +46,7 @@ from recordmill.format.manifest import (
 )
 from recordmill.format.recipes import Recipes, RecipesDamagedError
 from recordmill.format.split_names import TRAIN
-from recordmill.format.typed_json import as_object, parse_json
+from recordmill.format.typed_json import parse_json, read_as
 from recordmill.notes import count_of
 from recordmill.storage.files import Location, MissingError
 from recordmill.tfrecord.features import Features
@@ -191,9 +192,9 @@ def _check_sidecars(dataset: Location, manifest: Manifest) -> Iterator[Damage]:
         yield Damage(file=JOB, what="the file is missing")
     else:
         try:
-            as_object(parse_json((dataset / JOB).read_bytes()))
+            read_as(JobContent, parse_json((dataset / JOB).read_bytes()))
         except ValueError as error:
-            yield Damage(file=JOB, what=f"it is not a JSON object: {error}")
+            yield Damage(file=JOB, what=f"it is invalid: {error}")
     yield from _check_recipes(dataset, manifest)
     for name, stated in manifest.files.items():
         try:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Self
+from typing import Annotated, Any
 
-from recordmill.format.typed_json import as_object, take, take_count, take_counts
+from recordmill.format.typed_json import Checked, Count, FieldError, Presence, StatedCount, read_as
 from recordmill.notes import Note, count_of
 
 LEAKS = "leaks.jsonl"
@@ -21,17 +21,34 @@ EXAMPLES = 5  # contents in the manifest
 class ContentCounts:
     """A number of contents, and of the records that have them, copies not counted."""
 
-    contents: int = 0
-    records: int = 0
+    contents: StatedCount = 0
+    records: StatedCount = 0
 
     def __add__(self, other: ContentCounts) -> ContentCounts:
         return ContentCounts(
             contents=self.contents + other.contents, records=self.records + other.records
         )
 
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Self:
-        return cls(contents=take_count(data, "contents"), records=take_count(data, "records"))
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _ExampleRecord:
+    """Record of an example, as far as readers use it."""
+
+    key: str
+    split: str
+    label: str | None
+    source: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Example:
+    records: tuple[_ExampleRecord, ...]
+
+
+def _checked_example(example: Mapping[str, Any]) -> Mapping[str, Any]:
+    if not read_as(_Example, example, open_ended=True).records:
+        raise FieldError("expected records of equal content, got none", ".records")
+    return example
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -46,12 +63,16 @@ class ContentReport:
       records that have it, with key, label, split and, if the key is a hash, source (file and row).
     """
 
-    records: int = 0
-    repeated: ContentCounts = ContentCounts()
-    leaks: ContentCounts = ContentCounts()
-    splits: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    conflicts: ContentCounts = ContentCounts()
-    examples: tuple[Mapping[str, Any], ...] = ()
+    records: StatedCount = 0
+    repeated: Annotated[ContentCounts, Presence.REQUIRED] = ContentCounts()
+    leaks: Annotated[ContentCounts, Presence.REQUIRED] = ContentCounts()
+    splits: Annotated[Mapping[str, Count], Presence.REQUIRED] = dataclasses.field(
+        default_factory=dict
+    )
+    conflicts: Annotated[ContentCounts, Presence.REQUIRED] = ContentCounts()
+    examples: Annotated[
+        tuple[Annotated[Mapping[str, Any], Checked(_checked_example)], ...], Presence.REQUIRED
+    ] = ()
 
     @classmethod
     def sum(cls, reports: Iterable[ContentReport]) -> ContentReport:
@@ -109,29 +130,6 @@ class ContentReport:
 
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Self:
-        return cls(
-            records=take_count(data, "records"),
-            repeated=ContentCounts.from_json(take(data, "repeated", dict)),
-            leaks=ContentCounts.from_json(take(data, "leaks", dict)),
-            splits=take_counts(data, "splits"),
-            conflicts=ContentCounts.from_json(take(data, "conflicts", dict)),
-            examples=tuple(_checked_example(one) for one in take(data, "examples", list)),
-        )
-
-
-def _checked_example(value: Any) -> Mapping[str, Any]:
-    example = as_object(value)
-    if not take(example, "records", list):
-        raise ValueError("expected an example of repeated content to have records")
-    for record in map(as_object, take(example, "records", list)):
-        take(record, "key", str)
-        take(record, "split", str)
-        if record["label"] is not None:
-            take(record, "label", str)
-    return example
 
 
 def _records(counts: ContentCounts) -> str:

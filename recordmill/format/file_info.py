@@ -6,10 +6,9 @@ import dataclasses
 import hashlib
 import io
 import re
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, BinaryIO, Self
+from typing import TYPE_CHECKING, Annotated, BinaryIO
 
-from recordmill.format.typed_json import take, take_count
+from recordmill.format.typed_json import Checked, Count
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
@@ -18,25 +17,21 @@ _SHA256 = re.compile("[0-9a-f]{64}")
 _BLOCK = 1 << 20  # bytes read and hashed at once
 
 
+def _sha256(value: str) -> str:
+    if not _SHA256.fullmatch(value):
+        raise ValueError(f"expected 64 hexadecimal digits, got {value[:80]!r}")
+    return value
+
+
+Sha256 = Annotated[str, Checked(_sha256)]
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FileInfo:
     """The size of a file in bytes, and the sha256 (hex) of its content."""
 
-    bytes: int
-    sha256: str
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Read the size and the hash from the manifest's JSON."""
-        return cls(bytes=take_count(data, "bytes"), sha256=take_sha256(data, "sha256"))
-
-
-def take_sha256(data: Mapping[str, Any], name: str) -> str:
-    """Return data[name], a sha256 in hex."""
-    value = take(data, name, str)
-    if not _SHA256.fullmatch(value):
-        raise ValueError(f"expected {name!r} to be 64 hexadecimal digits, got {value[:80]!r}")
-    return value
+    bytes: Count
+    sha256: Sha256
 
 
 def file_info(content: bytes) -> FileInfo:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal
 
-from recordmill.format.typed_json import take, take_count, take_counts
+from recordmill.format.typed_json import Between, Count, Presence, StatedCount
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -18,9 +18,9 @@ class InputCounts:
     filtered: files that their name excludes, such as hidden ones.
     """
 
-    read: int = 0
-    rejected: int = 0
-    filtered: int = 0
+    read: StatedCount = 0
+    rejected: StatedCount = 0
+    filtered: StatedCount = 0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -30,11 +30,11 @@ class RecordCounts:
     dropped: records removed by undersampling.
     """
 
-    made: int = 0
-    written: int = 0
-    rejected: int = 0
-    filtered: int = 0
-    dropped: int = 0
+    made: StatedCount = 0
+    written: StatedCount = 0
+    rejected: StatedCount = 0
+    filtered: StatedCount = 0
+    dropped: StatedCount = 0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -44,9 +44,9 @@ class CopyCounts:
     rejected: copies of records that were rejected or filtered while they were written.
     """
 
-    planned: int = 0
-    written: int = 0
-    rejected: int = 0
+    planned: StatedCount = 0
+    written: StatedCount = 0
+    rejected: StatedCount = 0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -63,37 +63,32 @@ class ObjectCounts:
     augmented: boxes that only an augmentation made small or moved out of the image.
     """
 
-    made: int = 0
-    written: int = 0
-    dropped: int = 0
-    class_left_out: int = 0
-    no_area: int = 0
-    outside: int = 0
-    too_small: int = 0
-    crossing: int = 0
-    augmented: int = 0
+    made: StatedCount = 0
+    written: StatedCount = 0
+    dropped: StatedCount = 0
+    class_left_out: Count = 0
+    no_area: Count = 0
+    outside: Count = 0
+    too_small: Count = 0
+    crossing: Count = 0
+    augmented: Count = 0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FilterReasons:
     """Numbers of filtered inputs and records by reason, such as an option."""
 
-    inputs: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    records: Mapping[str, int] = dataclasses.field(default_factory=dict)
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Return the inverse of `dataclasses.asdict`."""
-        return cls(inputs=take_counts(data, "inputs"), records=take_counts(data, "records"))
-
-
-Counts = TypeVar("Counts", InputCounts, RecordCounts, CopyCounts, ObjectCounts)
+    inputs: Annotated[Mapping[str, Count], Presence.REQUIRED] = dataclasses.field(
+        default_factory=dict
+    )
+    records: Annotated[Mapping[str, Count], Presence.REQUIRED] = dataclasses.field(
+        default_factory=dict
+    )
 
 
 INPUT = "input"
 WINDOW = "window"  # the unit of `recordmill sensor`
 _QUARTER = 1 << 14  # of the levels of 16 bits
-_OBJECT_SUMS = ("made", "written", "dropped")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -111,7 +106,7 @@ class Ledger:
     records: RecordCounts
     copies: CopyCounts
     unit: str = INPUT
-    packs: int | None = None
+    packs: Count | None = None
     objects: ObjectCounts | None = None
     filtered: FilterReasons | None = None
 
@@ -152,26 +147,9 @@ class Ledger:
                 del found[name]
         return found
 
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Return the inverse of `to_json`."""
-        return cls(
-            inputs=_counts(data, "inputs", InputCounts),
-            records=_counts(data, "records", RecordCounts),
-            copies=_counts(data, "copies", CopyCounts),
-            unit=take(data, "unit", str) if "unit" in data else INPUT,
-            packs=None if data.get("packs") is None else take_count(data, "packs"),
-            objects=_counts(data, "objects", ObjectCounts) if "objects" in data else None,
-            filtered=FilterReasons.from_json(data["filtered"]) if "filtered" in data else None,
-        )
 
-
-def _counts(data: Mapping[str, Any], name: str, kind: type[Counts]) -> Counts:
-    values = take_counts(data, name)
-    fields = [field.name for field in dataclasses.fields(kind)]
-    if kind is ObjectCounts:  # manifests of earlier versions have no reasons
-        fields = [field for field in fields if field in values or field in _OBJECT_SUMS]
-    return kind(**{field: values[field] for field in fields})
+Level = Annotated[int, Between(0, (1 << 16) - 1)]
+Bits = Annotated[int, Between(1, 64)]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -184,11 +162,11 @@ class Reduced:
     bits: bits per channel of the written images.
     """
 
-    records: int = 0
+    records: Count = 0
     key: str = ""
-    narrow: int = 0
-    highest: int = 0
-    bits: int = 8
+    narrow: Count = 0
+    highest: Level = 0
+    bits: Bits = 8
 
     @classmethod
     def one(cls, key: str, highest: int, bits: int) -> Reduced:
@@ -216,7 +194,7 @@ class Reduced:
 Noted = Literal["pages", "window_unused", "window_beyond", "boxes_beyond", "samples_beyond"]
 
 # {reason: (number of records or objects, smallest key of a record with one)}
-Counted = Mapping[str, tuple[int, str]]
+Counted = Mapping[str, tuple[Count, str]]
 
 
 def add_counted(one: Counted, other: Counted) -> dict[str, tuple[int, str]]:

@@ -11,29 +11,28 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Any, Self, get_args
+from typing import Annotated, Any, Self
 
 from recordmill import strict_json
 from recordmill.errors import DamageError
 from recordmill.format.content_report import ContentReport
 from recordmill.format.dataset_card import DatasetCard
-from recordmill.format.file_info import FileInfo, take_sha256
+from recordmill.format.file_info import FileInfo, Sha256
 from recordmill.format.file_names import checked_name, index_name
 from recordmill.format.ledger import Ledger
 from recordmill.format.split_names import is_split_name
 from recordmill.format.typed_json import (
-    as_object,
+    Checked,
+    Count,
+    FieldError,
+    Presence,
     parse_json,
-    take,
-    take_count,
-    take_counts,
-    take_mapping,
-    take_texts,
+    read_as,
 )
 from recordmill.notes import Note
 from recordmill.storage.files import Location, shown
-from recordmill.tfrecord.features import Feature, Features
-from recordmill.tfrecord.framing import Compression
+from recordmill.tfrecord.features import Feature, stored_feature
+from recordmill.tfrecord.framing import FOOTER_BYTES, HEADER_BYTES, Compression
 
 FORMAT = "recordmill/1"
 MANIFEST = "dataset.json"
@@ -45,6 +44,8 @@ MASK_LABELS = "segmentation_labels.txt"  # class names of masks, in the order of
 REJECTS = "rejects.jsonl"
 SCHEMA = "schema.pbtxt"
 
+_LEAST_RECORD_BYTES = HEADER_BYTES + FOOTER_BYTES
+_MAX_DEFLATE_RATIO = 1032  # of zlib, according to its documentation
 _SHARD = re.compile(r"[^/]+\.tfrecord-\d{5,}-of-\d{5,}(\.gz)?", re.ASCII)
 
 
@@ -63,6 +64,52 @@ def class_weights(counts: Mapping[str, float]) -> dict[str, float]:
     return {label: total / (present * n) if n else 0.0 for label, n in counts.items()}
 
 
+def _shard_file(name: str) -> str:
+    if not _SHARD.fullmatch(name) or not is_split_name(name.split(".tfrecord-")[0]):
+        raise ValueError(f"expected the name of a shard, got {name[:200]!r}")
+    return name
+
+
+def _split_name(name: str) -> str:
+    if not is_split_name(name):
+        raise ValueError(f"expected the name of a split, got {name[:200]!r}")
+    return name
+
+
+def _side_file(name: str) -> str:
+    checked_name(name)
+    if name in (MANIFEST, JOB, RECIPES) or _SHARD.fullmatch(name):
+        raise ValueError(f"expected a file beside the shards, got {name!r}")
+    return name
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _ReadOptions:
+    """The options that readers of a dataset use."""
+
+    label_offset: int = 0
+    compression: Compression = "none"
+    rename: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+def _options(options: Mapping[str, Any]) -> Mapping[str, Any]:
+    read_as(_ReadOptions, options, open_ended=True)
+    return options
+
+
+def _fits(shard: Shard) -> Shard:
+    """Return a shard whose number of records fits into its bytes: memory is taken by it."""
+    packed = _MAX_DEFLATE_RATIO if shard.file.endswith(".gz") else 1
+    if shard.records * _LEAST_RECORD_BYTES > shard.bytes * packed:
+        raise FieldError(
+            f"{shard.records} records do not fit into its {shard.bytes} bytes", ".records"
+        )
+    return shard
+
+
+StoredFeature = Annotated[Feature, Checked(stored_feature)]
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Shard:
     """One TFRecord file.
@@ -71,36 +118,25 @@ class Shard:
     index: size and hash of its index.
     """
 
-    file: str
-    records: int
-    bytes: int
-    sha256: str
-    classes: Mapping[str, int]
+    file: Annotated[str, Checked(_shard_file)]
+    records: Count
+    bytes: Count
+    sha256: Sha256
+    classes: Mapping[str, Count]
     index: FileInfo
 
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Self:
-        return cls(
-            file=_shard_file(take(data, "file", str)),
-            records=take_count(data, "records"),
-            bytes=take_count(data, "bytes"),
-            sha256=take_sha256(data, "sha256"),
-            classes=take_counts(data, "classes"),
-            index=FileInfo.from_json(take(data, "index", dict)),
-        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SplitInfo:
     """A split and its shards, in the order of their numbers; an empty split has no shards."""
 
-    records: int
-    bytes: int
-    classes: Mapping[str, int]
-    shards: tuple[Shard, ...]
+    records: Count
+    bytes: Count
+    classes: Mapping[str, Count]
+    shards: tuple[Annotated[Shard, Checked(_fits)], ...]
 
     @classmethod
     def of(cls, shards: Iterable[Shard]) -> Self:
@@ -119,15 +155,6 @@ class SplitInfo:
 
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Self:
-        return cls(
-            records=take_count(data, "records"),
-            bytes=take_count(data, "bytes"),
-            classes=take_counts(data, "classes"),
-            shards=tuple(Shard.from_json(as_object(shard)) for shard in take(data, "shards", list)),
-        )
 
 
 def digest_of(splits: Mapping[str, SplitInfo]) -> str:
@@ -166,20 +193,22 @@ class Manifest:
       equal datasets, so that only its name is here.
     """
 
-    digest: str
+    digest: Sha256
     seed: int
-    options: Mapping[str, Any]
-    features: Features
+    options: Annotated[Mapping[str, Any], Checked(_options)]
+    features: Mapping[str, StoredFeature]
     labels: tuple[str, ...]
     class_weights: Mapping[str, float]
-    splits: Mapping[str, SplitInfo]
+    splits: Mapping[Annotated[str, Checked(_split_name)], SplitInfo]
     ledger: Ledger
     encoders: Mapping[str, str]
-    files: Mapping[str, FileInfo]
+    files: Mapping[Annotated[str, Checked(_side_file)], FileInfo]
     source_weights: Mapping[str, float] = dataclasses.field(default_factory=dict)
-    content: ContentReport | None = None
-    fill_rates: Mapping[str, float] = dataclasses.field(default_factory=dict)
-    notes: tuple[Note, ...] = ()
+    content: Annotated[ContentReport | None, Presence.REQUIRED] = None
+    fill_rates: Annotated[Mapping[str, float], Presence.REQUIRED] = dataclasses.field(
+        default_factory=dict
+    )
+    notes: Annotated[tuple[Note, ...], Presence.REQUIRED] = ()
     card: DatasetCard | None = None
     has_recipes: bool = False
     multi_label: bool = False
@@ -258,51 +287,45 @@ class Manifest:
           ManifestError: the content is invalid; the message says where and why.
         """
         try:
-            data = as_object(parse_json(content))
+            data = read_as(dict[str, Any], parse_json(content))
         except ValueError as error:  # invalid JSON or UTF-8
             raise ManifestError(f"{MANIFEST} is not a JSON object: {error}") from error
         if data.get("format") != FORMAT:
             raise ManifestError(
-                f"expected a {MANIFEST} of format {FORMAT!r}, got {data.get('format')!r}:"
+                f"expected a {MANIFEST} of format {FORMAT!r}, got {str(data.get('format'))[:80]!r}:"
                 " read it with the version of recordmill that wrote it"
             )
+        recipes = data.pop("recipes", None)
         try:
-            return cls(
-                digest=take_sha256(data, "digest"),
-                seed=take(data, "seed", int),
-                options=_options(take(data, "options", dict)),
-                features={
-                    name: _feature(name, as_object(feature))
-                    for name, feature in take(data, "features", dict).items()
-                },
-                labels=take_texts(data, "labels"),
-                class_weights=take_mapping(data, "class_weights", float),
-                source_weights=take_mapping({"source_weights": {}} | data, "source_weights", float),
-                splits={
-                    _split_name(name): SplitInfo.from_json(as_object(split))
-                    for name, split in take(data, "splits", dict).items()
-                },
-                ledger=Ledger.from_json(take(data, "ledger", dict)),
-                encoders=take_mapping(data, "encoders", str),
-                files={
-                    _file_name(name): FileInfo.from_json(as_object(info))
-                    for name, info in take(data, "files", dict).items()
-                },
-                content=None
-                if data["content"] is None
-                else ContentReport.from_json(take(data, "content", dict)),
-                fill_rates=take_mapping(data, "fill_rates", float),
-                notes=tuple(Note.from_json(as_object(one)) for one in take(data, "notes", list)),
-                card=None
-                if data.get("card") is None
-                else DatasetCard.from_json(take(data, "card", dict)),
-                has_recipes="recipes" in data and _recipes(take(data, "recipes", str)),
-                multi_label=bool(take({"multi_label": False} | data, "multi_label", bool)),
-            )
-        except KeyError as error:
-            raise ManifestError(f"{MANIFEST} lacks {error}") from error
+            if recipes not in (None, RECIPES):
+                raise FieldError(f"expected {RECIPES}, got {recipes!r:.200}", ".recipes")
+            return read_as(cls, {**data, "has_recipes": recipes is not None}, open_ended=True)
         except ValueError as error:
             raise ManifestError(f"{MANIFEST} is invalid: {error}") from error
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class JobFile:
+    """The values of job.json that are used again; others are for people.
+
+    input: paths or URIs. compared: the columns that are the content of rows. reused: number of
+    records that were taken from earlier datasets. files: {adopted file: its facts}.
+    """
+
+    fingerprint: str | None = None
+    input: tuple[str, ...] = ()
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    compared: tuple[str, ...] = ()
+    reused: Count | None = None
+    files: Mapping[str, Any] | None = None
+
+
+def _job(data: dict[str, Any]) -> dict[str, Any]:
+    read_as(JobFile, data, open_ended=True)
+    return data
+
+
+JobContent = Annotated[dict[str, Any], Checked(_job)]  # job.json with valid values of `JobFile`
 
 
 def load(dataset: Location) -> Manifest:
@@ -333,47 +356,3 @@ def read_manifest(dataset: Location) -> bytes:
             " same command again"
         )
     return location.read_bytes()
-
-
-def _feature(name: str, data: Mapping[str, Any]) -> Feature:
-    try:
-        return Feature.from_json(data)
-    except ValueError as error:
-        raise ValueError(f"feature {name!r}: {error}") from error
-
-
-def _file_name(name: str) -> str:
-    checked_name(name)
-    if name in (MANIFEST, JOB, RECIPES) or _SHARD.fullmatch(name):
-        raise ValueError(f"expected a file beside the shards, got {name!r}")
-    return name
-
-
-def _recipes(name: str) -> bool:
-    if name != RECIPES:
-        raise ValueError(f"expected 'recipes' to be {RECIPES}, got {name[:200]!r}")
-    return True
-
-
-def _shard_file(name: str) -> str:
-    if not _SHARD.fullmatch(name) or not is_split_name(name.split(".tfrecord-")[0]):
-        raise ValueError(f"expected a path inside the dataset, got {name[:200]!r}: a shard's name")
-    return name
-
-
-def _split_name(name: str) -> str:
-    if not is_split_name(name):
-        raise ValueError(f"expected the name of a split, got {name[:200]!r}")
-    return name
-
-
-def _options(options: dict[str, Any]) -> dict[str, Any]:
-    """Return options, checked as far as readers use them."""
-    defaults: dict[str, Any] = {"label_offset": 0, "compression": "none", "rename": {}}
-    used = defaults | options
-    take(used, "label_offset", int)
-    if used["compression"] not in get_args(Compression):
-        names = ", ".join(get_args(Compression))
-        raise ValueError(f"expected 'compression' to be one of {names}")
-    take_mapping(used, "rename", str)
-    return options

@@ -1,7 +1,8 @@
-"""Check of the footer of a Parquet file, before pyarrow parses it.
+"""Opens Parquet files of a dataset, which may be damaged or made to mislead, within bounds.
 
 pyarrow builds the schema by recursion. If columns are nested several thousand levels deep, this
-crashes the process; with somewhat fewer levels it takes minutes.
+crashes the process; with somewhat fewer levels it takes minutes. A few bytes can also stand for
+millions of rows, or for millions of copies of a long text.
 
 Source: the compact protocol of Thrift
 (https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md), and
@@ -12,19 +13,109 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import BinaryIO
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 _MAGIC = b"PAR1"
 _TAIL = 8  # bytes: length of the footer, magic
 _SMALL = 4096  # bytes; a smaller footer has columns of fewer than a thousand levels
 _DEEPEST = 100
 
+# Every row has at least a key of 5 bytes, or hashes of 32, of which Snappy leaves a twentieth.
+_ROWS_PER_BYTE = 8
+_CODECS = ("UNCOMPRESSED", "SNAPPY")  # that Recordmill writes; others can pack a thousand times
+_TEXTS_PER_BYTE = 64  # bytes of texts in a column of dictionary codes, for each byte of the file
+_LEAST_TEXTS = 256 << 20
+
 _SCHEMA, _CHILDREN = 2, 5  # numbers of fields
 _BOOLS, _BYTE, _INTS, _DOUBLE, _BINARY = (1, 2), 3, (4, 5, 6), 7, 8  # types
 _LISTS, _STRUCT = (9, 10), 12
+
+
+class ParquetBoundsError(ValueError):
+    """A Parquet file whose content would take far more memory than it has bytes."""
+
+
+def open_parquet(
+    file: BinaryIO, *, dictionaries: Collection[str] = (), buffer_size: int = 0
+) -> tuple[pq.ParquetFile, int]:
+    """Open an index or recipes, after checking that its content is in proportion to its size.
+
+    dictionaries: paths of columns to read as dictionaries. Columns of texts that are stored as
+      dictionaries are read so in any case; `plain_texts` converts them.
+
+    Returns:
+      The opened file, and its size in bytes.
+
+    Raises:
+      ParquetBoundsError: it has too many rows, or another compression than Recordmill writes.
+      ArrowException, OSError: it is not Parquet.
+    """
+    size = file.seek(0, io.SEEK_END)
+    check_footer(file)
+    metadata = pq.read_metadata(file)
+    rows, coded = metadata.num_rows, set[str]()
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        for column in map(group.column, range(group.num_columns)):
+            if column.compression not in _CODECS:
+                raise ParquetBoundsError(
+                    f"its column {column.path_in_schema} is compressed with {column.compression};"
+                    f" expected {' or '.join(_CODECS)}"
+                )
+            rows = max(rows, column.num_values)
+            name = column.path_in_schema
+            is_coded = column.physical_type == "BYTE_ARRAY" and column.has_dictionary_page
+            if is_coded or name in dictionaries:
+                coded.add(name)
+    if rows > size * _ROWS_PER_BYTE:
+        raise ParquetBoundsError(f"states {rows} rows, but is only {size} bytes")
+    # No threads: one that releases the stream while Python exits would abort the process.
+    opened = pq.ParquetFile(
+        file,
+        metadata=metadata,
+        page_checksum_verification=True,
+        pre_buffer=False,
+        read_dictionary=sorted(coded),
+        buffer_size=buffer_size,
+    )
+    return opened, size
+
+
+def plain_texts(table: pa.Table, size: int, keep: Collection[str] = ()) -> pa.Table:
+    """Return a table with texts instead of dictionaries.
+
+    size: of the file in bytes. keep: names of columns that stay as they are.
+
+    Raises:
+      ParquetBoundsError: the texts take far more memory than the file has bytes.
+    """
+    for at, (name, column) in enumerate(zip(table.column_names, table.columns, strict=True)):
+        if name in keep:
+            continue
+        kind = column.type
+        is_list = pa.types.is_list(kind)
+        value_type = kind.value_type if is_list else kind
+        if not pa.types.is_dictionary(value_type):
+            continue
+        texts = sum(_text_bytes(chunk.flatten() if is_list else chunk) for chunk in column.chunks)
+        if texts > max(_LEAST_TEXTS, size * _TEXTS_PER_BYTE):
+            raise ParquetBoundsError(
+                f"the texts of its column {name} take {texts} bytes, but it is only {size} bytes"
+            )
+        plain = value_type.value_type
+        table = table.set_column(at, name, column.cast(pa.list_(plain) if is_list else plain))
+    return table
+
+
+def _text_bytes(codes: pa.DictionaryArray) -> int:
+    lengths = np.asarray(pc.binary_length(codes.dictionary).fill_null(0)).astype(np.int64)
+    used = np.asarray(codes.indices.drop_null())
+    return int((np.bincount(used, minlength=len(lengths)) * lengths).sum())
 
 
 def check_footer(file: BinaryIO) -> None:

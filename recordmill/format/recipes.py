@@ -15,16 +15,18 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, Self
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from recordmill import strict_json
 from recordmill.errors import DamageError
+from recordmill.format.example_facts import ExampleFacts
 from recordmill.format.manifest import RECIPES, Manifest, Shard
-from recordmill.format.parquet_footer import check_footer
-from recordmill.format.typed_json import as_object, parse_json, take, take_mapping
+from recordmill.format.parquet_footer import ParquetBoundsError, open_parquet, plain_texts
+from recordmill.format.typed_json import FieldError, JsonObject, parse_json, read_as
 from recordmill.storage.files import Location
 
 Fingerprint = Literal["stat", "content"]
@@ -66,20 +68,12 @@ class RecipesHeader:
         )
 
     @classmethod
-    def from_json(cls, text: bytes) -> Self:
-        """Return the inverse of `to_json`. Raises ValueError or KeyError."""
-        data = as_object(parse_json(text))
-        if data.get("format") != _FORMAT:
-            raise ValueError(f"expected the format {_FORMAT}, got {data.get('format')!r}")
-        by = take(data, "fingerprint", str)
-        if by not in get_args(Fingerprint):
-            raise ValueError(f"expected the fingerprint stat or content, got {by[:20]!r}")
-        return cls(
-            digest=take(data, "digest", str),
-            fingerprint="content" if by == "content" else "stat",
-            settings=take(data, "settings", str),
-            versions=take_mapping(data, "versions", str),
-        )
+    def parse(cls, text: bytes) -> Self:
+        """Return the inverse of `to_json`. Raises ValueError."""
+        data = read_as(JsonObject, parse_json(text))
+        if data.pop("format", None) != _FORMAT:
+            raise ValueError(f"expected the format {_FORMAT}")
+        return read_as(cls, data, open_ended=True)
 
 
 def write_recipes(place: Location, header: RecipesHeader, shards: Iterable[pa.Table]) -> None:
@@ -118,10 +112,10 @@ class Recipes:
           StorageError: it is missing or cannot be read.
         """
         with (dataset / RECIPES).open_input() as stream:
-            metadata = _parquet(stream).schema_arrow.metadata or {}
+            metadata = _parquet(stream)[0].schema_arrow.metadata or {}
         try:
-            header = RecipesHeader.from_json(metadata.get(_METADATA, b""))
-        except (ValueError, KeyError) as error:
+            header = RecipesHeader.parse(metadata.get(_METADATA, b""))
+        except ValueError as error:
             raise RecipesDamagedError(f"{RECIPES} is damaged: {error}") from error
         if header.digest != manifest.digest:
             raise RecipesDamagedError(f"{RECIPES} belongs to another dataset")
@@ -134,36 +128,43 @@ class Recipes:
           RecipesDamagedError: the file is damaged.
         """
         with (self.dataset / RECIPES).open_input() as stream:
-            file = _parquet(stream)
+            file, size = _parquet(stream)
             group = 0
             for _, split in sorted(self.manifest.splits.items()):
                 for shard in split.shards:
-                    if not shard.records:
-                        continue
-                    table = _row_group(file, group)
-                    if len(table) != shard.records:
-                        raise RecipesDamagedError(
-                            f"{RECIPES} is damaged: it has {len(table)} recipes for"
-                            f" {shard.records} records of {shard.file}"
-                        )
-                    yield shard, table
-                    group += 1
+                    if shard.records:
+                        yield shard, _row_group(file, group, size=size, shard=shard)
+                        group += 1
 
 
-def _parquet(stream: Any) -> pq.ParquetFile:
+def _parquet(stream: Any) -> tuple[pq.ParquetFile, int]:
     try:
-        check_footer(stream)
-        return pq.ParquetFile(stream, page_checksum_verification=True, pre_buffer=False)
+        return open_parquet(stream)
+    except ParquetBoundsError as error:
+        raise RecipesDamagedError(f"{RECIPES} is damaged: {error}") from error
     except (pa.ArrowException, OSError) as error:
         raise RecipesDamagedError(f"{RECIPES} is damaged: it is not Parquet") from error
 
 
-def _row_group(file: pq.ParquetFile, group: int) -> pa.Table:
+def _row_group(file: pq.ParquetFile, group: int, *, size: int, shard: Shard) -> pa.Table:
+    groups = file.metadata.num_row_groups
+    rows = file.metadata.row_group(group).num_rows if group < groups else 0
+    if rows != shard.records:
+        raise RecipesDamagedError(
+            f"{RECIPES} is damaged: it has {rows} recipes for {shard.records} records of"
+            f" {shard.file}"
+        )
     try:
-        table = file.read_row_group(group, use_threads=False)
+        table = plain_texts(file.read_row_group(group, use_threads=False), size)
         table = table.cast(SCHEMA)
         table.validate(full=True)
-    # pyarrow raises these for invalid content.
+        for text in pc.unique(table["facts"]).to_pylist():
+            ExampleFacts.from_text(text)
+    except FieldError as error:
+        raise RecipesDamagedError(f"{RECIPES} is damaged: facts: {error}") from error
+    except ParquetBoundsError as error:
+        raise RecipesDamagedError(f"{RECIPES} is damaged: {error}") from error
+    # pyarrow raises these for invalid content, and `parse_json` for other text.
     except (pa.ArrowException, OSError, IndexError, ValueError) as error:
         raise RecipesDamagedError(f"{RECIPES} is damaged ({type(error).__name__})") from error
     if any(table[name].null_count for name in _HASHES):

@@ -28,16 +28,24 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from recordmill.errors import DamageError
 from recordmill.format.file_info import FileInfo, stream_info, why_changed
-from recordmill.format.parquet_footer import check_footer
+from recordmill.format.file_names import INDEX
+from recordmill.format.parquet_footer import ParquetBoundsError, open_parquet, plain_texts
+from recordmill.format.typed_json import MAX_COUNT
 from recordmill.storage.files import Location
+from recordmill.tfrecord.framing import FOOTER_BYTES, HEADER_BYTES, MAX_PAYLOAD_BYTES
 
 
 class IndexDamagedError(DamageError):
-    """A file that is not a valid index."""
+    """A file that is not a valid index. what: the damage, without the name of the file."""
+
+    def __init__(self, what: str, file: str | None = None) -> None:
+        super().__init__(what if file is None else f"{file}: {what}")
+        self.what = what
 
 
 _FIELDS = (
@@ -56,6 +64,14 @@ _FIELDS = (
 REQUIRED = ("key", "label", "copy", "offset", "length")
 _WITHOUT_NULLS = ("key", "copy", "offset", "length")
 _DISTINCT = ("key", "source", "content", "offset")
+_MAX_FRAME = HEADER_BYTES + MAX_PAYLOAD_BYTES + FOOTER_BYTES
+_RANGES = {
+    "copy": (0, 2**31 - 1),
+    "width": (0, 2**31 - 1),
+    "height": (0, 2**31 - 1),
+    "offset": (0, MAX_COUNT),
+    "length": (HEADER_BYTES + FOOTER_BYTES, _MAX_FRAME),
+}
 _HEADERS = 1 << 20  # bytes of the headers of pages and columns in an index, and of its footer
 _LEAVES = {"labels": "labels.list.element"}  # path of the values of a column of lists
 _ROWS = 1 << 16  # rows that `read_rows` decodes at once, at most
@@ -103,18 +119,11 @@ def column_names(location: Location) -> tuple[str, ...]:
     """Return the names of the known columns of an index.
 
     Raises:
-      IndexDamagedError: the file is not Parquet.
+      IndexDamagedError: the file is not an index.
       StorageError: the file cannot be read.
     """
-    with location.open_input() as stream:
-        try:
-            check_footer(stream)
-            found = pq.read_schema(stream).names
-        except (pa.ArrowException, OSError) as error:
-            raise IndexDamagedError(
-                f"{location}: it cannot be read as Parquet ({type(error).__name__})"
-            ) from error
-    return tuple(schema(found).names)
+    with _opened(location, records=None) as (_, _, known):
+        return tuple(known)
 
 
 def read_index(
@@ -124,6 +133,7 @@ def read_index(
     dictionaries: Sequence[str] = (),
     records: int | None = None,
     stated: FileInfo | None = None,
+    frames: int | None = None,
 ) -> pa.Table:
     """Read the known columns of an index, or some; names that it does not have are ignored.
 
@@ -132,6 +142,7 @@ def read_index(
       millions of rows, so the number in the footer is checked before any is read.
     stated: the size and the hash in the manifest. They are compared before anything is parsed,
       because the checksums of pages do not cover the footer, which has the names of columns.
+    frames: bytes of the frames of the shard, which the rows have to cover one after the other.
 
     Raises:
       IndexDamagedError: the file is not Parquet, or its rows or columns are not those of the index.
@@ -139,11 +150,11 @@ def read_index(
     """
     with _opened(location, records=records, dictionaries=dictionaries, stated=stated) as (
         file,
+        size,
         known,
     ):
         table = file.read(columns=known if columns is None else columns, use_threads=False)
-        table.validate(full=True)
-    return _without_nulls(table)
+        return _checked(table, size, dictionaries, frames=frames)
 
 
 def read_rows(
@@ -164,6 +175,7 @@ def read_rows(
     found, first = [], 0
     with _opened(location, records=records, dictionaries=dictionaries, buffer_size=_BUFFER) as (
         file,
+        size,
         _,
     ):
         at_once = min(rows[-1] + 1, _ROWS)
@@ -174,9 +186,7 @@ def read_rows(
             first += len(batch)
             if first > rows[-1]:
                 break
-        table = pa.Table.from_batches(found)
-        table.validate(full=True)
-    return _without_nulls(table)
+        return _checked(pa.Table.from_batches(found), size, dictionaries)
 
 
 @contextlib.contextmanager
@@ -187,62 +197,89 @@ def _opened(
     dictionaries: Sequence[str] = (),
     buffer_size: int = 0,
     stated: FileInfo | None = None,
-) -> Iterator[tuple[pq.ParquetFile, list[str]]]:
-    """Open an index; yield the file and the names of its known columns.
+) -> Iterator[tuple[pq.ParquetFile, int, list[str]]]:
+    """Open an index; yield the file, its size in bytes, and the names of its known columns.
 
     dictionaries: columns that are read as dictionaries. Raises as `read_index`.
     """
     with location.open_input() as stream:
-        if stated is not None:
-            changed = why_changed(stream_info(stream), stated)
-            if changed is not None:
-                raise IndexDamagedError(changed)
         try:
-            check_footer(stream)
-            metadata = pq.read_metadata(stream)
-            # No threads: one that releases the stream while Python exits would abort the process.
-            file = pq.ParquetFile(
-                stream,
-                metadata=metadata,
-                page_checksum_verification=True,
-                pre_buffer=False,
-                read_dictionary=[name for name in dictionaries if name in metadata.schema.names],
-                buffer_size=buffer_size,
-            )
+            if stated is not None:
+                changed = why_changed(stream_info(stream), stated)
+                if changed is not None:
+                    raise IndexDamagedError(changed)
+            file, size = open_parquet(stream, dictionaries=dictionaries, buffer_size=buffer_size)
             rows = file.metadata.num_rows
             if records is not None and rows != records:
                 raise IndexDamagedError(f"has {rows} rows, the manifest says {records} records")
-            found = _plain(file.schema_arrow, dictionaries)
+            found = _plain(file.schema_arrow)
             expected = schema(found.names)
             known = pa.schema([field for field in found if field.name in expected.names])
             if known.names != expected.names or known.types != expected.types:
                 raise IndexDamagedError(
                     f"expected the columns {_columns(expected)}; got {_columns(found)}"
                 )
-            yield file, known.names
+            yield file, size, known.names
+        except IndexDamagedError as error:
+            raise IndexDamagedError(error.what, f"{INDEX}/{location.name}") from error
+        except ParquetBoundsError as error:
+            raise IndexDamagedError(str(error), f"{INDEX}/{location.name}") from error
         # pyarrow raises these for invalid content.
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-            raise IndexDamagedError(
-                f"it cannot be read as Parquet ({type(error).__name__})"
-            ) from error
+            what = f"it cannot be read as Parquet ({type(error).__name__})"
+            raise IndexDamagedError(what, f"{INDEX}/{location.name}") from error
 
 
-def _plain(found: pa.Schema, dictionaries: Collection[str]) -> pa.Schema:
+def _plain(found: pa.Schema) -> pa.Schema:
     """Return a schema with the types of the values of dictionaries."""
-    return pa.schema(
-        [
-            field.with_type(field.type.value_type)
-            if field.name in dictionaries and pa.types.is_dictionary(field.type)
-            else field
-            for field in found
-        ]
-    )
+    fields = []
+    for field in found:
+        kind = field.type
+        if pa.types.is_dictionary(kind):
+            kind = kind.value_type
+        elif pa.types.is_list(kind) and pa.types.is_dictionary(kind.value_type):
+            kind = pa.list_(kind.value_type.value_type)
+        fields.append(field.with_type(kind))
+    return pa.schema(fields)
 
 
-def _without_nulls(table: pa.Table) -> pa.Table:
+def _checked(
+    table: pa.Table,
+    size: int,
+    dictionaries: Collection[str],
+    *,
+    frames: int | None = None,
+) -> pa.Table:
+    """Return columns of an index after checking their values.
+
+    size: of the file in bytes. frames: as for `read_index`.
+
+    Raises:
+      IndexDamagedError: a value is null or out of range.
+      ArrowException, ParquetBoundsError: a value is invalid, or texts take too much memory.
+    """
+    table.validate(full=True)
+    table = plain_texts(table, size, dictionaries)
     for name, column in zip(table.column_names, table.columns, strict=True):
         if column.null_count and name in _WITHOUT_NULLS:
             raise IndexDamagedError(f"its column {name} has nulls")
+        if name in _RANGES and len(column):
+            least, most = _RANGES[name]
+            found = pc.min_max(column).as_py()
+            if found["min"] is not None and not least <= found["min"] <= found["max"] <= most:
+                raise IndexDamagedError(
+                    f"expected the column {name} to hold {least} to {most}, got {found['min']} to"
+                    f" {found['max']}"
+                )
+    if frames is not None:
+        starts, lengths = (np.asarray(table[name]) for name in ("offset", "length"))
+        ends = np.cumsum(lengths)
+        if (ends - lengths != starts).any():
+            raise IndexDamagedError("its records are not contiguous")
+        if len(ends) and ends[-1] != frames:
+            raise IndexDamagedError(
+                f"its records end at byte {ends[-1]}, but the shard has {frames} bytes"
+            )
     return table
 
 

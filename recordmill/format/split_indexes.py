@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import bisect
-import contextlib
 from collections.abc import Collection, Iterator, Sequence
 
 import pyarrow as pa
 
-from recordmill.format.file_names import INDEX, index_name
+from recordmill.format.file_names import index_name
 from recordmill.format.manifest import Shard, SplitInfo
-from recordmill.format.shard_index import IndexDamagedError, read_index, read_rows
+from recordmill.format.shard_index import read_index, read_rows
 from recordmill.storage.files import Location
 
 
@@ -33,15 +32,16 @@ def split_indexes(
       StorageError: an index cannot be read.
     """
     for first, place, shard in _indexes(dataset, split, info):
-        with _named(place):
-            index = read_index(
+        yield (
+            first,
+            read_index(
                 place,
                 columns=columns,
                 dictionaries=dictionaries,
                 records=shard.records,
                 stated=shard.index if checked else None,
-            )
-        yield first, index
+            ),
+        )
 
 
 def split_rows(
@@ -65,15 +65,13 @@ def split_rows(
         start, stop = (bisect.bisect_left(ordered, one) for one in ends)
         inside = ordered[start:stop]
         if inside:
-            with _named(place):
-                rows = [number - first for number in inside]
-                index = read_rows(
-                    place,
-                    rows,
-                    columns=columns,
-                    dictionaries=dictionaries,
-                    records=shard.records,
-                )
+            index = read_rows(
+                place,
+                [number - first for number in inside],
+                columns=columns,
+                dictionaries=dictionaries,
+                records=shard.records,
+            )
             yield inside, index
 
 
@@ -85,12 +83,3 @@ def _indexes(
     for number, shard in enumerate(info.shards):
         yield first, dataset / index_name(split, number, len(info.shards)), shard
         first += shard.records
-
-
-@contextlib.contextmanager
-def _named(place: Location) -> Iterator[None]:
-    """Name the damaged index in an error."""
-    try:
-        yield
-    except IndexDamagedError as error:
-        raise IndexDamagedError(f"{INDEX}/{place.name}: {error}") from error

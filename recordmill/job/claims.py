@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from recordmill import strict_json
-from recordmill.format.typed_json import as_object, damage_of, parse_json
+from recordmill.format.typed_json import JsonObject, damage_of, parse_json, read_as
 from recordmill.printable import printable
 from recordmill.storage.files import Location, MissingError, StorageError, shown
 from recordmill.storage.stores import DirectoryEntry
@@ -155,7 +155,7 @@ def _read(folder: Location, entry: DirectoryEntry) -> dict[str, Any]:
     except MissingError:
         return {}
     with damage_of(shown(folder / entry.name), advice="delete it if no run holds it"):
-        return as_object(parse_json(content))
+        return read_as(JsonObject, parse_json(content))
 
 
 def _exit(why: str) -> None:

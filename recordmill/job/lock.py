@@ -9,6 +9,7 @@ whether it still runs.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import fcntl
 import os
 import socket
@@ -19,7 +20,7 @@ from typing import Any
 
 from recordmill import strict_json
 from recordmill.errors import RunError, StorageError
-from recordmill.format.typed_json import as_object, damage_of, parse_json, take
+from recordmill.format.typed_json import JsonObject, damage_of, parse_json, read_as
 from recordmill.job.claims import ClaimedError, hold_claim
 from recordmill.storage.files import Location, shown
 from recordmill.storage.storage_errors import raise_storage_errors, short_cause
@@ -60,6 +61,14 @@ def hold_lock(
         yield
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Detached:
+    """The detached job that writes to an output."""
+
+    cluster: str
+    job: str
+
+
 def record_detached_job(folder: Location, cluster: str, job: str) -> None:
     """Record that a job on a cluster writes to the output after the lock is released."""
     claim = {"cluster": cluster, "job": job}
@@ -73,8 +82,8 @@ def detached_job(folder: Location) -> tuple[str, str] | None:
         return None
     content = place.read_bytes()
     with damage_of(shown(place), advice="delete it if that job has ended"):
-        claim = as_object(parse_json(content))
-        return take(claim, "cluster", str), take(claim, "job", str)
+        claim = read_as(_Detached, parse_json(content))
+        return claim.cluster, claim.job
 
 
 def end_detached_job(folder: Location) -> None:
@@ -199,10 +208,9 @@ def _is_at(path: str, descriptor: int) -> bool:
 def _parse_holder(claim: bytes) -> dict[str, Any]:
     """Return the content of a lock file; empty if its holder has not written to it yet."""
     try:
-        found = parse_json(claim)
+        return read_as(JsonObject, parse_json(claim))
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _locked_message(holder: dict[str, Any], folder: Location) -> str:

@@ -21,11 +21,12 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Annotated
 
 from recordmill.errors import ConfigError, RunError
 from recordmill.format.file_names import checked_name
 from recordmill.format.manifest import JOB, MANIFEST, RECIPES, Manifest, ManifestError, load
+from recordmill.format.typed_json import Checked
 from recordmill.job.staging import FOLDER, INTENT, Staging, jobs, to_json
 from recordmill.storage.files import Location, StorageError, shown, sync_folders
 from recordmill.storage.storage_errors import MissingError, raise_storage_errors
@@ -83,7 +84,7 @@ def _check_parent(output: Location) -> None:
 
 def stage_files(staging: Staging, manifest: Manifest, files: Mapping[str, bytes]) -> None:
     """Write the files beside the shards, with job.json, and last the manifest (step 1)."""
-    if staging.read_json(INTENT) is not None:
+    if staging.read_json(INTENT, _FileNames) is not None:
         # An earlier attempt began to publish, and may have moved files with other names.
         staging.place(INTENT).write_bytes(to_json(sorted(_old_files(staging))))
     for name, content in files.items():
@@ -105,7 +106,7 @@ def publish(staging: Staging) -> None:
     assert manifest is not None, "stage_files comes first"
     staged = [_staged(staging, name, manifest) for name in manifest.paths()]
     sync_folders(staged, top=staging.output.parent)
-    if staging.read_json(INTENT) is None:
+    if staging.read_json(INTENT, _FileNames) is None:
         # Once the intent is written, a file that is missing in staging counts as already moved.
         for place in staged:
             if not place.exists():
@@ -157,7 +158,7 @@ def _old_files(staging: Staging) -> set[str]:
     with contextlib.suppress(ManifestError):  # without a valid manifest no files are known
         old.update(load(staging.output).paths())
     for other in jobs(staging.output):
-        intent = other.read_json(INTENT, _file_names)
+        intent = other.read_json(INTENT, _FileNames)
         if intent is not None:
             manifest = _staged_manifest(other)
             old.update(intent)
@@ -228,7 +229,7 @@ def finish(staging: Staging) -> None:
     new = {name: _staged(staging, name, manifest) for name in manifest.paths()}
     # A file of the new dataset that is no longer in staging is already in the output.
     moved = {name for name, source in new.items() if not source.exists()}
-    for name in staging.read_json(INTENT, _file_names):
+    for name in staging.read_json(INTENT, _FileNames):
         if name not in moved:
             (output / name).delete(missing_ok=True)
     for name, source in new.items():
@@ -240,9 +241,12 @@ def finish(staging: Staging) -> None:
     output.sync_folder()
 
 
-def _file_names(names: Any) -> list[str]:
-    """Return the content of an intent, checked: publishing deletes these files."""
-    return [MANIFEST if name == MANIFEST else checked_name(name) for name in names]
+def _file_name(name: str) -> str:
+    return name if name == MANIFEST else checked_name(name)
+
+
+# The content of an intent: publishing deletes these files.
+_FileNames = list[Annotated[str, Checked(_file_name)]]
 
 
 def _staged(staging: Staging, name: str, manifest: Manifest) -> Location:

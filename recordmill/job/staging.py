@@ -39,14 +39,14 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
 
 from recordmill import strict_json
 from recordmill.errors import ConfigError, DamageError, Reject
 from recordmill.format.ledger import Counted, Reduced
 from recordmill.format.manifest import Shard
-from recordmill.format.typed_json import damage_of, parse_json
+from recordmill.format.typed_json import Between, Count, damage_of, parse_json, read_as
 from recordmill.notes import Note
 from recordmill.storage.files import Location, shown
 
@@ -62,7 +62,7 @@ class Verdict:
     """The reason why a job's data give no dataset; an engine must not retry such a job."""
 
     message: str
-    code: int = 1
+    code: Annotated[int, Between(0, 255)] = 1
 
     def with_advice(self, advice: str | None) -> Verdict:
         """Return the verdict with a sentence of advice, if there is one."""
@@ -88,15 +88,15 @@ class StagedPart:
     """
 
     name: str
-    rows: int
-    bytes: int
-    reads: int = 0
-    rejected: int = 0
-    filtered: int = 0
-    extra: int = 0
-    unread: int = 0
-    invalid: int = 0
-    skipped: int = 0
+    rows: Count
+    bytes: Count
+    reads: Count = 0
+    rejected: Count = 0
+    filtered: Count = 0
+    extra: Count = 0
+    unread: Count = 0
+    invalid: Count = 0
+    skipped: Count = 0
     reported: bool = False
     checksums: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
@@ -116,12 +116,12 @@ class Listing:
 
     parts: tuple[StagedPart, ...]
     fingerprint: str
-    labelled: int
-    grouped: int
-    presplit: int
+    labelled: Count
+    grouped: Count
+    presplit: Count
     rejects: tuple[Reject, ...]
-    filtered: Mapping[str, int]
-    rejected_labels: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    filtered: Mapping[str, Count]
+    rejected_labels: Mapping[str, Count] = dataclasses.field(default_factory=dict)
     notes: tuple[Note, ...] = ()
     of_values: bool = False
 
@@ -158,39 +158,25 @@ class ShardInfo:
     """
 
     split: str
-    number: int
+    number: Count
     plan: str
-    planned: int
-    planned_copies: int
+    planned: Count
+    planned_copies: Count
     shard: Shard
-    copies: int
-    originals: Mapping[str, int]
+    copies: Count
+    originals: Mapping[str, Count]
     rejects: tuple[Reject, ...]
-    rejected: int
-    filtered: Mapping[str, int]
-    packed: int | None = None
-    filled: tuple[int, int] | None = None
-    objects: tuple[int, int] | None = None
-    dropped_objects: Mapping[str, tuple[int, str]] = dataclasses.field(default_factory=dict)
+    rejected: Count
+    filtered: Mapping[str, Count]
+    packed: Count | None = None
+    filled: tuple[Count, Count] | None = None
+    objects: tuple[Count, Count] | None = None
+    dropped_objects: Mapping[str, tuple[Count, str]] = dataclasses.field(default_factory=dict)
     reduced: Reduced = dataclasses.field(default_factory=Reduced)
     noted: Counted = dataclasses.field(default_factory=dict)
-    reused: int = 0
+    reused: Count = 0
     has_recipes: bool = False
-    lost: Mapping[str, int] = dataclasses.field(default_factory=dict)
-
-
-def _listing(data: dict[str, Any]) -> Listing:
-    data["parts"] = tuple(StagedPart(**part) for part in data["parts"])
-    data["rejects"] = tuple(Reject(**reject) for reject in data["rejects"])
-    data["notes"] = tuple(map(Note.from_json, data.get("notes", ())))
-    return Listing(**data)
-
-
-def _shard_info(data: dict[str, Any]) -> ShardInfo:
-    data["shard"] = Shard.from_json(data["shard"])
-    data["reduced"] = Reduced(**data.get("reduced", {}))
-    data["rejects"] = tuple(Reject(**reject) for reject in data["rejects"])
-    return ShardInfo(**data)
+    lost: Mapping[str, Count] = dataclasses.field(default_factory=dict)
 
 
 def to_json(value: Any) -> bytes:
@@ -237,12 +223,12 @@ class Staging:
         """Return the place of a file in staging."""
         return self.root / name
 
-    def read_json(self, name: str, parse: Callable[[Any], Any] = lambda data: data) -> Any:
+    def read_json(self, name: str, kind: Any, *, open_ended: bool = False) -> Any:
         """Return the content of a JSON file; None if the file does not exist.
 
         A file in a store is read again before it counts as damaged.
 
-        parse: called with the content; raises KeyError, ValueError or TypeError if that is invalid.
+        kind: the type of the content. open_ended: as for `read_as`.
 
         Raises:
           DamageError: the content is invalid.
@@ -252,22 +238,22 @@ class Staging:
             return None
         for _ in range(0 if place.is_local else _READS_AGAIN):
             with contextlib.suppress(DamageError):
-                return self._parsed(place, parse)
-        return self._parsed(place, parse)
+                return self._parsed(place, kind, open_ended=open_ended)
+        return self._parsed(place, kind, open_ended=open_ended)
 
-    def _parsed(self, place: Location, parse: Callable[[Any], Any]) -> Any:
+    def _parsed(self, place: Location, kind: Any, *, open_ended: bool) -> Any:
         content = place.read_bytes()
         with damage_of(shown(place), advice=advice_on(place)):
-            return parse(parse_json(content))
+            return read_as(kind, parse_json(content), open_ended=open_ended)
 
     def listing(self) -> Listing | None:
         """Return the listing; None if it is not complete."""
-        found: Listing | None = self.read_json("listing.json", _listing)
+        found: Listing | None = self.read_json("listing.json", Listing)
         return found
 
     def shard_info(self, name: str) -> ShardInfo | None:
         """Return the summary of a shard, by its file name; None if the shard is not finished."""
-        found: ShardInfo | None = self.read_json(f"info/{name}.json", _shard_info)
+        found: ShardInfo | None = self.read_json(f"info/{name}.json", ShardInfo)
         return found
 
     def write_verdict(self, verdict: Verdict) -> None:
@@ -276,7 +262,7 @@ class Staging:
 
     def verdict(self) -> Verdict | None:
         """Return why nothing will be published; None if no verdict was stored."""
-        found: Verdict | None = self.read_json("verdict.json", lambda data: Verdict(**data))
+        found: Verdict | None = self.read_json("verdict.json", Verdict)
         return found
 
     def rejects(self) -> tuple[Reject, ...]:
@@ -285,7 +271,7 @@ class Staging:
         rejects = []
         for number, line in enumerate(place.read_bytes().splitlines() if place.exists() else (), 1):
             with damage_of(shown(place), line=number, advice=advice_on(place)):
-                rejects.append(Reject(**parse_json(line)))
+                rejects.append(read_as(Reject, parse_json(line)))
         return tuple(rejects)
 
     @contextlib.contextmanager

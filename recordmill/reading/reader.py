@@ -317,23 +317,20 @@ class Records(Sequence[TypedRecord]):
     def _offsets_of(self, shard: int) -> npt.NDArray[np.int64]:
         """Return the offsets of a shard's frames, and the end of the last: int64[records + 1]."""
         if shard not in self._offsets:
-            index = self._index(shard, ["offset", "length"])
-            starts, lengths = (np.asarray(index[name]) for name in index.column_names)
-            offsets = np.append(0, np.cumsum(lengths))
-            if (offsets[:-1] != starts).any():
-                raise IndexDamagedError(
-                    f"{self._shards[shard].index}: its records are not contiguous"
-                )
-            self._offsets[shard] = offsets
+            frames = self._shards[shard].info.bytes
+            index = self._index(shard, ["offset", "length"], frames=frames)
+            self._offsets[shard] = np.append(0, np.cumsum(index["length"]))
         return self._offsets[shard]
 
-    def _index(self, shard: int, columns: Sequence[str]) -> pa.Table:
+    def _index(self, shard: int, columns: Sequence[str], *, frames: int | None = None) -> pa.Table:
         one = self._shards[shard]
         try:
-            return read_index(self._location / one.index, columns=columns, records=one.info.records)
-        except IndexDamagedError as error:
+            return read_index(
+                self._location / one.index, columns=columns, records=one.info.records, frames=frames
+            )
+        except IndexDamagedError:
             self._version.check()
-            raise IndexDamagedError(f"{one.index}: {error}") from error
+            raise
 
     def _raise_damaged(
         self, file: str, record: int, what: str, cause: Exception | None = None

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +14,7 @@ from recordmill.format.content_report import NEAR_DUPLICATES
 from recordmill.format.manifest import Manifest
 from recordmill.format.split_indexes import split_indexes
 from recordmill.format.split_names import in_order
-from recordmill.format.typed_json import as_object, damage_of, parse_json, take_texts
+from recordmill.format.typed_json import damage_of, parse_json, read_as
 from recordmill.storage.files import Location
 
 _PAIRS = 12  # that are shown
@@ -46,7 +45,7 @@ def similar_pairs(dataset: Location, manifest: Manifest) -> list[Pair]:
         found = []
         for number, line in enumerate(itertools.islice(file, _PAIRS), start=1):
             with damage_of(NEAR_DUPLICATES, line=number):
-                found.append(_pair(as_object(parse_json(line))))
+                found.append(_pair(read_as(_StoredPair, parse_json(line))))
     places = dict(_places(dataset, manifest, sorted({key for keys, _ in found for key in keys})))
     return [
         Pair(
@@ -58,11 +57,20 @@ def similar_pairs(dataset: Location, manifest: Manifest) -> list[Pair]:
     ]
 
 
-def _pair(line: Mapping[str, Any]) -> tuple[tuple[str, str], str]:
-    """Return the keys of a line of near_duplicates.jsonl, and their distance or similarity."""
-    one, other = take_texts(line, "keys")
-    measures = [f"{name} {line[name]}" for name in ("distance", "similarity") if name in line]
-    return (one, other), ", ".join(measures)
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _StoredPair:
+    """A line of near_duplicates.jsonl."""
+
+    keys: tuple[str, str]
+    distance: int | float | None = None
+    similarity: int | float | None = None
+
+
+def _pair(line: _StoredPair) -> tuple[tuple[str, str], str]:
+    """Return the keys of a line, and their distance or similarity."""
+    measures = {"distance": line.distance, "similarity": line.similarity}
+    texts = [f"{name} {value}" for name, value in measures.items() if value is not None]
+    return line.keys, ", ".join(texts)
 
 
 def _places(

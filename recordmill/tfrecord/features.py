@@ -17,6 +17,9 @@ _RAW_DTYPES = (
 )
 
 
+_DIMENSIONS = 32  # that NumPy and TensorFlow can represent
+
+
 def shape_text(shape: Iterable[int | None]) -> str:
     """Return a shape for messages; None is a dimension that varies."""
     return "x".join("?" if size is None else str(size) for size in shape) or "one value"
@@ -80,46 +83,29 @@ class Feature:
             out["sequence"] = True
         return out
 
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Feature:
-        """Return the inverse of `to_json`.
 
-        Raises:
-          KeyError: a value is missing.
-          ValueError: a value is not one that `to_json` returns.
-        """
-        found: dict[str, Any] = {"raw_dtype": None, "raw_shape": None, "shape_features": []}
-        found |= {"size": None, "sequence": False, **data}
-        raw_dtype, names = found["raw_dtype"], found["shape_features"]
-        if raw_dtype is not None and raw_dtype not in _RAW_DTYPES:
-            raise ValueError(f"expected the name of a dtype, got {str(raw_dtype)[:80]!r}")
-        if (raw_dtype is None) != (found["raw_shape"] is None):
-            raise ValueError("expected both of raw_dtype and raw_shape, or neither")
-        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise ValueError("expected shape_features to be a list of names")
-        if type(found["sequence"]) is not bool:
-            raise ValueError("expected sequence to be true or false")
-        [size] = _sizes([found["size"]], "size")
-        return cls(
-            dtype=found["dtype"],
-            shape=_sizes(found["shape"], "shape"),
-            kind=found["kind"],
-            raw_dtype=raw_dtype,
-            raw_shape=None if raw_dtype is None else _sizes(found["raw_shape"], "raw_shape"),
-            shape_features=tuple(names),
-            size=size,
-            sequence=found["sequence"],
-        )
+def stored_feature(feature: Feature) -> Feature:
+    """Return a feature that a file states, after checking its ranges.
 
-
-def _sizes(value: Any, name: str) -> tuple[int | None, ...]:
-    """Return the sizes of dimensions; None for one that varies."""
-    known = isinstance(value, list) and all(
-        size is None or (type(size) is int and 0 <= size < 2**63) for size in value
-    )
-    if not known:
-        raise ValueError(f"expected {name} to hold integers from 0 on or null")
-    return tuple(value)
+    Raises:
+      ValueError: the name of a dtype is unknown, or a dimension is out of range.
+    """
+    if feature.raw_dtype is not None and feature.raw_dtype not in _RAW_DTYPES:
+        raise ValueError(f"expected the name of a dtype, got {feature.raw_dtype[:80]!r}")
+    if (feature.raw_dtype is None) != (feature.raw_shape is None):
+        raise ValueError("expected both of raw_dtype and raw_shape, or neither")
+    sizes = {"shape": feature.shape, "raw_shape": feature.raw_shape or (), "size": (feature.size,)}
+    for name, dimensions in sizes.items():
+        if len(dimensions) > _DIMENSIONS:
+            raise ValueError(
+                f"expected {name} to have {_DIMENSIONS} dimensions at most, got {len(dimensions)}"
+            )
+        for one in dimensions:
+            if one is not None and not 0 <= one < 2**63:
+                raise ValueError(
+                    f"expected {name} to hold integers from 0 on or null, got {one:.3g}"
+                )
+    return feature
 
 
 Features = Mapping[str, Feature]

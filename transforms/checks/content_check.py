@@ -26,6 +26,7 @@ from recordmill.checking.repeated_content import (
 from recordmill.format.content_report import LISTED, ContentReport
 from recordmill.format.file_names import index_of
 from recordmill.format.shard_index import read_index, read_rows
+from recordmill.format.typed_json import read_as
 from recordmill.job.staging import ShardInfo, Staging, to_json
 from recordmill.storage.files import Location
 from recordmill.transforms.model import batch, limits
@@ -117,7 +118,7 @@ def summarize(
 ) -> tuple[ContentReport | None, bytes]:
     """Return the report on all contents, None if none was hashed, and leaks.jsonl."""
     found = [
-        (bucket, ContentReport.from_json(json.loads(report))) for bucket, report in sorted(reports)
+        (bucket, read_as(ContentReport, json.loads(report))) for bucket, report in sorted(reports)
     ]
     found = [(bucket, report) for bucket, report in found if report.records]
     if not found:

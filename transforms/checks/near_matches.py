@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from recordmill.format.typed_json import Count
 from recordmill.job.staging import Staging, to_json
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.near_duplicates.bands import DISTANCE
@@ -32,9 +33,9 @@ _FIRST, _COUNT, _MATCHED = "first", "count", "matched"
 class GroupCounts(NamedTuple):
     """Numbers of groups of near duplicates, of records in them, and in the largest of them."""
 
-    groups: int
-    records: int
-    largest: int
+    groups: Count
+    records: Count
+    largest: Count
 
 
 def name_first(
@@ -134,8 +135,8 @@ def write_summary(counts: GroupCounts, *, staging: Staging) -> int:
 
 def read_summary(staging: Staging) -> GroupCounts | None:
     """Return the numbers of all groups; None if near duplicates were not looked for."""
-    found = staging.read_json(_SUMMARY)
-    return None if found is None else GroupCounts(**found)
+    found: GroupCounts | None = staging.read_json(_SUMMARY, GroupCounts)
+    return found
 
 
 def _keys_of(ids: batch.UInt64Array, keyed: list[pa.RecordBatch]) -> pa.Array:

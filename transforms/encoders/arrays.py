@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from recordmill.errors import ConfigError, Reason, RecordError, Stage
 from recordmill.format.content_hashes import ContentHashes, array_name
+from recordmill.format.example_facts import ExampleFacts
 from recordmill.tfrecord.features import DType, Feature, Features
 from recordmill.tfrecord.flat_arrays import offsets_of
 from recordmill.transforms.encoders.array_options import ArrayOptions
@@ -30,7 +31,6 @@ from recordmill.transforms.model.data_type import (
     OutcomeCollector,
     RowOutcome,
 )
-from recordmill.transforms.model.example_facts import ExampleFacts
 from recordmill.transforms.model.ragged import binary_array, fixed_lists, string_array
 from recordmill.transforms.model.user_columns import user_fields, with_users
 from recordmill.transforms.sources.arrays.array_file import ArrayFile

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Mapping
 
 from recordmill.errors import RunError
@@ -22,6 +23,22 @@ def read_artifact(artifact: Artifact) -> bytes:
     if hashlib.sha256(content).hexdigest() != artifact.sha256:
         raise RunError(f"{shown(place)} changed while the job ran: run the same command again")
     return content
+
+
+def vocabulary_lines(content: bytes) -> list[str]:
+    """Return the lines of a vocabulary file.
+
+    Raises:
+        ValueError: it is not UTF-8, or a line is repeated.
+    """
+    try:
+        lines = content.decode().split("\n")[:-1]
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise ValueError(f"line {line} is not UTF-8") from error
+    if len({*lines}) < len(lines):
+        raise ValueError(f"the line {Counter(lines).most_common(1)[0][0][:80]!r} is repeated")
+    return lines
 
 
 def store_artifacts(

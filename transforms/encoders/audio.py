@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from recordmill.errors import ConfigError, RecordError, Stage
 from recordmill.format.content_hashes import ContentHashes
+from recordmill.format.example_facts import ExampleFacts
 from recordmill.format.ledger import Counted, add_counted
 from recordmill.tfrecord.features import Feature, Features
 from recordmill.transforms.audio import audio_decoders, resampling
@@ -33,7 +34,6 @@ from recordmill.transforms.model.data_type import (
     OutcomeCollector,
     RowOutcome,
 )
-from recordmill.transforms.model.example_facts import ExampleFacts
 from recordmill.transforms.model.generators import generator_for
 from recordmill.transforms.model.ragged import binary_array, fixed_lists, string_array
 from recordmill.transforms.model.user_columns import user_fields, with_users

@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import pyarrow as pa
 
 from recordmill import strict_json
 from recordmill.errors import Filtered, RecordError
-from recordmill.format.typed_json import as_object, parse_json
+from recordmill.format.typed_json import Count, parse_json, read_as
 from recordmill.notes import Note
 from recordmill.storage.input_files import open_file
 from recordmill.transforms.encoders.artifacts import read_artifact
@@ -75,6 +76,14 @@ class ImageHeaders:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class _FoundDepth:
+    """The content of `DEPTH_FILE`: the depth of the dataset, and {bits: number of images}."""
+
+    bits: Literal[8, 16]
+    images: dict[str, Count]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class DepthAnalysis:
     """Analysis that finds the depth of a dataset from the headers of the images of train."""
 
@@ -118,7 +127,7 @@ class DepthAnalysis:
 
     def notes(self, contents: Mapping[str, bytes]) -> Sequence[Note]:
         """Return a note if only some images of train have more than 8 bits."""
-        images = as_object(parse_json(contents[DEPTH_FILE]))["images"]
+        images = read_as(_FoundDepth, parse_json(contents[DEPTH_FILE])).images
         deep, shallow = images.get("16", 0), images.get("8", 0)
         if not deep or not shallow:
             return ()
@@ -161,7 +170,7 @@ def with_found_depth(options: ImageOptions, artifacts: Mapping[str, Artifact]) -
 
 @functools.lru_cache(maxsize=4)
 def _depth(artifact: Artifact) -> Depth:
-    return "16" if as_object(parse_json(read_artifact(artifact)))["bits"] == 16 else "auto"
+    return "16" if read_as(_FoundDepth, parse_json(read_artifact(artifact))).bits == 16 else "auto"
 
 
 def references(rows: pa.RecordBatch) -> Sequence[tuple[str, str, int, int]]:

@@ -15,6 +15,7 @@ from PIL import features as pillow_features
 
 from recordmill.errors import ConfigError, Filtered, RecordError
 from recordmill.format.content_hashes import ContentHashes
+from recordmill.format.example_facts import ExampleFacts
 from recordmill.format.label_map import label_map
 from recordmill.format.ledger import Counted, Reduced, add_counted
 from recordmill.format.manifest import LABEL_MAP
@@ -63,7 +64,6 @@ from recordmill.transforms.model.data_type import (
     OutcomeCollector,
     needs_classes,
 )
-from recordmill.transforms.model.example_facts import ExampleFacts
 from recordmill.transforms.model.generators import generator_for
 from recordmill.transforms.model.ragged import binary_array
 from recordmill.transforms.model.user_columns import user_fields, with_users

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError, Filtered, Reason, RecordError
+from recordmill.format.example_facts import ExampleFacts
 from recordmill.format.ledger import add_counted
 from recordmill.tfrecord.features import Feature
 from recordmill.transforms.encoders.frames import frame_of, frame_transform
@@ -42,7 +43,6 @@ from recordmill.transforms.model.annotations import (
 )
 from recordmill.transforms.model.batch import KEY
 from recordmill.transforms.model.data_type import Context
-from recordmill.transforms.model.example_facts import ExampleFacts
 from recordmill.transforms.model.ragged import binary_array, list_array
 
 _SLACK = 0.5  # pixels by which a box may cross the edge, as annotations are rounded

@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError, RunError, did_you_mean
-from recordmill.format.typed_json import as_object, damage_of, parse_json
+from recordmill.format.manifest import StoredFeature
+from recordmill.format.typed_json import damage_of, parse_json, read_as
 from recordmill.storage.files import Location, shown
 from recordmill.tfrecord.features import Feature, Features
 from recordmill.tfrecord.flat_arrays import Ints, offsets_of
@@ -136,11 +137,20 @@ def stored_features(artifact: Artifact) -> dict[str, dict[str, Feature]]:
     place = Location.parse(artifact.path)
     advice = "delete the folder .recordmill of the output, then run the same command again"
     with damage_of(shown(place), advice=advice):
-        stored = as_object(parse_json(place.read_bytes()))
-        return {
-            role: {name: Feature.from_json(one) for name, one in as_object(features).items()}
-            for role, features in stored.items()
-        }
+        return vars(parse_features(place.read_bytes()))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _StoredFeatures:
+    """The content of features.json."""
+
+    inputs: dict[str, StoredFeature]
+    features: dict[str, StoredFeature]
+
+
+def parse_features(content: bytes) -> _StoredFeatures:
+    """Return the features of a function that a file declares. Raises ValueError."""
+    return read_as(_StoredFeatures, parse_json(content))
 
 
 @functools.lru_cache(maxsize=1)

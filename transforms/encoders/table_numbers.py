@@ -8,13 +8,16 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
+import itertools
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from recordmill.format.typed_json import as_object, parse_json
+from recordmill.format.typed_json import Between, Checked, Presence, parse_json, read_as
 from recordmill.transforms.encoders.artifacts import read_artifact
 from recordmill.transforms.encoders.table_options import MEAN, MEDIAN, ColumnTransform
 from recordmill.transforms.encoders.table_ranks import (
@@ -66,6 +69,15 @@ def numbers_of(column: pa.Array) -> tuple[Floats, npt.NDArray[np.bool_]]:
     return np.asarray(column.fill_null(0.0)), np.asarray(column.is_null())
 
 
+def _ascending(boundaries: tuple[float, ...]) -> tuple[float, ...]:
+    if any(one >= other for one, other in itertools.pairwise(boundaries)):
+        raise ValueError("expected ascending numbers")
+    return boundaries
+
+
+_StatedFloat = Annotated[float, Presence.REQUIRED]
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LearnedNumbers:
     """Statistics of a numeric column.
@@ -75,12 +87,12 @@ class LearnedNumbers:
     boundaries: of buckets, ascending.
     """
 
-    fill: float | None = None
-    mean: float = 0.0
-    deviation: float = 0.0
-    least: float = 0.0
-    most: float = 0.0
-    boundaries: tuple[float, ...] = ()
+    fill: Annotated[float | None, Presence.REQUIRED] = None
+    mean: _StatedFloat = 0.0
+    deviation: Annotated[float, Between(0, sys.float_info.max), Presence.REQUIRED] = 0.0
+    least: _StatedFloat = 0.0
+    most: _StatedFloat = 0.0
+    boundaries: Annotated[tuple[float, ...], Checked(_ascending), Presence.REQUIRED] = ()
 
 
 def load_numbers(artifacts: Mapping[str, Artifact]) -> Mapping[str, LearnedNumbers]:
@@ -94,11 +106,12 @@ def _load_numbers(artifact: Artifact) -> Mapping[str, LearnedNumbers]:
 
 
 def parse_numbers(content: bytes) -> Mapping[str, LearnedNumbers]:
-    """Parse the file of statistics: {column: statistics}."""
-    return {
-        column: LearnedNumbers(**(one | {"boundaries": tuple(one["boundaries"])}))
-        for column, one in as_object(parse_json(content)).items()
-    }
+    """Parse the file of statistics: {column: statistics}.
+
+    Raises:
+        ValueError: the content is invalid.
+    """
+    return read_as(dict[str, LearnedNumbers], parse_json(content))
 
 
 def has_median(transform: ColumnTransform) -> bool:

@@ -15,10 +15,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recordmill.errors import ConfigError, Filtered, RecordError, Reject, Stage
+from recordmill.format.example_facts import ExampleFacts
 from recordmill.format.ledger import INPUT, Counted, Reduced
 from recordmill.storage.files import Location
 from recordmill.tfrecord.features import Features
-from recordmill.transforms.model.example_facts import ExampleFacts
 from recordmill.transforms.model.source import RowSource, Source
 from recordmill.transforms.model.window_options import WindowOptions
 

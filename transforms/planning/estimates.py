@@ -7,12 +7,13 @@ import dataclasses
 import time
 from collections.abc import Mapping
 from concurrent.futures import Future
-from typing import Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from recordmill.format.ledger import Counted, Reduced, add_counted
+from recordmill.format.typed_json import MAX_COUNT, Between, Count
 from recordmill.job.staging import to_json
 from recordmill.processes.pool import ProcessPool, shared_pool
 from recordmill.transforms.model import batch, limits
@@ -39,20 +40,11 @@ class Estimate:
     bits were read. noted: as in `Encoded`, of the sample.
     """
 
-    record_bytes: int
-    input_bytes: int
-    seconds: float
+    record_bytes: Count
+    input_bytes: Count
+    seconds: Annotated[float, Between(0, MAX_COUNT)]
     reduced: Reduced = Reduced()  # noqa: RUF009, it is frozen
     noted: Counted = dataclasses.field(default_factory=dict)
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Estimate:
-        """Return the inverse of `to_json`."""
-        return cls(**{**data, "reduced": Reduced(**data.get("reduced", {}))})
-
-
-def _from_json(data: Mapping[str, Any]) -> dict[str, Estimate]:
-    return {split: Estimate.from_json(estimate) for split, estimate in data.items()}
 
 
 def measure(
@@ -68,7 +60,7 @@ def measure(
     records}.
     """
     staging = run.staging
-    stored: dict[str, Estimate] | None = staging.read_json("estimate.json", _from_json)
+    stored: dict[str, Estimate] | None = staging.read_json("estimate.json", dict[str, Estimate])
     if stored is not None:
         forget_frames(staging)  # a power cut may have left parts of them
         return stored

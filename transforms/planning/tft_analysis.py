@@ -26,6 +26,7 @@ from tfx_bsl.tfxio.tensor_adapter import TensorAdapterConfig
 
 from recordmill.errors import ConfigError
 from recordmill.format.split_names import TRAIN
+from recordmill.format.typed_json import read_as
 from recordmill.job.staging import Staging, to_json
 from recordmill.tfrecord.features import DType, Feature
 from recordmill.transforms.encoders.preprocessed import (
@@ -145,7 +146,7 @@ def _learned(
     del written
     specs = tft.TFTransformOutput(root).transformed_feature_spec()
     made = {name: _declared(name, spec) for name, spec in sorted(specs.items())}
-    raw = {name: _parsed(Feature.from_json(one)) for name, one in inputs.items()}
+    raw = {name: _parsed(read_as(Feature, one)) for name, one in inputs.items()}
     metadata_io.write_metadata(
         tft.DatasetMetadata.from_feature_spec(raw),
         os.path.join(root, tft.TFTransformOutput.RAW_METADATA_DIR),

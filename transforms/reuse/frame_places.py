@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.format.content_hashes import find_halves
+from recordmill.format.typed_json import Count
 from recordmill.job.staging import REUSE, Staging, to_json
 from recordmill.storage.files import Location
 from recordmill.transforms.model import batch
@@ -107,6 +108,14 @@ class _Buckets:
         return count
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Stored:
+    """The content of NAME.json."""
+
+    recipes: Count
+    shards: list[str]
+
+
 class PlacesWriter:
     """Writes the tables of a known number of records, which are added in any order.
 
@@ -158,8 +167,7 @@ class PlacesWriter:
 
         count = self._places.write(place("keys"), place("places"))
         self._sources.write(place("files"), place("sources"))
-        content = {"recipes": count, "shards": self._shards}
-        place("json").write_bytes(to_json(content))
+        place("json").write_bytes(to_json(_Stored(recipes=count, shards=self._shards)))
 
 
 def _suffixed(place: Location, suffix: str) -> Location:
@@ -199,8 +207,8 @@ class FramePlaces:
     @property
     def recipes(self) -> int | None:
         """Number of recipes; None if the table is not complete."""
-        found = self.staging.read_json(f"{REUSE}/{self.name}.json")
-        return None if found is None else int(found["recipes"])
+        found: _Stored | None = self.staging.read_json(f"{REUSE}/{self.name}.json", _Stored)
+        return None if found is None else found.recipes
 
     def add_to(self, rows: pa.RecordBatch, recipes: UInt64s) -> pa.RecordBatch:
         """Return rows with the column `__stored__`. recipes: uint64[n, 2]."""
@@ -239,7 +247,7 @@ def _stored(tables: _Tables, found: npt.NDArray[np.int64]) -> pa.StructArray:
 @functools.lru_cache(maxsize=2)
 def _open(places: FramePlaces) -> _Tables:
     """Map tables into memory; those in an object store are copied to this machine first."""
-    content = places.staging.read_json(f"{REUSE}/{places.name}.json")
+    content: _Stored = places.staging.read_json(f"{REUSE}/{places.name}.json", _Stored)
 
     def mapped(suffix: str, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
         return map_array(_suffixed(places.place, suffix), dtype)
@@ -249,5 +257,5 @@ def _open(places: FramePlaces) -> _Tables:
         places=_Sorted(mapped("keys", key), mapped("places", PLACE)),
         sources=_Sorted(mapped("files", key), mapped("sources", _HASH)),
         facts=mapped("facts", np.dtype("u1")),
-        shards=pa.array(content["shards"], pa.string()),
+        shards=pa.array(content.shards, pa.string()),
     )

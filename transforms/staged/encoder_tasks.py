@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recordmill.errors import Reject, Stage
+from recordmill.format.example_facts import ExampleFacts
 from recordmill.format.ledger import Counted, Reduced, add_counted
 from recordmill.processes.row_tasks import NO_FAULTS, Faults, RowTask
 from recordmill.processes.shared_memory import allocate
@@ -28,7 +29,6 @@ from recordmill.transforms.model.data_type import (
     RowCheck,
     RowOutcome,
 )
-from recordmill.transforms.model.example_facts import ExampleFacts
 from recordmill.transforms.reuse.stored_frames import StoredFrame, take_stored
 
 T = TypeVar("T")

@@ -16,7 +16,7 @@ import xxhash
 from recordmill.errors import ConfigError, Reject
 from recordmill.format.content_hashes import file_hash
 from recordmill.format.manifest import MANIFEST
-from recordmill.format.typed_json import take, take_counts
+from recordmill.format.typed_json import Count
 from recordmill.job.publishing import check_output_folder
 from recordmill.job.staging import Listing, StagedPart, Staging, to_json
 from recordmill.notes import Note
@@ -325,9 +325,7 @@ def make_or_reuse(
     make: writes the parts; it gets the prefix of the names of their files.
     """
     stem = f"checked/{part.name.rpartition('/')[2].removesuffix('.arrow')}"
-    done: list[StagedPart] | None = staging.read_json(
-        f"{stem}.json", lambda data: [StagedPart(**one) for one in data]
-    )
+    done: list[StagedPart] | None = staging.read_json(f"{stem}.json", list[StagedPart])
     if done is not None and all(_is_whole(one, staging) for one in done):
         return done
     staging.place("checked").make_dirs()
@@ -353,15 +351,30 @@ def _checksum(place: Location) -> str:
         return file_hash(file).hex()
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Excluded:
+    """The content of the file beside a part, with what was excluded from it."""
+
+    rejects: list[Reject]
+    filtered: dict[str, Count]
+    skipped: dict[str, Count]
+    left_out: list[LeftOut]
+
+
+def _excluded(part: StagedPart, staging: Staging) -> _Excluded:
+    name = f"{part.name}.json"
+    found: _Excluded | None = staging.read_json(name, _Excluded)
+    if found is None:
+        raise staging.damaged(name, "it is missing")
+    return found
+
+
 def read_excluded(part: StagedPart, *, staging: Staging) -> tuple[list[Reject], dict[str, int]]:
     """Return the rows excluded from a part so far: (rejects, {option: number of rows})."""
     if not part.rejected + part.unread + part.filtered:
         return [], {}
-    found: tuple[list[Reject], dict[str, int]] = staging.read_json(
-        f"{part.name}.json",
-        lambda done: ([Reject(**one) for one in done["rejects"]], take_counts(done, "filtered")),
-    )
-    return found
+    found = _excluded(part, staging)
+    return found.rejects, found.filtered
 
 
 def excluded_from(
@@ -381,20 +394,14 @@ def read_skipped(part: StagedPart, *, staging: Staging) -> dict[str, int]:
     """Return {reason: number of inputs} of the inputs that are no records of a part."""
     if not part.skipped:
         return {}
-    found: dict[str, int] = staging.read_json(
-        f"{part.name}.json", lambda done: take_counts(done, "skipped")
-    )
-    return found
+    return _excluded(part, staging).skipped
 
 
 def read_left_out(part: StagedPart, *, staging: Staging) -> list[LeftOut]:
     """Return the lines of duplicates.jsonl on rows that were left out of a part so far."""
     if not part.filtered:
         return []
-    found: list[LeftOut] = staging.read_json(
-        f"{part.name}.json", lambda done: take(done, "left_out", list)
-    )
-    return found
+    return _excluded(part, staging).left_out
 
 
 def listed_columns(listing: Listing, staging: Staging) -> pa.Schema:

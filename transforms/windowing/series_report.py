@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 from recordmill.job.staging import StagedPart, Staging, to_json
 from recordmill.notes import Note, count_of
@@ -159,20 +158,9 @@ class SeriesReport:
         return dataclasses.replace(part, reported=True)
 
     @classmethod
-    def _from_json(cls, data: Mapping[str, Any]) -> SeriesReport:
-        named = {name: SeriesRuns(**runs) for name, runs in data["named"].items()}
-        others = {name: OtherStep(**one) for name, one in data["other_steps"].items()}
-        objects = {"longest": SeriesRuns(**data["longest"]), "sample": RowSample(**data["sample"])}
-        objects["hours"] = RepeatedHours(**data["hours"])
-        objects["coverage"] = SplitCoverage(**data["coverage"])
-        return cls(**{**data, "named": named, "other_steps": others, **objects})
-
-    @classmethod
     def read(cls, parts: Iterable[StagedPart], staging: Staging) -> SeriesReport:
         """Read the reports beside all parts that have one."""
-        return cls.sum(
-            staging.read_json(_name(part), cls._from_json) for part in parts if part.reported
-        )
+        return cls.sum(staging.read_json(_name(part), cls) for part in parts if part.reported)
 
     def notes(self, options: WindowOptions) -> Iterator[Note]:
         """Yield the notes on series."""

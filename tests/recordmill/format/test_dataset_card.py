@@ -93,7 +93,7 @@ def test_invalid_cards_are_refused(data, message):
 def test_a_manifest_with_a_damaged_card_is_damaged(manifest):
     content = manifest.to_bytes().replace(b'"card": null', b'"card": {"name": "\\u0007"}')
     with pytest.raises(
-        ManifestError, match=r"dataset\.json is invalid: name: expected text without"
+        ManifestError, match=r"dataset\.json is invalid: card: name: expected text without"
     ):
         Manifest.from_bytes(content)
     empty = manifest.to_bytes().replace(b'"card": null', b'"card": {"keywords": null}')

@@ -17,7 +17,7 @@ from recordmill.storage.files import Location
 @pytest.mark.parametrize(("hashed", "expected"), [(True, "UNCOMPRESSED"), (False, "SNAPPY")])
 def test_keys_are_compressed_unless_they_are_hashes(tmp_path, hashed, expected):
     rows = {"key": ["a", "b"], "label": ["x", None], "copy": [0, 1], "content": [bytes(16)] * 2}
-    table = pa.table({**rows, "offset": [0, 9], "length": [9, 9]}, schema=schema(["content"]))
+    table = pa.table({**rows, "offset": [0, 19], "length": [19, 19]}, schema=schema(["content"]))
     path = tmp_path / "index.parquet"
     path.write_bytes(index_bytes(table, hashed_keys=hashed))
     group = pq.ParquetFile(path).metadata.row_group(0)
@@ -36,8 +36,8 @@ def test_rows_are_read_alone_and_labels_as_dictionaries(tmp_path):
             "key": [f"key {number}" for number in range(rows)],
             "label": labels,
             "copy": [0] * rows,
-            "offset": range(0, 8 * rows, 8),
-            "length": [8] * rows,
+            "offset": range(0, 20 * rows, 20),
+            "length": [20] * rows,
         },
         schema=schema(),
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Mapping
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +16,7 @@ import pyarrow as pa
 
 from recordmill import strict_json
 from recordmill.errors import ConfigError
-from recordmill.format.typed_json import as_object, damage_of, parse_json, take_count
+from recordmill.format.typed_json import Between, damage_of, parse_json, read_as
 from recordmill.storage.files import Location, shown
 from recordmill.tfrecord.flat_arrays import Ints
 from recordmill.transforms.encoders.text.embedding_files import EmbeddingFile, Floats
@@ -134,13 +135,19 @@ def load_embeddings(artifacts: Mapping[str, Artifact]) -> Embeddings:
     return _open(artifacts[NAME])
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Stored:
+    """The content of table.json. width: numbers of a vector."""
+
+    width: Annotated[int, Between(1, 1 << 20)]
+
+
 @functools.lru_cache(maxsize=1)
 def _open(artifact: Artifact) -> Embeddings:
     folder = Location.parse(artifact.path)
     advice = "delete the folder .recordmill of the output, then run the same command again"
     with damage_of(shown(folder), advice=advice):
-        stored = as_object(parse_json((folder / _DONE).read_bytes()))
-        width = take_count(stored, "width")
+        width = read_as(_Stored, parse_json((folder / _DONE).read_bytes())).width
         return Embeddings(
             vectors=map_array(folder / _VECTORS, np.float32).reshape(-1, width),
             hashes=map_array(folder / _HASHES, np.uint64),

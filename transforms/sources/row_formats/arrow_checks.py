@@ -15,6 +15,23 @@ _MOST_BYTES = 1 << 30  # of rows, if they are stored in far fewer bytes,
 _MOST_RATIO = 1032  # by this ratio, the largest of deflate
 
 
+def check_names(schema: pa.Schema) -> None:
+    """Raise ValueError if the name of a column, or of a field inside of one, is not UTF-8."""
+    for number in range(len(schema)):
+        try:
+            _read_names(schema.field(number))
+        except UnicodeDecodeError as error:
+            raise ValueError(
+                f"the name of column {number + 1}, or of a field in it, is not UTF-8: rename it"
+            ) from error
+
+
+def _read_names(field: pa.Field) -> None:
+    field.name  # noqa: B018  (it raises UnicodeDecodeError)
+    for number in range(field.type.num_fields):
+        _read_names(field.type.field(number))
+
+
 def validate(rows: pa.RecordBatch) -> None:
     """Check the offsets and indices of rows. Raises ArrowInvalid."""
     for column in rows.columns:

@@ -17,7 +17,7 @@ import pyarrow.parquet
 from recordmill.errors import ConfigError, Reason
 from recordmill.format.parquet_footer import check_footer
 from recordmill.transforms.model import limits
-from recordmill.transforms.sources.row_formats.arrow_checks import Expansion, validate
+from recordmill.transforms.sources.row_formats.arrow_checks import Expansion, check_names, validate
 from recordmill.transforms.sources.row_formats.column_types import ColumnType, ColumnTypes
 from recordmill.transforms.sources.row_formats.equal_floats import equal_floats
 from recordmill.transforms.sources.row_formats.nested import flat_schema, flatten
@@ -57,8 +57,17 @@ class ColumnarFile:
 
     @functools.cached_property
     def arrow_schema(self) -> pa.Schema:
-        """The declared columns, with the metadata of the file."""
-        return self._schema()
+        """The declared columns, with the metadata of the file.
+
+        Raises:
+          ConfigError: a name is not UTF-8.
+        """
+        schema = self._schema()
+        try:
+            check_names(schema)
+        except ValueError as error:
+            raise ConfigError(f"{self.origin.place}: {error}") from error
+        return schema
 
     def header(self) -> ColumnTypes | None:
         schema = self._flat_schema()

@@ -127,16 +127,18 @@ def read_class_names(folder: Location, stem: str) -> tuple[str, ...] | None:
 
 @functools.lru_cache(maxsize=2)
 def _read_index(folder: Location, shard: str, sha256: str) -> pa.Table:
-    stated = shards_of(folder)[shard].shard
+    known = shards_of(folder)[shard]
+    stated = known.shard
     try:
         table = read_index(
             folder / index_of(shard),
             columns=None,
             records=stated.records,
             stated=stated.index,
+            frames=stated.bytes if known.manifest.compression == "none" else None,
         )
     except IndexDamagedError as error:
-        raise ConfigError(f"{shown(folder / index_of(shard))}: {error}: {DAMAGED}") from error
+        raise ConfigError(f"{shown(folder)}: {error}: {DAMAGED}") from error
     del sha256
     if "labels" in table.column_names:
         at = table.column_names.index("label")

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from typing import Self
 
 from recordmill import strict_json
-from recordmill.format.ledger import Counted, Noted, Reduced
+from recordmill.format.ledger import Bits, Counted, Level, Noted, Reduced
+from recordmill.format.typed_json import Count, parse_json, read_as
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -22,10 +23,10 @@ class ExampleFacts:
     noted: {finding that notes report: how often the Example has it}.
     """
 
-    objects: tuple[int, int] | None = None
-    dropped_objects: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    reduced: tuple[int, int] | None = None
-    noted: Mapping[Noted, int] = dataclasses.field(default_factory=dict)
+    objects: tuple[Count, Count] | None = None
+    dropped_objects: Mapping[str, Count] = dataclasses.field(default_factory=dict)
+    reduced: tuple[Level, Bits] | None = None
+    noted: Mapping[Noted, Count] = dataclasses.field(default_factory=dict)
 
     def to_text(self) -> str | None:
         """Return the facts as JSON; None if there are none."""
@@ -34,12 +35,8 @@ class ExampleFacts:
 
     @classmethod
     def from_text(cls, text: str | None) -> Self:
-        """Return the inverse of `to_text`."""
-        found = {} if text is None else json.loads(text)
-        for name in ("objects", "reduced"):
-            if name in found:
-                found[name] = tuple(found[name])
-        return cls(**found)
+        """Return the inverse of `to_text`. Raises ValueError."""
+        return cls() if text is None else read_as(cls, parse_json(text.encode()))
 
     def reduced_of(self, key: str) -> Reduced:
         """Return the counts of reduced images for a record of this key."""
