@@ -27,7 +27,14 @@ from recordmill.profile.statistics_file import STATISTICS
 from recordmill.storage.files import Location, PathError, shown
 from recordmill.tfrecord.features import Feature, Features
 from recordmill.transforms.checks.schema_check import RequiredColumns
-from recordmill.transforms.encoders.preprocessed import FEATURES_FILE, FOLDER, stored_features
+from recordmill.transforms.encoders.artifacts import parse_frequencies, vocabulary_lines
+from recordmill.transforms.encoders.preprocessed import (
+    FEATURES_FILE,
+    FOLDER,
+    parse_features,
+    stored_features,
+)
+from recordmill.transforms.encoders.table_numbers import NUMBERS_FILE, parse_numbers
 from recordmill.transforms.model.data_type import (
     Analysis,
     Artifact,
@@ -42,6 +49,10 @@ from recordmill.transforms.sources.rows.record_layout import RowLayout
 from recordmill.transforms.sources.rows.table_rows import TableRows
 
 _FLAG = "--learned-from"
+_CHECKS: Mapping[str, Callable[[bytes], object]] = {
+    NUMBERS_FILE: parse_numbers,
+    FEATURES_FILE: parse_features,
+}
 _SHOWN = 8  # columns or classes in a message
 
 # Options that shaped what was learned, or that say how it is applied.
@@ -287,11 +298,22 @@ class LearnedDataset:
         for name in self.files:
             place = staging.place(f"artifacts/learned/{name}")
             if not place.exists():
-                content = self._read(name)
+                content = self._checked(name)
                 place.parent.make_dirs()
                 place.write_bytes(content)
             artifacts[name] = Artifact(path=str(place), sha256=self.manifest.files[name].sha256)
         return artifacts
+
+    def _checked(self, name: str) -> bytes:
+        """Return the content of a learned file, after checking that the run can use it."""
+        content = self._read(name)
+        check = _CHECKS.get(name)
+        if check is None and name.startswith("vocabulary/"):
+            check = {".txt": vocabulary_lines, ".npy": parse_frequencies}.get(name[-4:])
+        if check is not None:
+            with damage_of(f"{_FLAG} {shown(self.place / name)}", advice="run recordmill verify"):
+                check(content)
+        return content
 
     def _read(self, name: str) -> bytes:
         content = (self.place / name).read_bytes()

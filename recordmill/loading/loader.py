@@ -46,6 +46,7 @@ def load(
     shard: tuple[int, int] | None = None,
     start: int = 0,
     verify: bool = False,
+    max_record_bytes: int | None = None,
 ) -> Any:
     """Return a split as a `tf.data.Dataset` of (x, y), (x, y, weight), or {feature: value}.
 
@@ -85,8 +86,12 @@ def load(
       of steps. Hosts with fewer records get one more, with a sample weight of 0.
     start: number of batches (or of records, without batch_size) to skip, in the order that a run
       with these options has. Within an epoch this needs `repeat`.
-    verify: check the sha256 of all files first. Their sizes, and the checksums of every record that
-      is read, are always checked.
+    verify: check the sha256 of all files first, and decompress gzip files within
+      `max_record_bytes`. Sizes of files, and the checksums of every record that is read, are always
+      checked.
+    max_record_bytes: size of the largest record of a gzip file, according to its index, because a
+      small file can expand to gigabytes in TensorFlow, which has no limit; by default 257 MiB, or
+      64 times the size of a larger file.
 
     The dataset knows its length (except with bucket_boundaries). Its iterators can be saved by
     `tf.train.Checkpoint(iterator=...)`.
@@ -128,7 +133,9 @@ def load(
         ) from error
     from recordmill.loading.pipeline import Pipeline
 
-    datasets = open_datasets(parse_datasets(dataset), options, verify=verify)
+    datasets = open_datasets(
+        parse_datasets(dataset), options, verify=verify, max_record_bytes=max_record_bytes
+    )
     pipeline = Pipeline(options, datasets, is_mix=isinstance(dataset, Mapping))
     # No step contains Python control flow for AutoGraph, whose conversion would take a second.
     return tf.autograph.experimental.do_not_convert(pipeline.dataset)()

@@ -5,14 +5,25 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+import pyarrow.compute as pc
+
 from recordmill.checking.shard_check import compare_file
 from recordmill.errors import ConfigError
 from recordmill.format.file_info import FileInfo, stream_info
+from recordmill.format.file_names import index_name
 from recordmill.format.manifest import Manifest, Shard
+from recordmill.format.shard_index import read_index
 from recordmill.format.split_names import in_order
 from recordmill.reading import worker_sharding
 from recordmill.reading.reader import DatasetDamagedError
 from recordmill.storage.files import Location
+from recordmill.tfrecord.framing import (
+    FOOTER_BYTES,
+    HEADER_BYTES,
+    FrameError,
+    inflated_limit,
+    read_frames,
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -121,3 +132,45 @@ def check_files(dataset: Location, shards: Sequence[Shard], *, checksums: bool) 
                 found = stream_info(file)
         for damage in compare_file(str(dataset / shard.file), found=found, stated=stated):
             raise DatasetDamagedError(str(damage))
+
+
+def check_sizes(
+    dataset: Location,
+    split: str,
+    shards: Sequence[Shard],
+    *,
+    inflate: bool,
+    max_record_bytes: int | None,
+) -> None:
+    """Check that gzip shards have no record that takes far more memory than its file has bytes.
+
+    The index states the sizes; TensorFlow, which reads the records, has no limit. inflate: also
+    read all records, because the index of a forged dataset may state others.
+
+    Raises:
+      DatasetDamagedError: a record is larger than allowed.
+      IndexDamagedError: an index is damaged.
+    """
+    for number, shard in enumerate(shards):
+        limit = inflated_limit(shard.bytes, max_record_bytes)
+        index = read_index(
+            dataset / index_name(split, number, len(shards)),
+            columns=["length"],
+            records=shard.records,
+        )
+        largest = pc.max(index["length"]).as_py() or 0
+        if largest > limit + HEADER_BYTES + FOOTER_BYTES:
+            raise DatasetDamagedError(
+                f"{dataset / shard.file}: a record has {largest} bytes, but max_record_bytes allows"
+                f" {limit}"
+            )
+        if not inflate:
+            continue
+        with (dataset / shard.file).open_input() as file:
+            try:
+                for _ in read_frames(
+                    file, compression="gzip", max_inflated=limit, limited_by="max_record_bytes"
+                ):
+                    pass
+            except FrameError as error:
+                raise DatasetDamagedError(f"{dataset / shard.file}: {error}") from error

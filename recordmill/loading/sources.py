@@ -11,7 +11,7 @@ from recordmill.format.manifest import Manifest, class_weights, load
 from recordmill.format.replaced_datasets import expect_unchanged
 from recordmill.format.split_names import TRAIN
 from recordmill.loading.options import LoadOptions
-from recordmill.loading.parts import HostPart, check_files, host_part, shards_of
+from recordmill.loading.parts import HostPart, check_files, check_sizes, host_part, shards_of
 from recordmill.loading.selection import Selection, select
 from recordmill.reading.reader import Folder
 from recordmill.storage.files import Location
@@ -29,11 +29,16 @@ class LoadedDataset:
 
 
 def open_datasets(
-    weights: Mapping[Folder, float], options: LoadOptions, *, verify: bool
+    weights: Mapping[Folder, float],
+    options: LoadOptions,
+    *,
+    verify: bool,
+    max_record_bytes: int | None = None,
 ) -> list[LoadedDataset]:
     """Open and check datasets, given as {folder: weight}, without reading their records.
 
-    verify: check the sha256 of all files, not only their sizes.
+    verify: check the sha256 of all files, not only their sizes, and inflate gzip files.
+    max_record_bytes: size of the largest record of a gzip file; None for the default.
 
     Raises:
       ManifestError: a folder is not a dataset.
@@ -45,17 +50,30 @@ def open_datasets(
     for folder, weight in weights.items():
         location = folder if isinstance(folder, Location) else Location.parse(os.fspath(folder))
         with expect_unchanged(location):
-            found.append(_open(location, weight, options, verify))
+            found.append(
+                _open(location, weight, options, verify=verify, max_record_bytes=max_record_bytes)
+            )
     for other in found[1:]:
         _check_compatible(found[0], other)
     return found
 
 
-def _open(location: Location, weight: float, options: LoadOptions, verify: bool) -> LoadedDataset:
+def _open(
+    location: Location,
+    weight: float,
+    options: LoadOptions,
+    *,
+    verify: bool,
+    max_record_bytes: int | None,
+) -> LoadedDataset:
     manifest = load(location)
     shards = shards_of(manifest, options.split)
     selection = select(manifest, options)
     check_files(location, shards, checksums=verify)
+    if manifest.compression == "gzip":
+        check_sizes(
+            location, options.split, shards, inflate=verify, max_record_bytes=max_record_bytes
+        )
     part = host_part(location, shards, shard=options.shard, drop_remainder=options.drop_remainder)
     return LoadedDataset(
         place=str(location), manifest=manifest, selection=selection, part=part, weight=weight

@@ -11,6 +11,7 @@ from recordmill.errors import ConfigError
 from recordmill.format.file_info import file_info
 from recordmill.format.manifest import Manifest, ManifestError, load
 from recordmill.format.replaced_datasets import expect_unchanged
+from recordmill.format.typed_json import MAX_COUNT
 from recordmill.storage.files import Location, PathError
 
 STATISTICS = "statistics.pb"
@@ -70,7 +71,7 @@ def parse(content: bytes, *, whole: bool = True) -> dict[str, SliceView]:
     Slices of single classes are left out. whole: include the slice of all splits together.
 
     Raises:
-      ValueError: the content is not a DatasetFeatureStatisticsList.
+      ManifestError: the content is not a valid DatasetFeatureStatisticsList.
     """
     return {
         dataset.name: SliceView(
@@ -88,7 +89,7 @@ def column_types(content: bytes) -> dict[str, str]:
     Columns without statistics and those of bytes are left out.
 
     Raises:
-      ValueError: the content is not a DatasetFeatureStatisticsList.
+      ManifestError: the content is not a valid DatasetFeatureStatisticsList.
     """
     from tensorflow_metadata.proto.v0 import statistics_pb2
 
@@ -113,10 +114,7 @@ def read(
     """
     if STATISTICS not in manifest.files:
         return None
-    try:
-        return parse(_content(dataset, manifest), whole=whole)
-    except ValueError as error:
-        raise ManifestError(f"{STATISTICS} is damaged: {error}") from error
+    return parse(_content(dataset, manifest), whole=whole)
 
 
 def _content(dataset: Location, manifest: Manifest) -> bytes:
@@ -158,9 +156,43 @@ def _parsed(content: bytes) -> Any:
     message = statistics_pb2.DatasetFeatureStatisticsList()
     try:
         message.ParseFromString(content)
+        for dataset in message.datasets:
+            _check_numbers(dataset)
     except DecodeError as error:
-        raise ValueError("expected a DatasetFeatureStatisticsList") from error
+        what = "expected a DatasetFeatureStatisticsList"
+        raise ManifestError(f"{STATISTICS} is damaged: {what}") from error
+    except ValueError as error:
+        raise ManifestError(f"{STATISTICS} is damaged: {error}") from error
     return message
+
+
+def _check_numbers(dataset: Any) -> None:
+    """Check the numbers of a slice that are compared. Raises ValueError."""
+    _check_count(dataset.num_examples, f"{dataset.name!r:.80}: num_examples")
+    for feature in dataset.features:
+        where = f"{dataset.name!r:.80}, feature {_name(feature)!r:.80}"
+        kind = feature.WhichOneof("stats")
+        common = getattr(feature, kind).common_stats if kind else None
+        for name in ("num_non_missing", "num_missing", "tot_num_values"):
+            _check_count(getattr(common, name, 0), f"{where}: {name}")
+        for bucket in feature.string_stats.rank_histogram.buckets:
+            _check_count(bucket.sample_count, f"{where}: sample_count")
+        for custom in feature.custom_stats:
+            _check_count(custom.histogram.num_nan, f"{where}: num_nan")
+            for one in custom.histogram.buckets:
+                _check_count(one.sample_count, f"{where}: sample_count")
+                if not one.low_value <= one.high_value:
+                    raise ValueError(
+                        f"{where}: expected low_value <= high_value, got {one.low_value} and"
+                        f" {one.high_value}"
+                    )
+            if custom.name == "num_infinite":
+                _check_count(custom.num, f"{where}: num_infinite")
+
+
+def _check_count(value: float, name: str) -> None:
+    if not 0 <= value <= MAX_COUNT:
+        raise ValueError(f"{name}: expected a number >= 0 and <= {MAX_COUNT}, got {value}")
 
 
 def _name(feature: Any) -> str:

@@ -22,7 +22,7 @@ from recordmill.format.split_names import in_order
 from recordmill.reading.tfrecord_files import FileDamagedError, find_files, read_files
 from recordmill.storage.files import Location, shown
 from recordmill.tfrecord.decode import ExampleError
-from recordmill.tfrecord.framing import FrameError, payload_of, read_frames
+from recordmill.tfrecord.framing import FrameError, inflated_limit, payload_of, read_frames
 from recordmill.tfrecord.typed_records import RecordDecoder, TypedRecord
 
 Folder = str | os.PathLike[str] | Location
@@ -61,7 +61,11 @@ class _Shard:
 
 
 def read(
-    source: Source, split: str | None = None, *, features: Collection[str] | None = None
+    source: Source,
+    split: str | None = None,
+    *,
+    features: Collection[str] | None = None,
+    max_record_bytes: int | None = None,
 ) -> Iterator[TypedRecord]:
     """Return an iterator over records in the order of the shards. Every checksum is checked.
 
@@ -69,6 +73,8 @@ def read(
       (`logs/*.tfrecord`), or a list of files and patterns.
     split: the split to read; None for all splits.
     features: names of the features to return; None for all.
+    max_record_bytes: size of the largest record that is decompressed from gzip, because a small
+      file can expand to gigabytes; by default 257 MiB, or 64 times the size of a larger file.
 
     A record is {feature: value}. Values of a dataset have the declared dtypes and shapes: a NumPy
     scalar or bytes for the shape (), otherwise an array (of dtype object for bytes); images stay
@@ -86,14 +92,14 @@ def read(
         # The manifest is looked up first: listing the folder around it may not be permitted.
         files = None if (place / MANIFEST).exists() else find_files(place)
         if files is None:
-            return iter(Records(place, split, features=features))
+            return iter(Records(place, split, features=features, max_record_bytes=max_record_bytes))
     else:
         files = [file for one in source for file in _existing_files(_location(one))]
         if not files:
             raise ValueError("expected the folder of a dataset, or TFRecord files; got none")
     if split is not None:
         raise ValueError(f"TFRecord files without a dataset have no splits; got split {split!r}")
-    return read_files(files, features=features)
+    return read_files(files, features=features, max_record_bytes=max_record_bytes)
 
 
 def read_payloads(dataset: Folder, split: str | None = None) -> Iterator[bytes]:
@@ -115,6 +121,8 @@ class Records(Sequence[TypedRecord]):
     It serves as a source for PyTorch's DataLoader and for Grain: it keeps no file open, and so can
     be pickled, forked, and read by many threads.
 
+    max_record_bytes: as for `read`.
+
     Raises:
       ManifestError: the folder is not a dataset.
       ValueError: the split or a feature does not exist.
@@ -130,9 +138,11 @@ class Records(Sequence[TypedRecord]):
         split: str | None = None,
         *,
         features: Collection[str] | None = None,
+        max_record_bytes: int | None = None,
     ) -> None:
         self._location = _location(dataset)
         self._version = DatasetVersion.of(self._location)
+        self._max_record_bytes = max_record_bytes
         self._split = split
         self._features = features
         self.manifest = load(self._location)
@@ -295,6 +305,8 @@ class Records(Sequence[TypedRecord]):
             frames = read_frames(
                 stream,
                 compression=self.manifest.compression,
+                max_inflated=inflated_limit(info.bytes, self._max_record_bytes),
+                limited_by="max_record_bytes",
                 expected=info.bytes * (rows.stop - start) // max(info.records, 1),
             )
             number = start

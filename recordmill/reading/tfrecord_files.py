@@ -17,7 +17,13 @@ from recordmill.tfrecord.decode import (
     is_sequence_example,
     writable_array,
 )
-from recordmill.tfrecord.framing import HEADER_BYTES, FrameError, compression_of, read_frames
+from recordmill.tfrecord.framing import (
+    HEADER_BYTES,
+    FrameError,
+    compression_of,
+    inflated_limit,
+    read_frames,
+)
 
 _PATTERN = re.compile(r"[*?\[]")
 
@@ -51,11 +57,15 @@ def find_files(place: Location) -> list[Location] | None:
 
 
 def read_files(
-    files: Iterable[Location], *, features: Collection[str] | None = None
+    files: Iterable[Location],
+    *,
+    features: Collection[str] | None = None,
+    max_record_bytes: int | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Yield the records of files, gzip or not, one file after another, checking every checksum.
 
     features: names of the features to return, without those that a record lacks; None for all.
+    max_record_bytes: size of the largest record that is inflated from gzip; None for the default.
 
     A record is {feature: value}, as `decode_undeclared` returns it.
 
@@ -67,7 +77,12 @@ def read_files(
         number = 0
         try:
             with file.open_input() as stream:
-                for frame in read_frames(stream, compression=compression_of(_head(stream))):
+                for frame in read_frames(
+                    stream,
+                    compression=compression_of(_head(stream)),
+                    max_inflated=inflated_limit(file.size(), max_record_bytes),
+                    limited_by="max_record_bytes",
+                ):
                     record = decode_undeclared(frame.payload)
                     yield record if features is None else _selected(record, features)
                     number += 1

@@ -104,6 +104,7 @@ def torch_dataset(
     shard: Sequence[int] = (1, 0),
     transform: Transform | None = None,
     features: Collection[str] | None = None,
+    max_record_bytes: int | None = None,
 ) -> TorchRecords:
     """Return a split as a `torch.utils.data.IterableDataset` with every record once per epoch.
 
@@ -116,6 +117,7 @@ def torch_dataset(
     transform: a function from record to sample, called in the worker. If workers are spawned, it
       must be a module-level function.
     features: names of the features to return; None for all.
+    max_record_bytes: as for `recordmill.read`.
 
     Raises:
       ModuleNotFoundError: PyTorch is not installed.
@@ -131,7 +133,7 @@ def torch_dataset(
             f"shard: expected (hosts, index) with an index below {hosts}, got {shard!r}"
         )
     return TorchRecords(
-        Records(dataset, split, features=features),
+        Records(dataset, split, features=features, max_record_bytes=max_record_bytes),
         shuffle=shuffle,
         seed=_nonnegative_int("seed", seed),
         shard=(hosts, index),

@@ -37,15 +37,20 @@ class OpenedDataset(Records):
 
 
 def open(  # noqa: A001, as gzip and wave do
-    dataset: Folder, split: str | None = None, *, features: Collection[str] | None = None
+    dataset: Folder,
+    split: str | None = None,
+    *,
+    features: Collection[str] | None = None,
+    max_record_bytes: int | None = None,
 ) -> OpenedDataset:
     """Open a dataset for access to records by number: `recordmill.open("out/")[123456]`.
 
     split: the split to read; None for all splits.
     features: names of the features to return; None for all.
+    max_record_bytes: as for `recordmill.read`.
 
     Raises:
       ManifestError: the folder is not a dataset.
       ValueError: the split or a feature does not exist.
     """
-    return OpenedDataset(dataset, split, features=features)
+    return OpenedDataset(dataset, split, features=features, max_record_bytes=max_record_bytes)

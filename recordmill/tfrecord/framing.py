@@ -27,6 +27,8 @@ MAX_PAYLOAD_BYTES = (1 << 31) - 1  # the size limit of a protobuf message
 # A compressed record of more is refused by default: a megabyte can stand for a gigabyte of zeros.
 MAX_RECORD_BYTES = 257 << 20  # an array of the default --max-array-bytes fits
 
+_INFLATED_PER_BYTE = 64  # bytes of a record that one byte of its file may stand for
+
 _CHUNK = 1 << 18  # bytes to read or inflate at once: a chunk stays in the processor's cache
 _LEAST_CHUNK = 1 << 12
 _GZIP_CHUNK = 1 << 16  # bytes to read of a gzip stream; zlib copies the remainder for each member
@@ -34,6 +36,16 @@ _CUT_OFF = "the file ends inside a record"
 _GZIP_MAGIC = b"\x1f\x8b"
 # Deflate, no flags, no time, no extra flags, unknown system: zlib would write the machine's own.
 _GZIP_HEADER = _GZIP_MAGIC + b"\x08\x00\x00\x00\x00\x00\x00\xff"
+
+
+def inflated_limit(file_bytes: int, given: int | None = None) -> int:
+    """Return the size of the largest record that is inflated from a file of so many bytes.
+
+    given: the choice of the caller; None for a limit in proportion to the file.
+    """
+    if given is not None:
+        return given
+    return max(MAX_RECORD_BYTES, min(file_bytes * _INFLATED_PER_BYTE, MAX_PAYLOAD_BYTES))
 
 
 class FrameError(ValueError):

@@ -359,7 +359,9 @@ def test_a_damaged_dataset_is_not_read(dataset, tmp_path, capsys) -> None:
     assert f"lacks {shard} of its manifest" in said((shard, None))
     assert "bytes, its manifest says" in said((shard, whole[:-1]))
     assert "the dataset is damaged; recordmill verify finds" in said((index, b"x"))
-    assert "dataset.json is invalid: digest: it is missing" in said(("dataset.json", b'{"format": "recordmill/1"}'))
+    assert "dataset.json is invalid: digest: it is missing" in said(
+        ("dataset.json", b'{"format": "recordmill/1"}')
+    )
 
 
 @pytest.mark.parametrize(

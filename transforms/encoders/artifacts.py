@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import io
 from collections import Counter
 from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
 
 from recordmill.errors import RunError
 from recordmill.job.staging import Staging
@@ -39,6 +43,23 @@ def vocabulary_lines(content: bytes) -> list[str]:
     if len({*lines}) < len(lines):
         raise ValueError(f"the line {Counter(lines).most_common(1)[0][0][:80]!r} is repeated")
     return lines
+
+
+def parse_frequencies(content: bytes) -> npt.NDArray[np.float64]:
+    """Return the inverse document frequencies of a vocabulary in a file: float64[lines].
+
+    Raises:
+        ValueError: the content is invalid.
+    """
+    try:
+        found = np.load(io.BytesIO(content), allow_pickle=False)
+    except (ValueError, OSError, EOFError) as error:
+        raise ValueError("it is not an array of NumPy") from error
+    if not isinstance(found, np.ndarray) or found.dtype != np.float64 or found.ndim != 1:
+        raise ValueError("expected an array of float64 with one dimension")
+    if not np.isfinite(found).all():
+        raise ValueError("expected finite numbers")
+    return found
 
 
 def store_artifacts(

@@ -23,7 +23,11 @@ import pyarrow.compute as pc
 
 from recordmill.errors import RunError
 from recordmill.tfrecord.flat_arrays import Ints
-from recordmill.transforms.encoders.artifacts import read_artifact, vocabulary_lines
+from recordmill.transforms.encoders.artifacts import (
+    parse_frequencies,
+    read_artifact,
+    vocabulary_lines,
+)
 from recordmill.transforms.encoders.farmhash import fingerprint64
 from recordmill.transforms.encoders.tokenization.terms import count_by_row, terms_of
 from recordmill.transforms.encoders.tokenization.text_options import UNKNOWN, TextOptions
@@ -98,23 +102,6 @@ def _load(tokens: Artifact, idf: Artifact | None) -> Vocabulary:
     lines = vocabulary_lines(read_artifact(tokens))
     weights = None if idf is None else parse_frequencies(read_artifact(idf))
     return Vocabulary(lines=string_array(lines), idf=weights)
-
-
-def parse_frequencies(content: bytes) -> npt.NDArray[np.float64]:
-    """Return the inverse document frequencies of a vocabulary in a file: float64[lines].
-
-    Raises:
-        ValueError: the content is invalid.
-    """
-    try:
-        found = np.load(io.BytesIO(content), allow_pickle=False)
-    except (ValueError, OSError, EOFError) as error:
-        raise ValueError("it is not an array of NumPy") from error
-    if not isinstance(found, np.ndarray) or found.dtype != np.float64 or found.ndim != 1:
-        raise ValueError("expected an array of float64 with one dimension")
-    if not np.isfinite(found).all():
-        raise ValueError("expected finite numbers")
-    return found
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

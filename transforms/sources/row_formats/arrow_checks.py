@@ -16,12 +16,12 @@ _MOST_RATIO = 1032  # by this ratio, the largest of deflate
 
 
 def check_names(schema: pa.Schema) -> None:
-    """Raise ValueError if the name of a column, or of a field inside of one, is not UTF-8."""
+    """Raise ArrowInvalid if the name of a column, or of a field inside of one, is not UTF-8."""
     for number in range(len(schema)):
         try:
             _read_names(schema.field(number))
         except UnicodeDecodeError as error:
-            raise ValueError(
+            raise pa.ArrowInvalid(
                 f"the name of column {number + 1}, or of a field in it, is not UTF-8: rename it"
             ) from error
 

@@ -63,10 +63,8 @@ class ColumnarFile:
           ConfigError: a name is not UTF-8.
         """
         schema = self._schema()
-        try:
+        with self.origin.parsing():
             check_names(schema)
-        except ValueError as error:
-            raise ConfigError(f"{self.origin.place}: {error}") from error
         return schema
 
     def header(self) -> ColumnTypes | None:
