@@ -31,7 +31,7 @@ from recordmill.adopt.feature_inference import (
 )
 from recordmill.checking.shard_check import Damage
 from recordmill.format.file_info import HashingReader
-from recordmill.format.typed_json import Count
+from recordmill.format.typed_json import Count, damage_of
 from recordmill.job.staging import Staging, to_json
 from recordmill.reading.raw_arrays import RawArray
 from recordmill.storage.files import Location, shown
@@ -46,6 +46,7 @@ from recordmill.tfrecord.framing import (
     read_frames,
 )
 
+_ADVICE = "delete the folder .recordmill of the output, then run the same command again"
 _BLOCK = 1 << 20  # bytes read and hashed at once
 # Another filesystem, no hard links, no permission to link the file, too many links.
 _NO_LINK = {errno.EXDEV, errno.EPERM, errno.EACCES, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
@@ -290,7 +291,7 @@ class _IndexColumns:
 
 def read_columns(place: Location, label_feature: str | None) -> Iterator[pa.RecordBatch]:
     """Yield batches of offset, length and class number (null if unlabelled) of all records."""
-    with place.open_input() as file:
+    with place.open_input() as file, damage_of(shown(place), advice=_ADVICE):
         reader = pa.ipc.open_file(file)
         for batch in map(reader.get_batch, range(reader.num_record_batches)):
             number = pa.nulls(len(batch), pa.int64())
