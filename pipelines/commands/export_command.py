@@ -15,8 +15,8 @@ import numpy as np
 
 from recordmill.errors import ConfigError, DamageError, RunError, install_extra
 from recordmill.format.file_info import file_info
-from recordmill.format.manifest import Manifest, ManifestError, load
-from recordmill.format.typed_json import damage_of
+from recordmill.format.manifest import MANIFEST, Manifest, ManifestError, load
+from recordmill.format.typed_json import Count, damage_of, read_as
 from recordmill.pipelines.options.columns import table_options
 from recordmill.pipelines.options.command_line import parse_command
 from recordmill.pipelines.options.declaration import Group, option
@@ -121,8 +121,33 @@ def _export_text(dataset: Location, manifest: Manifest, folder: pathlib.Path) ->
     return ", ".join(sorted(options.output_features))
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _TableOptions:
+    """The options of a manifest that say how columns were transformed."""
+
+    bucketize: Mapping[str, str]
+    hash: Mapping[str, str]
+    clip: Mapping[str, str]
+    impute: Mapping[str, str]
+    date_parts: Mapping[str, str]
+    vocab_size: Count
+    min_frequency: Count
+    oov_buckets: Count
+    indicator: tuple[str, ...]
+    log: tuple[str, ...]
+    zscore: tuple[str, ...]
+    minmax: tuple[str, ...]
+    one_hot: tuple[str, ...]
+    vocabulary: tuple[str, ...]
+    time_zone: str | None = None
+    zscore_by: str | None = None
+    window: Count | None = None
+
+
 def _export_table(dataset: Location, manifest: Manifest, folder: pathlib.Path) -> str:
-    recipes = table_options(manifest.options).column_transforms()
+    with damage_of(f"{MANIFEST}, options"):
+        read_as(_TableOptions, manifest.options, open_ended=True)
+        recipes = table_options(manifest.options).column_transforms()
     if not recipes:
         raise ConfigError("the dataset's columns were not transformed: there is nothing to export")
     zoned = [name for name, recipe in recipes.items() if recipe.time_zone is not None]
@@ -168,11 +193,7 @@ def text_options(manifest: Manifest) -> TextOptions:
     """
     written: Mapping[str, Any] = manifest.options
     names = {field.name for field in dataclasses.fields(TextOptions)} - {"tokenizer", "augment"}
-    given = {
-        name: tuple(value) if isinstance(value, list) else value
-        for name, value in written.items()
-        if name in names
-    }
+    given = {name: value for name, value in written.items() if name in names}
     if given.get("text_columns"):
         raise ConfigError(
             "the dataset has several texts per record (--text-columns), and an exported model has"
@@ -183,7 +204,8 @@ def text_options(manifest: Manifest) -> TextOptions:
     tokenizer = None if "tokenizer" not in written else str(written["tokenizer"]).split(" ")[0]
     if tokenizer is not None and tokenizer not in get_args(Tokenizer):
         raise ConfigError(f"the dataset was made with an unknown tokenizer, {tokenizer!r}")
-    options = TextOptions(tokenizer=tokenizer, **given)  # type: ignore[arg-type]
+    with damage_of(f"{MANIFEST}, options"):
+        options = read_as(TextOptions, {**given, "tokenizer": tokenizer})
     if options.splitter in SUBWORDS and "tokens" in options.output_features:
         raise ConfigError(
             f"--tokenizer {options.splitter}: TensorFlow has no operation for it; serve the model"

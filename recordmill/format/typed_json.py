@@ -302,7 +302,7 @@ def _object(kind: Any, *, open_ended: bool) -> _Check:
     else:
         names = [*kind._fields]
         given = {*names} - {*kind._field_defaults}
-    checks = {name: _check_for(hints[name], open_ended=open_ended) for name in names}
+    checks: dict[str, _Check] = {}  # made when a value is checked: types may be recursive
     required = [
         name
         for name in names
@@ -312,6 +312,8 @@ def _object(kind: Any, *, open_ended: bool) -> _Check:
     def check(value: Any) -> Any:
         if type(value) is not dict:
             raise _unexpected("an object", value)
+        if not checks:
+            checks.update({name: _check_for(hints[name], open_ended=open_ended) for name in names})
         for name in required:
             if name not in value:
                 raise FieldError("it is missing", f".{name}")

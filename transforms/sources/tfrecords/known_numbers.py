@@ -19,7 +19,7 @@ from recordmill.transforms.sources.tfrecords.known_folders import (
     manifest_of,
     read_class_names,
 )
-from recordmill.transforms.sources.tfrecords.known_pixels import tfds_features
+from recordmill.transforms.sources.tfrecords.known_pixels import TfdsFeature, tfds_features
 
 _MOST_BYTES = 16 << 20  # of a label map
 
@@ -83,8 +83,7 @@ def _numbers(root: InputRoot, roles: ColumnRoles) -> dict[str, int]:
         return {}
     names = read_class_names(folder, roles.label.replace("/", "."))
     if names is None:
-        spec = tfds_features(folder).get(roles.label, {}).get("classLabel", {})
-        names = tuple(map(str, range(_count(spec))))
+        names = tuple(map(str, range(_count(tfds_features(folder).get(roles.label)))))
     return {name: n for n, name in enumerate(names)} if len({*names}) == len(names) else {}
 
 
@@ -97,7 +96,9 @@ def _folder(root: InputRoot) -> Location:
     return root.root if first is None else Location.parse(first.path).parent
 
 
-def _count(spec: Mapping[str, object]) -> int:
+def _count(feature: TfdsFeature | None) -> int:
     """Return the number of classes of a ClassLabel; JSON of protobuf has it as text."""
-    text = str(spec.get("numClasses", 0))
+    if feature is None or feature.classLabel is None:
+        return 0
+    text = str(feature.classLabel.numClasses)
     return min(int(text), 100_000) if text.isdecimal() and len(text) < 10 else 0

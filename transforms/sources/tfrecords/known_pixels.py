@@ -8,7 +8,7 @@ from typing import Any
 
 from recordmill.errors import ConfigError
 from recordmill.format.manifest import MASK_LABELS
-from recordmill.format.typed_json import parse_json
+from recordmill.format.typed_json import parse_json, read_as
 from recordmill.storage.files import Location, shown
 from recordmill.transforms.model.annotations import SEGMENTATION
 from recordmill.transforms.sources.files.input_paths import Inputs
@@ -94,7 +94,11 @@ def _mask_names(folder: Location) -> tuple[str, ...]:
     """Return the names of the ids of the masks of a dataset, empty if they have none."""
     if MASK_LABELS not in manifest_of(folder).files:
         return ()
-    return tuple((folder / MASK_LABELS).read_bytes().decode().splitlines())
+    try:
+        return tuple((folder / MASK_LABELS).read_bytes().decode().splitlines())
+    except UnicodeDecodeError as error:
+        place = shown(folder / MASK_LABELS)
+        raise ConfigError(f"{place}: expected class names in UTF-8, one per line") from error
 
 
 def _of_tfds(folder: Location, names: Sequence[str]) -> PixelFeatures | None:
@@ -103,17 +107,19 @@ def _of_tfds(folder: Location, names: Sequence[str]) -> PixelFeatures | None:
     Source: https://www.tensorflow.org/datasets/api_docs/python/tfds/features (features.json).
     """
     features = tfds_features(folder)
-    mask = _TFDS_MASK if _TFDS_MASK in names and "image" in features.get(_TFDS_MASK, {}) else None
+    is_mask = _TFDS_MASK in names and features.get(_TFDS_MASK, TfdsFeature()).image is not None
+    mask = _TFDS_MASK if is_mask else None
     for name, boxes, members in _sequences(features):
         if f"{name}/{boxes}" not in names:
             continue
-        order = members[boxes]["boundingBox"].get("bboxFormat")
+        box = members[boxes].boundingBox
+        order = None if box is None else box.bboxFormat
         if order not in _TFDS_ORDERS:
             raise ConfigError(
                 f"{shown(folder / TFDS)}: boxes of {name!r} have the format {order}, and only"
                 f" {_TFDS_ORDERS[1]} is read: leave them out with --drop-columns {name}/{boxes}"
             )
-        label = next((one for one, spec in members.items() if "classLabel" in spec), None)
+        label = next((one for one, spec in members.items() if spec.classLabel is not None), None)
         others = [one for one in members if one not in (boxes, label)]
         return PixelFeatures(
             corners=(f"{name}/{boxes}",),
@@ -125,30 +131,63 @@ def _of_tfds(folder: Location, names: Sequence[str]) -> PixelFeatures | None:
     return None if mask is None else PixelFeatures(class_mask=mask)
 
 
-def tfds_features(folder: Location) -> Mapping[str, dict[str, Any]]:
+def tfds_features(folder: Location) -> Mapping[str, TfdsFeature]:
     """Return {feature: its description} of a folder of TFDS. Raises ConfigError."""
-    return _members(_parsed(folder / TFDS))
+    return _parsed(folder / TFDS).members
 
 
-def _sequences(features: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+def _sequences(
+    features: Mapping[str, TfdsFeature],
+) -> Iterator[tuple[str, str, Mapping[str, TfdsFeature]]]:
     """Yield sequences of features with a box: name, name of the box, features."""
     for name, spec in features.items():
-        members = _members(spec.get("sequence", {}).get("feature", {}))
+        if spec.sequence is None or spec.sequence.feature is None:
+            continue
+        members = spec.sequence.feature.members
         for box, one in members.items():
-            if "boundingBox" in one:
+            if one.boundingBox is not None:
                 yield name, box, members
 
 
-def _members(spec: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    found = spec.get("featuresDict", {}).get("features", {})
-    return {name: one for name, one in found.items() if isinstance(one, dict)}
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Box:
+    bboxFormat: str | None = None  # noqa: N815  (a name in the file)
 
 
-def _parsed(place: Location) -> dict[str, Any]:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _ClassLabel:
+    numClasses: str | int = 0  # noqa: N815
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Sequence:
+    feature: TfdsFeature | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _FeaturesDict:
+    features: Mapping[str, TfdsFeature] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TfdsFeature:
+    """A feature in features.json, as far as it is read."""
+
+    featuresDict: _FeaturesDict | None = None  # noqa: N815
+    sequence: _Sequence | None = None
+    boundingBox: _Box | None = None  # noqa: N815
+    classLabel: _ClassLabel | None = None  # noqa: N815
+    image: Mapping[str, Any] | None = None
+
+    @property
+    def members(self) -> Mapping[str, TfdsFeature]:
+        return {} if self.featuresDict is None else self.featuresDict.features
+
+
+def _parsed(place: Location) -> TfdsFeature:
     try:
-        found = parse_json(place.read_bytes())
+        return read_as(TfdsFeature, parse_json(place.read_bytes()), open_ended=True)
     except ValueError as error:
         raise ConfigError(f"{shown(place)}: expected the features of a TFDS folder: {error}") from (
             error
         )
-    return found if isinstance(found, dict) else {}
