@@ -163,7 +163,7 @@ def _check_for(kind: Any, *, open_ended: bool) -> _Check:
 
 
 def _unexpected(expected: str, value: Any) -> FieldError:
-    got = json.dumps(_short.repr(value)[1:-1]) if isinstance(value, str) else _short.repr(value)
+    got = f'"{_short.repr(value)[1:-1]}"' if isinstance(value, str) else _short.repr(value)
     return FieldError(f"expected {expected}, got {got}")
 
 

@@ -27,7 +27,7 @@ from recordmill.storage.files import Location
 from recordmill.tfrecord.framing import FrameError, frame, read_frames
 from tests.hostile_files import deep_columns
 from tests.make_dataset import make_dataset
-from tests.soak import fuzz_datasets
+from tests.soak.mutations import change_json
 
 
 @pytest.fixture
@@ -186,7 +186,7 @@ def test_a_changed_manifest_is_read_or_refused(out, seed):
     content = (out / "dataset.json").read_bytes()
     for number in range(25):
         random = np.random.default_rng([seed, number])
-        changed = fuzz_datasets.change_json(content, random)
+        changed = change_json(content, random)
         try:
             read = Manifest.from_bytes(changed)
         except ManifestError:
