@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from recordmill.errors import ConfigError, RunError
 from recordmill.format.class_names import value_name
 from recordmill.job import lock, publishing
-from recordmill.job.staging import FOLDER, Listing, Staging
+from recordmill.job.staging import FOLDER, Listing, PlanContent, Staging
 from recordmill.notes import Note
 from recordmill.pipelines.class_numbering import class_numbers
 from recordmill.pipelines.duplicate_rules import check_rules, compared_columns
@@ -61,7 +61,6 @@ from recordmill.transforms.model.label_rules import LabelRules
 from recordmill.transforms.model.renames import check_renames
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.model.source import Layout, RowSource, notes_of_source
-from recordmill.transforms.planning.plan import PlanContent
 from recordmill.transforms.reuse.frame_places import FramePlaces
 from recordmill.transforms.sources.rows.other_readings import reading_advice
 from recordmill.transforms.sources.tfrecords.known_inputs import dataset_splits

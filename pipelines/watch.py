@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from recordmill.errors import RunError
-from recordmill.job.staging import DRAFTS, ShardInfo, Staging
+from recordmill.job.staging import DRAFTS, PlanContent, ShardInfo, Staging
 from recordmill.runners.progress import Snapshot
 from recordmill.transforms.model import limits
-from recordmill.transforms.planning.plan import PlanContent
 
 
 class JobProgress:

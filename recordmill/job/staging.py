@@ -46,7 +46,15 @@ from recordmill import strict_json
 from recordmill.errors import ConfigError, DamageError, Reject
 from recordmill.format.ledger import Counted, Reduced
 from recordmill.format.manifest import Shard
-from recordmill.format.typed_json import Between, Count, damage_of, parse_json, read_as
+from recordmill.format.typed_json import (
+    MAX_COUNT,
+    Between,
+    Checked,
+    Count,
+    damage_of,
+    parse_json,
+    read_as,
+)
 from recordmill.notes import Note
 from recordmill.storage.files import Location, shown
 
@@ -177,6 +185,39 @@ class ShardInfo:
     reused: Count = 0
     has_recipes: bool = False
     lost: Mapping[str, Count] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _StoredSplit:
+    """A split in plan.json. before, after: records by class, with and without copies.
+
+    held: records that hold each class, if they may hold several. bytes, seconds: estimates.
+    """
+
+    records: Count
+    copies: Count
+    shards: Count
+    bytes: Annotated[int | float, Between(0, MAX_COUNT)]
+    seconds: Annotated[float, Between(0, MAX_COUNT)]
+    before: tuple[tuple[str | None, Count], ...]
+    after: tuple[tuple[str | None, Count], ...]
+    held: Mapping[str, Count] | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _StoredPlan:
+    splits: Mapping[str, _StoredSplit]
+    labels: tuple[str, ...] | None
+    rejected: Count
+    notes: tuple[Note, ...]
+
+
+def _plan(data: dict[str, Any]) -> dict[str, Any]:
+    read_as(_StoredPlan, data)
+    return data
+
+
+PlanContent = Annotated[dict[str, Any], Checked(_plan)]  # plan.json with valid values
 
 
 def to_json(value: Any) -> bytes:

@@ -10,11 +10,10 @@ import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Annotated, Any
+from typing import Any
 
 from recordmill.errors import Reject
 from recordmill.format.split_names import TRAIN, is_split_name
-from recordmill.format.typed_json import MAX_COUNT, Between, Checked, Count, read_as
 from recordmill.job.staging import StagedPart, Staging, Verdict
 from recordmill.notes import Note, first_failing
 from recordmill.transforms.balancing.quotas import Quota
@@ -130,39 +129,6 @@ class Plan:
             "rejected": self.rejected,
             "notes": [note.to_json() for note in self.notes],
         }
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _StoredSplit:
-    """A split in plan.json. before, after: records by class, with and without copies.
-
-    held: records that hold each class, if they may hold several. bytes, seconds: estimates.
-    """
-
-    records: Count
-    copies: Count
-    shards: Count
-    bytes: Annotated[int | float, Between(0, MAX_COUNT)]
-    seconds: Annotated[float, Between(0, MAX_COUNT)]
-    before: tuple[tuple[str | None, Count], ...]
-    after: tuple[tuple[str | None, Count], ...]
-    held: Mapping[str, Count] | None = None
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _StoredPlan:
-    splits: Mapping[str, _StoredSplit]
-    labels: tuple[str, ...] | None
-    rejected: Count
-    notes: tuple[Note, ...]
-
-
-def _plan(data: dict[str, Any]) -> dict[str, Any]:
-    read_as(_StoredPlan, data)
-    return data
-
-
-PlanContent = Annotated[dict[str, Any], Checked(_plan)]  # plan.json with valid values
 
 
 def make_plan(
