@@ -13,12 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
-from recordmill.errors import ConfigError, Reject
+from recordmill.errors import ConfigError, DamageError, Reject
 from recordmill.format.content_hashes import file_hash
 from recordmill.format.manifest import MANIFEST
 from recordmill.format.typed_json import Count
 from recordmill.job.publishing import check_output_folder
-from recordmill.job.staging import Listing, StagedPart, Staging, to_json
+from recordmill.job.staging import Listing, StagedPart, Staging, advice_on, to_json
 from recordmill.notes import Note
 from recordmill.storage.files import Location, MissingError, shown
 from recordmill.transforms.model import batch
@@ -217,7 +217,7 @@ def write_seen(staging: Staging, name: str, labels: Collection[str]) -> dict[str
 def read_seen(staging: Staging) -> set[str]:
     """Return the labels of all parts before rules changed them."""
     files = staging.place("labels").list_dir()
-    found = (staging.read_json(f"labels/{one.name}", lambda data: data) for one in files)
+    found = (staging.read_json(f"labels/{one.name}", list[str]) for one in files)
     return {label for labels in found for label in labels or ()}
 
 
@@ -365,7 +365,8 @@ def _excluded(part: StagedPart, staging: Staging) -> _Excluded:
     name = f"{part.name}.json"
     found: _Excluded | None = staging.read_json(name, _Excluded)
     if found is None:
-        raise staging.damaged(name, "it is missing")
+        place = staging.place(name)
+        raise DamageError(f"{shown(place)} is missing; {advice_on(place)}")
     return found
 
 
