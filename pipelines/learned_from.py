@@ -75,6 +75,15 @@ _FIXED: Mapping[str, Sequence[str]] = {
 }
 
 
+def check_learned(name: str, content: bytes) -> None:
+    """Raise ValueError if a file that a dataset learned is invalid. name: in the dataset."""
+    check = _CHECKS.get(name)
+    if check is None and name.startswith("vocabulary/"):
+        check = {".txt": vocabulary_lines, ".npy": parse_frequencies}.get(name[-4:])
+    if check is not None:
+        check(content)
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LearnedDataset:
     """The dataset of --learned-from.
@@ -307,12 +316,8 @@ class LearnedDataset:
     def _checked(self, name: str) -> bytes:
         """Return the content of a learned file, after checking that the run can use it."""
         content = self._read(name)
-        check = _CHECKS.get(name)
-        if check is None and name.startswith("vocabulary/"):
-            check = {".txt": vocabulary_lines, ".npy": parse_frequencies}.get(name[-4:])
-        if check is not None:
-            with damage_of(f"{_FLAG} {shown(self.place / name)}", advice="run recordmill verify"):
-                check(content)
+        with damage_of(f"{_FLAG} {shown(self.place / name)}"):
+            check_learned(name, content)
         return content
 
     def _read(self, name: str) -> bytes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import io
 import os
 import pathlib
 import sys
@@ -11,16 +10,16 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
-import numpy as np
-
 from recordmill.errors import ConfigError, DamageError, RunError, install_extra
 from recordmill.format.file_info import file_info
 from recordmill.format.manifest import MANIFEST, Manifest, ManifestError, load
 from recordmill.format.typed_json import Count, damage_of, read_as
+from recordmill.pipelines.learned_from import check_learned
 from recordmill.pipelines.options.columns import table_options
 from recordmill.pipelines.options.command_line import parse_command
 from recordmill.pipelines.options.declaration import Group, option
 from recordmill.storage.files import Location, shown, sync_folders
+from recordmill.transforms.encoders.artifacts import parse_frequencies
 from recordmill.transforms.encoders.table_learning import vocabulary_file
 from recordmill.transforms.encoders.table_numbers import (
     NUMBERS_FILE,
@@ -112,8 +111,7 @@ def _export_text(dataset: Location, manifest: Manifest, folder: pathlib.Path) ->
         vocabulary = folder / "tokens.txt"
         vocabulary.write_bytes(_read(dataset, manifest, TOKENS_FILE))
     if IDF_FILE in manifest.files:
-        with damage_of(IDF_FILE):
-            idf = np.load(io.BytesIO(_read(dataset, manifest, IDF_FILE)), allow_pickle=False)
+        idf = parse_frequencies(_read(dataset, manifest, IDF_FILE))
     transform = texts.TextTransform(
         options, vocabulary=vocabulary, idf=idf, rename=manifest.options.get("rename", {})
     )
@@ -166,8 +164,7 @@ def _export_table(dataset: Location, manifest: Manifest, folder: pathlib.Path) -
 
     numbers: Mapping[str, LearnedNumbers] = {}
     if NUMBERS_FILE in manifest.files:
-        with damage_of(NUMBERS_FILE):
-            numbers = parse_numbers(_read(dataset, manifest, NUMBERS_FILE))
+        numbers = parse_numbers(_read(dataset, manifest, NUMBERS_FILE))
     vocabularies: dict[str, pathlib.Path] = {}
     for column in recipes:
         name = vocabulary_file(column)
@@ -228,9 +225,12 @@ _EXPORTS = {"text": _export_text, "table": _export_table, "sensor": _export_tabl
 
 
 def _read(dataset: Location, manifest: Manifest, name: str) -> bytes:
+    """Return the content of a learned file, checked. Raises DamageError."""
     content = (dataset / name).read_bytes()
     if file_info(content) != manifest.files[name]:
         raise DamageError(f"{shown(dataset / name)} is damaged: run recordmill verify for details")
+    with damage_of(shown(dataset / name)):
+        check_learned(name, content)
     return content
 
 

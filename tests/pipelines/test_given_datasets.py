@@ -156,6 +156,10 @@ def test_vocabularies_are_checked(given, made, says, tmp_path, kind, file, conte
     code, said = says(*command, "--learned-from", out)
     assert code == 1
     assert f"{file} is damaged: {message}" in said.replace("\n", " ")
+    code, said = says("export-transform", "--dataset", out, "--output", tmp_path / "model")
+    assert code == 1
+    assert f"{file} is damaged: {message}" in said.replace("\n", " ")
+    assert not (tmp_path / "model").exists()
 
 
 def test_statistics_are_checked(given, made, says, tmp_path):
