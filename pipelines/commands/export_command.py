@@ -112,6 +112,8 @@ def _export_text(dataset: Location, manifest: Manifest, folder: pathlib.Path) ->
         vocabulary.write_bytes(_read(dataset, manifest, TOKENS_FILE))
     if IDF_FILE in manifest.files:
         idf = parse_frequencies(_read(dataset, manifest, IDF_FILE))
+        if vocabulary is None or len(idf) != vocabulary.read_bytes().count(b"\n"):
+            raise DamageError(f"{IDF_FILE} is damaged: it has another length than {TOKENS_FILE}")
     transform = texts.TextTransform(
         options, vocabulary=vocabulary, idf=idf, rename=manifest.options.get("rename", {})
     )

@@ -162,6 +162,20 @@ def test_vocabularies_are_checked(given, made, says, tmp_path, kind, file, conte
     assert not (tmp_path / "model").exists()
 
 
+def test_frequencies_have_the_length_of_their_vocabulary(given, made, says, tmp_path):
+    out = given("text")
+    sink = io.BytesIO()
+    np.save(sink, np.arange(3.0))
+    forge(out, "vocabulary/idf.npy", sink.getvalue())
+    command = again(made, "text", tmp_path / "new")
+    code, said = says(*command, "--learned-from", out)
+    assert code == 1
+    assert "idf.npy is damaged: it has 3 numbers, but vocabulary/tokens.txt has" in said
+    code, said = says("export-transform", "--dataset", out, "--output", tmp_path / "model")
+    assert code == 1
+    assert "idf.npy is damaged: it has another length than vocabulary/tokens.txt" in said
+
+
 def test_statistics_are_checked(given, made, says, tmp_path):
     out = given("table")
     forge(out, "statistics.pb", (out / "statistics.pb").read_bytes()[:-9])
@@ -203,6 +217,12 @@ def test_names_of_columns_that_are_not_utf8(says, tmp_path):
     code, said = says("table", "--input", place, "--output", tmp_path / "out")
     assert code == 2
     assert "the name of column 1, or of a field in it, is not UTF-8: rename it" in said
+    place = tmp_path / "rows.parquet"
+    pq.write_table(table, place, store_schema=False)
+    place.write_bytes(place.read_bytes().replace(b"aaaa", b"\xffaaa"))
+    code, said = says("table", "--input", place, "--output", tmp_path / "out")
+    assert code == 2
+    assert "the name of a column is not UTF-8: rename it" in said
 
 
 def test_a_small_index_of_many_rows_is_not_read(given, says):

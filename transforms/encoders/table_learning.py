@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from recordmill import strict_json
 from recordmill.errors import RunError
+from recordmill.format.typed_json import damage_of
 from recordmill.notes import Note
 from recordmill.transforms.encoders.artifacts import read_artifact, vocabulary_lines
 from recordmill.transforms.encoders.table_numbers import (
@@ -76,7 +77,8 @@ def load_values(artifacts: Mapping[str, Artifact], column: str) -> Vocabulary:
 
 @functools.lru_cache(maxsize=1 << 10)
 def _load_values(artifact: Artifact) -> Vocabulary:
-    return Vocabulary(lines=string_array(vocabulary_lines(read_artifact(artifact))))
+    with damage_of(artifact.path):
+        return Vocabulary(lines=string_array(vocabulary_lines(read_artifact(artifact))))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from recordmill.format.typed_json import Between, Checked, Presence, parse_json, read_as
+from recordmill.format.typed_json import Between, Checked, Presence, damage_of, parse_json, read_as
 from recordmill.transforms.encoders.artifacts import read_artifact
 from recordmill.transforms.encoders.table_options import MEAN, MEDIAN, ColumnTransform
 from recordmill.transforms.encoders.table_ranks import (
@@ -102,7 +102,8 @@ def load_numbers(artifacts: Mapping[str, Artifact]) -> Mapping[str, LearnedNumbe
 
 @functools.lru_cache(maxsize=4)
 def _load_numbers(artifact: Artifact) -> Mapping[str, LearnedNumbers]:
-    return parse_numbers(read_artifact(artifact))
+    with damage_of(artifact.path):
+        return parse_numbers(read_artifact(artifact))
 
 
 def parse_numbers(content: bytes) -> Mapping[str, LearnedNumbers]:

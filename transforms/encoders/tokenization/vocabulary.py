@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.errors import RunError
+from recordmill.format.typed_json import damage_of
 from recordmill.tfrecord.flat_arrays import Ints
 from recordmill.transforms.encoders.artifacts import (
     parse_frequencies,
@@ -99,8 +100,16 @@ def load_vocabulary(artifacts: Mapping[str, Artifact]) -> Vocabulary:
 
 @functools.lru_cache(maxsize=4)
 def _load(tokens: Artifact, idf: Artifact | None) -> Vocabulary:
-    lines = vocabulary_lines(read_artifact(tokens))
-    weights = None if idf is None else parse_frequencies(read_artifact(idf))
+    with damage_of(tokens.path):
+        lines = vocabulary_lines(read_artifact(tokens))
+    if idf is None:
+        return Vocabulary(lines=string_array(lines))
+    with damage_of(idf.path):
+        weights = parse_frequencies(read_artifact(idf))
+        if len(weights) != len(lines):
+            raise ValueError(
+                f"it has {len(weights)} numbers, but {TOKENS_FILE} has {len(lines)} lines"
+            )
     return Vocabulary(lines=string_array(lines), idf=weights)
 
 

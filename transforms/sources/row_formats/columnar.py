@@ -251,14 +251,18 @@ class ParquetFile(ColumnarFile):
         """Open the file. dictionaries: columns to read as dictionaries."""
         with self.origin.parsing(), self.origin.open() as file:
             check_footer(file)
-            # With a buffer, column chunks are read in pieces instead of as a whole.
-            yield pyarrow.parquet.ParquetFile(
-                file,
-                buffer_size=1 << 20,
-                pre_buffer=False,
-                read_dictionary=list(dictionaries),
-                page_checksum_verification=True,
-            )
+            try:
+                # With a buffer, column chunks are read in pieces instead of as a whole.
+                opened = pyarrow.parquet.ParquetFile(
+                    file,
+                    buffer_size=1 << 20,
+                    pre_buffer=False,
+                    read_dictionary=list(dictionaries),
+                    page_checksum_verification=True,
+                )
+            except UnicodeDecodeError as error:  # it decodes the names of columns
+                raise pa.ArrowInvalid("the name of a column is not UTF-8: rename it") from error
+            yield opened
 
 
 def _stored_bytes(group: Any) -> int:
