@@ -65,9 +65,9 @@ class Published:
         """
         stated = self.manifest
         theirs = {**stated.options, "seed": stated.seed, **_versions(stated.encoders)}
-        # The manifest has the number of the first class, which may follow from the input.
-        theirs |= self._given("label_offset")
         ours = {**options, "seed": seed, **_versions(encoders)}
+        # The manifest has the number of the first class, which may follow from the input.
+        theirs["label_offset"] = self._given("label_offset", ours.get("label_offset"))
         ours = json.loads(to_json(ours))  # as the manifest stores them: tuples become lists
         differ = sorted(name for name in {*theirs, *ours} if theirs.get(name) != ours.get(name))
         if differ:
@@ -82,10 +82,10 @@ class Published:
                 " --overwrite replaces it, another --output keeps it"
             )
 
-    def _given(self, name: str) -> dict[str, Any]:
-        """Return {option: value} as it was given, or nothing if job.json does not say."""
+    def _given(self, name: str, default: Any) -> Any:
+        """Return an option as it was given, or the default if job.json does not say."""
         options = self.job.get("options")
-        return {name: options[name]} if isinstance(options, Mapping) and name in options else {}
+        return options.get(name, default) if isinstance(options, Mapping) else default
 
     def find_damage(self, config: CommonConfig) -> Damaged | None:
         """Return the damaged files, None if there are none.

@@ -121,4 +121,4 @@ def test_what_shapes_bytes_of_windows_and_texts() -> None:
         (TextConfig, {"tokenizer", "embeddings", "embedding_words", "max_unknown"}),
     ):
         others = {name for name, one in options_of(kind).items() if not one.shapes_bytes}
-        assert others - fields == {*files, "preprocessing_fn"}
+        assert others - fields == {*files, "preprocessing_fn", "trust_transform"}

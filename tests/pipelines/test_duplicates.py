@@ -485,7 +485,7 @@ def test_each_distance_is_that_to_the_image_that_stays(tmp_path) -> None:
             else:
                 image.save(place, quality=100 - 45 * (number - 2))
             hashes[place.stem] = hash_pixels(np.asarray(Image.open(place).convert("RGB")))
-    argv = ("--input", f"test={tmp_path / 'test'}", "--labels", "none")
+    argv = ("--input", f"test={tmp_path / 'test'}", "--label-type", "none")
     argv = ("--input", f"train={tmp_path / 'train'}", *argv)
     made = make(tmp_path / "out", *argv, "--near-duplicates", "drop")
     left_out = lines(made, "duplicates.jsonl")

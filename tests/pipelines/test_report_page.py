@@ -217,7 +217,8 @@ COMMANDS = {
         "--one-hot-label --max-pixels 1000 --min-size 10 --probe none"
         " --image-format raw --normalize unit",
         "--label-from parent --labels-file labels.txt --label-offset 1 --unlabelled keep"
-        " --split-from folders --fail-on no-classes --max-worker-memory 2GiB",
+        " --split-from folders --fail-on no-classes --max-worker-memory 2GiB"
+        " --max-worker-seconds 60",
         "--input test=other --splits train=0.8,validation=0.1,test=0.1",
         "--no-one-hot-label --label-map=--a=b",
         "--bytes-column photo --label-separator '|' --where 'age >= 18' --weight-column mass",

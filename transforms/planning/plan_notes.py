@@ -115,7 +115,8 @@ def _split_classes(labels: Sequence[str]) -> Iterator[Note]:
 def _only_class(survey: Survey, labels: Sequence[str], run: RunSpec) -> Iterator[Note]:
     """Yield a note if all records have the same class, which options do not name."""
     records = {label for counts in survey.counts.values() for label in counts}
-    by_option = run.labels is not None or run.rules.included or run.rules.excluded
+    rules = run.rules
+    by_option = run.labels or rules.allowed or rules.included or rules.excluded
     of_objects = run.layout is not None and OBJECTS in run.layout.columns.names
     noted = any(note.code == "no-classes" for note in run.notes)
     if len(labels) == 1 and records == {*labels} and not (by_option or of_objects or noted):

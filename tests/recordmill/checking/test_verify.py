@@ -444,7 +444,13 @@ def replacing(shard: tuple[str, int], number: int, **fields: object) -> dict:
         pytest.param(
             having(image__encoded=[flowers()["train"][0][0].values["image/encoded"][0][:-30]]),
             True,
-            (TRAIN_1, 1, "d", "feature 'image/encoded': the image cannot be decoded (OSError)"),
+            (
+                TRAIN_1,
+                1,
+                "d",
+                "feature 'image/encoded': the image cannot be decoded"
+                " (the PNG ends before the image is complete)",
+            ),
             id="a truncated picture",
         ),
         pytest.param(

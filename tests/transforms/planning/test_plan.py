@@ -136,9 +136,10 @@ def test_a_split_without_records_is_noted(new):
     rows = [(f"{i}", "a", b"v") for i in range(3)]
     found = new(rows, splits=("train", "test", "train"))
     why = "there are too few records (3 for a fraction of 0.1)"
-    told = f"no record is in the split 'validation', because {why}"
-    assert planned(*found).notes == (told,)
-    assert planned(*found, layout=PRESPLIT).notes == ()
+    notes = [note for note in planned(*found).notes if note.code == "empty-split"]
+    assert notes == [f"no record is in the split 'validation', because {why}"]
+    given = planned(*found, layout=PRESPLIT).notes
+    assert [note for note in given if note.code == "empty-split"] == []
 
 
 @pytest.mark.parametrize(

@@ -448,7 +448,7 @@ def test_inflating_checks_the_end_of_the_stream():
         (".json:a", b'{"a": 7}', "7"),
         (".json:a", b'{"b": 7}', None),
         (".json:a", b'{"a": null}', None),
-        (".json:a", b'{"a": true}', "its .json has no text or number in the field 'a'"),
+        (".json:a", b'{"a": true}', "true"),
         (".json:a.b", b'{"a": {"b": "x"}, "c": 1}', "x"),
         (".json:a.b", b'{"a": {"b": "x"}, "a.b": "y"}', "y"),
         (".json:a.b.c", b'{"a": 1, "a.b": {"c": "x"}}', "x"),

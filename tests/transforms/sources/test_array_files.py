@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from recordmill.errors import ConfigError, Reason, RecordError
+from recordmill.processes.task_watch import DEFAULT_LIMITS
 from recordmill.storage.storage_errors import ChangedInputError
 from recordmill.transforms.sources.arrays import array_file, hdf5
 from recordmill.transforms.sources.arrays.array_file import Span
@@ -210,7 +211,7 @@ def test_a_damaged_file_is_rejected_or_an_array(form, data, tmp_path) -> None:
     for _ in range(data.draw(st.integers(1, 6))):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
     path.write_bytes(content)
-    [got] = read_headers(kind_of_array, [([str(path)], False)], memory=1 << 30)
+    [got] = read_headers(kind_of_array, [([str(path)], False)], task_limits=DEFAULT_LIMITS)
     assert isinstance(got, RecordError) or got in "biufc"
 
 

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from recordmill.job.staging import StagedPart, Staging
+from recordmill.processes.task_watch import NO_LIMITS
 from recordmill.storage.files import Location
 from recordmill.transforms.staged import early_reads
 
@@ -26,7 +27,7 @@ class Pool(ThreadPoolExecutor):
 
 @pytest.fixture
 def reader(monkeypatch):
-    def task(reader, part, memory):
+    def task(reader, part, task_limits):
         def read():
             reader.read.append(part.name)
             if part.reads == 3:
@@ -50,21 +51,21 @@ def pool(monkeypatch):
 def test_each_part_is_read_once_the_largest_first(reader, pool):
     with early_reads.early_reads(reader, PARTS, 0):
         for part in (PARTS[0], PARTS[2]):
-            assert early_reads.read_rows(reader, part, workers=1, memory=0) == [part]
+            assert early_reads.read_rows(reader, part, workers=1, task_limits=NO_LIMITS) == [part]
         with pytest.raises(OSError, match="cannot be read"):
-            early_reads.read_rows(reader, PARTS[1], workers=1, memory=0)
+            early_reads.read_rows(reader, PARTS[1], workers=1, task_limits=NO_LIMITS)
     assert reader.read == ["listing/3", "listing/2", "listing/1"]
-    assert early_reads.read_rows(reader, PARTS[0], workers=1, memory=0) == [PARTS[0]]
+    assert early_reads.read_rows(reader, PARTS[0], workers=1, task_limits=NO_LIMITS) == [PARTS[0]]
     assert reader.read[3:] == ["listing/1"]
 
 
 def test_jobs_at_the_same_time_read_their_own_parts(reader, pool):
     other = Reader("b")
     with early_reads.early_reads(reader, PARTS, 0):
-        early_reads.read_rows(other, PARTS[0], workers=1, memory=0)
+        early_reads.read_rows(other, PARTS[0], workers=1, task_limits=NO_LIMITS)
         with early_reads.early_reads(other, (), 0):
             pass
-        early_reads.read_rows(reader, PARTS[0], workers=1, memory=0)
+        early_reads.read_rows(reader, PARTS[0], workers=1, task_limits=NO_LIMITS)
     assert (reader.read, other.read) == (["listing/3", "listing/2", "listing/1"], ["listing/1"])
 
 
@@ -83,5 +84,5 @@ def test_without_running_processes_nothing_is_read_early(reader, pool, monkeypat
     with early_reads.early_reads(reader, PARTS, 0):
         pool.submit(lambda: None).result()
         assert not reader.read
-        early_reads.read_rows(reader, PARTS[0], workers=1, memory=0)
+        early_reads.read_rows(reader, PARTS[0], workers=1, task_limits=NO_LIMITS)
     assert reader.read == ["listing/1"]

@@ -258,7 +258,8 @@ class FileList:
         declared = {name for name, kind in column_types.items() if kind.types}
         roles = self._roles_of(column_types)
         parser = self.row_format.value_parser
-        spelling = spelling or label_spelling(file, roles, self.format.decimal)
+        # From a file of its own, because a file counts its quotes as it is read.
+        spelling = spelling or self.label_spelling()
         roles = with_spelling(roles, spelling, parser)
         of_values = spelling.of_values if spelling.texts else holds_values(roles, column_types)
         self._found_roles[:] = [roles]
