@@ -302,7 +302,7 @@ def test_filtered_rows_are_reported_by_option(new, monkeypatch):
     monkeypatch.setattr(estimates, "shared_pool", None)
     _, _, staging = new([("a", "a", b"v")])
     staging.place("checked").make_dirs()
-    outcome = to_json({"rejects": [], "filtered": {"min-size": 3}, "left_out": []})
+    outcome = to_json({"rejects": [], "filtered": {"min-size": 3}, "skipped": {}, "left_out": []})
     staging.place("checked/part.arrow.json").write_bytes(outcome)
     part = StagedPart(name="checked/part.arrow", rows=0, bytes=0, filtered=3)
     found = planned(Survey(), (part,), staging)
