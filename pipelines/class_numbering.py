@@ -1,4 +1,4 @@
-"""The numbers of the classes of a job: of options, of the input, or of the dataset learned from."""
+"""Integer labels of the classes of a job: from options, the input, or --learned-from."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def class_numbers(
 ) -> ClassNumbers:
     """Return the rule for the integer labels of a job, once its input is listed.
 
-    layout: of the rows. labels: classes of --labels-file or --learned-from.
+    layout: layout of the rows. labels: classes of --labels-file or --learned-from.
 
     Raises:
       ConfigError: the classes of inputs have different numbers, or are not those of the dataset of

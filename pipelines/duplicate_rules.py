@@ -30,7 +30,7 @@ def check_rules(config: CommonConfig, data_type: DataType) -> None:
 
 
 def _not_compared(config: CommonConfig, data_type: DataType) -> str | None:
-    """Return the records of the run if their contents have no hashes, in the plural."""
+    """Return the plural noun of records whose contents have no hashes; None for others."""
     if data_type.windows is not None:
         return "windows"
     if data_type.chunker is not None:
@@ -39,9 +39,9 @@ def _not_compared(config: CommonConfig, data_type: DataType) -> str | None:
 
 
 def _check_fail_on(config: CommonConfig, data_type: DataType) -> None:
-    """Raise ConfigError for notes of --fail-on that come from a comparison that is not made.
+    """Raise ConfigError for notes of --fail-on that this run cannot have.
 
-    `all` is about the notes that a run can have.
+    `all` stands for the notes that it can have.
     """
     if not config.fail_on or config.fail_on == FAILABLE:
         return

@@ -47,7 +47,7 @@ _SHOWN = 8  # columns in a line
 # Options of arrays that name the source of labels, and nouns for it.
 _ARRAY_LABELS = {"label_array": "array", "label_input": "file", "label_pattern": "pattern"}
 _TIME_SPLITS = {
-    "time": ", all series at the same moments",
+    "time": ", all series at the same times",
     "series-time": ", each series by its own time",
 }
 _KEYS = re.compile(r"(.*_)?(id|uuid|guid|key)", re.IGNORECASE)

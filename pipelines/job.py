@@ -245,7 +245,7 @@ class Job:
         return dataclasses.replace(outcome, status=status, leftovers=publishing.sweep(self.staging))
 
     def _compare_as(self, layout: Layout) -> None:
-        """Compare the classes that options name as the layout says: as values, or as texts."""
+        """Match the classes that options name as values or as texts, as the layout says."""
         self.rules = self.rules.beside(values=layout.of_values)
         if layout.of_values and (windows := self.data_type.windows) is not None:
             rule = dataclasses.replace(windows.label, name=value_name(windows.label.name))

@@ -135,9 +135,9 @@ class LearnedDataset:
             raise ConfigError(
                 f"{_FLAG} {config.learned_from}: {shown(model)} is a TensorFlow SavedModel, which"
                 " is a program: it would run with your rights, instead of"
-                f" --preprocessing-fn, and the hashes in a dataset are its"
-                f" author's. If you trust the author, add --trust-transform; else learn again"
-                f" without {_FLAG}"
+                f" --preprocessing-fn, and the hashes in a dataset do not protect it, because its"
+                f" author set them. If you trust the author, add --trust-transform; else learn"
+                f" again without {_FLAG}"
             )
         return cls(
             place=place,
@@ -185,7 +185,7 @@ class LearnedDataset:
             f" {option_text(before.get(name))}"
             for name in _FIXED.get(self.manifest.command, _OF_ALL)
             if (now.get(name) or None) != (before.get(name) or None)
-            and (name, now.get(name)) != ("label_offset", None)  # that of the dataset is taken
+            and (name, now.get(name)) != ("label_offset", None)  # the dataset's is taken
         ]
         if differ:
             raise ConfigError(

@@ -1,4 +1,4 @@
-"""Limits of a run whose dataset already exists: the dataset has to keep them, too.
+"""Checks a dataset that already exists against the limits of a run.
 
 A dataset may have been published under other limits, or without any.
 """

@@ -41,7 +41,7 @@ def write_report(
       thumbnails of rejected images. Another person may have written these files.
 
     Raises:
-      ConfigError: the output is no HTML file, or lies in the dataset.
+      ConfigError: the output is not an HTML file, or lies in the dataset.
       DamageError: the dataset is missing or damaged.
       DatasetReplacedError: a run replaced it meanwhile.
       StorageError: a file cannot be read or written.
@@ -179,7 +179,7 @@ def command_of(data_type: str, job: Mapping[str, Any], *, places: bool = True) -
 
 
 def _without_place(one: Option, text: str) -> str:
-    """Return the text of an option with the word of its placeholder instead of a local path."""
+    """Return the text of an option with its placeholder instead of a local path."""
     place = _PLACE.search(one.metavar)
     if place is None or text in one.metavar.split("|"):
         return text

@@ -238,8 +238,8 @@ class SensorConfig(ColumnsConfig):
         group=WINDOWS,
         shapes_bytes=True,
         help="series: all windows of a series go to one split. time: the earliest rows of all"
-        " series go to train, later rows to the other splits. series-time: the same in each series,"
-        " by its own rows.",
+        " series go to train, later rows to the other splits. series-time: the same within"
+        " each series.",
     )
     split_times: Mapping[str, int] = option(
         {},

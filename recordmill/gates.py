@@ -1,7 +1,7 @@
-"""Gates: limits that refuse a run. A gate is shut unless a measured value is within its limit.
+"""Gates: limits that refuse a run unless a measured value is within them.
 
-NaN compares false with every limit, and values that do not exist have none to compare, so limits
-are compared here alone. docs/gates.md lists all gates.
+All limits are compared here, so that NaN and missing values are handled alike. docs/gates.md lists
+all gates.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ def is_within(
 ) -> bool:
     """Return whether a value is within its limits.
 
-    value: the measured value; None if it could not be measured, which is never within limits, nor
-      is NaN. least, most: the limits, themselves allowed; None is no limit. Nothing is within NaN.
+    value: the measured value. NaN, and None if it could not be measured, are never within limits.
+    least, most: inclusive limits; None is no limit. No value is within a limit of NaN.
     """
     if value is None:
         return False
@@ -21,5 +21,5 @@ def is_within(
 
 
 def fraction(part: int, whole: int) -> float | None:
-    """Return part / whole; None if there is nothing to take a part of."""
+    """Return part / whole; None if the whole is 0."""
     return part / whole if whole else None

@@ -25,7 +25,7 @@ CODES: Mapping[str, str] = {
     " content, share a split",
     "full-scale": "audio samples are far beyond [-1, 1]",
     "groups-alike": "names of groups or series differ only by case, surrounding spaces, Unicode"
-    " form or characters that cannot be seen, or are the same number",
+    " form or invisible characters, or are the same number",
     "horizon": "windows were not made, because a gap or the end of the series is in the rows of"
     " their target",
     "intensity-window": "--intensity-window was not applied to images, or reaches beyond their 8"
@@ -35,8 +35,8 @@ CODES: Mapping[str, str] = {
     "label-lists": "names of classes look like lists of labels, or join other classes with a"
     " separator; lists of labels look like vectors of 0 and 1; or almost no record has several"
     " classes",
-    "labels-alike": "classes differ only by case, spaces, Unicode form or characters that cannot be"
-    " seen, or are the same number; or names of classes hold such characters",
+    "labels-alike": "classes differ only by case, spaces, Unicode form or invisible characters, or"
+    " are the same number; or names of classes hold such characters",
     "leak": "records of equal content are in several splits, or cannot be found, because a column,"
     " such as an id, differs in every row",
     "many-copies": "balancing repeats the records of a class very often",

@@ -133,13 +133,13 @@ def _names_of_mapping(given: Mapping[str, yaml.Node], where: str) -> list[str]:
 
 
 def _other_format(text: str, *, colons: bool) -> str | None:
-    """Return a text's format if it is none of plain lines, else None."""
+    """Return the format of a text that does not consist of plain lines; None if it does."""
     start = text.lstrip()[:100]
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
     if "\0" in text:
         return "binary data"
     if start.startswith("version https://git-lfs.github.com/"):
-        return "a pointer of Git LFS: run git lfs pull first"
+        return "a Git LFS pointer: run git lfs pull first"
     if _MARKUP.match(start):
         return "HTML or XML"
     if start.startswith(("[", "{")) and (_is_json(text) or all(map(_is_json, lines))):

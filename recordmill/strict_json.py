@@ -1,4 +1,4 @@
-"""The writer of all JSON: NaN and infinities are errors, because JSON has no such numbers.
+"""Writes JSON. NaN and infinities are errors, because JSON has no such numbers.
 
 A value that does not exist is null; where it may be missing, a sentence beside it says why.
 """

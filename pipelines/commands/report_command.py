@@ -35,7 +35,7 @@ class ReportPageConfig(ComparedDatasetConfig):
         group=_OUTPUT,
         help="Also show paths of local files that job.json and rejects.jsonl name, and thumbnails"
         " of rejected images. They are read from this machine: check the page before you share it,"
-        " and do not pass this for a dataset of a stranger.",
+        " and do not pass this for a dataset that you do not trust.",
     )
     open: bool = option(False, group=_OUTPUT, help="Open the report in the default browser.")
 

@@ -45,7 +45,7 @@ BEAM_OPTIONS: Mapping[str, frozenset[str]] = {
 # Airflow's operator for Beam pipelines adds this label to every command.
 _AIRFLOW = re.compile(r"airflow-version=v[0-9A-Za-z_-]+")
 # Similarity, from 0 to 1, above which difflib suggests a name.
-_SIMILARITY = 0.8  # for Beam's options, which are so many that one is always a little similar
+_SIMILARITY = 0.8  # for Beam's options: among so many, one is always similar
 _NEAR = 0.73  # for the options of Recordmill
 
 
@@ -119,7 +119,7 @@ def _is_of_scheduler(given: Given) -> bool:
 
 
 def _nearest(key: str, ours: Sequence[str], beams: Mapping[str, str]) -> Iterator[str]:
-    """Yield names of options that may be meant by `key`, the likeliest first.
+    """Yield names of options that may be meant by `key`, the most likely first.
 
     Names of options that take a column end in -column, and --num-workers of other programs is
     --workers here. beams: Beam's options, by their names with dashes.

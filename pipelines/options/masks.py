@@ -164,8 +164,8 @@ class MasksConfig(CommonConfig):
         names = read_names("--mask-labels", self.mask_labels)
         if not names:
             raise ConfigError(
-                f"--mask-labels: expected a class name in each line of {self.mask_labels!r}, it is"
-                " empty"
+                f"--mask-labels: expected a class name in each line of {self.mask_labels!r}, got an"
+                " empty file"
             )
         return names
 

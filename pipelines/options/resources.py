@@ -29,7 +29,7 @@ class ResourceConfig:
         group=RUN,
         parse=values.number,
         metavar="SECONDS",
-        help="Reject a record for which an encoder process needs more processor time than this; 0"
+        help="Reject a record for which an encoder process needs more CPU time than this; 0"
         " is no limit.",
     )
     spill_above: int = option(

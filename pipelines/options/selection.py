@@ -70,8 +70,8 @@ class SelectionConfig:
         False,
         group=SELECTION,
         shapes_bytes=True,
-        help="Join classes that differ only by case, surrounding spaces, Unicode form or zero width"
-        " characters; their names become lower case.",
+        help="Join classes that differ only by case, surrounding spaces, Unicode form or"
+        " invisible characters; their names become lower case.",
     )
     include_labels: tuple[str, ...] = option(
         (),

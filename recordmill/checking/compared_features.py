@@ -1,11 +1,11 @@
-"""Features that `recordmill diff` compares by the stored values, beside the hashes of contents.
+"""Features that `recordmill diff` compares by stored values, in addition to hashes of contents.
 
 The hash of a record's content covers the file, array or row that it was made of. It covers neither
 annotations, such as masks, boxes and captions, nor columns of a listing, numbers to predict and
 weights. These values can be compared if both datasets were made with the same options, except for
 options that choose, divide or order records.
 
-Records of another source, such as those of a dataset that was made of a dataset, have another hash.
+Records of different sources, as in a dataset that was made from another one, have different hashes.
 They are equal if all their stored values are, except for those that name the source or the class.
 """
 
@@ -60,7 +60,8 @@ _SEPARATE = 32  # features whose differences are counted one by one
 class ComparedFeatures:
     """Features whose stored values are compared.
 
-    names: of each; unlike: the options and libraries that differ, so that no values are compared.
+    names: the features.
+    unlike: the options and libraries that differ, so that no values are compared.
     whole: features whose equal values make records of different hashes equal; None if the records
       of the two datasets do not have the same features.
     """
@@ -107,7 +108,7 @@ def hash_of(record: TypedRecord, names: Sequence[str]) -> int:
 
 
 def _forms(manifest: Manifest) -> dict[str, tuple[object, ...]]:
-    """Return {feature: what its values are}, without those of names of the source and the class."""
+    """Return {feature: form of its values}, without names of the source and the class."""
     renamed = {new: old for old, new in manifest.options.get("rename", {}).items()}
     return {
         name: _form(feature)

@@ -51,7 +51,7 @@ _FILES = 256  # temporary files of each dataset, which are open at once
 _ABSENT = np.iinfo(np.uint16).max  # as a split
 Rows = npt.NDArray[np.void]  # of a dtype of `_row_type`
 Dataset = tuple[Location, Manifest]
-_How = Literal["hashes", "values", "frames"]  # what is compared, besides values beside hashes
+_How = Literal["hashes", "values", "frames"]  # how contents are compared
 _Equals = Callable[[Rows], npt.NDArray[np.bool_]]
 
 
@@ -59,7 +59,7 @@ def diff_records(before: Dataset, after: Dataset) -> RecordDiff:
     """Compare the records of two datasets by their keys.
 
     Contents are compared by the hashes in the indexes, and by the stored values of features that
-    the hashes do not cover. Records of different hashes are the same if all their stored values
+    the hashes do not cover. Records with different hashes are the same if all their stored values
     are. If one of the datasets has no hashes, or if their digests are equal, the stored values are
     compared; or the bytes of the records, if these have different features.
 
@@ -286,7 +286,7 @@ def _same_key(some: Rows, others: Rows) -> npt.NDArray[np.bool_]:
 def _compare(before: Rows, after: Rows, equals: _Equals | None) -> _Found:
     """Compare records by their keys; each key occurs at most once in each.
 
-    equals: returns whether the records of pairs of different hashes are equal all the same.
+    equals: returns whether the records of pairs with different hashes have equal values.
     """
     rows = np.concatenate([before, after])
     is_after = np.arange(len(rows)) >= len(before)

@@ -75,9 +75,7 @@ class RecordDiff:
             found.append(f"{count_of(self.uncompared, 'record')} could not be compared")
         if self.uncompared_because:
             why = ", ".join(self.uncompared_because)
-            found.append(
-                f"features beside the hashed contents were not compared, because {why} differ"
-            )
+            found.append(f"features that no hash covers were not compared, because {why} differ")
         return found
 
     def to_json(self) -> dict[str, Any]:

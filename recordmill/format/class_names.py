@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from recordmill.unicode_tables import map_texts
 
-SPELLING = "case, surrounding spaces, Unicode form and characters that cannot be seen"
+SPELLING = "case, surrounding spaces, Unicode form and invisible characters"
 
 BOOLS = ("true", "false")  # labels of booleans
 _INTEGER = re.compile(r"[+-]?[0-9]{1,4000}")
@@ -26,7 +26,7 @@ _CODE = re.compile(r"[+-]?0[0-9]")
 _ZEROS = re.compile(r"^([+-]?)0+(?=[0-9])")
 _NUMBER = re.compile(r"[+-]?([0-9]{1,300}(\.[0-9]{0,300})?|\.[0-9]{1,300})([eE][+-]?[0-9]{1,6})?")
 
-# Characters without a glyph that mean nothing in a name: zero width spaces and word joiners, marks
+# Characters without a glyph that mean nothing in a name: zero-width spaces and word joiners, marks
 # and overrides of the writing direction, soft hyphens, byte order marks.
 _HIDDEN = "\u00ad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff"
 _JOINERS = "\u200c\u200d"  # they mean something between letters of some scripts, and in emoji
@@ -101,7 +101,7 @@ def value_name(name: str) -> str:
 def fold_labels(labels: pa.Array) -> list[str]:
     """Return labels in lower case and Unicode's form NFC, without spaces around them.
 
-    Characters that mean nothing and cannot be seen are left out.
+    Invisible characters without a meaning are left out.
     """
     return map_texts(_fold, labels)
 
@@ -109,7 +109,7 @@ def fold_labels(labels: pa.Array) -> list[str]:
 def spelling_keys(names: pa.Array) -> list[str]:
     """Return keys that are equal for names which differ only by their spelling.
 
-    These are case, surrounding spaces, Unicode's form and characters that cannot be seen; the
+    These are case, surrounding spaces, Unicode form and invisible characters; the
     notation of numbers is another matter, see `name_key`.
     """
     return map_texts(_spelling, names)
@@ -148,11 +148,11 @@ def difference(name: str, other: str) -> str:
     if len({unicodedata.normalize("NFC", one.strip().casefold()) for one in (name, other)}) == 1:
         return "case, spaces or Unicode form"
     points = dict.fromkeys(_UNSEEN_ONE.findall(name + other))
-    return f"characters that cannot be seen ({', '.join(map(_code_point, points))})"
+    return f"invisible characters ({', '.join(map(_code_point, points))})"
 
 
 def hidden_text(names: Sequence[str]) -> str | None:
-    """Return a sentence on names with characters that cannot be seen; None if no name has any.
+    """Return a sentence on names with invisible characters; None if no name has any.
 
     Those that mean something in a name count only if another name differs by nothing else.
     """
@@ -166,7 +166,7 @@ def hidden_text(names: Sequence[str]) -> str | None:
         return None
     some = "; ".join(f"{name!a} ({points})" for name, points in [*holders.items()][:_SHOWN])
     more = "; ..." if len(holders) > _SHOWN else ""
-    return f"{len(holders)} of {len(names)} names hold characters that cannot be seen: {some}{more}"
+    return f"{len(holders)} of {len(names)} names hold invisible characters: {some}{more}"
 
 
 def _code_point(character: str) -> str:

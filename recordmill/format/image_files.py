@@ -51,8 +51,8 @@ def open_image(content: bytes) -> Image.Image:
 def check_chunks(content: bytes) -> None:
     """Check the CRC-32 of every chunk of a PNG, and of the PNGs in an icon; nothing in other files.
 
-    Pillow checks those of the chunks before the pixels alone, so that damaged pixels decode to
-    other ones. Source: https://www.w3.org/TR/png-3/, 5.3 and 5.5.
+    Pillow checks only those of chunks before the pixels, so that damaged pixels are decoded.
+    Source: https://www.w3.org/TR/png-3/, 5.3 and 5.5.
 
     Raises:
       RecordError: CORRUPT, a chunk is damaged; TRUNCATED, the file ends inside a chunk.

@@ -1,4 +1,4 @@
-"""Opens Parquet files of a dataset, which may be damaged or made to mislead, within bounds.
+"""Opens Parquet files of untrusted datasets with bounded memory.
 
 pyarrow builds the schema by recursion. If columns are nested several thousand levels deep, this
 crashes the process; with somewhat fewer levels it takes minutes. A few bytes can also stand for

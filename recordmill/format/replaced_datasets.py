@@ -1,4 +1,4 @@
-"""Detection of datasets that are replaced while they are read, as by a run with --overwrite.
+"""Detects datasets that are replaced while they are read, as by a run with --overwrite.
 
 Publishing deletes dataset.json before it changes any other file, and writes it last. So as long as
 dataset.json is the same file, all files are those that it names.
@@ -52,7 +52,7 @@ class DatasetVersion:
 def expect_unchanged(*datasets: Location) -> Iterator[None]:
     """Raise DatasetReplacedError if a dataset is replaced while it is read inside this context.
 
-    Errors of the reader, such as damage, are then caused by that, and replaced by this one.
+    It takes the place of errors of the reader, such as damage, which the replacement caused.
     """
     versions = [DatasetVersion.of(dataset) for dataset in datasets]
     try:

@@ -1,4 +1,4 @@
-"""Parsing of JSON that may be damaged or made to mislead, into typed values.
+"""Parses untrusted JSON into typed values.
 
 The annotations of a dataclass say what its JSON has to hold: `read_as` checks types, ranges and
 names, and its errors name the field, such as `ledger.filtered: expected an object, got 7`.
@@ -102,7 +102,7 @@ def _refuse_constant(name: str) -> NoReturn:
 
 @contextlib.contextmanager
 def damage_of(file: str, *, line: int | None = None, advice: str = "") -> Iterator[None]:
-    """Raise errors of reading a file that another may have written as DamageError.
+    """Raise errors of reading an untrusted file as DamageError.
 
     file: how the message names it. line: its line, counted from 1. advice: what to do.
     """
@@ -119,9 +119,9 @@ def damage_of(file: str, *, line: int | None = None, advice: str = "") -> Iterat
 def read_as(kind: type[Kind], value: Any, *, open_ended: bool = False) -> Kind:
     """Return a value of JSON as a dataclass, a named tuple, or a type made of these.
 
-    Known are bool, int, float, str, enumerations of strings, Literal, None, Any, tuples, lists and
-    mappings of them, `Annotated` with `Between`, `Checked` and `Presence`, and classes that have a
-    method `from_json`, which gets the object.
+    Supported are bool, int, float, str, enumerations of strings, Literal, None, Any, tuples, lists
+    and mappings of them, `Annotated` with `Between`, `Checked` and `Presence`, and classes that
+    have a method `from_json`, which gets the object.
 
     open_ended: accept unknown names, which a later version may have written.
 

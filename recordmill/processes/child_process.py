@@ -77,7 +77,7 @@ def _run_task(channel: ChildChannel, task: bytes | memoryview) -> tuple[bytes | 
         return channel.pack((True, result)), result
     except Exception as error:  # noqa: BLE001 (the pool raises it in the parent)
         return _dump_error(error), None
-    except BaseException:  # noqa: BLE001 (a panic of a library in Rust, which is a crash)
+    except BaseException:  # noqa: BLE001 (a panic in a Rust library is a crash)
         traceback.print_exc()
         os.abort()
 

@@ -1,7 +1,7 @@
-"""Tasks over rows that go on without the rows that end the encoder process.
+"""Runs tasks over rows, and rejects the rows that crash or hang the encoder process.
 
-Libraries in native code may crash on the content of a record, take all memory, or not come to an
-end. The rows are then tried block by block, and those of the block that crashes one by one
+Native libraries may crash on the content of a record, take all memory, or never return.
+The rows are then tried block by block, and those of the block that crashes one by one
 (docs/adr/0041-records-that-crash.md).
 """
 
@@ -168,4 +168,4 @@ def _is_slow(fault: RecordError) -> bool:
 
 
 def _nothing() -> None:
-    """Return at once, from a process that is able to run a task."""
+    """Do nothing, to check that a process can run a task."""

@@ -1,7 +1,7 @@
-"""Limits on the memory and the processor time of tasks, checked from outside of their processes.
+"""Limits on the memory and the CPU time of tasks, checked from outside of their processes.
 
 A limit inside the process (RLIMIT_AS) would count reserved addresses, of which libraries take
-gigabytes that they never use. Processor time is that of user code: a process that is suspended,
+gigabytes that they never use. CPU time is that of user code: a process that is suspended,
 waits for storage or a core, or swaps, takes none.
 """
 
@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol
 from recordmill.errors import Reason, RecordError
 
 MAX_MEMORY = 8 << 30  # bytes of an encoder process; a valid record takes far less
-MAX_SECONDS = 600.0  # of processor time; a valid record takes far less
+MAX_SECONDS = 600.0  # of CPU time; a valid record takes far less
 
 # Seconds between two checks. The shortest passes while a process writes to about 100 MB, and a
 # process far below its limits is checked less often.
@@ -30,7 +30,7 @@ _USER_TIME, _RESIDENT = 11, 21
 
 
 class TaskLimits(NamedTuple):
-    """Memory in bytes and processor time in seconds that a task may take; 0 is no limit."""
+    """Memory in bytes and CPU time in seconds that a task may take; 0 is no limit."""
 
     memory: int = MAX_MEMORY
     seconds: float = MAX_SECONDS
@@ -123,7 +123,7 @@ class TaskWatch:
 def pause_before(memory: float, seconds: float) -> float:
     """Return the seconds until the next check of a process.
 
-    memory, seconds: bytes and processor time that it has left to its limits.
+    memory, seconds: bytes and CPU time that it has left to its limits.
     """
     soonest = min(memory / _BYTES_PER_SECOND, seconds / (os.cpu_count() or 1))
     return min(max(soonest, _SHORTEST), _LONGEST)
@@ -138,11 +138,10 @@ def memory_fault(limit: int) -> RecordError:
 
 
 def time_fault(limit: float) -> RecordError:
-    """Return the reject of a row that needs more processor time than `limit` seconds."""
+    """Return the reject of a row that needs more CPU time than `limit` seconds."""
     return RecordError(
         Reason.TOO_SLOW,
-        f"an encoder process needs more than --max-worker-seconds {limit:g} of processor time for"
-        " it",
+        f"an encoder process needs more than --max-worker-seconds {limit:g} of CPU time for it",
     )
 
 

@@ -38,8 +38,8 @@ class Distance:
     where: the value or bucket with the largest difference; "missing" without a norm.
     shares: fractions of values in `where`: (of the reference, of the records).
     missing: fractions of records without the column: (of the reference, of the records).
-    unlisted: the most that the share of a value may differ that the statistics do not list: of a
-      text that is rare or long, or of an infinity beside one of the other sign.
+    unlisted: upper bound of the difference in the share of a value that the statistics do not list:
+      a rare or long text, or an infinity if there are both.
     """
 
     kind: Kind

@@ -235,7 +235,7 @@ def _column(feature: Any) -> ColumnView:
 
 
 def _sign(stats: Any) -> str:
-    """Return the name of the infinite values of a column, of which it has some."""
+    """Return the name of the infinite values of a column that has some."""
     if stats.min > -math.inf:
         return "inf"
     return "-inf" if stats.max < math.inf else _INFINITE
@@ -260,7 +260,7 @@ def _check_order(edges: Iterable[float], feature: Any) -> None:
 
 
 def _unlisted(stats: Any, categories: Mapping[str, float]) -> float:
-    """Return the largest share of values that a text may have that is not listed.
+    """Return the largest possible share of a text that is not listed.
 
     It is rare, or longer than LONGEST. Of long texts only the lengths and the number of distinct
     ones are known: each has a part of the bytes, and all others have one value at least.

@@ -283,7 +283,7 @@ def test_a_changed_mask_is_a_change_of_its_record(
     assert records["changed"]["count"] == 0
     assert records["features_uncompared_because"] == ["size"]
     assert main(["diff", one, other, "--fail-on", "changed"]) == 1, "it is not known"
-    assert "beside the hashed contents were not compared, because size" in capsys.readouterr().err
+    assert "that no hash covers were not compared, because size" in capsys.readouterr().err
     assert main(["diff", one, other]) == 0
     text = " ".join(capsys.readouterr().out.split())
     assert "are not compared, because these options or versions differ: size" in text

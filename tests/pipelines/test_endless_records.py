@@ -52,7 +52,7 @@ def test_a_record_that_takes_too_long_is_rejected(tmp_path: pathlib.Path) -> Non
     assert made.rejects == {"7": "too_slow"}
     assert len(made.keys("train")) == 39
     reject = json.loads((tmp_path / "out" / "rejects.jsonl").read_text())
-    assert reject["detail"].endswith("more than --max-worker-seconds 2 of processor time for it")
+    assert reject["detail"].endswith("more than --max-worker-seconds 2 of CPU time for it")
 
 
 def test_a_negative_time_is_an_error(

@@ -146,7 +146,7 @@ def test_learned_numbers_are_checked(given, made, says, tmp_path, change, messag
         ("text", "vocabulary/tokens.txt", b"a\n\xff\n", "line 2 is not UTF-8"),
         ("table", "vocabulary/text.txt", b"a\nb\n\xff\n", "line 3 is not UTF-8"),
         ("text", "vocabulary/tokens.txt", b"a\nb\na\n", "the line 'a' is repeated"),
-        ("text", "vocabulary/idf.npy", b"\x93NUMPY", "it is not an array of NumPy"),
+        ("text", "vocabulary/idf.npy", b"\x93NUMPY", "it is not a NumPy array"),
     ],
 )
 def test_vocabularies_are_checked(given, made, says, tmp_path, kind, file, content, message):

@@ -10,7 +10,7 @@ from tests.folders import make_picture
 
 GROUPS = ("P07", "p07 ", "P08", "Mu\u0308ller", "M\u00fcller", "", "p07 ", " ")
 ALIKE = (
-    "6 groups become 4 if case, surrounding spaces, Unicode form and characters that cannot be seen"
+    "6 groups become 4 if case, surrounding spaces, Unicode form and invisible characters"
     " are ignored: {};"
     " spell each group in one way"
 )

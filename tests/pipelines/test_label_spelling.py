@@ -29,9 +29,9 @@ def test_characters_that_cannot_be_seen_are_named(tmp_path):
     alike, hidden = [str(one) for one in made.manifest.notes if one.code == "labels-alike"]
     assert alike.startswith("5 classes become 2 if case, surrounding spaces, Unicode form and")
     assert hidden == (
-        "2 of 5 names hold characters that cannot be seen: 'cat\\u200b' (U+200B zero width space);"
+        "2 of 5 names hold invisible characters: 'cat\\u200b' (U+200B zero width space);"
         " '\\u202adog\\u202c' (U+202A left-to-right embedding, U+202C pop directional formatting);"
-        " --fold-labels leaves them out"
+        " --fold-labels removes them"
     )
     folded = make(tmp_path / "folded", *given, "--fold-labels", command="text").manifest
     assert folded.labels == ("cat", "dog")

@@ -107,7 +107,7 @@ def test_a_labels_file_matches_numbers_in_any_notation(tmp_path):
         (["cat", "dog"], ("--label-map", "fish=dog"),
          "--label-map fish=dog: no record has this class; the classes are 'cat', 'dog'\n"),
         (["cat", "dog\u200b"], ("--label-map", "cat=dog,dog=hund"),
-         "only by characters that cannot be seen (U+200B zero width space)"),
+         "only by invisible characters (U+200B zero width space)"),
         (["True", "False"], ("--exclude-labels", "yes"), "the classes are 'false', 'true'\n"),
         (["1.1", "1.10", "x"], ("--exclude-labels", "1.100,x"),
          "'1.10' differs from it only by the notation of a number"),

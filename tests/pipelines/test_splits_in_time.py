@@ -119,7 +119,7 @@ def test_series_of_one_split_are_counted_and_named(tmp_path):
     made = make(tmp_path / "time", *argv, "--split-by", "time")
     assert notes(made, "one-split") == [
         "5 of 6 series have windows in one split only: 4 in train ('a', 'b', 'c', ...), 1 in test"
-        " ('f'); --split-by time divides all series at the same moments, --split-by series-time"
+        " ('f'); --split-by time divides all series at the same times, --split-by series-time"
         " each series by its own time"
     ]
     made = make(tmp_path / "series-time", *argv, "--split-by", "series-time")

@@ -28,7 +28,7 @@ class SampleDigest(NamedTuple):
     def check(self, samples: Floats) -> None:
         """Compare the samples of a whole file, float32[n, channels], with the digest.
 
-        Integers of more than 24 bits cannot be told from float32, and are not compared.
+        Integers of more than 24 bits are not compared, because float32 does not hold them exactly.
 
         Raises:
           RecordError: they differ.

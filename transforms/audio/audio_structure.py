@@ -216,7 +216,7 @@ def _is_comment(block: memoryview) -> bool:
 def check_ogg(file: RangeReader, *, size: int) -> None:
     """Check that an Ogg file is one stream whose pages are whole. Source: RFC 3533.
 
-    libsndfile skips damaged pages, so that their samples are missing in what it returns.
+    libsndfile skips damaged pages, so that their samples are missing from its output.
 
     size: of the file in bytes.
 
@@ -227,7 +227,7 @@ def check_ogg(file: RangeReader, *, size: int) -> None:
     heads = True  # the first pages of streams that run at the same time
     for page in _pages(file, size=size):
         if _page_crc(page) != int.from_bytes(page[_CRC], "little"):
-            what = f"its page at byte {at} is damaged: its checksum is another one"
+            what = f"its page at byte {at} is damaged: its checksum does not match"
             raise RecordError(Reason.CORRUPT, what)
         flags = page[_PAGE_FLAGS]
         heads = heads and bool(flags & _FIRST_PAGE)
@@ -248,7 +248,7 @@ def check_ogg(file: RangeReader, *, size: int) -> None:
 
 
 def _pages(file: RangeReader, *, size: int) -> Iterator[bytes]:
-    """Yield the pages that follow each other from the beginning of a file on.
+    """Yield the contiguous pages from the beginning of a file.
 
     Raises:
       RecordError: the file ends inside a page.

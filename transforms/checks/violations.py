@@ -140,7 +140,7 @@ def _between(least: int, most: int | None) -> str:
 def drift_violations(comparison: Comparison, rules: SchemaRules, kind: Kind) -> Iterator[str]:
     """Yield a sentence, without full stop, for each column with skew or drift over its limit.
 
-    So it does for a column whose skew or drift is limited, but could not be computed.
+    Columns whose skew or drift is limited, but cannot be computed, are included.
     """
     found: dict[str, list[Distance]] = {}
     for one in comparison.distances:

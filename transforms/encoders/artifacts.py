@@ -54,7 +54,7 @@ def parse_frequencies(content: bytes) -> npt.NDArray[np.float64]:
     try:
         found = np.load(io.BytesIO(content), allow_pickle=False)
     except (ValueError, OSError, EOFError) as error:
-        raise ValueError("it is not an array of NumPy") from error
+        raise ValueError("it is not a NumPy array") from error
     if not isinstance(found, np.ndarray) or found.dtype != np.float64 or found.ndim != 1:
         raise ValueError("expected an array of float64 with one dimension")
     if not np.isfinite(found).all():

@@ -1,4 +1,4 @@
-"""Integer labels of classes: the numbers that the input has for them, else their order."""
+"""Integer labels of classes: their numbers in the input, otherwise their order."""
 
 from __future__ import annotations
 

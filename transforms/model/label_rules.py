@@ -233,7 +233,7 @@ class LabelRules:
 
     @property
     def _allowed_values(self) -> Mapping[str, str]:
-        """Return {label: allowed label} of allowed labels that write a number in another way."""
+        """Return {label: allowed label} of allowed labels that are numbers in another notation."""
         names = self.allowed if self.of_values and self.allowed is not None else ()
         values = {value_name(name): name for name in names}
         return {value: name for value, name in values.items() if value not in names}
@@ -284,7 +284,7 @@ def alike_classes(labels: Sequence[str]) -> Iterator[Note]:
         yield Note("labels-alike", text)
     hidden = hidden_text(labels)
     if hidden is not None:
-        yield Note("labels-alike", f"{hidden}; --fold-labels leaves them out")
+        yield Note("labels-alike", f"{hidden}; --fold-labels removes them")
 
 
 def _shown(alike: Sequence[Sequence[str]]) -> str:

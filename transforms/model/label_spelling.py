@@ -1,6 +1,6 @@
-"""The spelling of labels in files of text, which write a number or a boolean in several ways.
+"""Spelling of labels in text files, which may write a number or a boolean in several ways.
 
-A column of numbers gets the labels that its numbers have in files with types, such as Parquet, and
+A column of numbers gets the labels that its numbers have in typed formats, such as Parquet, and
 so does a column of booleans. If two of its texts would become one label, all stay as they are.
 """
 

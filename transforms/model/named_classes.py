@@ -50,7 +50,7 @@ def check_names(
         if near is not None:
             how = f"{near!r} differs from it only by {difference(names[given], near)}"
             return NameCheck(f"{option} {given}: no {noun} has this class, but {how}; {there}")
-    # A name whose records have the wanted class already is as good as one that matches.
+    # A name whose records already have the wanted class counts as a match.
     wanted = {name_key(one) for one in {*classes}.intersection(unchanged)}
     fulfilled = any(name_key(names[given]) in wanted for given in unknown)
     if len(unknown) == len(names) and not fulfilled:

@@ -85,7 +85,7 @@ class RunSpec:
     max_reject_fraction: the run is refused if more than this fraction of the inputs is rejected.
     overwrite: whether a dataset in the output is replaced.
     workers: encoder processes of a worker; 0 is one per core. worker_memory, worker_seconds: bytes
-      and seconds of processor time that each may take for a record, beyond which it is rejected; 0
+      and seconds of CPU time that each may take for a record, beyond which it is rejected; 0
       is no limit. spill_above: bytes of planned rows above which the shuffle goes through files.
     fingerprint: how files are recognized: `stat`, by path, size and time of change, or `content`,
       if the rows have a hash of it. reuse: frames of earlier datasets, for records in them.

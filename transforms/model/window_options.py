@@ -71,9 +71,9 @@ class WindowOptions:
     fill: gaps are filled with the values of the last row, or with missing values.
     fill_rows: gaps of more rows than this end a run instead of being filled.
     label: rule for the class of a window.
-    split_by: `series` assigns whole series to splits. `time` begins a split at each of
-        `split_times`, a (name, time), or where the split fractions of all rows say.
-        `series-time` begins it where the split fractions of the rows of each series say.
+    split_by: `series` assigns whole series to splits. `time` begins splits at
+        `split_times`, (name, time) pairs, or by the split fractions over all rows; `series-time`
+        by the split fractions over the rows of each series.
     purge: rows up to this time after a split begins are left out.
     time_feature: name of a column of the windows with the times of their rows; None for none.
     horizon: number of rows after a window that are its target; they follow it without a gap.

@@ -1,9 +1,9 @@
 """Arrow files and pieces in staging, which are checked when they are read.
 
-A store can send other bytes than it holds, and hold others than were written. So files that go to a
-store have a checksum of each column in the metadata of their schema, by which single columns can be
-checked, and pieces of other files have one behind them. What does not match is read again, and then
-damage. Local files are validated by their structure: a later run compares their checksums.
+A store can return other bytes than it holds, and hold other bytes than were written. So Arrow files
+in a store have a checksum of each column in the metadata of their schema, and each piece of another
+file is followed by its checksum. Content that does not match is read again before it counts as
+damaged. Local files are validated by their structure: a later run compares their checksums.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from recordmill.transforms.staged.mapped_files import open_arrow, read_range
 
 T = TypeVar("T")
 
-PIECE_SUM = 8  # bytes of the checksum behind a piece
+PIECE_SUM = 8  # bytes of the checksum that follows a piece
 _SUMS = b"recordmill.checksums"  # {column: xxh3_64 in hex}, in the metadata of a schema
 _ATTEMPTS = 3  # of reads from a store
 # Errors of pyarrow and Python for damaged bytes. Errors of storage are none of these.
@@ -120,12 +120,12 @@ def _add(found: Any, column: pa.Array) -> None:
 
 
 def piece_sum(piece: bytes | pa.Buffer) -> bytes:
-    """Return the checksum to write behind a piece of a staged file."""
+    """Return the checksum that follows a piece of a staged file."""
     return xxhash.xxh3_64_digest(piece)
 
 
 def read_piece(place: Location, offset: int, length: int, *, mapped: bool = False) -> pa.Buffer:
-    """Read a piece of a staged file, behind which its checksum is.
+    """Read a piece of a staged file, and compare it with the checksum that follows.
 
     mapped: whether to map it into memory, if it is local, instead of copying it.
 

@@ -2,8 +2,8 @@
 
 In a small dataset the elements of the shuffle carry the rows. In a large one, a worker collects
 rows up to a limit, orders them by shard, writes one spill file into staging, and sends only the
-offset of each piece. The shuffle then holds a few bytes per piece, whatever the size of the data. A
-checksum is behind each piece in a file.
+offset of each piece. The shuffle then holds a few bytes per piece, whatever the size of the data.
+Each piece in a file is followed by its checksum.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class SplitCoverage:
 
 
 _ADVICE = {
-    "time": "--split-by time divides all series at the same moments, --split-by series-time each"
+    "time": "--split-by time divides all series at the same times, --split-by series-time each"
     " series by its own time",
     "series-time": "they are too short for a window in each split, or have gaps: lower --window",
 }

@@ -1,4 +1,4 @@
-"""Splits in time: all series at the same moments, or each series at moments of its own."""
+"""Splits in time, which begin at the same times in all series, or at different ones."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _EARLIEST, _NEVER = -(2**63), 2**63 - 1  # int64: before and after every time
 class TimeSplits:
     """Splits, and the times at which they begin.
 
-    names: splits in the order of time. begins: int64 microseconds, the begin of each split; the
-      first split begins at the least int64. of_series: {series: begins} of series with their own.
+    names: splits in the order of time. begins: int64 microseconds, the start of each split; the
+      first split starts at the least int64. of_series: {series: starts} of series with their own.
     """
 
     names: Sequence[str] = ()
@@ -29,7 +29,7 @@ class TimeSplits:
 
     @classmethod
     def at(cls, times: Mapping[str, int], first: str) -> TimeSplits:
-        """Return splits of all series. times: {split: its begin}. first: the split before them."""
+        """Return splits of all series. times: {split: its start}. first: the split before them."""
         later = sorted(times.items(), key=lambda one: one[1])
         return cls(
             names=(first, *(name for name, _ in later)),
@@ -56,7 +56,7 @@ class TimeSplits:
         return rows.filter(pa.array((times - begin >= purge) | (at == 0)))
 
     def _begins_of(self, rows: pa.RecordBatch) -> Ints:
-        """Return the begins of the splits of each row: int64[n or 1, splits]."""
+        """Return the starts of the splits of each row: int64[n or 1, splits]."""
         if not self.of_series:
             return np.array([self.begins], np.int64)[np.zeros(len(rows), np.int64)]
         codes, names = batch.encode(rows[SERIES])

@@ -50,8 +50,8 @@ def test_class_order(names, ordered):
     [
         ("Cat", " cat", "case, spaces or Unicode form"),
         ("\u00e4", "a\u0308", "case, spaces or Unicode form"),
-        ("cat\u200b", "cat", "characters that cannot be seen (U+200B zero width space)"),
-        ("\u2764\ufe0f", "\u2764", "characters that cannot be seen (U+FE0F variation selector-16)"),
+        ("cat\u200b", "cat", "invisible characters (U+200B zero width space)"),
+        ("\u2764\ufe0f", "\u2764", "invisible characters (U+FE0F variation selector-16)"),
         (" 1", "1.0", "the notation of a number"),
         ("007", "7", "the notation of a number"),
     ],

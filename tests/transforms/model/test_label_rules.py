@@ -16,7 +16,7 @@ from tests.image_runs import make, run
         (["-.5", "-0.50", "x"], "notations: '-.5' and '-0.50'; --label-map=-0.50=-.5 joins two"),
         ([f"{2**53}", f"{2**53 + 1}", "1.2.3", "nan", "inf", "1_0", "10"], ""),
         (["1e999999", "1.0e999999"], "notations: '1e999999' and '1.0e999999'"),
-        ([" 1", "1"], "that cannot be seen are ignored: ' 1' and '1';"),
+        ([" 1", "1"], "invisible characters are ignored: ' 1' and '1';"),
     ],
 )
 def test_equal_numbers_are_noted(names, note):

@@ -1,4 +1,4 @@
-"""The share of tokens of each split that a vocabulary of an earlier dataset does not have."""
+"""Share of the tokens of each split that the vocabulary of an earlier dataset lacks."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class VocabularyCoverage:
         return counts
 
     def learn(self, counts: pa.RecordBatch, *, records: int) -> Mapping[str, bytes]:
-        """Return no file. records: number of records of train.
+        """Check the limit, and return no file. records: number of records of train.
 
         Raises:
             RunError: too many tokens of a split are unknown, or it has no tokens.

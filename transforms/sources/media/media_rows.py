@@ -70,8 +70,8 @@ class MediaRows(RecordRows):
     key_column: as for `RecordRows`; COLUMN.path takes the paths in the column of files. By default
       the key is a hash of the bytes.
     input_root: folder of relative paths; by default the folder of the table.
-    confine: whether local paths must lie inside that folder. Rows of a table hold their files, so a
-      path that leads elsewhere is not what its reader expects.
+    confine: whether local paths must lie inside that folder. Rows of a table hold their files, so
+      users do not expect paths that lead elsewhere.
     stores: for paths, as for `FileList`.
     remarks: notes on the input, known before it is listed.
     """

@@ -13,7 +13,7 @@ from recordmill.transforms.sources.files.partitions import values_of
 from recordmill.transforms.sources.row_formats.row_file import Rows
 from recordmill.transforms.sources.rows.column_roles import LABELS, ColumnRoles
 
-# Keys of folders that are hardly classes.
+# Keys of folders that are unlikely to be classes.
 _OTHERS = frozenset(
     (
         "year",
@@ -50,7 +50,7 @@ def path_columns(
 def unread_columns(
     keys: Sequence[str], roles: ColumnRoles, *, where: str, may_lack_classes: bool
 ) -> Mapping[str, Note]:
-    """Return a note, by its topic, on the keys of folders that no role takes.
+    """Return a note, by its topic, on the keys of folders without a role.
 
     Args:
       keys: of the folders, without columns of the files.

@@ -45,7 +45,7 @@ from recordmill.transforms.sources.tfrecords.known_folders import (
 )
 
 _SAMPLED_FILES = 10_000  # files
-_SMALL = 512  # bytes: the most that the compression of nothing and a name of a file take
+_SMALL = 512  # bytes: an empty file is at most as large when compressed, with its name
 _TFDS_FILES = (TFDS, "dataset_info.json")
 
 
@@ -162,7 +162,7 @@ class RowInput:
                 _check_complete(one.root.root, names)
 
     def _is_empty(self, file: File) -> bool:
-        """Return whether a file holds nothing, as engines write it for a part without rows."""
+        """Return whether a file is empty, as Spark and others write for parts without rows."""
         if file.size > _SMALL or not file.size:
             return not file.size
         file_format = self.file_format(file)

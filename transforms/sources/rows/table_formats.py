@@ -1,6 +1,6 @@
 """Tables of Delta Lake, Iceberg and Hudi, whose folders also hold files that are no longer current.
 
-Only their logs say which files hold the rows of the table.
+Only their logs say which files hold the current rows.
 """
 
 from __future__ import annotations

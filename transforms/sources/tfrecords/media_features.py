@@ -122,7 +122,7 @@ class PairedNumbers:
             self._problem = found or self._problem
 
     def end(self) -> tuple[Note, ...]:
-        """Forget the numbers if not each class has one of its own, and return a note then."""
+        """Drop the numbers, and return a note, unless each class has a distinct number."""
         names: dict[int, str] = {}
         for name in sorted(self._numbers):
             first = names.setdefault(self._numbers[name], name)
