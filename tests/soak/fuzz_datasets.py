@@ -249,7 +249,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], Callable[[Place], list[str]]]] = {
         tuple(_OPTIONS),
         lambda p: [
             *(p.kind, "--input", f"{p.damaged}", "--output", f"{p.new}", "--quiet"),
-            *("--workers", "1", "--splits", "train=1"),
+            *("--workers", "1", "--splits", "train=1", "--split-from", "none"),
             *(["--text-column", "text"] if p.kind == "text" else []),
         ],
     ),
