@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from recordmill.errors import RunError
+from recordmill.errors import StorageError
 from recordmill.job.staging import DRAFTS, PlanContent, ShardInfo, Staging
 from recordmill.runners.progress import Snapshot
 from recordmill.transforms.model import limits
@@ -34,10 +34,14 @@ class JobProgress:
         self._listed += rows
 
     def poll(self) -> Snapshot | None:
-        """Return the current progress, or None before staging exists and after it is removed."""
+        """Return the current progress, or None before staging exists and after it is removed.
+
+        Raises:
+          DamageError: a file of staging is damaged.
+        """
         try:
             return self._poll()
-        except RunError:  # a file was moved between the listing of its folder and its reading
+        except StorageError:  # a file was moved between the listing of its folder and its reading
             return None
 
     def _poll(self) -> Snapshot | None:

@@ -15,6 +15,8 @@ import time
 from collections.abc import Callable
 from typing import IO, TYPE_CHECKING, Self
 
+from recordmill.errors import RunError
+
 if TYPE_CHECKING:
     # Imported at run time only if the output is a terminal.
     from rich.console import RenderableType
@@ -133,8 +135,8 @@ class Watcher:
     """Progress display of the work inside its `with` block.
 
     It shows one live line on a terminal, a plain line every ten seconds elsewhere, and nothing if
-    `quiet`. Errors of `poll` never end the job: if it raises OSError or returns None, nothing is
-    shown this time; any other exception ends the display with a traceback.
+    `quiet`. Errors of `poll` never end the job: if it raises OSError or RunError, or returns
+    None, nothing is shown this time; any other exception ends the display with a traceback.
     """
 
     def __init__(
@@ -176,7 +178,7 @@ class Watcher:
     def tick(self) -> None:
         """Poll once and show the result."""
         snapshot = None
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, RunError):
             snapshot = self._poll()
         if snapshot is None:
             return

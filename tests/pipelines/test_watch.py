@@ -1,13 +1,30 @@
 """How far a job is, by what is in staging."""
 
 import dataclasses
+import io
 
+import pytest
+
+from recordmill.errors import DamageError
 from recordmill.job.staging import Listing, StagedPart, Staging, to_json
 from recordmill.pipelines.watch import JobProgress
+from recordmill.runners.progress import Watcher
 from recordmill.storage.files import Location
 from recordmill.transforms.model import limits
 
-PLAN = {"splits": {"train": {"records": 100, "bytes": 5000}}, "rejected": 2}
+
+def split(records: int, size: int) -> dict[str, object]:
+    return {
+        **{"records": records, "bytes": size, "copies": 0, "shards": 1, "seconds": 1.0},
+        **{"before": [], "after": []},
+    }
+
+
+def plan_of(splits: dict[str, object], rejected: int) -> dict[str, object]:
+    return {"splits": splits, "labels": None, "rejected": rejected, "notes": []}
+
+
+PLAN = plan_of({"train": split(100, 5000)}, rejected=2)
 
 
 def staging(tmp_path, plan=None) -> Staging:
@@ -62,8 +79,8 @@ def test_a_shard_that_is_being_written_counts_by_its_size(tmp_path):
 
 
 def test_a_plan_without_records_has_nothing_to_write(tmp_path):
-    for splits in ({}, {"train": {"records": 0, "bytes": 0}}):
-        snapshot = JobProgress(staging(tmp_path, {"splits": splits, "rejected": 9})).poll()
+    for splits in ({}, {"train": split(0, 0)}):
+        snapshot = JobProgress(staging(tmp_path, plan_of(splits, rejected=9))).poll()
         assert (snapshot.done, snapshot.total, snapshot.rejects) == (0, 0, 9)
 
 
@@ -80,3 +97,14 @@ def test_parts_are_counted_once_however_many_they_became(tmp_path):
     place.place("checked/part-00000.json").write_bytes(b"[]")
     snapshot = JobProgress(place).poll()
     assert (snapshot.phase, snapshot.done, snapshot.total) == ("checking", 1, 3)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b'{"splits": {}}'])
+def test_a_damaged_plan_is_not_the_end_of_staging(tmp_path, content):
+    place = staging(tmp_path)
+    place.place("plan.json").write_bytes(content)
+    progress = JobProgress(place)
+    with pytest.raises(DamageError, match=r"plan\.json is damaged"):
+        progress.poll()
+    # The display goes on: the job reads the plan itself, and fails with that error.
+    Watcher(progress.poll, quiet=False, stream=io.StringIO()).tick()

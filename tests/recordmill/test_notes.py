@@ -20,7 +20,7 @@ def test_a_code_is_one_of_the_table_but_for_those_of_later_versions():
         Note("quote", "a quote")
     assert Note.from_json({"code": "later", "text": "t"}).code == "later"
     for data in ({"code": 1, "text": "t"}, {"code": "quotes", "text": None}):
-        with pytest.raises(ValueError, match="expected a note of two strings"):
+        with pytest.raises(ValueError, match="expected a note with a code and a text, of strings"):
             Note.from_json(data)
 
 

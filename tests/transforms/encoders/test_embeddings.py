@@ -90,7 +90,9 @@ def prepared(file: EmbeddingFile, folder: pathlib.Path) -> Context:
         pytest.param(saved("ft.vec.gz", gzip.compress(as_text(head=True), mtime=0)), id="fastText"),
         pytest.param(saved("w2v.bin", as_binary(newline=b"\n")), id="binary"),
         pytest.param(saved("gensim.bin", as_binary(newline=b"")), id="binary without newlines"),
-        pytest.param(saved("w2v.bin.gz", gzip.compress(as_binary(newline=b""), mtime=0)), id="packed"),
+        pytest.param(
+            saved("w2v.bin.gz", gzip.compress(as_binary(newline=b""), mtime=0)), id="packed"
+        ),
         pytest.param(save_array, id="npy"),
     ],
 )
@@ -124,7 +126,11 @@ def test_words_with_spaces_and_those_that_come_twice(tmp_path):
         ("t.txt", b"1 1\na \0\0\0\0", "word2vec's binary format has the extension .bin"),
         ("t.txt.gz", b"a 1 2\n", "Not a gzipped file"),
         ("t.txt.gz", gzip.compress(b"a 1 2\n" * 99, mtime=0)[:-9], "ended before"),
-        ("t.bin.gz", flipped(gzip.compress(as_binary(newline=b""), mtime=0), -8), "CRC check failed"),
+        (
+            "t.bin.gz",
+            flipped(gzip.compress(as_binary(newline=b""), mtime=0), -8),
+            "CRC check failed",
+        ),
         ("t.txt.gz", flipped(gzip.compress(b"a 1 2\n" * 99, mtime=0), 10), "while decompressing"),
         ("t.bin", b"a 1 2\n", "expected the number of words and their width in the first line"),
         ("t.bin", as_binary(newline=b"")[:-1], f"ends before the last of its {len(WORDS)} words"),
