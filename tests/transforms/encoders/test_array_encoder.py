@@ -412,7 +412,9 @@ def test_labels_have_to_be_one_for_each_record(tmp_path) -> None:
 @pytest.mark.parametrize("dtype", [np.uint8, np.bool_, "U1", "S1"])
 def test_labels_may_be_a_column(kind, dtype, tmp_path) -> None:
     labels = np.array([1, 0, 1, 0, 0]).astype(dtype)
-    expected = [str(int(one)) for one in labels]
+    expected = ["true" if int(one) else "false" for one in labels]
+    if dtype is not np.bool_:
+        expected = [str(int(one)) for one in labels]
     x, column = np.zeros((5, 2)), labels.reshape(-1, 1)
     more = {"array": "x", "label_array": "y"}
     if kind == "npy":
