@@ -364,6 +364,78 @@ def test_a_damaged_dataset_is_not_read(dataset, tmp_path, capsys) -> None:
     )
 
 
+LIST_OF_RECORDS = b'[{"file": "train.tfrecord-00000-of-00001", "records": 60}]'
+UNREADABLE = {
+    "nested": b'{"a":' * 3000,
+    "empty": b"",
+    "binary": bytes(range(256)),
+    "half": b'{\n  "content": {\n    "leaks',
+    "list": LIST_OF_RECORDS,
+    "other": b'{"name": "okra", "format": "tfrecord"}',
+}
+
+
+@pytest.mark.parametrize(
+    ("manifest", "why"),
+    [
+        (UNREADABLE["nested"], "dataset.json is damaged: it is nested too deeply"),
+        (UNREADABLE["empty"], "dataset.json is damaged: Expecting value"),
+        (UNREADABLE["binary"], "dataset.json is damaged: "),
+        (UNREADABLE["half"], "dataset.json is damaged: Unterminated string"),
+        (UNREADABLE["list"], "dataset.json is damaged: expected the format recordmill/1"),
+        (UNREADABLE["other"], "dataset.json is damaged: expected the format recordmill/1"),
+        (None, "dataset.json is missing, although index/ holds the indexes of shards"),
+    ],
+    ids=[*UNREADABLE, "missing"],
+)
+def test_a_dataset_without_a_readable_manifest(manifest, why, table, tmp_path, capsys) -> None:
+    """Read as files of other programs, copies of balanced classes would become records."""
+    old = tmp_path / "old"
+    options = ("--label-column", "label", "--balance", "oversample")
+    assert run("table", "--input", table, "--output", old, *options) == 0
+    (old / "dataset.json").unlink()
+    if manifest is not None:
+        (old / "dataset.json").write_bytes(manifest)
+    for given in (old, old / "*.tfrecord*") if manifest is not None else (old,):
+        argv = ("--input", given, "--output", tmp_path / "new", "--label-column", "label")
+        assert run("table", *argv) == 2
+        assert why in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "new" / "dataset.json").exists()
+
+
+def test_shards_without_indexes_are_files_of_other_programs(dataset, tmp_path, capsys) -> None:
+    shutil.copytree(dataset.folder, tmp_path / "in")
+    (tmp_path / "in" / "dataset.json").unlink()
+    argv = ("--input", tmp_path / "in", "--output", tmp_path / "out", "--overwrite", *SMALL)
+    assert images(*argv) == 2
+    assert "dataset.json is missing" in capsys.readouterr().err
+    shutil.rmtree(tmp_path / "in" / "index")
+    assert images(*argv) == 0
+
+
+@pytest.mark.parametrize(
+    ("content", "code"),
+    [
+        *[(UNREADABLE[name], 2) for name in ("nested", "empty", "binary", "half")],
+        *[(UNREADABLE[name], 0) for name in ("list", "other")],
+        (b'{"mean": NaN}', 0),
+        (b'{"image": "a"}\n{"image": "b"}\n', 0),
+        (b'{"info": {"format": "recordmill/1"}}', 0),
+        (b'{"format": "recordmill/1", "dig', 2),
+    ],
+)
+def test_a_manifest_of_another_program_beside_tfrecords(content, code, tmp_path, capsys) -> None:
+    (tmp_path / "in").mkdir()
+    write_records(tmp_path / "in" / "a.tfrecord", [{"x": [n]} for n in range(20)])
+    (tmp_path / "in" / "dataset.json").write_bytes(content)
+    argv = ("--input", tmp_path / "in", "--output", tmp_path / "out", "--splits", "train=1")
+    assert run("table", *argv) == code
+    if code:
+        said = " ".join(capsys.readouterr().err.split())
+        assert f"{tmp_path}/in/dataset.json is damaged: " in said
+        assert "move it to another folder" in said
+
+
 @pytest.mark.parametrize(
     ("at", "why"),
     [
