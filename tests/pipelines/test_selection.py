@@ -94,9 +94,8 @@ def classes(dataset: Made) -> dict[str, int]:
 def test_classes_as_they_are_and_a_note(whole):
     assert classes(whole) == LABELS
     assert [str(note) for note in whole.manifest.notes if note.code == "labels-alike"] == [
-        "5 classes become 3 if case, surrounding spaces, Unicode form and characters that cannot be"
-        " seen are ignored: ' Anger' and 'ANGER' and 'anger'; --fold-labels or --label-map joins"
-        " them"
+        "5 classes become 3 if case, surrounding spaces, Unicode form and invisible characters are"
+        " ignored: ' Anger' and 'ANGER' and 'anger'; --fold-labels or --label-map joins them"
     ]
 
 
@@ -222,9 +221,10 @@ def test_splits_and_balance_are_those_of_what_is_left(tmp_path):
          " mean 'joy'?); the classes are ' Anger', '30', 'ANGER', 'anger', 'joy'\n"),
         (("--include-labels", "glad,sad"), 1, "--include-labels glad,sad: no record has any of"
          " these classes; the classes are ' Anger', '30'"),
-        (("--include-labels", "30,Joy "), 1, "--include-labels Joy : no record has this class, but"
+        (("--include-labels", "30,Joy "), 1, "--include-labels Joy: no record has this class, but"
          " 'joy' differs from it only by case, spaces or Unicode form; the classes are"),
-        (("--label-map", "sad=joy"), 1, "--label-map sad=joy: no record has this class; the"),
+        (("--label-map", "sad=joy"), 1, "--label-map sad=joy: no record has this class (did"
+         " you mean 'joy'?); the classes"),
         (("--include-labels", "a", "--exclude-labels", "a"), 2, "contradicts --include-labels"),
         (("--label-map", "a=b,a=c"), 2, "expected one new name for 'a', got 'b' and 'c'"),
         (("--label-map", "=b"), 2, "expected OLD=NEW,... or a file, got '=b'"),
