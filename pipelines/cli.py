@@ -150,7 +150,7 @@ def _main(argv: Sequence[str] | None) -> int:
         return 130
     except Exception as error:
         # Only errors of the machine become a sentence; a bug keeps its traceback.
-        fault = None if isinstance(error, BrokenPipeError) else _machine_fault(error)
+        fault = None if isinstance(error, BrokenPipeError) else machine_fault(error)
         if fault is None:
             raise
         print(f"{prog}: error: {fault}", file=sys.stderr)
@@ -168,12 +168,6 @@ def _report_signals() -> None:
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) == signal.SIG_DFL:
             signal.signal(number, end)
-
-
-def _machine_fault(error: Exception) -> str | None:
-    if isinstance(error, SystemError | ImportError) and not isinstance(error, ModuleNotFoundError):
-        error = MemoryError()  # a library that cannot be loaded is a sign of too little memory
-    return machine_fault(error)
 
 
 def _build_dataset(command: str, argv: Sequence[str], prog: str) -> int:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
 from recordmill.checking.record_diff import diff_records
 from recordmill.checking.record_differences import RecordDiff
+from recordmill.checking.shard_check import compare_file
+from recordmill.format.file_info import FileInfo
+from recordmill.format.file_names import INDEX, index_of
 from recordmill.format.manifest import Manifest, load
 from recordmill.format.replaced_datasets import expect_unchanged
 from recordmill.format.split_names import in_order
 from recordmill.profile import drift, statistics_file
 from recordmill.profile.drift import Comparison
-from recordmill.storage.files import Location
+from recordmill.reading.reader import DatasetDamagedError
+from recordmill.storage.files import Location, MissingError, shown
 
 # Differences that can be named with --fail-on, beside the kinds of RecordDiff.
 FACTS = ("options", "versions", "features", "labels")
@@ -76,7 +81,8 @@ def diff(before: Location, after: Location) -> DatasetDiff:
 
     Raises:
       ManifestError: a folder is not a dataset, or its statistics are invalid.
-      IndexDamagedError, DatasetDamagedError, StorageError: a dataset cannot be read.
+      IndexDamagedError, DatasetDamagedError, StorageError: a dataset cannot be read, or lacks a
+        shard or index of its size.
       DatasetReplacedError: a run replaced one of them meanwhile.
     """
     with expect_unchanged(before, after):
@@ -85,6 +91,8 @@ def diff(before: Location, after: Location) -> DatasetDiff:
 
 def _diff(before: Location, after: Location) -> DatasetDiff:
     one, two = load(before), load(after)
+    for place, manifest in ((before, one), (after, two)):
+        _check_files(place, manifest)
     slices = [
         statistics_file.read(place, manifest) for place, manifest in ((before, one), (after, two))
     ]
@@ -107,6 +115,27 @@ def _diff(before: Location, after: Location) -> DatasetDiff:
         labels=_changed(_numbers(one), _numbers(two)),
         statistics=compared,
     )
+
+
+def _check_files(dataset: Location, manifest: Manifest) -> None:
+    """Check that the shards and indexes exist and have their sizes; contents are not read here.
+
+    Raises:
+      DatasetDamagedError: names the first file that is missing or differs.
+    """
+    shards = [shard for split in manifest.splits.values() for shard in split.shards]
+    stated = {one.file: FileInfo(bytes=one.bytes, sha256=one.sha256) for one in shards}
+    stated |= {index_of(one.file): one.index for one in shards}
+    sizes: dict[str, int] = {}
+    for folder, prefix in ((dataset, ""), (dataset / INDEX, f"{INDEX}/")):
+        with contextlib.suppress(MissingError):
+            sizes |= {f"{prefix}{entry.name}": entry.size for entry in folder.list_dir()}
+    for name, info in stated.items():
+        if name not in sizes:
+            raise DatasetDamagedError(f"{name}: the file is missing in {shown(dataset)}")
+        found = dataclasses.replace(info, bytes=sizes[name])
+        for damage in compare_file(name, found=found, stated=info):
+            raise DatasetDamagedError(f"{damage} (in {shown(dataset)})")
 
 
 def _records(manifest: Manifest, split: str) -> int:

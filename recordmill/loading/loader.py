@@ -90,8 +90,8 @@ def load(
       `max_record_bytes`. Sizes of files, and the checksums of every record that is read, are always
       checked.
     max_record_bytes: size of the largest record of a gzip file, according to its index, because a
-      small file can expand to gigabytes in TensorFlow, which has no limit; by default 257 MiB, or
-      64 times the size of a larger file.
+      small file can expand to gigabytes in TensorFlow, which has no limit; by default 64 times the
+      size of the file, but at least 257 MiB and at most 2 GiB.
 
     The dataset knows its length (except with bucket_boundaries). Its iterators can be saved by
     `tf.train.Checkpoint(iterator=...)`.

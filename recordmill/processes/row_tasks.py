@@ -38,8 +38,11 @@ class WorkerCrashedError(WorkerDiedError):
     """
 
     def __init__(self, message: str, fault: RecordError) -> None:
-        super().__init__(message)
+        super().__init__(message, fault)  # Beam makes an error again of its arguments
         self.fault = fault
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 def crash_fault() -> RecordError:

@@ -74,7 +74,8 @@ def read(
     split: the split to read; None for all splits.
     features: names of the features to return; None for all.
     max_record_bytes: size of the largest record that is decompressed from gzip, because a small
-      file can expand to gigabytes; by default 257 MiB, or 64 times the size of a larger file.
+      file can expand to gigabytes; by default 64 times the size of its shard, but at
+      least 257 MiB and at most 2 GiB.
 
     A record is {feature: value}. Values of a dataset have the declared dtypes and shapes: a NumPy
     scalar or bytes for the shape (), otherwise an array (of dtype object for bytes); images stay

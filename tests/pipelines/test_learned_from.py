@@ -225,7 +225,7 @@ def test_a_damaged_file_is_named(
         ("0.9", 0, ""),
         ("0.9,city=0.1", 1, "column 'city' has a drift of 0.5, but --max-drift allows 0.1: 'bern'"),
         ("0.3,city=1,age=1", 0, ""),
-        ("citi=0.5", 1, "--max-drift citi: neither dataset has statistics"),
+        ("citi=0.5", 1, "of this name (did you mean 'city'?); the columns are age, city"),
     ],
 )
 def test_drift_over_its_limit_publishes_nothing(

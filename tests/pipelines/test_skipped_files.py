@@ -195,11 +195,22 @@ def test_tables_whose_files_are_not_all_current(log, name, method, tmp_path, cap
     for place in (root, root / "**/*.parquet", root / "data", root / "data/kind=a", root.parent):
         assert run("table", "--input", place, *argv) == 2
         said = " ".join(capsys.readouterr().err.split())
-        assert f"--input {place} is a table of {name} (its log is " in said
+        what = f"holds {root}, a table" if place == root.parent else "is a table"
+        assert f"--input {place} {what} of {name} (its log is " in said
         assert method in said
         assert "rows that were changed or deleted" in said
     made = make(tmp_path / "out", "--input", root / "data/kind=a/part-1.parquet", command="table")
     assert written(made) == 4
+
+
+def test_a_table_below_the_input_is_named(tmp_path, capsys):
+    write_parquet(tmp_path / "in" / "a" / "part-0.parquet", 0)
+    write_parquet(tmp_path / "in" / "customers" / "part-0.parquet", 4)
+    (tmp_path / "in" / "customers" / "_delta_log").mkdir()
+    argv = (*ALL, "--output", tmp_path / "out")
+    assert run("table", "--input", tmp_path / "in" / "**", *argv) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"holds {tmp_path}/in/customers, a table of Delta Lake (its log is" in said
 
 
 def test_a_delta_table_in_an_object_store(tmp_path, capsys):

@@ -10,17 +10,20 @@ from collections.abc import Iterable, Iterator, Mapping
 import numpy as np
 import pyarrow as pa
 
+from recordmill.errors import did_you_mean
 from recordmill.gates import fraction, is_within
 from recordmill.profile.drift import Comparison, Distance, Kind
 from recordmill.profile.schema_rules import ColumnRules, DistanceLimit, SchemaRules
 from recordmill.transforms.checks.schema_check import schema_violations
 from recordmill.transforms.statistics.column_statistics import ColumnStatistics
-from recordmill.transforms.statistics.dataset_statistics import SliceStatistics
+from recordmill.transforms.statistics.dataset_statistics import LABEL, SliceStatistics
 
 _EXAMPLES = 3  # records that are quoted for a column
 _ANY_DRIFT = 1.0  # a limit of drift that allows any, also one that cannot be computed
 
 _Found = tuple[int, tuple[tuple[str, str], ...]]  # number of records; (key, reason) of examples
+
+_COLUMNS = 20  # that a message names
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -187,9 +190,16 @@ def drift_above(comparison: Comparison, limits: Mapping[str, float]) -> Iterator
     for column, why in comparison.other:
         if limits.get(column, others) < _ANY_DRIFT:
             yield f"column {column!r} {why}, so its drift cannot be compared with --max-drift"
-    known = {one.column for one in comparison.distances} | {one for one, _ in comparison.other}
-    for column in sorted({*limits} - known - {""}):
-        yield f"--max-drift {column}: neither dataset has statistics of a column of this name"
+    known = sorted(
+        {one.column for one in comparison.distances} | {one for one, _ in comparison.other}
+    )
+    columns = ", ".join(known[:_COLUMNS]) + (", ..." if known[_COLUMNS:] else "")
+    for column in sorted({*limits} - {*known, ""}):
+        yield (
+            f"--max-drift {column}: neither dataset has statistics of a column of this name"
+            f"{did_you_mean(column, known)}; the columns are {columns}"
+            + (f"; {LABEL!r} holds the classes" if LABEL in known else "")
+        )
 
 
 def _over_limit(one: Distance, limit: DistanceLimit) -> Iterator[str]:

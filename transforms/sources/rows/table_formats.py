@@ -44,16 +44,34 @@ def skip_rule(root: InputRoot) -> SkipRule:
 
     def skip(name: str) -> str | None:
         if name in _BY_FOLDER:
-            _refuse(root, name, _BY_FOLDER[name])
+            table = _find(root.root, name)
+            _refuse(root, str(table / name), _BY_FOLDER[name], within=table)
         return skipped_among_rows(name)
 
     return skip
 
 
+def _find(folder: Location, name: str) -> Location:
+    """Return the folder that holds a folder of a name: a given one, or the nearest below it."""
+    level = [folder]
+    while level:
+        for place in level:
+            if _is_dir(place / name):
+                return place
+        level = [
+            place / entry.name
+            for place in level
+            for entry in place.list_dir()
+            if entry.kind == "dir"
+        ]
+    return folder
+
+
 def check_file(root: InputRoot, key: str) -> None:
     """Raise ConfigError if a file of a folder belongs to the log of an Iceberg table."""
     if not root.file and key.endswith(".json") and _ICEBERG_FILE.fullmatch(key):
-        _refuse(root, key, _ICEBERG)
+        log = root.root / key
+        _refuse(root, str(log), _ICEBERG, within=log.parent.parent)
 
 
 def check_folders_around(root: InputRoot) -> None:
@@ -90,10 +108,15 @@ def _is_dir(place: Location) -> bool:
         return False  # the folders around an input need not be readable
 
 
-def _refuse(root: InputRoot, log: str, table: _TableFormat) -> NoReturn:
+def _refuse(
+    root: InputRoot, log: str, table: _TableFormat, within: Location | None = None
+) -> NoReturn:
+    """Raise ConfigError for a table. within: its folder; None if it is that of the input."""
+    inside = within is not None and within != root.root
+    what = f"holds {shown(within)}, a table" if inside and within is not None else "is a table"
     export = "" if table.export is None else f", or in Python {table.export}"
     raise ConfigError(
-        f"--input {root.given} is a table of {table.name} (its log is {shown(log)}), whose folder"
+        f"--input {root.given} {what} of {table.name} (its log is {shown(log)}), whose folder"
         " may also hold rows that were changed or deleted: write the current rows to Parquet files,"
         f" in Spark with spark.read.format('{table.spark}').load(TABLE).write.parquet(FOLDER)"
         f"{export}, and pass these; files that --input names one by one are read as they are"
