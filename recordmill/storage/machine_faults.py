@@ -47,6 +47,8 @@ _CHAIN = 16  # exceptions that led to another one
 _NO_MEMORY = re.compile(
     r"out of memory|failed to map segment|[Cc]annot allocate memory|Unable to allocate"
     r"|[Mm]alloc of size"
+    # A library whose allocation failed, and that did not report it: a SystemError.
+    r"|error return without exception set|without setting an exception"
 )
 _LIMITS = (
     "free some memory, use fewer --workers, or raise the limits (ulimit -u, -v and those of the"

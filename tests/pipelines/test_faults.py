@@ -280,6 +280,32 @@ def test_limits_of_the_process_end_in_one_sentence(
     assert lines[0].endswith("then run the same command again")
 
 
+@pytest.mark.parametrize(
+    ("error", "is_memory"),
+    [
+        (ImportError("libx.so: failed to map segment from shared object"), True),
+        (ImportError("libx.so.6: cannot allocate memory in static TLS block"), True),
+        (SystemError("error return without exception set"), True),
+        (OSError(errno.ENOMEM, "no"), True),
+        (MemoryError(), True),
+        (ImportError("cannot import name 'a' from 'recordmill.b'"), False),
+        (ImportError("libx.so.6: cannot open shared object file: No such file"), False),
+        (SystemError("bad argument to internal function"), False),
+    ],
+)
+def test_only_a_lack_of_memory_is_reported_as_one(error, is_memory, monkeypatch, capsys) -> None:
+    def fail(argv: object) -> int:
+        raise error
+
+    monkeypatch.setattr("recordmill.pipelines.commands.dataset_commands.verify_main", fail)
+    if not is_memory:
+        with pytest.raises(type(error)):
+            main(["verify", "--dataset", "out"])
+        return
+    assert main(["verify", "--dataset", "out"]) == 1
+    assert "out of memory" in capsys.readouterr().err
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("prefix", "options"),
