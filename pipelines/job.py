@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from recordmill.errors import ConfigError, RunError
-from recordmill.format.class_names import value_name
 from recordmill.job import lock, publishing
 from recordmill.job.staging import FOLDER, Listing, PlanContent, Staging
 from recordmill.notes import Note
@@ -247,8 +246,9 @@ class Job:
     def _compare_as(self, layout: Layout) -> None:
         """Match the classes that options name as values or as texts, as the layout says."""
         self.rules = self.rules.beside(values=layout.of_values)
-        if layout.of_values and (windows := self.data_type.windows) is not None:
-            rule = dataclasses.replace(windows.label, name=value_name(windows.label.name))
+        if (windows := self.data_type.windows) is not None:
+            rules = dataclasses.replace(self.rules, of_values=layout.of_values)
+            rule = dataclasses.replace(windows.label, name=rules.selected([windows.label.name])[0])
             windows = dataclasses.replace(windows, label=rule)
             self.data_type = dataclasses.replace(self.data_type, windows=windows)
 

@@ -3,6 +3,7 @@
 import io
 import json
 import pathlib
+import re
 import tarfile
 from collections.abc import Iterable
 
@@ -210,6 +211,95 @@ def test_options_change_the_classes_of_a_dataset(
     assert numbered(made) == numbers
     assert (note_of(made) is None) == (said is None)
     assert (said or "") in str(note_of(made))
+
+
+@pytest.mark.parametrize(
+    ("classes", "options", "numbers", "said"),
+    [
+        ("12345", ("--label-map", "3=three"), "1 2 three 4 5 from 1", None),
+        (
+            "12345",
+            ("--label-map", "1=bad,2=bad,4=good,5=good"),
+            "bad 3 good from 1",
+            "'2' was 2, is 1, '3' was 3, is 2, '4' was 4, is 3",
+        ),
+        ("12345", ("--label-map", "1=e,2=d,3=c,4=b,5=a"), "e d c b a from 1", None),
+        ("01", ("--label-map", "0=normal,1=fault"), "normal fault from 0", None),
+        ("12345", ("--label-map", "3="), "1 2 4 5 from 1", "'4' was 4, is 3, '5' was 5, is 4"),
+        ("12345", ("--label-map", "1=one,3="), "one 2 4 5 from 1", "'4' was 4, is 3"),
+        ("12345", ("--exclude-labels", "3"), "1 2 4 5 from 1", "'4' was 4, is 3"),
+        ("12345", ("--include-labels", "2,5"), "2 5 from 1", "'2' was 2, is 1"),
+        ("12345", ("--exclude-labels", "1"), "2 3 4 5 from 2", None),
+        ("12345", ("--include-labels", "2,3"), "2 3 from 2", None),
+        ("12345", ("--label-map", "2=1"), "1 3 4 5 from 1", "'3' was 3, is 2"),
+        ("12345", ("--label-map", "1=0,2=1,3=2,4=3,5=4"), "0 1 2 3 4 from 0", None),
+        ("12345", ("--label-map", "1=10"), "2 3 4 5 10 from 0", "'10' was 10, is 4"),
+        ("137", ("--label-map", "7=seven"), "1 3 seven from 0", "'7' was 7, is 2"),
+        ("123", ("--label-map", "3=x", "--label-offset", "0"), "1 2 x from 0", None),
+        ("abc", ("--label-map", "b=zebra"), "a c zebra from 0", None),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
+)
+@pytest.mark.parametrize("command", ["table", "text"])
+def test_options_change_the_classes_of_whole_numbers(
+    command, classes, options, numbers, said, tmp_path
+) -> None:
+    """The positions are those of the numbers; the first number stays."""
+    lines = [f"row number {n},{classes[n % len(classes)]}" for n in range(20)]
+    (tmp_path / "in.csv").write_text("\n".join(["text,label", *lines]))
+    argv = ("--input", tmp_path / "in.csv", *WHOLE, *options)
+    argv += ("--text-column", "text") if command == "text" else ()
+    made = make(tmp_path / "out", *argv, command=command)
+    names, offset = numbers.split(" from ")
+    assert numbered(made) == {n: at for at, n in enumerate(names.split(), start=int(offset))}
+    assert (note_of(made) is None) == (said is None)
+    assert (said or "") in str(note_of(made))
+    if said is not None:
+        argv = (*argv, "--fail-on", "class-numbers", "--output", tmp_path / "failed")
+        assert run(command, *argv) == 1
+
+
+@pytest.mark.parametrize(
+    ("classes", "options", "kept", "of_joined"),
+    [
+        ("12345", ("--exclude-labels", "3"), {"1": 1, "2": 2, "4": 4, "5": 5}, False),
+        ("12345", ("--label-map", "3="), {"1": 1, "2": 2, "4": 4, "5": 5}, False),
+        ("137", (), {"1": 1, "3": 3, "7": 7}, False),
+        ("023", ("--label-map", "3=x"), {"0": 0, "2": 2, "x": 3}, False),
+        ("12345", ("--label-map", "1=a,2=a,4=b,5=b"), {"a": 1, "3": 3, "b": 4}, True),
+    ],
+)
+def test_the_advice_of_the_note_keeps_the_numbers(
+    classes, options, kept, of_joined, tmp_path
+) -> None:
+    given = rows(tmp_path / "in.jsonl", [int(classes[n % len(classes)]) for n in range(20)])
+    argv = ("--input", given, *WHOLE, *options)
+    note = str(note_of(make(tmp_path / "out", *argv, command="table")))
+    assert (", of joined classes the first" in note) == of_joined
+    advice = re.search(r"from (\d+) to (\d+)(?: and --label-offset (\d+))? keeps", note)
+    low, high = int(advice[1]), int(advice[2])
+    names = {number: name for name, number in kept.items()}
+    lines = [names.get(number, f"unused {number}") for number in range(low, high + 1)]
+    (tmp_path / "names").write_text("\n".join(lines))
+    argv = (*argv, "--labels-file", tmp_path / "names", "--label-offset", advice[3] or 0)
+    made = make(tmp_path / "kept", *argv, command="table")
+    assert {name: number for name, number in numbered(made).items() if name in kept} == kept
+    assert note_of(made) is None
+
+
+def test_an_offset_is_advised_only_where_it_keeps_the_numbers(tmp_path: pathlib.Path) -> None:
+    photos = make_folder(tmp_path / "photos", {"1": 2, "2": 2, "3": 2})
+    argv = ("--input", photos, "--size", "8", *WHOLE)
+    note = str(note_of(make(tmp_path / "out", *argv)))
+    assert note.endswith("; --label-offset 1 keeps the numbers")
+    made = make(tmp_path / "kept", *argv, "--label-offset", "1")
+    assert numbered(made) == {"1": 1, "2": 2, "3": 3}
+    assert note_of(made) is None
+    one = dataset(tmp_path / "a", ["ant", "bee", "cat"], ("ant", "bee", "cat"))
+    joined = make(
+        tmp_path / "joined", "--input", one.folder, "--label-map", "cat=bee", command="table"
+    )
+    assert str(note_of(joined)).endswith("1 of 3 classes: 'cat' was 2, is 1")
 
 
 def test_folded_classes_keep_the_first_number(tmp_path: pathlib.Path) -> None:

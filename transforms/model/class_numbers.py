@@ -40,17 +40,31 @@ class ClassNumbers:
         """The number of the first class, as far as it is known before the records."""
         return _first(self.known.values()) if self.offset is None else self.offset
 
-    def of(self, found: Collection[str], rules: LabelRules) -> NumberedClasses:
-        """Return the classes with their numbers. found: classes of the records, after the rules."""
+    def of(
+        self, found: Collection[str], rules: LabelRules, seen: Collection[str] = ()
+    ) -> NumberedClasses:
+        """Return the classes with their numbers.
+
+        found: classes of the records, after the rules. seen: those before the rules, if the rules
+          name some.
+        """
         known = self.known
         offset = self.first
-        if not known and self.labels is None:
-            known = _integers(found)
-            if self.offset is None and self.by_value:
-                offset = _first(known.values())
         renamed: dict[str, str | None] = {name: name for name in known}
         if self.known:
             renamed = _renamed(known, rules if self.rules is None else self.rules)
+        elif self.labels is None:
+            known = first = _integers(found)
+            names = _renamed(_integers(seen), rules)
+            kept_or_left_out = {None, *found}
+            before = {old: int(old) for old, name in names.items() if name in kept_or_left_out}
+            if not known:
+                known = before
+            if before and (not first or (_has_gaps(first.values()) and {*first} <= {*before})):
+                first = before
+            renamed = {name: names[name] if known is before else name for name in known}
+            if self.offset is None and self.by_value:
+                offset = _first(first.values())
         labels = self.labels
         if labels is None:
             kept = [new for old in sorted(known, key=known.__getitem__) if (new := renamed[old])]
@@ -83,12 +97,17 @@ class NumberedClasses:
 
         A shift of all numbers is no difference if an option gives it.
         """
-        numbers = {name: n for n, name in enumerate(self.labels, start=self.offset)}
+        numbers = self._numbers
         shift = self.offset - min(self.known.values()) if self.known and self.is_shifted else 0
         for old in sorted(self.known, key=self.known.__getitem__):
             before, new = self.known[old], self.renamed[old]
             if new in numbers and numbers[new] != before + shift:
                 yield old, before, numbers[new]
+
+    @property
+    def _numbers(self) -> dict[str, int]:
+        """{class: number}."""
+        return {name: n for n, name in enumerate(self.labels, start=self.offset)}
 
     def notes(self, *, custom: bool) -> Iterator[Note]:
         """Yield a note if classes do not have their numbers of the input.
@@ -114,12 +133,22 @@ class NumberedClasses:
             file, option = "labels", "label_offset="
         if low < 0 or high >= _LIMIT:
             return f"; labels are integers from 0 to {_LIMIT - 1}"
-        if len(self.known) == high - low + 1 and {*self.renamed.values()} == {*self.labels}:
+        shifted = dataclasses.replace(self, offset=low, is_shifted=False)
+        if not any(shifted.changes()):
             return f"; {option}{low} keeps the numbers"
-        if high - low >= _MOST_NAMES:
+        firsts: dict[str | None, int] = {}
+        for old in sorted(self.known, key=self.known.__getitem__):
+            firsts.setdefault(self.renamed[old], self.known[old])
+        moved = any(firsts.get(name, number) != number for name, number in self._numbers.items())
+        if high - low >= _MOST_NAMES or not moved:
             return ""
         begin = f" and {option}{low}" if low else ""
-        return f"; {file} with a name for each number from {low} to {high}{begin} keeps the numbers"
+        kept = [name for name in self.renamed.values() if name is not None]
+        joined = ", of joined classes the first" if len({*kept}) < len(kept) else ""
+        return (
+            f"; {file} with a name for each number from {low} to {high}{begin} keeps the"
+            f" numbers{joined}"
+        )
 
 
 def merge_numbers(found: Sequence[tuple[str, Mapping[str, int]]], *, remedy: str) -> dict[str, int]:
@@ -154,8 +183,12 @@ def merge_numbers(found: Sequence[tuple[str, Mapping[str, int]]], *, remedy: str
 def _first(numbers: Collection[int]) -> int:
     """Return the least of numbers without gaps, if they can be labels; otherwise 0."""
     low, high = min(numbers, default=0), max(numbers, default=0)
-    has_gaps = high - low + 1 != len(numbers)
-    return 0 if has_gaps or low < 0 or high >= _LIMIT else low
+    return 0 if _has_gaps(numbers) or low < 0 or high >= _LIMIT else low
+
+
+def _has_gaps(numbers: Collection[int]) -> bool:
+    """Return whether distinct numbers are not consecutive."""
+    return len(numbers) > 0 and max(numbers) - min(numbers) + 1 != len(numbers)
 
 
 def _integers(names: Collection[str]) -> dict[str, int]:

@@ -93,11 +93,18 @@ class LabelRules:
     @property
     def olds(self) -> list[str]:
         """The old names of `mapping`, as they are compared."""
-        return self.compared(self.folded(pa.array([old for old, _ in self.mapping], pa.string())))
+        return self.compared([old for old, _ in self.mapping])
 
     def compared(self, names: Sequence[str]) -> list[str]:
         """Return names of options as they are compared with labels."""
-        return list(map(value_name, names)) if self.of_values else list(names)
+        folded = self.folded(pa.array(names, pa.string()))
+        return list(map(value_name, folded)) if self.of_values else folded
+
+    def selected(self, names: Sequence[str]) -> list[str]:
+        """Return names of classes after the mapping as they are compared with labels."""
+        new = {name for _, name in self.mapping}
+        pairs = zip(names, self.compared(names), strict=True)
+        return [name if name in new else compared for name, compared in pairs]
 
     def beside(self, *, values: bool) -> LabelRules:
         """Return the rules for labels that are values, or that are not."""
@@ -116,11 +123,15 @@ class LabelRules:
     @property
     def of_windows(self) -> LabelRules:
         """The rules for windows, whose labels are folded already: those that leave records out."""
-        left_out = [old for old, new in self.mapping if not new]
-        if self.fold:
-            left_out = fold_labels(pa.array(left_out, pa.string()))
-        mapping = tuple((old, "") for old in left_out)
-        return dataclasses.replace(self, fold=False, mapping=mapping, allowed=None)
+        left_out = self.folded(pa.array([old for old, new in self.mapping if not new], pa.string()))
+        return dataclasses.replace(
+            self,
+            fold=False,
+            mapping=tuple((old, "") for old in left_out),
+            allowed=None,
+            included=tuple(self.selected(self.included)),
+            excluded=tuple(self.selected(self.excluded)),
+        )
 
     def apply(self, rows: pa.RecordBatch) -> Selected:
         """Return the rows with their new labels, and those left out.
@@ -214,7 +225,7 @@ class LabelRules:
         # The last one counts: a name as it is given, before another notation of its number.
         ordered = sorted(pairs, key=lambda pair: pair[0] == pair[1][0])
         mapping = {old: new for old, (_, new) in ordered}
-        included, excluded = self.compared(self.included), self.compared(self.excluded)
+        included, excluded = self.selected(self.included), self.selected(self.excluded)
         allowed = self._allowed_values
         new: list[str | None] = []
         why: list[str | None] = []
@@ -233,10 +244,14 @@ class LabelRules:
 
     @property
     def _allowed_values(self) -> Mapping[str, str]:
-        """Return {label: allowed label} of allowed labels that are numbers in another notation."""
-        names = self.allowed if self.of_values and self.allowed is not None else ()
-        values = {value_name(name): name for name in names}
-        return {value: name for value, name in values.items() if value not in names}
+        """Return {label: allowed label} of allowed labels that are compared by another name."""
+        names = self.allowed or ()
+        if not names or not (self.of_values or self.fold):
+            return {}
+        compared = self.compared(names)
+        count, own = Counter(compared), {*names}
+        pairs = zip(compared, names, strict=True)
+        return {one: name for one, name in pairs if one not in own and count[one] == 1}
 
     @property
     def _without_label(self) -> str | None:

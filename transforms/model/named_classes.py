@@ -8,10 +8,12 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from recordmill.errors import did_you_mean
-from recordmill.format.class_names import class_order, difference, name_key
+from recordmill.format.class_names import class_order, difference, fold_labels, name_key
+from recordmill.job.staging import Staging
 from recordmill.notes import Note
 from recordmill.transforms.model.label_rules import LabelRules
 
+SEEN = "labels"  # folder of staging: the labels of each part before rules changed them
 _SHOWN = 20  # classes in an error
 _SOME = 3  # names in a note
 
@@ -30,6 +32,7 @@ def check_names(
     *,
     noun: str = "record",
     unchanged: Collection[str] = (),
+    elsewhere: Collection[str] = (),
 ) -> NameCheck:
     """Check the names of an option.
 
@@ -38,18 +41,27 @@ def check_names(
 
     option: with its dashes. names: {name as given: name as it is compared}. noun: what has classes.
     unchanged: classes that a name may be a spelling of, because the option gives them this name.
+    elsewhere: names of other options, which decide on the other spellings of a class.
     """
-    unknown = [given for given, name in names.items() if name not in classes]
-    if not unknown:
+    unnamed = {*classes}.difference(names.values(), unchanged)
+    if not unnamed:
         return NameCheck()
     there = f"the classes are {shown_classes(classes)}"
-    unnamed = {*classes}.difference(names.values(), unchanged)
     others = {name_key(one): one for one in sorted(unnamed)}
-    for given in unknown:
-        near = others.get(name_key(names[given]))
+    beside = {name_key(one): one for one in sorted(unnamed.difference(elsewhere))}
+    unknown = []
+    for given, name in names.items():
+        is_known = name in classes
+        near = (beside if is_known else others).get(name_key(name))
         if near is not None:
-            how = f"{near!r} differs from it only by {difference(names[given], near)}"
-            return NameCheck(f"{option} {given}: no {noun} has this class, but {how}; {there}")
+            how = f"{near!r} differs from it only by {difference(name, near)}"
+            what = "the class" if is_known else f"no {noun} has this class, but"
+            todo = f": {_joins(name, near)}" if is_known else ""
+            return NameCheck(f"{option} {given}: {what} {how}{todo}; {there}")
+        if not is_known:
+            unknown.append(given)
+    if not unknown:
+        return NameCheck()
     # A name whose records already have the wanted class counts as a match.
     wanted = {name_key(one) for one in {*classes}.intersection(unchanged)}
     fulfilled = any(name_key(names[given]) in wanted for given in unknown)
@@ -73,23 +85,46 @@ def check_rules(
     """
     labels = pa.array(sorted(seen), pa.string())
     checks = []
+    news = {new for _, new in rules.mapping}
+    selected = {*rules.selected(rules.included), *rules.selected(rules.excluded)}
     if rules.mapping:
         olds = zip(rules.mapping, rules.olds, strict=True)
         names = {f"{old}={new}": name for (old, new), name in olds}
-        news = {new for _, new in rules.mapping}
         found = {*rules.folded(labels)}
-        checks.append(check_names("--label-map", names, found, noun=noun, unchanged=news))
+        check = check_names(
+            "--label-map", names, found, noun=noun, unchanged=news, elsewhere=selected
+        )
+        checks.append(check)
     after = {name for name in rules.outcomes(labels)[0] if name is not None}
     for option, given in (
         ("--include-labels", rules.included),
         ("--exclude-labels", rules.excluded),
     ):
-        names = dict(zip(given, rules.compared(given), strict=True))
-        checks.append(check_names(option, names, after, noun=noun))
+        names = dict(zip(given, rules.selected(given), strict=True))
+        checks.append(check_names(option, names, after, noun=noun, elsewhere=selected | news))
     if window_class:
         of_rows = {name for name in rules.of_rows.outcomes(labels)[0] if name is not None}
-        checks.append(check_names("--window-label", {window_class: window_class}, of_rows))
+        checks.append(
+            check_names("--window-label", {window_class: window_class}, of_rows, elsewhere=news)
+        )
     return checks
+
+
+def _joins(name: str, near: str) -> str:
+    """Return what to do about a class beside one that an option names, for an error."""
+    folded = fold_labels(pa.array([name, near], pa.string()))
+    join = "--fold-labels" if folded[0] == folded[1] else f"--label-map '{near}={name}'"
+    apart = f"--label-map '{near}={near}' keeps them apart"
+    if near != near.strip() or "," in near or not near.isprintable():
+        return f"{join} joins them, {apart}"  # lists of names cannot hold it
+    return f"name both, or else {join} joins them, {apart}"
+
+
+def read_seen(staging: Staging) -> set[str]:
+    """Return the labels of all parts before rules changed them."""
+    files = staging.place(SEEN).list_dir()
+    found = (staging.read_json(f"{SEEN}/{one.name}", list[str]) for one in files)
+    return {label for labels in found for label in labels or ()}
 
 
 def shown_classes(classes: Collection[str]) -> str:

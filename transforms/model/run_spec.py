@@ -33,6 +33,7 @@ from recordmill.tfrecord.features import Features
 from recordmill.transforms.model.class_numbers import ClassNumbers, NumberedClasses
 from recordmill.transforms.model.data_type import Artifact, Context, Encoded, Encoder
 from recordmill.transforms.model.label_rules import LabelRules
+from recordmill.transforms.model.named_classes import read_seen
 from recordmill.transforms.model.renames import check_new_names
 from recordmill.transforms.model.source import Layout
 from recordmill.transforms.model.window_options import WindowOptions
@@ -236,7 +237,9 @@ class RunSpec:
     def numbered(self, labels: Sequence[str]) -> NumberedClasses:
         """Return the classes with their numbers. labels: classes of the records."""
         numbers = self.class_numbers or ClassNumbers(labels=self.labels, offset=self.label_offset)
-        return numbers.of(labels, self.rules)
+        return numbers.of(
+            labels, self.rules, read_seen(self.staging) if self.rules.names_classes else ()
+        )
 
     def context(self, labels: Sequence[str], artifacts: Mapping[str, Artifact]) -> Context:
         """Return the context of the encoder. labels: classes of the records."""

@@ -19,7 +19,7 @@ from recordmill.notes import Note, first_failing
 from recordmill.transforms.balancing.quotas import Quota
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.data_type import Artifact, Context
-from recordmill.transforms.model.named_classes import NameCheck, check_rules
+from recordmill.transforms.model.named_classes import NameCheck, check_rules, read_seen
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.planning.compared_columns import notes_on_compared
 from recordmill.transforms.planning.duplicate_notes import copies_notes, duplicate_notes
@@ -34,7 +34,7 @@ from recordmill.transforms.planning.refusals import (
 )
 from recordmill.transforms.planning.survey import Survey
 from recordmill.transforms.sources.row_formats.condition_syntax import WHERE
-from recordmill.transforms.staged.listing import NO_LISTING, excluded_from, read_seen, read_skipped
+from recordmill.transforms.staged.listing import NO_LISTING, excluded_from, read_skipped
 from recordmill.transforms.windowing.series_report import SeriesReport
 
 

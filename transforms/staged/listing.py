@@ -25,6 +25,7 @@ from recordmill.transforms.model import batch
 from recordmill.transforms.model.label_lists import held
 from recordmill.transforms.model.label_rules import LabelRules
 from recordmill.transforms.model.left_out import LeftOut
+from recordmill.transforms.model.named_classes import SEEN
 from recordmill.transforms.model.source import Layout, RowSource, Source
 from recordmill.transforms.staged.arrow_files import arrow_file
 from recordmill.transforms.staged.parts import read_part
@@ -210,15 +211,8 @@ def labels_of(rows: pa.RecordBatch) -> set[str]:
 
 def write_seen(staging: Staging, name: str, labels: Collection[str]) -> dict[str, str]:
     """Write the labels of a part before rules change them, as `write_scratch` does."""
-    staging.place("labels").make_dirs()
-    return write_scratch(staging, f"labels/{name}.json", to_json(sorted(labels)))
-
-
-def read_seen(staging: Staging) -> set[str]:
-    """Return the labels of all parts before rules changed them."""
-    files = staging.place("labels").list_dir()
-    found = (staging.read_json(f"labels/{one.name}", list[str]) for one in files)
-    return {label for labels in found for label in labels or ()}
+    staging.place(SEEN).make_dirs()
+    return write_scratch(staging, f"{SEEN}/{name}.json", to_json(sorted(labels)))
 
 
 def write_part(
