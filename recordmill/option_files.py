@@ -48,7 +48,7 @@ def read_option_file(flag: str, path: str, *, encoding: str = "utf-8-sig") -> st
 
 
 def read_names(flag: str, path: str) -> tuple[str, ...]:
-    """Return the class names in a file: one per line, or `names` of a YAML or JSON mapping.
+    """Return the class names in a file: one per line, or a YAML or JSON list, or its `names`.
 
     Ultralytics' data.yaml is such a mapping; its `names` are a list, or a mapping from 0, 1, ...
 
@@ -63,11 +63,12 @@ def parse_names(text: str, where: str, *, suffix: str = "") -> tuple[str, ...]:
 
     where: starts messages. suffix: YAML or JSON if the name of the file says so.
     """
-    given = _mapping(text) if suffix or _NAMES_KEY.search(text) else None
+    is_yaml = suffix or _NAMES_KEY.search(text) or text.lstrip().startswith("[")
+    given = _mapping(text) if is_yaml else None
     if given is not None and "names" in given:
         names = _names_of_mapping(given, where)
     else:
-        expect_plain_text(text, where, "one class name per line")
+        expect_plain_text(text, where, 'one class name per line, or {"names": [...]} in JSON')
         if suffix:
             raise ConfigError(f"{where}: expected `names` in this {suffix} file, found none")
         content = text.rstrip("\r\n")
@@ -98,13 +99,18 @@ def _suffix(path: str) -> str:
 
 
 def _mapping(text: str) -> Mapping[str, yaml.Node] | None:
-    """Return the values of a YAML (or JSON) mapping by key; None if the text is not one."""
+    """Return the values of a YAML (or JSON) mapping by key; None if the text is not one.
+
+    A list counts as `names` of a mapping.
+    """
     import yaml  # only files with such a mapping need it
 
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
     except (yaml.YAMLError, RecursionError):
         return None
+    if isinstance(root, yaml.SequenceNode):
+        return {"names": root}
     if not isinstance(root, yaml.MappingNode):
         return None
     return {str(key.value): node for key, node in root.value}

@@ -70,6 +70,33 @@ def table(tmp_path: pathlib.Path) -> list[str]:
     return ["table", *places, "--key-column", "key", "--quiet"]
 
 
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        ("0 okra\n1 bean\n", "'0 okra', '1 bean'"),
+        ("okra,bean\n", "'okra,bean'"),
+        ("id,name\n0,okra\n1,bean\n", "'id,name', '0,okra', '1,bean'"),
+    ],
+)
+@pytest.mark.parametrize("most", [0.01, 1])
+def test_a_labels_file_without_a_class_of_the_records_is_named(
+    most: float,
+    text: str,
+    first: str,
+    table: list[str],
+    tmp_path: pathlib.Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "names.txt").write_text(text)
+    argv = ["--labels-file", str(tmp_path / "names.txt"), "--max-reject-fraction", str(most)]
+    assert main([*table, *argv]) == 1
+    said = capsys.readouterr().err
+    assert f"no record has a class of --labels-file, which holds {first}: expected one" in said
+    (tmp_path / "names.txt").write_text("okra\n")
+    assert main([*table, "--labels-file", str(tmp_path / "names.txt")]) == 1
+    assert "no record has a class" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("names", ["[okra, bean]", "\n  0: okra\n  1: bean"])
 def test_labels_file_reads_the_names_of_a_data_yaml(
     names: str, table: list[str], tmp_path: pathlib.Path
@@ -84,7 +111,7 @@ def test_labels_file_reads_the_names_of_a_data_yaml(
     [
         ("labels-file", "data.yaml", "path: ../datasets/okra\ntrain: images\n", "KEY: VALUE"),
         ("labels-file", "names.txt", "0: okra\n1: bean\n", "got lines of KEY: VALUE"),
-        ("labels-file", "names.json", '["okra", "bean"]', "got JSON"),
+        ("labels-file", "names.json", '{"okra": 0}', "got JSON"),
         ("labels-file", "names.txt", "okra\n\nbean\n", "name 2 of 3 is empty"),
         ("label-map", "map.txt", '{"okra": "a", "bean": "b"}', "expected two columns, old and new"),
         ("label-map", "map.txt", "okra: a, b\nbean: b, c\n", "got lines of KEY: VALUE"),

@@ -31,6 +31,7 @@ from recordmill.transforms.planning.refusals import (
     numbers_as_classes,
     refusal_of,
     unknown_splits,
+    unlike_classes,
 )
 from recordmill.transforms.planning.survey import Survey
 from recordmill.transforms.sources.row_formats.condition_syntax import WHERE
@@ -198,6 +199,9 @@ def make_plan(
     elif verdict is None and profiled.problems:
         found = "; ".join(profiled.problems)
         verdict = Verdict(f"{found}: {profiled.advice}")
+    listed = run.manifest_options.get("labels_file")
+    if verdict is not None and listed and not labels and rejected + unread and not problems:
+        verdict = verdict.with_advice(unlike_classes(listed))
     context = run.context(labels, artifacts or {})
     notes = (
         *run.notes,

@@ -15,6 +15,7 @@ from recordmill.transforms.sources.row_formats.condition_syntax import WHERE
 
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _SHOWN = 2  # rejects in a message
+_NAMES = 5  # names of a file in a message
 _MANY_NUMBERS = 50  # largest number of integer classes without --label-type
 
 
@@ -62,6 +63,15 @@ def refusal(
         f"{rejected:,} of {seen:,} {noun} were rejected{percent}, more than"
         f" {option} {max_fraction:g} allows: correct the input, or raise {option}"
         f"{'; the first rejects: ' if shown else ''}{shown}"
+    )
+
+
+def unlike_classes(names: Sequence[str]) -> str:
+    """Return a sentence on a file of class names of which no record has one."""
+    some = ", ".join(map(repr, names[:_NAMES])) + (", ..." if len(names) > _NAMES else "")
+    return (
+        f"no record has a class of --labels-file, which holds {some}: expected one class name per"
+        " line, without numbers, commas or a header"
     )
 
 
