@@ -142,6 +142,7 @@ soak: $(DEV) $(FLINK) $(JOB_SERVER)
 	$(BIN)/python -m tests.soak.archives
 	$(BIN)/python -m tests.soak.diff
 	$(BIN)/python -m tests.soak.learned
+	$(BIN)/python -m tests.soak.damaged_jpegs
 	$(BIN)/python -m tests.soak.video
 	$(BIN)/python -m tests.soak.speech
 	$(BIN)/python -m tests.soak.examples

@@ -143,6 +143,13 @@ class ImagesConfig(AnnotationsConfig, MasksConfig, FilesConfig):
         metavar="PIXELS",
         help="Drop images whose shorter side is below this.",
     )
+    damaged: Literal["keep", "reject"] = option(
+        _DEFAULT.damaged,
+        group=IMAGES,
+        shapes_bytes=True,
+        help="JPEGs whose data is damaged, although libjpeg can decode them. keep: write them, with"
+        " a note. reject: reject them.",
+    )
     augment: tuple[str, ...] = augment_option(AUGMENTATIONS, IMAGES)
     augment_all: bool = augment_all_option(IMAGES)
     probe: Literal["auto", "header", "none"] = option(

@@ -17,6 +17,7 @@ CODES: Mapping[str, str] = {
     "class-numbers": "integer labels differ from the numbers of the classes in the input",
     "conflict": "records of equal content have several labels",
     "copies": "copies of records in a dataset of the input were left out",
+    "damaged-image": "the data of JPEGs is damaged, and what could be decoded was written",
     "duplicates": "records were left out because others have the same or similar content",
     "empty-class": "a split lacks some classes",
     "empty-split": "a split has no records",

@@ -107,6 +107,8 @@ def _print_outcome(outcome: AdoptOutcome, config: AdoptConfig, *, seconds: float
             elif config.verify == "deep":
                 checked += ", and every image can be decoded"
             print(f"nothing has changed since {config.output} was written: {checked}")
+            for note in outcome.damaged_images.notes():
+                print(f"Note: {note}")
         return
     tables = stack(files_table(outcome.adopted), features_table(outcome.manifest))
     if outcome.status == "planned":
@@ -125,6 +127,8 @@ def _print_outcome(outcome: AdoptOutcome, config: AdoptConfig, *, seconds: float
             "Images were not decoded, only recognized by their first bytes: run recordmill verify"
             " --deep, or adopt with --verify deep, to decode all"
         )
+    for note in outcome.damaged_images.notes():
+        print(f"Note: {note}")
     if outcome.copied:
         print(
             f"{outcome.copied:,} of {count_of(len(outcome.adopted), 'file')} had to be copied,"

@@ -12,8 +12,8 @@ from recordmill.adopt.adoption import AdoptedContents, AdoptedShard, IndexTask
 from recordmill.adopt.class_numbers import LabelError
 from recordmill.adopt.feature_inference import InconsistentFeatureError
 from recordmill.adopt.file_scan import Scan, ScanTask, scan_file
-from recordmill.checking.shard_check import Damage, verify_shard
-from recordmill.checking.verify import decodes_images, shard_tasks
+from recordmill.checking.shard_check import NO_DAMAGED_IMAGES, Damage, DamagedImages, verify_shard
+from recordmill.checking.verify import all_damaged_images, decodes_images, shard_tasks
 from recordmill.errors import ConfigError, RunError
 from recordmill.format.file_info import FileInfo, file_info
 from recordmill.format.manifest import Manifest
@@ -48,6 +48,7 @@ class AdoptOutcome:
     manifest: of the dataset, also of one that --dry-run did not write.
     copied: number of files that could not be hard-linked.
     resumed: whether this run completed the publishing of an interrupted one.
+    damaged_images: JPEGs that were decoded although their data is damaged, if images were decoded.
     """
 
     status: Status
@@ -55,6 +56,7 @@ class AdoptOutcome:
     adopted: tuple[AdoptedShard, ...]
     copied: int = 0
     resumed: bool = False
+    damaged_images: DamagedImages = NO_DAMAGED_IMAGES
 
 
 class AdoptJob:
@@ -70,6 +72,7 @@ class AdoptJob:
             self.shaping["labels_file"] = list(self.labels)
         self.id = job_id(self.shaping)
         self.staging = Staging.of(self.output, self.id)
+        self._damaged_images = NO_DAMAGED_IMAGES
 
     def run(
         self, *, on_listed: Callable[[int], None], on_scanned: Callable[[Scan], None]
@@ -107,6 +110,7 @@ class AdoptJob:
                 manifest=there.manifest,
                 adopted=tuple(adopted),
                 resumed=resumed,
+                damaged_images=self._damaged_images,
             )
         staging = None if self.config.dry_run else self.staging
         if staging is not None:
@@ -160,6 +164,7 @@ class AdoptJob:
             adopted=tuple(adopted),
             copied=sum(not one.linked for one in scans),
             resumed=resumed,
+            damaged_images=self._damaged_images,
         )
 
     def _job(self, adopted: Sequence[AdoptedShard]) -> dict[str, Any]:
@@ -232,6 +237,8 @@ class AdoptJob:
     ) -> list[Damage]:
         """Return the first record of each file that `verify --deep` reports.
 
+        It also collects the damaged images that could be decoded.
+
         place: folder that holds the indexes, and below it `folder` the shards.
         """
         if not decodes_images(manifest.features):
@@ -245,11 +252,15 @@ class AdoptJob:
             for task in shard_tasks(place, manifest, deep=True)
         ]
         keys = {f"{folder}{one.shard}": one.source.key for one in adopted}
-        return [
-            dataclasses.replace(damage, file=keys.get(damage.file, damage.file), key=None)
-            for report in self._in_order(verify_shard, tasks)
-            for damage in report.damages
-        ]
+
+        def named(damage: Damage) -> Damage:
+            return dataclasses.replace(damage, file=keys.get(damage.file, damage.file), key=None)
+
+        reports = list(self._in_order(verify_shard, tasks))
+        images = all_damaged_images(reports)
+        first = images.first
+        self._damaged_images = DamagedImages(images.count, None if first is None else named(first))
+        return [named(damage) for report in reports for damage in report.damages]
 
     def _scan(
         self,

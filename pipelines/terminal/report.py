@@ -302,7 +302,9 @@ def verification(report: VerificationReport, *, dataset: object) -> RenderableTy
         f"{', every image decoded' if report.deep else ''}: ",
         verdict,
     )
-    notes = () if report.content is None else report.content.notes(["--dedup drop"])
+    notes = list(report.damaged_images.notes())
+    if report.content is not None:
+        notes += report.content.notes(["--dedup drop"])
     return Group(*damages, *(Text(f"Note: {printable(note)}") for note in notes), last)
 
 

@@ -32,13 +32,23 @@ class Conformance:
 
     labels: the class names; label_offset: the number of the first class.
     deep: also decode every image, and compare its height and width with the declared shape.
+    on_damage: called with libjpeg's warning on a JPEG that is decoded although its data is damaged.
     """
 
     def __init__(
-        self, features: Features, *, labels: Sequence[str], label_offset: int, deep: bool
+        self,
+        features: Features,
+        *,
+        labels: Sequence[str],
+        label_offset: int,
+        deep: bool,
+        on_damage: Callable[[str], None] = lambda warning: None,
     ) -> None:
         self.decode = decoder(features)
-        self._rules = {name: _Rule.of(feature, deep=deep) for name, feature in features.items()}
+        self._rules = {
+            name: _Rule.of(feature, deep=deep, on_damage=on_damage)
+            for name, feature in features.items()
+        }
         self._required = {name for name, rule in self._rules.items() if rule.fixed}
         self._masks = {
             name: feature.shape_features
@@ -134,7 +144,7 @@ class _Rule:
     size: int | None
 
     @classmethod
-    def of(cls, feature: Feature, *, deep: bool) -> _Rule:
+    def of(cls, feature: Feature, *, deep: bool, on_damage: Callable[[str], None]) -> _Rule:
         check_value: Callable[[bytes], None] | None = None
         match feature.kind:
             case "text":
@@ -149,8 +159,13 @@ class _Rule:
                     _check_mask, bits=bits, shape=feature.raw_shape, deep=deep
                 )
             case "image" if deep:
-                check_image = _check_image16 if feature.raw_dtype == "uint16" else _check_image
-                check_value = functools.partial(check_image, shape=feature.raw_shape)
+                check_value = (
+                    functools.partial(_check_image16, shape=feature.raw_shape)
+                    if feature.raw_dtype == "uint16"
+                    else functools.partial(
+                        _check_image, shape=feature.raw_shape, on_damage=on_damage
+                    )
+                )
         return cls(
             dtype=feature.dtype,
             unit=math.prod(size for size in feature.shape if size is not None),
@@ -203,22 +218,29 @@ def _check_array(value: bytes, *, dtype: str, shape: Sequence[int | None]) -> No
     )
 
 
-def _check_image(value: bytes, *, shape: Sequence[int | None] | None) -> None:
+def _check_image(
+    value: bytes,
+    *,
+    shape: Sequence[int | None] | None,
+    on_damage: Callable[[str], None] = lambda warning: None,
+) -> None:
     """Check that an image can be decoded. shape: as declared, with channels last, or None.
 
     The number of channels may differ, because the loader converts it.
     """
     # Checks that are not deep do without Pillow.
-    from recordmill.format.image_files import UNREADABLE_IMAGE, open_image
+    from recordmill.format.image_files import UNREADABLE_IMAGE, load_image, open_image
 
     try:
         with open_image(value) as image:
-            image.load()
+            warning = load_image(image, value)
             sides = (image.height, image.width)
     except RecordError as error:
         raise NonconformingError(f"the image cannot be decoded ({error.detail})") from error
     except UNREADABLE_IMAGE as error:
         raise NonconformingError(f"the image cannot be decoded ({type(error).__name__})") from error
+    if warning is not None:
+        on_damage(warning)
     if shape is None:
         return
     *declared, _ = shape or (None,)

@@ -19,6 +19,7 @@ from recordmill.format.file_info import FileInfo, HashingReader, why_changed
 from recordmill.format.label_texts import held_classes
 from recordmill.format.manifest import Shard
 from recordmill.format.shard_index import IndexDamagedError, read_index
+from recordmill.notes import Note, count_of
 from recordmill.storage.files import Location, MissingError
 from recordmill.tfrecord.decode import ExampleError
 from recordmill.tfrecord.features import Features
@@ -62,6 +63,31 @@ class Damage:
         return f"{', '.join(place)}: {self.what}"
 
 
+@dataclasses.dataclass(frozen=True)
+class DamagedImages:
+    """JPEGs that libjpeg decodes although their data is damaged; no defect of the dataset.
+
+    count: number of images. first: the first record with one; None if there is none.
+    """
+
+    count: int = 0
+    first: Damage | None = None
+
+    def plus(self, other: DamagedImages) -> DamagedImages:
+        """Return the sum; its first record is that of this one."""
+        return DamagedImages(self.count + other.count, self.first or other.first)
+
+    def notes(self) -> tuple[Note, ...]:
+        """Return a note, if there are any."""
+        if self.first is None:
+            return ()
+        number = count_of(self.count, "JPEG is", "JPEGs are")
+        return (Note("damaged-image", f"{number} damaged, such as in {self.first}"),)
+
+
+NO_DAMAGED_IMAGES = DamagedImages()
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ShardTask:
     """Arguments for checking one shard, which can be sent to another process."""
@@ -85,6 +111,7 @@ class ShardReport:
     records, bytes: as read from the file.
     hashes: hashes of keys and groups in the index.
     originals: records by class without copies, from the index.
+    damaged_images: of all records before the first damaged one.
     """
 
     split: str
@@ -94,6 +121,7 @@ class ShardReport:
     damages: tuple[Damage, ...]
     hashes: ShardHashes
     originals: Mapping[str, int]
+    damaged_images: DamagedImages = NO_DAMAGED_IMAGES
 
 
 def verify_shard(task: ShardTask) -> ShardReport:
@@ -115,6 +143,7 @@ def verify_shard(task: ShardTask) -> ShardReport:
         damages=tuple(damages),
         hashes=ShardHashes.merge([]) if index is None else ShardHashes.of(index),
         originals={} if index is None else _originals(index),
+        damaged_images=content.damaged_images if content else NO_DAMAGED_IMAGES,
     )
 
 
@@ -157,6 +186,7 @@ class _Content:
     records: int
     bytes: int
     damages: tuple[Damage, ...]
+    damaged_images: DamagedImages
 
 
 def _read_shard(file: BinaryIO, task: ShardTask, index: pa.Table | None) -> _Content:
@@ -164,7 +194,7 @@ def _read_shard(file: BinaryIO, task: ShardTask, index: pa.Table | None) -> _Con
     shard = task.shard
     hashing = HashingReader(file)
     stream = io.BufferedReader(hashing, _BLOCK)
-    records, is_complete, damage = _check_records(stream, task, index)
+    records, is_complete, damage, damaged_images = _check_records(stream, task, index)
     while stream.read(_BLOCK):  # bytes after a damaged record are hashed, too
         pass
     damages = [] if damage is None else [damage]
@@ -173,18 +203,32 @@ def _read_shard(file: BinaryIO, task: ShardTask, index: pa.Table | None) -> _Con
         damages.append(Damage(file=shard.file, what=what))
     stated = FileInfo(bytes=shard.bytes, sha256=shard.sha256)
     damages += compare_file(shard.file, found=hashing.info, stated=stated)
-    return _Content(records=records, bytes=hashing.info.bytes, damages=tuple(damages))
+    return _Content(
+        records=records,
+        bytes=hashing.info.bytes,
+        damages=tuple(damages),
+        damaged_images=damaged_images,
+    )
 
 
 def _check_records(
     stream: BinaryIO, task: ShardTask, index: pa.Table | None
-) -> tuple[int, bool, Damage | None]:
-    """Return the number of readable records, whether they are all, and the first defect."""
+) -> tuple[int, bool, Damage | None, DamagedImages]:
+    """Return the number of readable records, whether they are all, and the first defect.
+
+    And the images that were decoded although they are damaged.
+    """
+    warnings: list[str] = []
     conformance = Conformance(
-        task.features, labels=task.labels, label_offset=task.label_offset, deep=task.deep
+        task.features,
+        labels=task.labels,
+        label_offset=task.label_offset,
+        deep=task.deep,
+        on_damage=warnings.append,
     )
     rows = _rows(index)
     records, damage = 0, None
+    images = NO_DAMAGED_IMAGES
     try:
         for frame in read_frames(
             stream, compression=task.compression, max_inflated=task.max_record_bytes
@@ -194,12 +238,16 @@ def _check_records(
                 what = _check_record(frame, row, task, conformance)
                 if what is not None:
                     damage = _damage(task, records, frame.offset, row, what)
+                if warnings:
+                    first = _damage(task, records, frame.offset, row, warnings[0])
+                    images = images.plus(DamagedImages(len(warnings), first))
+                    warnings.clear()
             records += 1
     except FrameError as error:
         row = next(rows, None)
         damage = damage or _damage(task, error.record, error.offset, row, error.what)
-        return records, False, damage
-    return records, True, damage
+        return records, False, damage, images
+    return records, True, damage, images
 
 
 class _Row(NamedTuple):

@@ -12,7 +12,9 @@ import numpy as np
 
 from recordmill.checking.repeated_content import records_with, repeated_halves, report_on
 from recordmill.checking.shard_check import (
+    NO_DAMAGED_IMAGES,
     Damage,
+    DamagedImages,
     ShardReport,
     ShardTask,
     check_index,
@@ -63,6 +65,8 @@ class VerificationReport:
     deep: whether images were decoded.
     damages: all defects, sorted by file and record.
     replaced: whether a run replaced the dataset meanwhile, so that there is no result.
+    damaged_images: JPEGs that were decoded although their data is damaged, which is no damage of
+      the dataset.
     content: the report on equal contents that the manifest holds; None if there is none.
     """
 
@@ -71,6 +75,7 @@ class VerificationReport:
     bytes: int
     deep: bool
     damages: tuple[Damage, ...]
+    damaged_images: DamagedImages = NO_DAMAGED_IMAGES
     content: ContentReport | None = None
     replaced: bool = False
 
@@ -130,8 +135,17 @@ def verify(
         bytes=sum(report.bytes for report in reports),
         deep=deep and decodes_images(manifest.features),
         damages=tuple(sorted(damages, key=_sort_key)),
+        damaged_images=all_damaged_images(reports),
         content=manifest.content,
     )
+
+
+def all_damaged_images(reports: Iterable[ShardReport]) -> DamagedImages:
+    """Return the damaged images of all shards; the first one is that of the first file."""
+    found = NO_DAMAGED_IMAGES
+    for report in sorted(reports, key=lambda report: report.file):
+        found = found.plus(report.damaged_images)
+    return found
 
 
 def check_manifest_sha256(dataset: Location, expected: str) -> None:

@@ -1,4 +1,8 @@
-"""Opening of encoded images of a dataset by Pillow, in the formats that Recordmill reads."""
+"""Opening and decoding of encoded images, in the formats that Recordmill reads.
+
+Pillow decodes all formats but JPEG: libjpeg goes on after damaged data with a warning, which Pillow
+drops and simplejpeg reports. Both contain libjpeg-turbo, and give the same pixels.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,10 @@ import zlib
 from collections.abc import Iterator
 from typing import BinaryIO
 
+import pyarrow as pa
+import simplejpeg
 from PIL import Image
+from PIL.JpegImagePlugin import JpegImageFile
 
 from recordmill.errors import Reason, RecordError
 
@@ -22,6 +29,15 @@ _SCAN = b"\xff\xda"  # JPEG's marker before each scan
 _MANY_SCANS = 100
 _MOST_PASSES = 16  # decoded pixels of all scans, as a multiple of the limit of pixels
 _MOST_PIXELS = 178_956_970  # the most that Pillow decodes, unless its own limit is changed
+# First words of libjpeg's warnings on data that it nevertheless decodes. Its other messages are on
+# what it does not support, or on details that do not change pixels (jerror.h of libjpeg-turbo).
+_DAMAGES = (
+    "Corrupt JPEG data",
+    "Premature end of JPEG file",
+    "Inconsistent progression sequence",
+    "Invalid SOS parameters",
+)
+_SMALLEST = 8  # pixels of the longer side of a JPEG that is decoded at a reduced size
 _MANY_COMMENT_BLOCKS = 5000  # 1.3 MB of text
 
 # Another one of Pillow's formats, EPS, would start Ghostscript.
@@ -46,6 +62,53 @@ def open_image(content: bytes) -> Image.Image:
     if image.format == "JPEG":
         check_scans(content, pixels=math.prod(image.size), limit=_MOST_PIXELS)
     return image
+
+
+def load_image(image: Image.Image, content: bytes) -> str | None:
+    """Decode the pixels of an opened image file, and return libjpeg's warning on damaged data.
+
+    None for undamaged files, and for formats other than JPEG.
+
+    content: of the file.
+
+    Raises:
+      UNREADABLE_IMAGE: the content is invalid.
+    """
+    damage = _load_jpeg(image, content) if isinstance(image, JpegImageFile) else None
+    image.load()
+    return damage
+
+
+def _load_jpeg(image: JpegImageFile, content: bytes) -> str | None:
+    """Decode a JPEG by simplejpeg, and return libjpeg's warning on damaged data.
+
+    Pillow has to load the image if simplejpeg refuses it, or does not support it, such as CMYK.
+    """
+    if not image.tile or image.mode not in ("L", "RGB"):
+        return None
+    scale = image.decoderconfig[0] if image.decoderconfig else 1  # of `draft`
+    if scale > 1 and scale * max(image.size) < _SMALLEST:
+        return None  # simplejpeg may choose another scale of the same size
+    try:
+        pixels = simplejpeg.decode_jpeg(
+            content,
+            colorspace="GRAY" if image.mode == "L" else "RGBX",
+            min_width=image.width if scale > 1 else 0,
+            min_height=image.height if scale > 1 else 0,
+        )
+    except ValueError as error:
+        warning = str(error)
+        return warning if warning.startswith(_DAMAGES) else None
+    height, width, channels = pixels.shape
+    if (width, height) != image.size:
+        return None
+    # Pillow takes the pixels over, instead of copying them.
+    levels = pa.Array.from_buffers(pa.uint8(), pixels.size, [None, pa.py_buffer(pixels)])
+    if channels > 1:
+        levels = pa.FixedSizeListArray.from_arrays(levels, channels)
+    image.im = Image.fromarrow(levels, image.mode, image.size).im
+    image.tile = []
+    return None
 
 
 def check_chunks(content: bytes) -> None:

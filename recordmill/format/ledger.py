@@ -191,7 +191,9 @@ class Reduced:
 # Findings on an image, for notes: further pages or frames were not read, --intensity-window does
 # not apply to it or reaches beyond its 8 bits, or boxes reach beyond it (boxes are counted). For
 # audio: samples are far beyond the full scale.
-Noted = Literal["pages", "window_unused", "window_beyond", "boxes_beyond", "samples_beyond"]
+Noted = Literal[
+    "damaged_image", "pages", "window_unused", "window_beyond", "boxes_beyond", "samples_beyond"
+]
 
 # {reason: (number of records or objects, smallest key of a record with one)}
 Counted = Mapping[str, tuple[Count, str]]

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 import numpy as np
 import PIL
 import pyarrow as pa
+import simplejpeg
 from PIL import features as pillow_features
 
 from recordmill.tfrecord.features import Feature, Features
@@ -108,7 +109,7 @@ class ClipEncoder:
         """Return the versions of the libraries that affect pixels or bytes."""
         found = video_decoder.versions()
         if self.frame_options.image_format == "jpeg":
-            found["simplejpeg"] = video_decoder.jpeg_codec().__version__
+            found["simplejpeg"] = simplejpeg.__version__
         elif self.frame_options.image_format == "png":
             found["pillow"] = PIL.__version__
             for name, feature in _CODERS.items():

@@ -38,6 +38,7 @@ class ImageContents:
             background=options.background,
             max_pixels=options.max_pixels,
             intensity_window=options.intensity_window,
+            damaged=options.damaged,
         )
         return cls(decoding=plain)
 

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import PIL
 import pyarrow as pa
+import simplejpeg
 from PIL import features as pillow_features
 
 from recordmill.errors import ConfigError, Filtered, RecordError
@@ -192,7 +193,11 @@ class ImageEncoder:
 
     def versions(self) -> Mapping[str, str]:
         """Return the versions of the libraries that affect pixels or bytes."""
-        found = {"pillow": PIL.__version__, **resample.versions()}
+        found = {
+            "pillow": PIL.__version__,
+            "simplejpeg": simplejpeg.__version__,
+            **resample.versions(),
+        }
         has_masks = self.masks is not None or (self.objects is not None and self.objects.masks)
         if self.options.bits == 16 or self.options.finds_depth or has_masks:
             found |= png16.versions()

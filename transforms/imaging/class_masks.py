@@ -118,7 +118,7 @@ def stored_mask(data: bytes, limits: ImageOptions) -> StoredMask | None:
 def _loaded(data: bytes, limits: ImageOptions) -> ImageFile:
     image = open_mask(io.BytesIO(data), limits)
     check_chunks(data)
-    load(image, limits)
+    load(image, data, limits)
     return image
 
 

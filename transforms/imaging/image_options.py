@@ -13,6 +13,7 @@ ColorMode = Literal["rgb", "gray", "rgba"]
 ImageFormat = Literal["jpeg", "png", "raw"]
 Depth = Literal["auto", "8", "16"]
 IntensityWindow = tuple[float, float] | Literal["image"]
+Damaged = Literal["keep", "reject"]
 Normalize = Literal["none", "unit", "signed", "imagenet"]
 
 JPEG_SIDE = 65_500  # the greatest width and height that libjpeg writes
@@ -41,6 +42,7 @@ class ImageOptions:
     intensity_window: (low, high), the intensities of gray images that become black (low) and white
         (high); `image` takes the lowest and the highest of each image, and None the range of their
         type.
+    damaged: `keep` writes what can be decoded of a JPEG whose data is damaged; `reject` rejects it.
     min_size: images whose shortest side is less (in pixels) are left out.
 
     Raises:
@@ -57,6 +59,7 @@ class ImageOptions:
     normalize: Normalize = "none"
     max_pixels: int = _MAX_PIXELS
     min_size: int = 0
+    damaged: Damaged = "keep"
     intensity_window: IntensityWindow | None = None
 
     def __post_init__(self) -> None:
@@ -65,6 +68,7 @@ class ImageOptions:
         _expect_one_of("--image-format", self.image_format, ImageFormat)
         _expect_one_of("--depth", self.depth, Depth)
         _expect_one_of("--normalize", self.normalize, Normalize)
+        _expect_one_of("--damaged", self.damaged, Damaged)
         _expect_between("--quality", self.quality, 1, 95)
         if self.quality != ImageOptions.quality and self.image_format != "jpeg":
             raise ConfigError(

@@ -21,7 +21,7 @@ from PIL.ImageFile import ImageFile
 from PIL.JpegImagePlugin import JpegImageFile
 
 from recordmill.errors import Reason, RecordError
-from recordmill.format.image_files import check_chunks, check_scans
+from recordmill.format.image_files import check_chunks, check_scans, load_image
 from recordmill.format.ledger import Noted
 from recordmill.image_constants import IMAGENET_MEAN, IMAGENET_STD
 from recordmill.transforms.imaging.affine import IDENTITY, Affine, exif_transform
@@ -125,8 +125,9 @@ def process(
     """
     image = _open(data, options)
     if not augmentations and complies(image, data, options):
-        load(image, options)
-        finished = _Finished(image, image.size, noted=_noted(image, data, options))
+        damage = load(image, data, options)
+        noted = _noted(image, data, options, damage=damage)
+        finished = _Finished(image, image.size, noted=noted)
         return _encoded_image(data, finished, options)
     result = _finish(image, data, options)
     if augmentations:
@@ -240,7 +241,7 @@ def _open(data: bytes, options: ImageOptions) -> ImageFile:
             check_scans(data, pixels=math.prod(image.size), limit=options.max_pixels)
     else:
         check_chunks(data)
-        load(image, options)  # a PNG may store its orientation after its pixels
+        load(image, data, options)  # a PNG may store its orientation after its pixels
     return image
 
 
@@ -267,7 +268,7 @@ def _finish(image: ImageFile, data: bytes, options: ImageOptions) -> _Finished:
     plan = upright_plan.transposed() if swaps_sides else upright_plan
     profile = image.info.get("icc_profile")
     full = _draft(image, plan, options)
-    load(image, options)
+    damage = load(image, data, options)
     window = options.intensity_window
     fine = to_16_bits(image, data, window) if options.bits == 16 else None
     found = to_resampling_mode(image, window) if fine is None else fine
@@ -286,15 +287,19 @@ def _finish(image: ImageFile, data: bytes, options: ImageOptions) -> _Finished:
         result,
         source,
         reduced,
-        _noted(image, data, options),
+        _noted(image, data, options, damage=damage),
         exif_transform(turn, stored),
         upright_plan.transform(source),
     )
 
 
-def _noted(image: ImageFile, data: bytes, options: ImageOptions) -> Sequence[Noted]:
-    """Return the findings on a loaded image that notes report."""
-    found: list[Noted] = ["pages"] if has_further_images(image, data) else []
+def _noted(
+    image: ImageFile, data: bytes, options: ImageOptions, *, damage: str | None
+) -> Sequence[Noted]:
+    """Return the findings on a loaded image that notes report. damage: as `load` returned it."""
+    found: list[Noted] = [] if damage is None else ["damaged_image"]
+    if has_further_images(image, data):
+        found.append("pages")
     window = options.intensity_window
     if window is not None and not is_gray(image.mode):
         found.append("window_unused")
@@ -328,20 +333,29 @@ def _draft(image: ImageFile, plan: ResizePlan, options: ImageOptions) -> tuple[f
     return image.size if drafted is None else drafted[1][2:]
 
 
-def load(image: ImageFile, options: ImageOptions) -> None:
-    """Decode. All errors for bad bytes are caught here, so that other exceptions remain bugs."""
+def load(image: ImageFile, data: bytes, options: ImageOptions) -> str | None:
+    """Decode an opened image, and return the damage of pixels that could be decoded nevertheless.
+
+    All errors for bad bytes are caught here, so that other exceptions remain bugs.
+
+    Raises:
+        RecordError: the pixels cannot be decoded, or `options` rejects damaged ones.
+    """
     if image.mode == "L":
         # A gray frame of a GIF keeps the palette of the other frames, and Pillow 12 applies it.
         image.palette = None
     try:
         correct_raw_modes(image)
-        image.load()
+        damage = load_image(image, data)
     except DECODE_ERRORS as error:
         raise decode_error(format_name(image), error, options) from error
     except RuntimeError as error:
         if format_name(image) != "AVIF":  # libavif alone reports bad bytes so
             raise
         raise decode_error("AVIF", error, options) from error
+    if damage is not None and options.damaged == "reject":
+        raise RecordError(Reason.CORRUPT, f"the {format_name(image)} is damaged: {damage}")
+    return damage
 
 
 def _resize(

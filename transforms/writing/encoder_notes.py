@@ -22,6 +22,12 @@ def encoder_notes(several: Iterable[Counted], *, sampled: bool = False) -> Itera
 
 # {reason: (code, subject and verb of one, of several, rest of the sentence)}
 _TEXTS: dict[Noted, tuple[str, str, str, str]] = {
+    "damaged_image": (
+        "damaged-image",
+        *("JPEG is", "JPEGs are"),
+        "damaged, such as {key}: what libjpeg could decode was written, in which a part may be gray"
+        " or displaced; look at such images and replace them, or reject them with --damaged reject",
+    ),
     "pages": (
         "pages",
         *("file has", "files have"),

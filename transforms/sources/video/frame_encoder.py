@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import simplejpeg
 from PIL import Image
 
 from recordmill.errors import Reason, RecordError
@@ -21,7 +22,7 @@ from recordmill.transforms.imaging.colour import PILLOW_MODES, background_image
 from recordmill.transforms.imaging.geometry import ResizePlan, Size, plan_resize
 from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.imaging.pixels import UPRIGHT, check_sides, encode
-from recordmill.transforms.sources.video.video_decoder import jpeg_codec, pyav
+from recordmill.transforms.sources.video.video_decoder import pyav
 
 # uint8: an RGB image [height, width, 3], luma [height, width], or chroma at half the size.
 Plane = npt.NDArray[np.uint8]
@@ -125,7 +126,7 @@ class FrameEncoder:
         height, width = luma.shape
         if height % 2 or width % 2:  # it reads even sides, and so pixels beyond the image
             luma = np.pad(luma, ((0, height % 2), (0, width % 2)), "edge")[:height, :width]
-        data: bytes = jpeg_codec().encode_jpeg_yuv_planes(
+        data: bytes = simplejpeg.encode_jpeg_yuv_planes(
             luma, *(chroma or (None, None)), quality=self._options.quality
         )
         return data

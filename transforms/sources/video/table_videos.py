@@ -15,7 +15,7 @@ from recordmill.transforms.model.user_columns import user_fields
 from recordmill.transforms.sources.media.media_layout import TableLayout
 from recordmill.transforms.sources.media.media_rows import MediaRows
 from recordmill.transforms.sources.video.clip_rows import clip_schema
-from recordmill.transforms.sources.video.video_decoder import jpeg_codec, pyav
+from recordmill.transforms.sources.video.video_decoder import pyav
 from recordmill.transforms.sources.video.video_source import FILE, VideoSource, with_sections
 
 
@@ -35,7 +35,6 @@ class TableVideos(VideoSource):
           ConfigError: a table cannot be parsed, or there are no rows.
         """
         pyav()
-        jpeg_codec()
         return self.files.scan()
 
     def layout(self, parts: Iterable[pa.RecordBatch], keep: Location | None = None) -> TableLayout:

@@ -68,11 +68,6 @@ def pyav() -> Any:
     return import_package("av", extra="video", needed_for="reading videos")
 
 
-def jpeg_codec() -> Any:
-    """Return simplejpeg, which encodes frames. Raises ConfigError if it is not installed."""
-    return import_package("simplejpeg", extra="video", needed_for="encoding frames")
-
-
 def versions() -> dict[str, str]:
     """Return {library: version} of the libraries that decode and scale."""
     av = pyav()

@@ -45,7 +45,7 @@ from recordmill.transforms.sources.video.clip_plan import (
 from recordmill.transforms.sources.video.clip_rows import ClipCollector, clip_schema
 from recordmill.transforms.sources.video.frame_encoder import EncodedFrame, FrameEncoder
 from recordmill.transforms.sources.video.frames import decode_section
-from recordmill.transforms.sources.video.video_decoder import Packets, VideoFile, jpeg_codec, pyav
+from recordmill.transforms.sources.video.video_decoder import Packets, VideoFile, pyav
 from recordmill.transforms.sources.video.video_headers import ProbedVideo, VideoProbe
 
 SECTION = "__section__"  # string: a `ClipSection`, null for a whole video
@@ -135,7 +135,6 @@ class VideoSource:
           ConfigError: no video can be used.
         """
         pyav()
-        jpeg_codec()
         kept = 0
         first: Reject | None = None
         for listed in self.files.scan():
