@@ -18,7 +18,8 @@ pytestmark = pytest.mark.usefixtures("encoders")
 
 NOTE = (
     "JPEGs are damaged, such as a.jpg: what libjpeg could decode was written, in which a part may"
-    " be gray or displaced; look at such images and replace them, or reject them with --damaged reject"
+    " be gray or displaced; look at such images and replace them, or reject them with --damaged"
+    " reject"
 )
 
 

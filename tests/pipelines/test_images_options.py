@@ -471,5 +471,6 @@ def test_every_option_is_shown(capsys):
     elsewhere |= {"max-worker-seconds"}  # test_endless_records.py
     elsewhere |= {"learned-from", "max-drift"}  # test_learned_from.py
     elsewhere |= {"bytes-column"}  # test_media_tables.py
+    elsewhere |= {"damaged"}  # test_damaged_images.py
     elsewhere |= {"reuse", "reuse-required", "no-reuse", "fingerprint"}  # test_reuse.py
     assert flags == SHOWN | elsewhere
