@@ -307,6 +307,23 @@ def every(tmp_path_factory) -> pathlib.Path:
     return folder
 
 
+@pytest.mark.parametrize(
+    ("kind", "file", "old", "new", "said"),
+    [
+        ("images", "estimate.json", b'"train"', b'"tra\\nn"', "estimate.json is damaged: expected"),
+        ("arrays", "listing/*/part-00000.arrow", b'["<f', b'[<"f', "header of an array is damaged"),
+    ],
+)  # fmt: skip
+def test_changed_content_of_staging_is_damage(kind, file, old, new, said, every, says, tmp_path):
+    out = pathlib.Path(shutil.copytree(every / kind / fuzz_datasets.STAGED, tmp_path / "out"))
+    [place] = out.glob(f".recordmill/*/{file}")
+    content = place.read_bytes()
+    assert old in content
+    place.write_bytes(content.replace(old, new))
+    code, told = says(*fuzz_datasets.arguments(every, kind, out))
+    assert (code, said in told) == (1, True), told
+
+
 def test_changed_datasets_never_crash_a_command(every):
     """A part of tests/soak/fuzz_datasets.py."""
     with fuzz_datasets.fast_runs():

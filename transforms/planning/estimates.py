@@ -12,10 +12,12 @@ from typing import Annotated, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from recordmill.errors import DamageError
 from recordmill.format.ledger import Counted, Reduced, add_counted
 from recordmill.format.typed_json import MAX_COUNT, Between, Count
-from recordmill.job.staging import to_json
+from recordmill.job.staging import advice_on, to_json
 from recordmill.processes.pool import ProcessPool, shared_pool
+from recordmill.storage.files import shown
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.data_type import Context
 from recordmill.transforms.model.run_spec import RunSpec
@@ -58,10 +60,19 @@ def measure(
 
     samples: {split: its records of smallest rank}, as in `Survey`. records: {split: number of
     records}.
+
+    Raises:
+      DamageError: the estimate of the earlier run is damaged.
     """
     staging = run.staging
     stored: dict[str, Estimate] | None = staging.read_json("estimate.json", dict[str, Estimate])
     if stored is not None:
+        if missing := samples.keys() - stored.keys():
+            place = staging.place("estimate.json")
+            raise DamageError(
+                f"{shown(place)} is damaged: expected the split {min(missing)!r};"
+                f" {advice_on(place)}"
+            )
         forget_frames(staging)  # a power cut may have left parts of them
         return stored
     stop_early_frames(run)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import io
-import json
 import math
 import tokenize
 import warnings
@@ -19,6 +18,7 @@ from numpy.lib import format as npy_format
 
 from recordmill import strict_json
 from recordmill.errors import Reason, RecordError
+from recordmill.format.typed_json import damage_of, parse_json, read_as
 
 MAGIC = npy_format.MAGIC_PREFIX
 HEAD = 1 << 14  # bytes that contain any header that numpy accepts
@@ -83,15 +83,15 @@ class StoredArray:
 
     @classmethod
     def from_text(cls, text: str) -> StoredArray:
-        """Parse the JSON of `to_text`."""
+        """Parse the JSON of `to_text`. Raises DamageError."""
         return _parse(text)
 
 
 @functools.lru_cache(maxsize=1 << 12)
 def _parse(text: str) -> StoredArray:
     names = (field.name for field in dataclasses.fields(StoredArray))
-    given = dict(zip(names, json.loads(text), strict=True))
-    return StoredArray(**{**given, "shape": tuple(given["shape"])})
+    with damage_of("the staged header of an array"):
+        return read_as(StoredArray, dict(zip(names, parse_json(text.encode()), strict=True)))
 
 
 def read_npy(head: bytes, size: int, *, member: str = "", texts: bool = False) -> StoredArray:

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from recordmill import strict_json
-from recordmill.errors import ConfigError, Reason, RecordError
+from recordmill.errors import ConfigError, DamageError, Reason, RecordError
 from recordmill.notes import count_of
 from recordmill.transforms.sources.video.video_decoder import Packets
 
@@ -181,11 +181,14 @@ class ClipSection:
 
     @classmethod
     def from_text(cls, text: str) -> ClipSection:
-        """Parse the JSON of `to_text`."""
-        data = json.loads(text)
-        deltas = np.frombuffer(zlib.decompress(base64.b85decode(data["times"])), "<i8")
-        data |= {"times": np.cumsum(deltas), "key": tuple(data["key"])}
-        return cls(**data)
+        """Parse the JSON of `to_text`. Raises DamageError."""
+        try:
+            data = json.loads(text)
+            deltas = np.frombuffer(zlib.decompress(base64.b85decode(data["times"])), "<i8")
+            data |= {"times": np.cumsum(deltas), "key": tuple(data["key"])}
+            return cls(**data)
+        except (ValueError, TypeError, LookupError, zlib.error) as error:
+            raise DamageError(f"a staged section of a video is damaged: {error!r}") from error
 
 
 def plan_sections(
