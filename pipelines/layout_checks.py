@@ -52,12 +52,15 @@ def check_splits(config: CommonConfig, windows: WindowOptions | None, rows: Layo
         )
     by_column = config.split_column is not None or config.split_from == "column"
     some = 0 < sum(one.split is None for one in config.input) < len(config.input)
-    if config.splits is not None and not by_column and not some:
-        given = ",".join(f"{name}={x:g}" for name, x in config.splits.items())
-        raise ConfigError(
-            f"--splits {given}: contradicts the split of each record, which comes from {source}:"
-            f" leave --splits out, or {ignore}"
-        )
+    if by_column or some:  # records without a split are divided
+        return
+    for flag, value in (("--splits", config.splits), ("--stratify", config.stratify)):
+        if value:
+            given = "" if value is True else " " + ",".join(f"{n}={x:g}" for n, x in value.items())
+            raise ConfigError(
+                f"{flag}{given}: contradicts the split of each record, which comes from {source}:"
+                f" leave {flag} out, or {ignore}"
+            )
 
 
 def check_layout(config: CommonConfig, windows: WindowOptions | None, layout: Layout) -> None:
