@@ -250,11 +250,15 @@ def test_a_changed_index_is_damage(
     rows = pq.read_table(index)
     others = pa.array([f"other-{n}" for n in range(len(rows))])
     index.write_bytes(index_bytes(rows.set_column(0, "key", others)))
-    for pair in ((before, str(changed)), (str(changed), before)):
-        assert main(["diff", *pair]) == 1
-        said = capsys.readouterr().err
-        assert said.startswith(f"recordmill diff: error: index/{index.name}: ")
-        assert "it changed after it was written" in said
+    content = bytearray((pathlib.Path(after) / "index" / index.name).read_bytes())
+    content[len(content) // 2] ^= 1
+    for damaged in (index.read_bytes(), content):  # of another size, and of the same
+        index.write_bytes(damaged)
+        for pair in ((before, str(changed)), (str(changed), before)):
+            assert main(["diff", *pair]) == 1
+            said = capsys.readouterr().err
+            assert said.startswith(f"recordmill diff: error: index/{index.name}: ")
+            assert "it changed after it was written" in said
 
 
 def annotated(folder: pathlib.Path, changed: dict[str, np.ndarray], *argv: str) -> str:
