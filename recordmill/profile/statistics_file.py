@@ -73,14 +73,17 @@ def parse(content: bytes, *, whole: bool = True) -> dict[str, SliceView]:
     Raises:
       ManifestError: the content is not a valid DatasetFeatureStatisticsList.
     """
-    return {
-        dataset.name: SliceView(
-            records=dataset.num_examples,
-            columns={_name(feature): _column(feature) for feature in dataset.features},
-        )
-        for dataset in _parsed(content).datasets
-        if "/" not in dataset.name and (whole or dataset.name != ALL_EXAMPLES)
-    }
+    try:
+        return {
+            dataset.name: SliceView(
+                records=dataset.num_examples,
+                columns={_name(feature): _column(feature) for feature in dataset.features},
+            )
+            for dataset in _parsed(content).datasets
+            if "/" not in dataset.name and (whole or dataset.name != ALL_EXAMPLES)
+        }
+    except ValueError as error:
+        raise ManifestError(f"{STATISTICS} is damaged: {error}") from error
 
 
 def column_types(content: bytes) -> dict[str, str]:

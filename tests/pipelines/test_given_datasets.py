@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tensorflow_metadata.proto.v0 import statistics_pb2
 
 import recordmill
 from recordmill.errors import DamageError, RunError
@@ -147,6 +148,7 @@ def test_learned_numbers_are_checked(given, made, says, tmp_path, change, messag
         ("table", "vocabulary/text.txt", b"a\nb\n\xff\n", "line 3 is not UTF-8"),
         ("text", "vocabulary/tokens.txt", b"a\nb\na\n", "the line 'a' is repeated"),
         ("text", "vocabulary/idf.npy", b"\x93NUMPY", "it is not a NumPy array"),
+        ("text", "vocabulary/idf.npy", b"\x93NUMPY\1\0\2\0{\n", "it is not a NumPy array"),
     ],
 )
 def test_vocabularies_are_checked(given, made, says, tmp_path, kind, file, content, message):
@@ -176,10 +178,26 @@ def test_frequencies_have_the_length_of_their_vocabulary(given, made, says, tmp_
     assert "idf.npy is damaged: it has another length than vocabulary/tokens.txt" in said
 
 
-def test_statistics_are_checked(given, made, says, tmp_path):
+def unordered(statistics: bytes) -> bytes:
+    message = statistics_pb2.DatasetFeatureStatisticsList.FromString(statistics)
+    [number] = [one for one in message.datasets[0].features if one.name == "number"]
+    for one in number.custom_stats:
+        for bucket in one.histogram.buckets[:1]:
+            bucket.low_value = bucket.high_value = 1e12
+    return message.SerializeToString()
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        (lambda content: content[:-9], "expected a DatasetFeatureStatisticsList"),
+        (unordered, "column 'number': expected ascending finite boundaries of buckets, got"),
+    ],
+)
+def test_statistics_are_checked(given, made, says, tmp_path, change, what):
     out = given("table")
-    forge(out, "statistics.pb", (out / "statistics.pb").read_bytes()[:-9])
-    message = "statistics.pb is damaged: expected a DatasetFeatureStatisticsList"
+    forge(out, "statistics.pb", change((out / "statistics.pb").read_bytes()))
+    message = f"statistics.pb is damaged: {what}"
     code, said = says("inspect", "--dataset", made / "table/out", "--compare-with", out)
     assert (code, message in said) == (2, True)
     code, said = says("inspect", "--dataset", out)

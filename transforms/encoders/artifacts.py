@@ -14,6 +14,7 @@ from recordmill.errors import RunError
 from recordmill.job.staging import Staging
 from recordmill.storage.files import Location, shown
 from recordmill.transforms.model.data_type import Artifact, Prepared
+from recordmill.transforms.sources.arrays.npy import INVALID_HEADER
 
 
 def read_artifact(artifact: Artifact) -> bytes:
@@ -53,7 +54,7 @@ def parse_frequencies(content: bytes) -> npt.NDArray[np.float64]:
     """
     try:
         found = np.load(io.BytesIO(content), allow_pickle=False)
-    except (ValueError, OSError, EOFError) as error:
+    except (OSError, *INVALID_HEADER) as error:
         raise ValueError("it is not a NumPy array") from error
     if not isinstance(found, np.ndarray) or found.dtype != np.float64 or found.ndim != 1:
         raise ValueError("expected an array of float64 with one dimension")

@@ -99,7 +99,11 @@ class ShardWriter:
             blocks=blocks, staging=self.staging, step=step, seed=plan.seed, context=context
         )
         done = self.staging.shard_info(name)
-        if done is not None and self._is_complete(done, count) and done.plan == rows.digest().hex():
+        if (
+            done is not None
+            and self._is_complete(done, shard, count)
+            and done.plan == rows.digest().hex()
+        ):
             return done
         info_place = self.staging.place(f"info/{name}.json")
         if done is not None:
@@ -173,10 +177,13 @@ class ShardWriter:
             shared.append(self.fingerprint)
         return xxhash.xxh3_128_digest(to_json(shared))
 
-    def _is_complete(self, done: ShardInfo, count: int) -> bool:
-        place = self.staging.place(f"shards/{done.shard.file}")
-        index = self.staging.place(index_name(done.split, done.number, count))
-        if done.has_recipes and not staged_recipes(self.staging, done.shard.file).exists():
+    def _is_complete(self, done: ShardInfo, shard: ShardId, count: int) -> bool:
+        name = shard_name(*shard, count, self.compression)
+        if (done.split, done.number, done.shard.file) != (*shard, name):
+            return False
+        place = self.staging.place(f"shards/{name}")
+        index = self.staging.place(index_name(*shard, count))
+        if done.has_recipes and not staged_recipes(self.staging, name).exists():
             return False
         return place.exists() and place.size() == done.shard.bytes and index.exists()
 

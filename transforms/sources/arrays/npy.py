@@ -29,8 +29,8 @@ _KINDS = "biufc"  # numpy's kinds: bool, integers, floats, complex
 _TEXTS = "US"
 _WIDEST = {"f": 8, "c": 16}  # bytes: wider types depend on the machine
 
-# Errors of numpy's parser for an invalid header.
-_UNREADABLE = (
+# Errors of numpy's parser for an invalid header, or for no header.
+INVALID_HEADER = (
     ValueError,
     TypeError,
     KeyError,
@@ -187,7 +187,7 @@ def _header(header: bytes) -> tuple[str, tuple[int, ...], bool]:
                 else npy_format.read_array_header_2_0
             )
             shape, fortran, dtype = read(stream, max_header_size=_LONGEST_HEADER)
-        except _UNREADABLE as error:
+        except INVALID_HEADER as error:
             raise RecordError(Reason.CORRUPT, "its header cannot be parsed") from error
     if any(isinstance(size, bool) or size < 0 for size in shape):
         raise RecordError(Reason.CORRUPT, f"its header declares the shape {shape}")
