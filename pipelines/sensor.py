@@ -23,6 +23,7 @@ from recordmill.pipelines.options.declaration import Group, option
 from recordmill.transforms.model.data_type import DataType
 from recordmill.transforms.model.window_options import LabelRule, SplitBy, WindowOptions
 from recordmill.transforms.sources.rows.interval_file import read_intervals
+from recordmill.transforms.sources.rows.sample_times import TimeUnit
 from recordmill.transforms.sources.rows.sensor_rows import SensorRows
 from recordmill.transforms.windowing.window_layout import AHEAD
 
@@ -70,13 +71,14 @@ class SensorConfig(ColumnsConfig):
         " only names of UTC. Default: ISO 8601, or numbers since 1970. Times without a time zone"
         " are in --input-time-zone.",
     )
-    time_unit: Literal["s", "ms", "us", "ns", "excel"] | None = option(
+    time_unit: TimeUnit | None = option(
         None,
         group=SERIES,
         shapes_bytes=True,
         show=_show_unit,
-        help="Unit of times that are numbers since 1970; excel: days as Excel counts them. Default:"
-        " s, but numbers such as 20260131 are an error, because they look like dates.",
+        help="Unit of times that are numbers since 1970; excel, matlab: days as these count"
+        " them. Default: s, but numbers such as 20260131 are an error, because they look like"
+        " dates.",
     )
     input_time_zone: str | None = option(
         None,

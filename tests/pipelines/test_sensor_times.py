@@ -5,6 +5,9 @@ import pathlib
 import re
 import zoneinfo
 
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet as pq
 import pytest
 
 from recordmill.pipelines.cli import main
@@ -156,3 +159,146 @@ def test_the_ledger_says_why_rows_are_filtered(tmp_path, capsys):
     printed = " ".join(capsys.readouterr().out.split())
     assert "4 inputs: 2 read, 1 rejected, 1 filtered" in printed
     assert re.search(r"filter reason inputs records ─+ in no window 1 0", printed)
+
+
+EPOCH = datetime.datetime(2020, 1, 1)
+ZONES = (None, "UTC", "America/New_York", "+05:30")
+
+
+def stored(file: pathlib.Path, column: pa.Array, *, int96: bool = False) -> tuple[object, ...]:
+    """A file of these times, and how it is read."""
+    table = pa.table({"time": column, "v": pa.array(range(len(column)))})
+    if file.suffix == ".arrow":
+        pyarrow.feather.write_feather(table, str(file))
+    else:
+        pq.write_table(table, file, use_deprecated_int96_timestamps=int96)
+    return (
+        *("--input", file, "--time-column", "time", "--window", 1),
+        *("--splits", "train=1", "--max-reject-fraction", 1),
+    )
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow"])
+@pytest.mark.parametrize("zone", ZONES)
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_timestamps_of_any_unit_and_zone_are_read(tmp_path, unit, zone, suffix):
+    moments = [EPOCH + datetime.timedelta(hours=9 * step) for step in range(3)]
+    times = pa.array(moments, pa.timestamp(unit)).cast(pa.int64()).cast(pa.timestamp(unit, zone))
+    made = make(tmp_path / "out", *stored(tmp_path / f"in{suffix}", times), command="sensor")
+    assert starts(made) == [one.isoformat() for one in moments]
+
+
+def test_parts_of_a_microsecond_are_cut_off(tmp_path):
+    times = pa.array([1_999, -1], pa.timestamp("ns"))
+    made = make(tmp_path / "out", *stored(tmp_path / "in.parquet", times), command="sensor")
+    assert starts(made) == ["1969-12-31T23:59:59.999999", "1970-01-01T00:00:00.000001"]
+
+
+def test_timestamps_without_a_zone_are_clock_times_of_the_given_one(tmp_path):
+    for name, zone in (("local", None), ("utc", "UTC")):
+        times = pa.array([EPOCH], pa.timestamp("ns", zone))
+        argv = stored(tmp_path / f"{name}.parquet", times)
+        made = make(
+            *(tmp_path / name, *argv, "--input-time-zone", "Europe/Berlin"), command="sensor"
+        )
+        assert starts(made) == ["2019-12-31T23:00:00" if zone is None else "2020-01-01T00:00:00"]
+
+
+@pytest.mark.parametrize("command", ["sensor", "table"])
+def test_int96_times_after_2262_do_not_wrap(tmp_path, command):
+    times = pa.array([datetime.datetime(9999, 12, 31), EPOCH], pa.timestamp("us"))
+    argv = stored(tmp_path / "in.parquet", times, int96=True)
+    if command == "table":
+        argv = (*argv[:2], "--splits", "train=1", "--label-type", "none")
+    made = make(tmp_path / "out", *argv, command=command)
+    if command == "sensor":
+        assert starts(made) == ["2020-01-01T00:00:00", "9999-12-31T00:00:00"]
+    else:
+        found = sorted(one["time"][0] for one in made.examples().values())
+        assert found == [time // 1000 for time in (1_577_836_800 * 10**9, 253_402_214_400 * 10**9)]
+
+
+@pytest.mark.parametrize("command", ["sensor", "table"])
+@pytest.mark.parametrize("unit", ["s", "ms"])
+def test_times_beyond_microseconds_are_rejected(tmp_path, unit, command):
+    times = pa.array([0, 2**63 - 1, -(2**63) + 1, 1000], pa.int64()).cast(pa.timestamp(unit))
+    argv = stored(tmp_path / "in.arrow", times)
+    if command == "table":
+        argv = (*argv[:2], "--splits", "train=1", "--max-reject-fraction", 1)
+    made = make(tmp_path / "out", *argv, command=command)
+    assert len(made.examples()) == 2
+    rejects = (tmp_path / "out/rejects.jsonl").read_text()
+    assert f"{2**63 - 1} {unit} since 1970 is a time beyond" in rejects
+    assert f"-{2**63 - 1} {unit} since 1970" in rejects
+
+
+@pytest.mark.parametrize(
+    ("time", "start"),
+    [
+        ("2020-01-01T00:00:00.123456789Z", "2020-01-01T00:00:00.123456"),
+        ("2020-01-01T00:00:00.1234567+01:00", "2019-12-31T23:00:00.123456"),
+        ("2020-01-01t00:00:00.1234567891z", "2020-01-01T00:00:00.123456"),
+        ("2020-01-01 00:00:00.123456789", "2020-01-01T00:00:00.123456"),
+        ("2020-01-01 00:00:00 UTC", "2020-01-01T00:00:00"),
+        ("2020-01-01 00:00:00.5 UTC", "2020-01-01T00:00:00.500000"),
+        ("2020-01-01 00:00:00 +0100", "2019-12-31T23:00:00"),
+        ("2020-01-01 24:00", "2020-01-02T00:00:00"),
+        ("2020-02-29T24:00:00", "2020-03-01T00:00:00"),
+        ("2020-12-31T24:00:00.000+01:00", "2020-12-31T23:00:00"),
+        ("2020-02-30 24:00", None),
+        ("2020-01-01 24:01", None),
+        ("2020-01-01 25:00", None),
+    ],
+)
+def test_spellings_of_iso_8601_are_read(tmp_path, time, start):
+    argv = rows(tmp_path, [time, "2021-01-01 00:00"])
+    made = make(tmp_path / "out", *argv, command="sensor")
+    assert starts(made) == [*([] if start is None else [start]), "2021-01-01T00:00:00"]
+
+
+def test_types_of_columns_take_the_same_times(tmp_path):
+    (tmp_path / "in.csv").write_text("t,v\n2020-01-01T00:00:00.123456789,1\n2020-01-01 24:00,2\n")
+    argv = ("--input", tmp_path / "in.csv", "--types", "t=timestamp", "--splits", "train=1")
+    made = make(tmp_path / "out", *argv, "--label-type", "none", command="table")
+    found = sorted(one["t"][0] for one in made.examples().values())
+    assert found == [1_577_836_800_123_456, 1_577_923_200_000_000]
+
+
+def test_hours_from_1_to_24_are_read(tmp_path):
+    hours = [f"2018-01-31 {hour}" for hour in range(1, 25)]
+    argv = (*rows(tmp_path, hours), "--time-format", "%Y-%m-%d %H")
+    found = starts(make(tmp_path / "out", *argv, command="sensor"))
+    assert [found[0], *found[-2:]] == [
+        f"2018-{time}:00:00" for time in ("01-31T01", "01-31T23", "02-01T00")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("time", "time_format"),
+    [
+        ("2019-W02-1", "%G-W%V-%u"),
+        ("2019-02", "%Y-%W"),
+        ("2019-02", "%Y-%U"),
+        ("19-02-1", "%g-%V-%u"),
+    ],
+)
+def test_formats_that_give_no_date_are_refused(tmp_path, capsys, time, time_format):
+    argv = (*rows(tmp_path, [time]), "--time-format", time_format)
+    assert "gives no date, so that all times would be alike" in refused(capsys, tmp_path, *argv)
+
+
+def test_weeks_with_a_weekday_are_read(tmp_path):
+    argv = (*rows(tmp_path, ["2019-02-1"]), "--time-format", "%Y-%W-%w")
+    assert starts(make(tmp_path / "out", *argv, command="sensor")) == ["2019-01-14T00:00:00"]
+
+
+def test_days_of_matlab_are_noted_and_read(tmp_path, capsys):
+    days = ["737791.0", "737791.0416666666"]
+    noted = times_notes(capsys, tmp_path, days)
+    assert "--time-unit matlab reads them as the days of MATLAB, from 2020-01-01 on" in noted
+    assert not times_notes(capsys, tmp_path, days, "--time-unit", "s")
+    argv = (*rows(tmp_path, days), "--time-unit", "matlab")
+    assert starts(make(tmp_path / "out", *argv, command="sensor")) == [
+        "2020-01-01T00:00:00",
+        "2020-01-01T01:00:00",
+    ]

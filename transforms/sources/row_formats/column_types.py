@@ -14,7 +14,7 @@ from recordmill.transforms.sources.row_formats.number_points import PointUse
 from recordmill.transforms.sources.row_formats.odd_values import OddValue
 
 _TIME = r"\d[-:]\d"
-_ZONED = r"\d:\d.*([Zz]|[+-]\d\d(:?\d\d)?)$"
+_ZONED = r"\d:\d.*([Zz]|UTC|GMT|[+-]\d\d(:?\d\d)?)$"
 NARROW = (pa.int64(), pa.float64(), pa.bool_())
 
 

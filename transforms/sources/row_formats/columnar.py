@@ -259,6 +259,7 @@ class ParquetFile(ColumnarFile):
                     pre_buffer=False,
                     read_dictionary=list(dictionaries),
                     page_checksum_verification=True,
+                    coerce_int96_timestamp_unit="us",  # nanoseconds would wrap after 2262
                 )
             except UnicodeDecodeError as error:  # it decodes the names of columns
                 raise pa.ArrowInvalid("the name of a column is not UTF-8: rename it") from error

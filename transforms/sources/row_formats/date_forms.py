@@ -61,6 +61,15 @@ _CLOCK_NAMES = (
     (r"\d{4}", "hhmm"),
     (r"\d", "n"),
 )
+# Spellings of ISO 8601 and RFC 3339 that Arrow does not parse, and how it writes them.
+_ARROW_SPELLINGS = (
+    (rf"^({_DATE})t", r"\1T"),
+    (rf"^({_DATE}[T ]\d\d:\d\d:\d\d\.\d{{6}})\d+", r"\1"),
+    (rf"^({_DATE}[T ]{_CLOCK}) ?(?:z|Z|UTC|GMT)$", r"\1Z"),
+    (rf"^({_DATE}[T ]{_CLOCK}) ([+-]\d\d(?::?\d\d)?)$", r"\1\6"),
+)
+_HOUR_24 = r"^(?P<day>\d{4}-\d\d-\d\d)[T ]24:00(?::00(?:\.0+)?)?(?P<zone>Z|[+-]\d\d(?::?\d\d)?|)$"
+_DAY_LONG = pa.scalar(86_400, pa.duration("s"))
 # The parts of a time that differ between notations of equal times: its zone, and zeros at its end.
 _SHORTER = (
     (rf"^({_DATE}[T ]{_CLOCK}){_ZONE}$", r"\1"),
@@ -199,6 +208,24 @@ def shorten_times(texts: pa.Array) -> pa.Array:
         for pattern, shorter in _SHORTER:
             texts = pc.replace_substring_regex(texts, pattern, shorter)
     return texts
+
+
+def arrow_times(texts: pa.Array) -> pa.Array:
+    """Return times of ISO 8601 and RFC 3339 in the notation that Arrow parses, other texts as is.
+
+    Of a fraction, six digits are kept; 24:00 is the start of the next day.
+    """
+    for pattern, spelling in _ARROW_SPELLINGS:
+        texts = pc.replace_substring_regex(texts, pattern, spelling)
+    found = pc.extract_regex(texts, _HOUR_24)
+    if found.null_count == len(found):
+        return texts
+    days, zones = (pc.struct_field(found, name) for name in ("day", "zone"))
+    dates = pc.strptime(days, format="%Y-%m-%d", unit="s", error_is_null=True)
+    exists = pc.equal(pc.strftime(dates, "%Y-%m-%d"), days)  # 31 June is read as 1 July
+    after = pc.strftime(pc.add(dates, _DAY_LONG), "%Y-%m-%d")
+    midnights = pc.binary_join_element_wise(after, " 00:00", zones, "")
+    return pc.if_else(exists.fill_null(False), midnights, texts)
 
 
 def _zone_pattern(zone: str | None) -> str:

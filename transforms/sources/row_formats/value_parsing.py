@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import re
 import shlex
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.transforms.sources.row_formats.column_types import NARROW, ColumnType
+from recordmill.transforms.sources.row_formats.date_forms import arrow_times
 
 Mask = npt.NDArray[np.bool_]
 
@@ -108,6 +110,10 @@ class ValueParser:
             return column.cast(kind), np.zeros(len(column), np.bool_)
         except pa.ArrowInvalid:
             pass
+        if pa.types.is_timestamp(kind) and pa.types.is_string(column.type):
+            column = arrow_times(column)
+            with contextlib.suppress(pa.ArrowInvalid):
+                return column.cast(kind), np.zeros(len(column), np.bool_)
         coded = column.dictionary_encode()
         values = coded.dictionary
         fits = [_cast(values.slice(row, 1), kind) is not None for row in range(len(values))]

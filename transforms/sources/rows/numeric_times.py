@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill.transforms.sources.rows.sample_times import EXCEL_EPOCH, strptime
+from recordmill.transforms.sources.rows.sample_times import EPOCHS, strptime
 
 _SECOND = 10**6
 _FIRST, _LAST = 1900, 2100  # years
@@ -17,7 +18,8 @@ _LAST_SHORT = 40  # year
 # if this many of them, in several hours, have minutes below 60 and hours below 24.
 _LATE = 2_200_000_000
 _LEAST_DATES = 20
-_EXCEL_DAYS = (32_874, 54_789)  # 1990 to 2050
+_PROGRAMS = {"excel": "Excel", "matlab": "MATLAB"}
+_LIKELY_DAYS = (7_305, 29_220)  # since 1970: 1990 to 2050
 
 
 def date_format(times: pa.Array) -> str | None:
@@ -43,25 +45,29 @@ def _short_date_format(numbers: pa.Array) -> str | None:
     digits = -(-len(str(last)) // 2) * 2
     if digits not in _SHORT_DATES or first < 0 or last >= (_LAST_SHORT + 1) * 10 ** (digits - 2):
         return None
-    if digits == 10 and first < _LATE:
-        hours = pc.divide(numbers, 100)
-        if pc.count_distinct(numbers).as_py() < _LEAST_DATES or len(hours.unique()) < 2:
-            return None
+    hours = pc.divide(numbers, 10 ** (digits - 8))
+    if np.any(np.asarray(hours) % 100 == 24):
+        return None
+    few = pc.count_distinct(numbers).as_py() < _LEAST_DATES or len(hours.unique()) < 2
+    if digits == 10 and first < _LATE and few:
+        return None
     texts = pc.utf8_lpad(numbers.cast(pa.string()), digits, padding="0")
     return None if strptime(texts, _SHORT_DATES[digits]).null_count else _SHORT_DATES[digits]
 
 
 def unlikely_seconds(times: pa.Array) -> str | None:
-    """Return how to read numbers that may be years or the days of Excel, None for other numbers.
+    """Return how to read numbers that may be years, or days of Excel or MATLAB, else None.
 
     times: as for `date_format`.
     """
     first, last = (found / _SECOND for found in pc.min_max(times).as_py().values())
     if first >= _FIRST and last <= _LAST and _whole(times) is not None:
         return f"--time-format %Y reads them as years, from {first:.0f} to {last:.0f}"
-    if first >= _EXCEL_DAYS[0] and last <= _EXCEL_DAYS[1]:
-        start = pa.scalar(int(first) - EXCEL_EPOCH, pa.int32()).cast(pa.date32())
-        return f"--time-unit excel reads them as the days of Excel, from {start} on"
+    for unit, program in _PROGRAMS.items():
+        days = first - EPOCHS[unit], last - EPOCHS[unit]
+        if days[0] >= _LIKELY_DAYS[0] and days[1] <= _LIKELY_DAYS[1]:
+            start = pa.scalar(int(days[0]), pa.int32()).cast(pa.date32())
+            return f"--time-unit {unit} reads them as the days of {program}, from {start} on"
     return None
 
 

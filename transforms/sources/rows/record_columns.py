@@ -16,6 +16,7 @@ from recordmill.format.label_texts import join_labels
 from recordmill.format.split_names import canonical_split
 from recordmill.tfrecord.flat_arrays import offsets_of
 from recordmill.transforms.model import batch
+from recordmill.transforms.model.durations import beyond_microseconds
 from recordmill.transforms.model.label_lists import FIELD, distinct_labels, split_labels
 from recordmill.transforms.model.label_spelling import respell
 from recordmill.transforms.model.ragged import list_array
@@ -38,6 +39,8 @@ SYSTEM_FIELDS = tuple(pa.field(name, pa.string()) for name in SYSTEM_COLUMNS)
 TEXT_FIELDS = (*SYSTEM_FIELDS, pa.field(TEXT, pa.string(), False))
 
 ONLY_SPACE = RejectCause(Reason.EMPTY, "only white space")
+
+BEYOND = "since 1970 is a time beyond those that int64 microseconds hold"
 
 Mask = npt.NDArray[np.bool_]
 
@@ -186,6 +189,7 @@ def build_records(
         *_label_faults(rows, system, roles, reject_unlabelled=reject_unlabelled),
         *_list_faults(rows, user_columns),
         *_large_numbers(rows, user_columns, only_lists=not check_numbers),
+        *_distant_times(rows, user_columns),
     ]
     bad, rejects = _collect_rejects(rows, found, keys=system.key, file=file)
     arrays = [*system[:4], *source_columns, *(rows.columns[name] for name in user_columns)]
@@ -255,6 +259,22 @@ def _large_numbers(
 def _too_large(rows: Rows, name: str, numbers: Mapping[int, float], row: int) -> RejectCause:
     detail = f"column {name!r}: {numbers[row]:g} is not a finite float32"
     return RejectCause(Reason.BAD_VALUE, f"row {rows.numbers[row]}: {detail}")
+
+
+def _distant_times(rows: Rows, user_columns: Sequence[str]) -> list[InvalidRows]:
+    """Return the rows with a time that microseconds since 1970 cannot hold."""
+
+    def why(name: str, row: int) -> RejectCause:
+        number = rows.columns[name].cast(pa.int64())[row]
+        detail = f"column {name!r}: {number} {rows.columns[name].type.unit} {BEYOND}"
+        return RejectCause(Reason.BAD_VALUE, f"row {rows.numbers[row]}: {detail}")
+
+    times = [name for name in user_columns if pa.types.is_timestamp(rows.columns[name].type)]
+    return [
+        InvalidRows(beyond_microseconds(rows.columns[name]), functools.partial(why, name))
+        for name in times
+        if rows.columns[name].type.unit in ("s", "ms")
+    ]
 
 
 def _null_item_problem(rows: Rows, name: str, row: int) -> RejectCause:

@@ -29,6 +29,7 @@ class RowLayout(Layout):
     labels in the files, if there is one. row_filter: leaves out rows of --where. class_names: of
     the classes by their numbers, as text; None if labels are the classes. from_path:
     columns with a role that are in the names of folders, as KEY=VALUE, and not in the files.
+    typed: columns with a role that are read with the types of the files, not as text.
     """
 
     roles: ColumnRoles
@@ -38,15 +39,18 @@ class RowLayout(Layout):
     kept: RowCache | None = None
     class_names: Mapping[str, str] | None = None
     from_path: tuple[str, ...] = ()
+    typed: tuple[pa.Field, ...] = ()
 
     def read_names(self) -> set[str]:
         """Return the names of the columns to read as text."""
-        return self.roles.named().difference(self.from_path)
+        typed = (field.name for field in self.typed)
+        return self.roles.named().difference(self.from_path, typed)
 
     def more_fields(self, named: Collection[str]) -> list[pa.Field]:
         """Return the fields to read beside `written` and the columns `named`, read as text."""
         lists = [] if self.label_lists is None else [self.label_lists]
         compared = () if self.row_filter is None else self.row_filter.fields
+        lists = [*lists, *self.typed]
         read = {*named, *self.written.names, *(field.name for field in lists)}
         return [*lists, *(field for field in compared if field.name not in read)]
 

@@ -242,6 +242,7 @@ class RecordRows:
             class_names=class_names,
             of_values=class_names is None and holds_values(roles, column_types),
             from_path=from_path,
+            typed=() if header is None else self._typed_columns(header),
         )
 
     def read(self, sections: pa.RecordBatch, layout: Layout) -> Iterator[ListingPart]:
@@ -341,6 +342,14 @@ class RecordRows:
         """Return whether an option says that the labels are text."""
         del label
         return False
+
+    def _typed_columns(self, found: ColumnTypes) -> tuple[pa.Field, ...]:
+        """Return the columns with a role that keep their types; others are read as text.
+
+        found: the types that the files declare.
+        """
+        del found
+        return ()
 
     def _source_columns(
         self, rows: Rows, roles: ColumnRoles, file: str

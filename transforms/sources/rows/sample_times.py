@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import numpy as np
@@ -12,15 +12,17 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from recordmill.errors import ConfigError
+from recordmill.transforms.model.durations import to_microseconds
 from recordmill.transforms.sources.row_formats.value_parsing import ValueParser, decimal_hint
 
-TimeUnit = Literal["s", "ms", "us", "ns", "excel"]
-EXCEL_EPOCH = 25_569  # days of Excel until 1970
+TimeUnit = Literal["s", "ms", "us", "ns", "excel", "matlab"]
+EPOCHS = {"excel": 25_569, "matlab": 719_529}  # days that programs count until 1970
 PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 _MICROSECONDS = pa.timestamp("us")
 _DATES = ("%d/%m/%Y", "%d.%m.%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y", "%Y-%m-%d")
-_CLOCKS = (" %H:%M:%S", " %H:%M", " %H.%M.%S", "", " %H:%M:%S.%f", " %H:%M:%S,%f",
+_CLOCKS = (" %H:%M:%S", " %H:%M", " %H.%M.%S", "", " %H", " %H:%M:%S.%f", " %H:%M:%S,%f",
            " %I:%M:%S %p", " %I:%M %p")  # fmt: skip
 _COMMON_FORMATS = (
     *(date + clock for date in _DATES for clock in _CLOCKS),
@@ -32,12 +34,32 @@ _DAYS_MOVED = 3  # days after the end of a month, at most
 _YEAR_1000 = -30_610_224_000 * 10**6  # Arrow's %Y takes fewer digits: 24 would be the year 24
 _ZONES = {"%z", "%Z", "%s"}
 _UTC_NAMES = ("UTC", "GMT", "UT", "Z")
+_COMPOUND = {"%F": "%Y-%m-%d", "%D": "%m/%d/%y", "%T": "%H:%M:%S", "%R": "%H:%M"}
+# Directives that Arrow parses without filling the date that they name.
+_UNFILLED = {"%G", "%g", "%V"}
+_WEEKS, _WEEKDAYS = {"%U", "%W"}, {"%w", "%u", "%a", "%A"}
+_DAY = 86_400 * 10**6  # microseconds
 _PARTS = re.compile("%[a-zA-Z%]|.", re.DOTALL)  # directives and literal characters
 _DIGITS = {
     **dict.fromkeys(("%d", "%m", "%y", "%H", "%I", "%M", "%S"), r"\s*\d{1,2}"),
     **{"%Y": r"\s*\d{4}", "%j": r"\s*\d{1,3}", "%f": r"\d{1,9}", "%p": "[a-zA-Z]+", "%%": "%"},
 }
+_MIDNIGHT = {**_DIGITS, "%M": r"\s*0{1,2}", "%S": r"\s*0{1,2}"}
 _NUMBER = r"^[+-]?\d+(\.\d*)?([eE][+-]?\d+)?$"
+
+
+def check_time_format(time_format: str) -> None:
+    """Raise ConfigError for a format whose times would not be those of its texts."""
+    parts = {*_PARTS.findall(time_format)}
+    lost = sorted(parts & _UNFILLED)
+    if not lost and parts.isdisjoint(_WEEKDAYS):
+        lost = sorted(parts & _WEEKS)
+    if lost:
+        days = " without a weekday (%w)" if lost[0] in _WEEKS else ""
+        raise ConfigError(
+            f"--time-format {time_format!r}: {lost[0]}{days} gives no date, so that all times would"
+            " be alike: write dates such as 2026-01-31 in the input"
+        )
 
 
 def parse_times(
@@ -46,7 +68,12 @@ def parse_times(
     """Parse times. Returns microseconds since 1970, and whether they lack a time zone.
 
     int64[n], null for an invalid time, and bool[n]. Numbers do not lack a time zone.
+
+    texts: string[n], or timestamps, which are read as they are; time_format: of texts.
     """
+    if pa.types.is_timestamp(texts.type):
+        times = to_microseconds(texts)
+        return times, pa.repeat(texts.type.tz is None, len(texts))
     if time_format is not None:
         times = strptime(texts, time_format)
         zoned = not _ZONES.isdisjoint(_PARTS.findall(time_format))
@@ -88,10 +115,10 @@ def _common_patterns() -> list[tuple[str, re.Pattern[str]]]:
 
 
 def _parse_numbers(texts: pa.Array, unit: TimeUnit) -> pa.Array:
-    """Parse times that are numbers of a unit since 1970, or the days of Excel."""
-    if unit == "excel":
+    """Parse times that are numbers of a unit since 1970, or the days of Excel or MATLAB."""
+    if unit in EPOCHS:
         days, _ = ValueParser().cast_or_null(texts, pa.float64())
-        return _rounded((np.asarray(days.fill_null(np.nan)) - EXCEL_EPOCH) * 86_400_000, 1000)
+        return _rounded((np.asarray(days.fill_null(np.nan)) - EPOCHS[unit]) * 86_400_000, 1000)
     per_second = PER_SECOND[unit]
     whole, unfit = ValueParser().cast_or_null(texts, pa.int64())
     if not unfit.any() and per_second >= 10**6:
@@ -126,8 +153,10 @@ def strptime(texts: pa.Array, time_format: str) -> pa.Array:
     """Parse times of a format, as Python's strptime does. Returns null for other texts.
 
     %Y takes four digits; %f takes one to nine, of which six are kept. %Z takes the names of UTC
-    alone, because others, such as IST and CST, belong to several time zones.
+    alone, because others, such as IST and CST, belong to several time zones. Hour 24 without
+    minutes is the start of the next day, as in ISO 8601.
     """
+    time_format = "".join(_COMPOUND.get(one, one) for one in _PARTS.findall(time_format))
     parts = _PARTS.findall(time_format)
     if "%Z" in parts:
         formats = ["".join(name if one == "%Z" else one for one in parts) for name in _UTC_NAMES]
@@ -136,15 +165,31 @@ def strptime(texts: pa.Array, time_format: str) -> pa.Array:
         return _parse_fractions(texts, parts)
     times = pc.strptime(texts, format=time_format, unit="us", error_is_null=True)
     times = pc.if_else(pc.greater_equal(times.cast(pa.int64()), _YEAR_1000), times, None)
-    return _without_missing_days(texts, times, time_format)
+    times = _without_missing_days(texts, times, parts)
+    return _with_hour_24(texts, times, parts) if "%H" in parts and times.null_count else times
 
 
-def _without_missing_days(texts: pa.Array, times: pa.Array, time_format: str) -> pa.Array:
+def _with_hour_24(texts: pa.Array, times: pa.Array, parts: Sequence[str]) -> pa.Array:
+    """Return times with the start of the next day for texts with hour 24.
+
+    times: null for these texts. parts: of the format.
+    """
+    place = parts.index("%H")
+    before, after = (_pattern(some, _MIDNIGHT) for some in (parts[:place], parts[place + 1 :]))
+    found = pc.extract_regex(texts, rf"^(?P<before>{before})\s*24(?P<after>{after})$")
+    if found.null_count == len(found):
+        return times
+    left, right = (pc.struct_field(found, name) for name in ("before", "after"))
+    days = strptime(pc.binary_join_element_wise(left, right, "00"), "".join(parts))
+    next_days = pc.add(days.cast(pa.int64()), _DAY).cast(days.type)
+    return pc.coalesce(times, next_days)
+
+
+def _without_missing_days(texts: pa.Array, times: pa.Array, parts: Sequence[str]) -> pa.Array:
     """Return times with null for days such as 31 June, which Arrow reads as 1 July.
 
-    texts: the times as text, of this format.
+    texts: the times as text. parts: of their format.
     """
-    parts = _PARTS.findall(time_format.replace("%F", "%Y-%m-%d").replace("%D", "%m/%d/%y"))
     if "%j" in parts:
         every = np.arange(len(texts))
         times = _without_days_beyond(texts, times, parts, every, day="%j", period="Y")
@@ -206,9 +251,9 @@ def _parse_fractions(texts: pa.Array, parts: Sequence[str]) -> pa.Array:
     return pc.add(times.cast(pa.int64()), fraction).cast(times.type)
 
 
-def _pattern(parts: Sequence[str]) -> str:
+def _pattern(parts: Sequence[str], digits: Mapping[str, str] = _DIGITS) -> str:
     """Return a regular expression that divides a text as these parts of a format do."""
     return "".join(
-        _DIGITS.get(one, ".+?") if len(one) > 1 else r"\s+" if one.isspace() else re.escape(one)
+        digits.get(one, ".+?") if len(one) > 1 else r"\s+" if one.isspace() else re.escape(one)
         for one in parts
     )

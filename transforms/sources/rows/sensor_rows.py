@@ -28,13 +28,19 @@ from recordmill.transforms.sources.row_formats.value_parsing import Mask, with_p
 from recordmill.transforms.sources.rows.clock_times import to_utc
 from recordmill.transforms.sources.rows.column_roles import ColumnRoles, quoted
 from recordmill.transforms.sources.rows.numeric_times import date_format, unlikely_seconds
-from recordmill.transforms.sources.rows.record_columns import SYSTEM_FIELDS, InvalidRows
+from recordmill.transforms.sources.rows.record_columns import (
+    BEYOND,
+    SYSTEM_FIELDS,
+    InvalidRows,
+)
 from recordmill.transforms.sources.rows.record_layout import RowLayout
 from recordmill.transforms.sources.rows.row_cache import RowCache
 from recordmill.transforms.sources.rows.row_sections import LabelColumn
 from recordmill.transforms.sources.rows.sample_times import (
+    EPOCHS,
     PER_SECOND,
     TimeUnit,
+    check_time_format,
     format_hint,
     parse_times,
 )
@@ -97,6 +103,8 @@ class SensorRows(TableRows):
             )
         if self.time_zone is not None:
             zone_of(self.time_zone, "--input-time-zone")
+        if self.time_format is not None:
+            check_time_format(self.time_format)
 
     @property
     def unique_keys(self) -> bool:
@@ -155,7 +163,7 @@ class SensorRows(TableRows):
         years = _years(times)
         in_range = years[0] >= _YEARS[0] and years[1] < _YEARS[1]
         date = date_format(times) if self.time_unit is None else None
-        if self.time_unit == "excel" or (in_range and years[1] > _YEARS[0] and date is None):
+        if self.time_unit in EPOCHS or (in_range and years[1] > _YEARS[0] and date is None):
             return
         other = dataclasses.replace(self, time_unit="us" if self.time_unit == "ns" else "ns")
         listed = next(other.read(part, dataclasses.replace(layout, kept=None)), None)
@@ -191,6 +199,13 @@ class SensorRows(TableRows):
     @property
     def _zoned_column(self) -> str | None:
         return self.time_columns[-1] if self.time_format is None else None
+
+    def _typed_columns(self, found: ColumnTypes) -> tuple[pa.Field, ...]:
+        """Return the time column if the files declare timestamps and no format reads their text."""
+        if len(self.time_columns) > 1 or self.time_format is not None:
+            return ()
+        time = found[self.time_columns[0]].field(self.time_columns[0])
+        return (time,) if pa.types.is_timestamp(time.type) else ()
 
     def _infer_remaining(
         self,
@@ -232,7 +247,8 @@ class SensorRows(TableRows):
         del roles
         parts = [rows.columns[name] for name in self.time_columns]
         text = parts[0] if len(parts) == 1 else pc.binary_join_element_wise(*parts, " ")
-        texts = text if self.time_format is not None else with_points(text, self.format.decimal)
+        is_text = self.time_format is None and pa.types.is_string(text.type)
+        texts = with_points(text, self.format.decimal) if is_text else text
         times, is_local = parse_times(texts, time_format=self.time_format, unit=self._unit)
         if self.series_column is None:
             series = pa.repeat(JOINED if self.joined else file, len(text))
@@ -241,9 +257,11 @@ class SensorRows(TableRows):
         columns = ", ".join(map(repr, self.time_columns))
 
         def no_time(row: int) -> RejectCause:
-            got = text[row].as_py()
             why = f"no time in {columns}"
-            if got is not None:
+            if pa.types.is_timestamp(text.type) and text[row].is_valid:
+                number = f"{text[row].value} {text.type.unit}"
+                why = f"column {columns}: {number} {BEYOND}"
+            elif (got := text[row].as_py()) is not None:
                 why = (
                     f"expected a time in {columns}{format_hint(got, self.time_format)}, got {got!r}"
                 )
@@ -285,7 +303,7 @@ class SensorRows(TableRows):
             is_invalid[at] = found
 
             def why(row: int) -> RejectCause:
-                time = f"row {rows.numbers[row]}: {texts[row].as_py()!r} {problem}"
+                time = f"row {rows.numbers[row]}: {str(texts[row])!r} {problem}"
                 return RejectCause(Reason.BAD_VALUE, time)
 
             return InvalidRows(is_invalid, why)
