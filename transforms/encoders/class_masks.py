@@ -18,7 +18,6 @@ from recordmill.storage.input_files import open_file, read_file
 from recordmill.tfrecord.features import Feature
 from recordmill.transforms.encoders.frames import frame_of, frame_transform
 from recordmill.transforms.encoders.instance_masks import mask_size_error, references_of
-from recordmill.transforms.imaging.affine import IDENTITY
 from recordmill.transforms.imaging.class_masks import (
     decode_mask,
     encode_mask,
@@ -69,7 +68,7 @@ class PlacedMasks:
         except RecordError as error:
             raise RecordError(error.reason, f"the mask: {error.detail}") from error
         frame = frame_of(image, mask.size, self._options.frame)
-        if mask.to_upright != IDENTITY:
+        if mask.is_oriented:
             frame = "upright"
         if frame is None:
             raise RecordError(

@@ -22,7 +22,12 @@ from recordmill.format.image_files import check_chunks
 from recordmill.transforms.imaging.affine import IDENTITY, Affine, exif_transform
 from recordmill.transforms.imaging.bit_depth import stored_bits
 from recordmill.transforms.imaging.geometry import Size
-from recordmill.transforms.imaging.headers import format_name, open_image, orientation
+from recordmill.transforms.imaging.headers import (
+    format_name,
+    open_image,
+    orientation,
+    rotated_by_loading,
+)
 from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.imaging.mask_options import MaskOptions
 from recordmill.transforms.imaging.pixels import load
@@ -41,12 +46,14 @@ _PHOTOMETRIC, _WHITE_IS_ZERO = 262, 0  # TIFF 6.0
 class ClassMask(NamedTuple):
     """A decoded mask.
 
-    ids: uint8 or uint16[height, width], as stored. to_upright: transform to the upright mask, if
-    the file itself has an EXIF orientation.
+    ids: uint8 or uint16[height, width], as decoded. to_upright: transform to the upright mask, if
+    the file itself has an EXIF orientation that is still to be applied. is_oriented: the file has
+    an orientation, so that the upright mask is meant.
     """
 
     ids: Ids
     to_upright: Affine = IDENTITY
+    is_oriented: bool = False
 
     @property
     def size(self) -> Size:
@@ -87,11 +94,12 @@ def decode_mask(data: bytes, options: MaskOptions, limits: ImageOptions) -> Clas
     Raises:
         RecordError: the file is not a valid mask, or has an id or colour without a class.
     """
-    image = _loaded(data, limits)
-    to_upright = exif_transform(orientation(image), image.size)
+    image, rotated = _loaded(data, limits)
+    turn = orientation(image)
+    to_upright, is_oriented = exif_transform(turn, image.size), turn != 1 or rotated != 1
     if options.colours is not None:
         ids = _ids_of_colours(image, data, options.colours)
-        return ClassMask(_checked(ids, options), to_upright)
+        return ClassMask(_checked(ids, options), to_upright, is_oriented)
     levels = _levels_of(image, data)
     if levels is None:
         raise RecordError(
@@ -101,7 +109,7 @@ def decode_mask(data: bytes, options: MaskOptions, limits: ImageOptions) -> Clas
     if options.values is not None:
         white = 255 if image.mode == "1" else 1
         levels = _ids_of_values(levels * levels.dtype.type(white), options)
-    return ClassMask(_checked(levels, options), to_upright)
+    return ClassMask(_checked(levels, options), to_upright, is_oriented)
 
 
 def stored_mask(data: bytes, limits: ImageOptions) -> StoredMask | None:
@@ -110,16 +118,18 @@ def stored_mask(data: bytes, limits: ImageOptions) -> StoredMask | None:
     Raises:
         RecordError: the file is not a valid mask.
     """
-    image = _loaded(data, limits)
+    image, _ = _loaded(data, limits)
     levels = _levels_of(image, data)
     return None if levels is None else StoredMask(levels, is_one_bit=image.mode == "1")
 
 
-def _loaded(data: bytes, limits: ImageOptions) -> ImageFile:
+def _loaded(data: bytes, limits: ImageOptions) -> tuple[ImageFile, int]:
+    """Return a decoded mask, and the orientation that Pillow applied to it."""
     image = open_mask(io.BytesIO(data), limits)
+    rotated = rotated_by_loading(image)
     check_chunks(data)
     load(image, data, limits)
-    return image
+    return image, rotated
 
 
 def _levels_of(image: ImageFile, data: bytes) -> Ids | None:

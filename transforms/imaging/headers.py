@@ -223,9 +223,20 @@ def orientation(image: ImageFile) -> int:
 
     Source: Exif 2.32 (CIPA DC-008), 4.6.4 A. Orientation.
     """
-    # Pillow rotates a TIFF when it loads it, and reports its upright size.
     if isinstance(image, TiffImageFile) or _ORIENTED_BY.isdisjoint(image.info):
-        return 1
+        return 1  # Pillow rotates a TIFF when it loads it, and reports its upright size
+    return _stated_orientation(image)
+
+
+def rotated_by_loading(image: ImageFile) -> int:
+    """Return the orientation, 1 to 8, that Pillow applies to an image when it loads it.
+
+    1 for images other than TIFFs, and for loaded ones, which no longer have one.
+    """
+    return _stated_orientation(image) if isinstance(image, TiffImageFile) else 1
+
+
+def _stated_orientation(image: ImageFile) -> int:
     try:
         # The method of the base class: that of PNG would decode the image.
         value = Image.getexif(image).get(_ORIENTATION)

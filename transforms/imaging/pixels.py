@@ -48,6 +48,7 @@ from recordmill.transforms.imaging.headers import (
     open_image,
     orientation,
     read_header,
+    rotated_by_loading,
 )
 from recordmill.transforms.imaging.image16 import TOP, Image16
 from recordmill.transforms.imaging.image_options import JPEG_SIDE, ImageOptions
@@ -123,13 +124,13 @@ def process(
         RecordError: the image is invalid; its reason and detail say why.
         Filtered: it is smaller than `min_size`.
     """
-    image = _open(data, options)
+    image, rotated = _open(data, options)
     if not augmentations and complies(image, data, options):
         damage = load(image, data, options)
         noted = _noted(image, data, options, damage=damage)
         finished = _Finished(image, image.size, noted=noted)
         return _encoded_image(data, finished, options)
-    result = _finish(image, data, options)
+    result = _finish(image, data, options, rotated)
     if augmentations:
         if generator is None:
             raise ValueError(f"augmentations {augmentations} need a generator, got None")
@@ -147,7 +148,8 @@ def decode(data: bytes, options: ImageOptions) -> AnyImage:
     Raises:
         RecordError, Filtered: as `process`.
     """
-    return _finish(_open(data, options), data, options).image
+    image, rotated = _open(data, options)
+    return _finish(image, data, options, rotated).image
 
 
 def encode(image: AnyImage, options: ImageOptions) -> bytes:
@@ -233,16 +235,20 @@ def _encoded_image(data: bytes, made: _Finished, options: ImageOptions) -> Encod
     )
 
 
-def _open(data: bytes, options: ImageOptions) -> ImageFile:
-    """Open an image, and load it unless it is a JPEG, which may be loaded at a reduced size."""
+def _open(data: bytes, options: ImageOptions) -> tuple[ImageFile, int]:
+    """Open an image, and load it unless it is a JPEG, which may be loaded at a reduced size.
+
+    Returns the image, and the orientation that Pillow applied when it loaded it.
+    """
     image = open_image(io.BytesIO(data), options)
+    rotated = rotated_by_loading(image)
     if isinstance(image, JpegImageFile):
         if not _has_one_scan(image, data):
             check_scans(data, pixels=math.prod(image.size), limit=options.max_pixels)
     else:
         check_chunks(data)
         load(image, data, options)  # a PNG may store its orientation after its pixels
-    return image
+    return image, rotated
 
 
 def _has_one_scan(image: JpegImageFile, data: bytes) -> bool:
@@ -259,7 +265,8 @@ def _has_one_scan(image: JpegImageFile, data: bytes) -> bool:
     return is_first and "progressive" not in image.info
 
 
-def _finish(image: ImageFile, data: bytes, options: ImageOptions) -> _Finished:
+def _finish(image: ImageFile, data: bytes, options: ImageOptions, rotated: int) -> _Finished:
+    """Return an opened image as the options say. rotated: as `_open` returned it."""
     turn = orientation(image)
     swaps_sides = turn >= 5
     stored = image.size
@@ -288,9 +295,14 @@ def _finish(image: ImageFile, data: bytes, options: ImageOptions) -> _Finished:
         source,
         reduced,
         _noted(image, data, options, damage=damage),
-        exif_transform(turn, stored),
+        exif_transform(turn, stored) if rotated == 1 else _rotation(rotated, source),
         upright_plan.transform(source),
     )
+
+
+def _rotation(orientation: int, upright: Size) -> Affine:
+    """Return the transform from an image as stored to the upright image of (width, height)."""
+    return exif_transform(orientation, upright[::-1] if orientation >= 5 else upright)
 
 
 def _noted(
