@@ -75,14 +75,17 @@ def open_parquet(
     if rows > size * _ROWS_PER_BYTE:
         raise ParquetBoundsError(f"states {rows} rows, but is only {size} bytes")
     # No threads: one that releases the stream while Python exits would abort the process.
-    opened = pq.ParquetFile(
-        file,
-        metadata=metadata,
-        page_checksum_verification=True,
-        pre_buffer=False,
-        read_dictionary=sorted(coded),
-        buffer_size=buffer_size,
-    )
+    try:
+        opened = pq.ParquetFile(
+            file,
+            metadata=metadata,
+            page_checksum_verification=True,
+            pre_buffer=False,
+            read_dictionary=sorted(coded),
+            buffer_size=buffer_size,
+        )
+    except KeyError as error:
+        raise pa.ArrowInvalid(f"its schema has no column {error}, of which it has values") from None
     return opened, size
 
 
