@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from recordmill.checking.conformance import Conformance, NonconformingError
 from recordmill.format.manifest import Manifest
-from recordmill.job.staging import ShardInfo
-from recordmill.storage.files import MissingError
+from recordmill.format.typed_json import damage_of
+from recordmill.job.staging import ShardInfo, advice_on
+from recordmill.storage.files import MissingError, shown
 from recordmill.tfrecord.framing import read_frames
 from recordmill.transforms.model.run_spec import RunSpec
 
@@ -18,6 +19,7 @@ def expect_declared_features(
     """Check the first record of each split.
 
     Raises:
+      DamageError: a staged shard is damaged.
       TypeError: it is not as declared, which is an error in the code of the encoder. All shards
         will be written again.
     """
@@ -29,9 +31,12 @@ def expect_declared_features(
     )
     first = {info.split: info.shard.file for info in reversed(infos) if info.shard.records}
     for file in first.values():
+        place = run.staging.place(f"shards/{file}")
         try:
-            with run.staging.place(f"shards/{file}").open_input() as stream:
-                frame = next(read_frames(stream, compression=run.compression))
+            with damage_of(shown(place), advice=advice_on(place)), place.open_input() as stream:
+                frame = next(read_frames(stream, compression=run.compression), None)
+                if frame is None:
+                    raise ValueError("it has no records")
         except MissingError:  # an earlier attempt checked it, and began to publish
             continue
         try:
