@@ -74,6 +74,7 @@ CODES: Mapping[str, str] = {
     " rows were dropped as repeated in an hour that a clock may have shown twice",
     "unknown-class": "an option names a class that no record has",
     "unknown-keys": "keys of --exclude-keys belong to no record",
+    "unlearned": "byte pairs were learned without many of the words of train",
     "unlisted": "files in the folders of the listed files are not in the listing",
     "unnamed-column": "a column without a name was ignored, or has the name that pandas gives it",
     "unread": "tables or annotations are among the files of the input, or columns in the names of"

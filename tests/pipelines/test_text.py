@@ -4,6 +4,7 @@ import codecs
 import itertools
 import json
 import pathlib
+import random
 import unicodedata
 from collections import Counter
 
@@ -194,6 +195,21 @@ def test_copies_vary_and_records_do_not(few, tmp_path):
             changed += 1
             assert not Counter(text.split()) - Counter(plain[key].split())
     assert changed > 5 * unchanged
+
+
+def test_copies_of_texts_without_spaces_vary(tmp_path):
+    draw = random.Random(1)
+    rows = [{"text": "".join(chr(0x4E00 + draw.randrange(300)) for _ in range(60)),
+             "label": "rare" if place < 8 else "usual"} for place in range(48)]  # fmt: skip
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    varied = ("--balance", "oversample", "--augment", "word-dropout,word-swap")
+    made = make(tmp_path / "out", "--input", tmp_path / "in.jsonl", *varied, "--splits", "train=1")
+    found = texts(made, "train")
+    assert len(found) == 80
+    for (key, copy), text in found.items():
+        original = found[key, 0]
+        assert (copy == 0) == (text == original)
+        assert not Counter(text) - Counter(original)
 
 
 def test_duplicates_are_dropped_and_told(tmp_path):

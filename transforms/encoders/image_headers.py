@@ -125,8 +125,9 @@ class DepthAnalysis:
         bits = 16 if images.get("16") else 8
         return {DEPTH_FILE: strict_json.to_text({"bits": bits, "images": images}).encode() + b"\n"}
 
-    def notes(self, contents: Mapping[str, bytes]) -> Sequence[Note]:
+    def notes(self, contents: Mapping[str, bytes], counts: pa.RecordBatch) -> Sequence[Note]:
         """Return a note if only some images of train have more than 8 bits."""
+        del counts
         images = read_as(_FoundDepth, parse_json(contents[DEPTH_FILE])).images
         deep, shallow = images.get("16", 0), images.get("8", 0)
         if not deep or not shallow:

@@ -196,8 +196,9 @@ class TableAnalysis:
         items = [_SEPARATOR.join((question.column, *item)) for item in found]
         return _batch(items, [1] * len(items))
 
-    def notes(self, contents: Mapping[str, bytes]) -> Sequence[Note]:
+    def notes(self, contents: Mapping[str, bytes], counts: pa.RecordBatch) -> Sequence[Note]:
         """Return a note for each column with fewer buckets than requested."""
+        del counts
         if NUMBERS_FILE not in contents:
             return []
         learned = parse_numbers(contents[NUMBERS_FILE])

@@ -44,8 +44,8 @@ class Rereading(Protocol):
 class NotedAnalysis(Protocol):
     """An `Analysis` with notes for the user."""
 
-    def notes(self, contents: Mapping[str, bytes]) -> Sequence[Note]:
-        """Return notes on what was learned, {path: content}."""
+    def notes(self, contents: Mapping[str, bytes], counts: pa.RecordBatch) -> Sequence[Note]:
+        """Return notes on what was learned, {path: content}, from these counts."""
 
 
 @runtime_checkable

@@ -127,7 +127,9 @@ class _Learner:
             return Learned(problem=str(error))
         artifacts = {**self.given, **store_artifacts(contents, self.staging)}
         analysis = self.analysis
-        notes = tuple(analysis.notes(contents)) if isinstance(analysis, NotedAnalysis) else ()
+        notes = (
+            tuple(analysis.notes(contents, counts)) if isinstance(analysis, NotedAnalysis) else ()
+        )
         return Learned(artifacts=artifacts, notes=notes)
 
     def ask(self, _: bytes, selected: Sequence[pa.RecordBatch]) -> Sequence[Any]:

@@ -1,10 +1,17 @@
 """Byte pair encoding that is learned from train."""
 
 import io
+import json
+import pathlib
+import random
+from itertools import pairwise
 
 import pytest
 import sentencepiece
+from hypothesis import given
+from hypothesis import strategies as st
 
+from recordmill.transforms.encoders.tokenization import bpe
 from recordmill.transforms.encoders.tokenization.bpe import BpeAnalysis
 from recordmill.transforms.encoders.tokenization.subwords import MODEL_FILE
 from recordmill.transforms.encoders.tokenization.text_options import TextOptions
@@ -62,6 +69,67 @@ def test_whatever_the_text_it_comes_back(tmp_path):
     loaded = sentencepiece.SentencePieceProcessor(model_proto=io.BytesIO(model).getvalue())
     for text in texts:
         assert loaded.decode(loaded.encode(text)) == text
+
+
+CHARACTERS = [chr(0x4E00 + place) for place in range(200)]
+
+
+def long_texts(folder: pathlib.Path) -> pathlib.Path:
+    """Texts of 400 characters without a space, with pairs that are frequent."""
+    draw = random.Random(1)
+    pairs = [draw.choice(CHARACTERS) + draw.choice(CHARACTERS) for _ in range(100)]
+    texts = ["".join(draw.choice(pairs) for _ in range(200)) for _ in range(60)]
+    file = folder / "in.jsonl"
+    file.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    return file
+
+
+def test_texts_without_spaces_are_learned(tmp_path):
+    argv = ("--input", long_texts(tmp_path), "--tokenizer", "bpe", "--features", "text,tokens")
+    made = make(tmp_path / "out", *argv, "--vocab-size", 900, "--splits", "train=1")
+    found = list(made.examples().values())
+    characters = sum(len(one["text"][0].decode()) for one in found)
+    assert sum(len(one["tokens"]) for one in found) < 0.6 * characters
+    assert not [note for note in made.manifest.notes if note.code == "unlearned"]
+
+
+@given(st.text(st.sampled_from("aé中\U0001f600"), min_size=200, max_size=2000), st.integers(1, 3))
+def test_long_words_are_cut_between_characters(word, times):
+    analysis = BpeAnalysis(options=TextOptions(tokenizer="bpe", vocab_size=512))
+    (row,) = rows_of([word]).to_pylist()
+    counts = analysis.count(rows_of([word] * times)).to_pylist()
+    assert sum(len(one["item"]) * one["count"] for one in counts) == times * len(row["text"])
+    assert all(len(one["item"].encode()) <= 1000 for one in counts)
+    assert len({one["item"] for one in counts}) == len(counts)
+    assert all(one["item"] in word for one in counts)
+
+
+def test_words_that_are_left_out_are_noted(tmp_path):
+    words = [f"word{place}" for place in range(400)]
+    file = tmp_path / "in.txt"
+    file.write_text("".join(f"often {word} {other}\n" for word, other in pairwise(words)))
+    argv = ("--input", file, "--tokenizer", "bpe", "--vocab-size", 600, "--splits", "train=1")
+    for least, notes in ((1, 0), (3, 1)):
+        made = make(tmp_path / f"{least}", *argv, "--min-frequency", least)
+        found = [str(note) for note in made.manifest.notes if note.code == "unlearned"]
+        assert len(found) == notes
+    assert found == [
+        "byte pairs are learned without 66.7% of the words of train, those that occur fewer than 3"
+        " times (--min-frequency)"
+    ]
+
+
+def test_distinct_words_beyond_the_most_frequent_are_noted(monkeypatch):
+    monkeypatch.setattr(bpe, "_WORDS", 300)
+    analysis = BpeAnalysis(options=TextOptions(tokenizer="bpe", vocab_size=512))
+    texts = [f"often word{place}" for place in range(400)]
+    selected = analysis.select(analysis.count(rows_of(texts)))
+    assert len(analysis.learn(selected, records=400)) == 1
+    (note,) = analysis.notes({}, selected)
+    assert note == (
+        "byte pairs are learned without 12.6% of the words of train, because they are learned from"
+        " the 300 most frequent distinct words"
+    )
 
 
 def test_the_same_bytes_with_one_worker(made, tmp_path):

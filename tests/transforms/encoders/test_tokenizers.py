@@ -1,5 +1,6 @@
 """Texts split, joined to n-grams, normalised, hashed and varied, many rows at a time."""
 
+import collections
 import itertools
 import string
 import unicodedata
@@ -266,6 +267,47 @@ def test_draws_stay_what_they_are():
     ]
     (swapped,) = varied([text], ("word-swap",), keys=["k3"])
     assert swapped == "one three two four five six seven eight nine ten"
+
+
+def test_text_without_spaces_varies_by_character():
+    texts = [
+        "今天天气很好我们去公园散步吧",
+        "ひらがなとコンピューターの文です",
+        "ภาษาไทยไม่มีช่องว่าง",
+    ] * 30
+    dropped = varied(texts, ("word-dropout",))
+    swapped = varied(texts, ("word-swap",))
+    assert sum(a != b for a, b in zip(texts, dropped, strict=True)) > 50
+    assert sum(a != b for a, b in zip(texts, swapped, strict=True)) > 50
+    for text, fewer, moved in zip(texts, dropped, swapped, strict=True):
+        assert 0 < len(fewer) <= len(text)
+        assert " " not in fewer + moved
+        assert sorted(moved) == sorted(text)
+        whole = "コンピューター"  # a run of Katakana is a word
+        assert (whole in moved) == (whole in text)
+
+
+SPACED = st.text("ab é한.,- \n")
+MIXED = st.text("ab. 你好カナก\u0e31 \n")
+
+
+@given(st.lists(SPACED), st.lists(MIXED, min_size=1), st.integers(0, 99))
+def test_other_texts_of_a_batch_do_not_matter_to_copies(spaced, mixed, seed):
+    names = ("word-dropout", "word-swap")
+    keys = [f"k{place}" for place in range(len(spaced) + len(mixed))]
+    together = varied(spaced + mixed, names, keys=keys, seed=seed)
+    assert together[: len(spaced)] == varied(spaced, names, keys=keys[: len(spaced)], seed=seed)
+    for text, found in zip(spaced + mixed, together, strict=True):
+        assert bool(found) == bool(text.split())
+        assert not (collections.Counter("".join(found.split())) - collections.Counter(text))
+        assert found.split(" ") == found.split() or not found
+        assert len(found.split()) <= len(text.split())
+
+
+@given(st.lists(MIXED))
+def test_spaces_stay_where_they_are_between_swapped_words(texts):
+    found = varied(texts, ("word-swap",))
+    assert [len(one.split()) for one in found] == [len(one.split()) for one in texts]
 
 
 def test_a_column_of_hashes_is_taken_as_it_is():

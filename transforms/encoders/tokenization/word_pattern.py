@@ -54,6 +54,7 @@ LETTER: Final = (
     r"\x{10341}\x{1034A}\x{103D1}-\x{103D5}\x{12400}-\x{1246E}\x{1F130}-\x{1F149}"
     r"\x{1F150}-\x{1F169}\x{1F170}-\x{1F189}]"
 )
+UNSPACED: Final = rf"[{_UNSPACED}\p{{Katakana}}{_MORE_KATAKANA}]"  # letters of these scripts
 DIGIT: Final = r"[\p{Nd}\x{66B}]"
 KATAKANA: Final = rf"[\p{{Katakana}}{_MORE_KATAKANA}]"
 CONNECTOR: Final = r"[\p{Pc}\x{202F}]"
