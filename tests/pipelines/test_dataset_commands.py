@@ -156,7 +156,8 @@ def test_json_says_that_there_is_nothing_to_read(
         verify_main(["--dataset", dataset, "--json", "--deep"])
     (damage,) = (found := json.loads(capsys.readouterr().out)).pop("damages")
     counts = {"shards": 0, "records": 0, "bytes": 0}
-    assert found == {"ok": False, **counts, "deep": True, "content": None, "replaced": False}
+    checks = {"deep": True, "content": None, "damaged_images": {"count": 0, "first": None}}
+    assert found == {"ok": False, **counts, **checks, "replaced": False}
     assert (damage["file"], damage["what"]) == ("dataset.json", str(raised.value))
     for argv in ([], ["--record=0"]):
         with pytest.raises(RunError) as raised:

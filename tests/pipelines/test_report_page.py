@@ -213,7 +213,7 @@ COMMANDS = {
         "--input-root /photos --no-confine --allow-store s3://box --allow-store s3://other"
         " --path-column file --label-column class --max-reject-fraction 0.5",
         "--size 32 --resize-mode pad --mode gray --background 1,2,3 --depth 8 --quality 80"
-        " --intensity-window -100:400",
+        " --damaged reject --intensity-window -100:400",
         "--one-hot-label --max-pixels 1000 --min-size 10 --probe none"
         " --image-format raw --normalize unit",
         "--label-from parent --labels-file labels.txt --label-offset 1 --unlabelled keep"
