@@ -1,4 +1,4 @@
-"""Clock times of a time zone, such as Europe/Berlin.
+"""Timestamps as clock times of a time zone, such as Europe/Berlin, and as microseconds.
 
 The rules come from the machine's time zone database, or else from the package `tzdata`.
 """
@@ -9,11 +9,14 @@ import datetime
 import zoneinfo
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError, did_you_mean
 
 _MICROSECONDS = pa.timestamp("us")
+_MICROSECONDS_OF = {"s": 10**6, "ms": 10**3}
 _MINUTE = 60 * 10**6
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 # A day inside the years 1 to 9999, the range of datetime.
@@ -61,3 +64,28 @@ def _offset(zone: zoneinfo.ZoneInfo, minute: int) -> int:
     offset = when.utcoffset()
     assert offset is not None
     return offset // datetime.timedelta(microseconds=1)
+
+
+def to_microseconds(times: pa.Array) -> pa.Array:
+    """Return timestamps as microseconds since 1970, int64[n]; null for `beyond_microseconds`.
+
+    Parts of a microsecond are cut off.
+    """
+    numbers = np.asarray(times.cast(pa.int64()).fill_null(0))
+    null = np.asarray(times.is_null(), bool)
+    if times.type.unit == "ns":
+        return pa.array(numbers // 1000, mask=null)
+    beyond = beyond_microseconds(times)
+    factor = _MICROSECONDS_OF.get(times.type.unit, 1)
+    return pa.array(np.where(beyond, 0, numbers) * factor, mask=null | beyond)
+
+
+def beyond_microseconds(times: pa.Array) -> npt.NDArray[np.bool_]:
+    """Return whether timestamps are too far from 1970 for int64 microseconds, bool[n]."""
+    factor = _MICROSECONDS_OF.get(times.type.unit, 1)
+    if factor == 1:  # of nanoseconds, too
+        return np.zeros(len(times), np.bool_)
+    most = (2**63 - 1) // factor
+    numbers = times.cast(pa.int64())
+    fits = pc.and_(pc.less_equal(numbers, most), pc.greater_equal(numbers, -most))
+    return ~np.asarray(fits.fill_null(True), bool)

@@ -5,11 +5,6 @@ from __future__ import annotations
 import datetime
 import re
 
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
-
 _UNITS = {
     "us": 1,
     "ms": 10**3,
@@ -52,30 +47,6 @@ def shown_time(microseconds: int) -> str:
     return (
         datetime.datetime(1970, 1, 1) + datetime.timedelta(microseconds=microseconds)
     ).isoformat(" ")
-
-
-def to_microseconds(times: pa.Array) -> pa.Array:
-    """Return timestamps as microseconds since 1970, int64[n]; null for `beyond_microseconds`.
-
-    Parts of a microsecond are cut off.
-    """
-    numbers = np.asarray(times.cast(pa.int64()).fill_null(0))
-    null = np.asarray(times.is_null(), bool)
-    if times.type.unit == "ns":
-        return pa.array(numbers // 1000, mask=null)
-    beyond = beyond_microseconds(times)
-    return pa.array(np.where(beyond, 0, numbers) * _UNITS[times.type.unit], mask=null | beyond)
-
-
-def beyond_microseconds(times: pa.Array) -> npt.NDArray[np.bool_]:
-    """Return whether timestamps are too far from 1970 for int64 microseconds, bool[n]."""
-    factor = _UNITS.get(times.type.unit, 1)
-    if factor == 1:  # of nanoseconds, too
-        return np.zeros(len(times), np.bool_)
-    most = (2**63 - 1) // factor
-    numbers = times.cast(pa.int64())
-    fits = pc.and_(pc.less_equal(numbers, most), pc.greater_equal(numbers, -most))
-    return ~np.asarray(fits.fill_null(True), bool)
 
 
 def clock_hint(time: int) -> str:

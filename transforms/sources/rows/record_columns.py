@@ -15,8 +15,8 @@ from recordmill.errors import Reason, Reject
 from recordmill.format.label_texts import join_labels
 from recordmill.format.split_names import canonical_split
 from recordmill.tfrecord.flat_arrays import offsets_of
+from recordmill.transforms.encoders.time_zones import beyond_microseconds
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.durations import beyond_microseconds
 from recordmill.transforms.model.label_lists import FIELD, distinct_labels, split_labels
 from recordmill.transforms.model.label_spelling import respell
 from recordmill.transforms.model.ragged import list_array

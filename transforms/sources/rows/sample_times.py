@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError
-from recordmill.transforms.model.durations import to_microseconds
+from recordmill.transforms.encoders.time_zones import to_microseconds
 from recordmill.transforms.sources.row_formats.value_parsing import ValueParser, decimal_hint
 
 TimeUnit = Literal["s", "ms", "us", "ns", "excel", "matlab"]
