@@ -16,7 +16,6 @@ from recordmill.loading.parse import Tensors
 from recordmill.loading.selection import Selection
 
 WEIGHT = "sample_weight"  # key of the weight in dictionaries
-_UNLABELLED = -1
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -61,9 +60,14 @@ class Elements:
                 y = _multi_hot(y - self.label_offset, self.classes)
             return _weighted(x, y, weights)
         if self.selection.is_nullable:
-            y = _first_or(y, _UNLABELLED)
-            weights.append(tf.cast(y != _UNLABELLED, tf.float32))
-            y = tf.maximum(y, self.label_offset)  # losses need a valid class
+            y, is_given = _only_or(y, self._stand_in)
+            weights.append(tf.cast(is_given, tf.float32))
+        elif self.selection.may_be_nan:
+            numbers = tf.logical_not(tf.math.is_nan(y))
+            y = tf.where(numbers, y, tf.zeros_like(y))  # NaN with a weight of 0 is NaN
+            rank = len(self.selection.features[self.selection.label].shape)
+            is_given = tf.reduce_all(numbers, axis=list(range(-rank, 0)))
+            weights.append(tf.cast(is_given, tf.float32))
         numbers = y - self.label_offset if y.dtype == tf.int64 else y
         if self.class_weights is not None:
             table = tf.constant([*self.class_weights], tf.float32)
@@ -71,6 +75,12 @@ class Elements:
         if self.options.one_hot:
             y = tf.one_hot(numbers, self.classes)
         return _weighted(x, y, weights)
+
+    @property
+    def _stand_in(self) -> int:
+        """Label of a record without one: the first class, because losses need a valid one, or 0."""
+        feature = self.selection.features[str(self.selection.label)]
+        return self.label_offset if feature.kind == "label" else 0
 
     def _normalized(self, name: str, value: Any) -> Any:
         if self.options.normalize is None or name not in self.selection.pixels:
@@ -92,13 +102,12 @@ def _multi_hot(numbers: Any, classes: int) -> Any:
     return tf.ensure_shape(tf.reduce_sum(hot, axis), [*numbers.shape[:-1], classes])
 
 
-def _first_or(values: Any, default: int) -> Any:
-    """Return the only value of each record, or the default for a record without one.
+def _only_or(values: Any, default: int) -> tuple[Any, Any]:
+    """Return the only value of each record, or the default, and whether the record has a value.
 
-    values: ragged int64[n, (0 to 1)] or int64[n, m] of a batch, or int64[m] of one record.
+    values: ragged [n, (0 to 1)] of a batch, or [0 or 1] of one record.
     """
+    other = tf.constant(default, values.dtype)
     if isinstance(values, tf.RaggedTensor):
-        return values.to_tensor(default, shape=[None, 1])[:, 0]
-    if values.shape.rank == 2:
-        return values[:, 0]
-    return tf.concat([values, tf.constant([default], values.dtype)], 0)[0]
+        return values.to_tensor(other, shape=[None, 1])[:, 0], values.row_lengths() > 0
+    return tf.concat([values, other[None]], 0)[0], tf.size(values) > 0

@@ -32,6 +32,7 @@ class Selection:
     features: all features of the dataset.
     multi_label: whether records may have several labels.
     weight: name of the feature with the weight of a record, if there is one and a label.
+    may_be_nan: whether y may be NaN, or have a NaN inside, because records may lack their number.
     shapes: for each input array whose shape is stored in other features, the names of these.
     """
 
@@ -42,6 +43,7 @@ class Selection:
     shapes: Mapping[str, tuple[str, ...]]
     multi_label: bool = False
     weight: str | None = None
+    may_be_nan: bool = False
 
     @property
     def parsed(self) -> Features:
@@ -100,6 +102,7 @@ def select(manifest: Manifest, options: LoadOptions) -> Selection:
         shapes={name: _shape_features(name, one) for name, one in arrays if _is_open(one)},
         weight=None if label is None else weight_of(manifest),
         multi_label=manifest.multi_label and label is not None and features[label].kind == "label",
+        may_be_nan=label is not None and _is_number_to_predict(manifest, label),
     )
     _check_label(manifest, options, selection)
     _check_images(options, selection)
@@ -166,6 +169,17 @@ def weight_of(manifest: Manifest) -> str | None:
     return name if name in manifest.features else None
 
 
+def _is_number_to_predict(manifest: Manifest, label: str) -> bool:
+    """Return whether a feature is a number, or numbers, that records may lack."""
+    options, feature = manifest.options, manifest.features[label]
+    is_label = options.get("label_type") in ("int", "float") and label == _renamed(
+        manifest, "label"
+    )
+    is_target = bool(options.get("horizon")) and label == _renamed(manifest, "target")
+    may_lack = feature.dtype == "float32" or (is_label and feature.shape == (None,))
+    return (is_label or is_target) and may_lack and options.get("unlabelled") == "keep"
+
+
 def _renamed(manifest: Manifest, name: str) -> str:
     """Return the name of a feature after --rename."""
     return str(manifest.options.get("rename", {}).get(name, name))
@@ -203,6 +217,8 @@ def _check_label(manifest: Manifest, options: LoadOptions, selection: Selection)
     if (options.one_hot or options.class_weights) and not manifest.labels:
         raise ConfigError("one_hot and class_weights need classes, but the dataset has none")
     if feature.kind == "mask" and feature.shape == ():
+        return
+    if selection.may_be_nan and feature.shape == (None,):
         return
     if feature.kind != "label" and (None in feature.shape or feature.dtype == "string"):
         raise ConfigError(

@@ -167,8 +167,12 @@ def test_several_targets_and_what_reads_them(tmp_path):
     tensors = next(iter(loaded))
     assert isinstance(tensors["target"], tf.Tensor)
     assert tensors["target"].shape == (8, 12, 2)
-    inputs, targets = next(iter(recordmill.load(made.folder, batch_size=8, label="target")))
+    inputs, targets, weights = next(
+        iter(recordmill.load(made.folder, batch_size=8, label="target"))
+    )
     assert targets.shape == (8, 12, 2)
+    assert {*weights.numpy().tolist()} == {0, 1}  # some numbers are missing
+    assert not np.isnan(targets).any()
     assert inputs["T"].shape == (8, 24)
     assert "target" not in inputs
     features = json.loads((made.folder / "features.json").read_text())
