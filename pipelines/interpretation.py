@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import shlex
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from recordmill.format.split_names import canonical_split
 from recordmill.job.staging import Listing
 from recordmill.notes import Note, count_of
+from recordmill.option_checks import list_text
 from recordmill.pipelines.options.config import CommonConfig
 from recordmill.pipelines.options.values import show_moments
 from recordmill.pipelines.split_columns import column_notes
@@ -159,8 +161,8 @@ def _class_notes(config: CommonConfig) -> tuple[Note, ...]:
         return ()
     text = (
         f"the names of the input folders are not used as classes: --input {shown(around.pop())}"
-        f" --include-labels {','.join(names)} makes classes of these folders, --unlabelled keep"
-        " omits this note"
+        f" --include-labels {shlex.quote(list_text(names))} makes classes of these folders,"
+        " --unlabelled keep omits this note"
     )
     return (Note("no-classes", text),)
 

@@ -20,6 +20,7 @@ from recordmill.format.file_info import file_info
 from recordmill.format.manifest import Manifest, ManifestError, read_manifest
 from recordmill.format.typed_json import damage_of
 from recordmill.job.staging import Staging, to_json
+from recordmill.option_checks import list_text
 from recordmill.pipelines.option_text import option_name, option_text
 from recordmill.pipelines.options.config import CommonConfig
 from recordmill.profile import statistics_file
@@ -258,7 +259,7 @@ class LearnedDataset:
         if differ:
             drop = ""
             if {*layout.columns.names}.difference(expected).issuperset(differ):
-                columns = shlex.quote(",".join(differ))
+                columns = shlex.quote(list_text(differ))
                 drop = f"leave out new columns with --drop-columns {columns}, or "
             raise ConfigError(
                 f"{self} has other features than this input gives: {_some(differ.values())}. The"

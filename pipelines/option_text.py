@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from recordmill.option_checks import list_text
+
 
 def option_name(name: str) -> str:
     """Return an option of a manifest as it is typed, such as `--num-shards`."""
@@ -18,5 +20,5 @@ def option_text(value: Any) -> str:
     if isinstance(value, Mapping):
         return ",".join(f"{name}={option_text(one)}" for name, one in sorted(value.items()))
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return ",".join(map(option_text, value))
+        return list_text(map(option_text, value))
     return str(value)

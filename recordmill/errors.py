@@ -28,7 +28,13 @@ def install_extra(extra: str) -> str:
 
 
 def did_you_mean(name: str, known: Collection[str]) -> str:
-    """Return " (did you mean 'X'?)" with the most similar known name, or "" if none is similar."""
+    """Return " (did you mean 'X'?)" with the most similar known name, or "" if none is similar.
+
+    A name with a comma, of which the name may be a part, is shown as it is written in a list.
+    """
+    for one in known:
+        if "," in one and '"' not in one and name in map(str.strip, one.split(",")):
+            return f" (did you mean {one!r}? In a list it needs double quotes: '\"{one}\"')"
     nearest = difflib.get_close_matches(name, known, n=1)
     return f" (did you mean {nearest[0]!r}?)" if nearest else ""
 

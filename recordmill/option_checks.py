@@ -1,6 +1,7 @@
 """Checks of option values, for the command line, for runs, for runners and for `recordmill.load`.
 
-Each raises ConfigError with the name of the option, what was expected and what was got.
+Each raises ConfigError with the name of the option, what was expected and what was got. Items of
+lists in one text are separated by commas; a name with a comma is in double quotes, as in CSV.
 """
 
 from __future__ import annotations
@@ -8,10 +9,60 @@ from __future__ import annotations
 import math
 import numbers
 import operator
-from collections.abc import Collection, Sequence
+import re
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from recordmill.errors import ConfigError, did_you_mean
+
+_QUOTED = re.compile(r'\s*"((?:[^"]|"")*)"([^",]*)(?:,|$)')
+_NEEDS_QUOTES = re.compile(r'^["\s]|,|\s$')
+
+
+class Item(str):
+    """An item of a list in a file, which `split_list` does not split."""
+
+    __slots__ = ()
+
+
+def split_list(text: str, *, trim: bool = True) -> list[str]:
+    """Return the items of a list, such as `a,b` or `"a, b",c`.
+
+    Quotes begin an item: the list `"a, b"=1,c=2` has the items `a, b=1` and `c=2`.
+    trim: whether to leave out white space around items, except inside of quotes.
+
+    Raises:
+      ValueError: a quote is not closed.
+    """
+    if isinstance(text, Item):
+        return [str(text)]
+    items, start = [], 0
+    while start <= len(text):
+        found = _QUOTED.match(text, start)
+        end = found.end() if found else (text.find(",", start) + 1 or len(text) + 1)
+        item = text[start : end - 1]
+        if found:
+            rest = found[2].rstrip() if trim else found[2]
+            item = found[1].replace('""', '"') + rest
+            end += not found[0].endswith(",")
+        elif item.lstrip().startswith('"'):
+            raise ValueError(
+                "expected a name in double quotes, in which a quote is written twice; got"
+                f" {item.strip()}"
+            )
+        items.append(item.strip() if trim and not found else item)
+        start = end
+    return items
+
+
+def list_text(names: Iterable[str]) -> str:
+    """Return the inverse of `split_list`."""
+    return ",".join(map(list_item, names))
+
+
+def list_item(name: str) -> str:
+    """Return a name as an item of a list, in quotes if it needs them."""
+    return '"' + name.replace('"', '""') + '"' if _NEEDS_QUOTES.search(name) else name
 
 
 def expect_whole(name: str, value: Any, *, least: int, below: int | None = None) -> int:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 from recordmill.errors import ConfigError
+from recordmill.option_checks import list_text
 from recordmill.pipelines.options import beam_options, job_file
 from recordmill.pipelines.options.declaration import Group, Option, offered, option, options_of
 from recordmill.pipelines.options.job_file import Given
@@ -199,11 +200,11 @@ def _split(
 
 def _value(one: Option, given: Sequence[Given]) -> Any:
     texts = [text for each in given for text in each.texts]
-    where = given[-1].where
-    if not given[-1].single and not one.compound:
+    where, single = given[-1].where, given[-1].single
+    if not single and not one.compound:
         raise ConfigError(f"{where}: expected one value, got a list")
     try:
-        return one.read(texts if one.repeat else ",".join(texts))
+        return one.read(texts if one.repeat else "".join(texts) if single else list_text(texts))
     except ValueError as error:
         raise ConfigError(f"{where}: {error}") from error
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from recordmill.errors import ConfigError
+from recordmill.option_checks import list_text
 from recordmill.pipelines.options import values
 
 _METADATA_KEY = "option"  # in a field's metadata
@@ -72,9 +73,9 @@ class Option:
         """Return the default as it is typed on the command line; empty without a default."""
         shown = None if self.required else self.show(self.default)
         if isinstance(shown, Mapping):
-            shown = ",".join(f"{name}={value}" for name, value in shown.items())
+            shown = [f"{name}={value}" for name, value in shown.items()]
         if isinstance(shown, list):
-            shown = ",".join(map(str, shown))
+            shown = list_text(map(str, shown))
         return "" if shown is None or self.switch else str(shown)
 
 

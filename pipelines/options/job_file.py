@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 
 from recordmill.errors import ConfigError
+from recordmill.option_checks import Item
 from recordmill.storage.redaction import redact_uri
 
 _LARGEST = 1 << 20  # bytes
@@ -72,13 +73,14 @@ def read(path: pathlib.Path) -> Iterator[Given]:
         return
     if not isinstance(root, yaml.MappingNode):
         raise ConfigError(f"{path}:1: expected lines of `option: value`")
+    texts: list[str]
     for key, node, line in pairs(root, path):
         if node.tag == _NULL:
             continue
         if isinstance(node, yaml.MappingNode):
-            texts = [f"{name}={_text(one, at)}" for name, one, at in pairs(node, path)]
+            texts = [Item(f"{name}={_text(one, at)}") for name, one, at in pairs(node, path)]
         elif isinstance(node, yaml.SequenceNode):
-            texts = [_text(one, line) for one in node.value]
+            texts = [Item(_text(one, line)) for one in node.value]
         else:
             texts = [_text(node, line)]
         yield Given(

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import yaml
 
 from recordmill.errors import ConfigError
+from recordmill.option_checks import split_list
 from recordmill.option_files import DELIMITERS, expect_plain_text, read_option_file
 from recordmill.pipelines.options import values
 from recordmill.pipelines.options.declaration import Group, option, options_of
@@ -60,7 +61,8 @@ class SelectionConfig:
     label_map: tuple[str, ...] = option(
         (),
         group=SELECTION,
-        parse=values.given_texts,
+        parse=values.lists,
+        show=values.show_lists,
         repeat=True,
         metavar="OLD=NEW,...|FILE",
         help="Rename classes, or join several into one; an empty new name leaves their records out."
@@ -208,7 +210,7 @@ class SelectionConfig:
 
 def _inline(text: str) -> list[tuple[str, str]]:
     pairs = []
-    for part in text.split(","):
+    for part in split_list(text, trim=False):
         old, equals, new = part.rpartition("=")
         if not equals or not old.strip():
             raise ConfigError(f"--label-map: expected OLD=NEW,... or a file, got {text!r}")

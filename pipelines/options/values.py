@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 from recordmill.notes import FAILABLE
+from recordmill.option_checks import Item, list_item, split_list
 from recordmill.transforms.model.durations import duration as duration
 from recordmill.transforms.model.durations import show_duration as show_duration
 from recordmill.transforms.sources.files.input_paths import InputPath
@@ -46,12 +47,29 @@ def text(text: str) -> str:
     """Return any text that is not empty."""
     if not text:
         raise ValueError("expected a value, got nothing")
-    return text
+    return str(text)
 
 
 def given_texts(texts: Sequence[str]) -> tuple[str, ...]:
     """Return the values of a repeated flag, none of which may be empty."""
     return tuple(map(text, texts))
+
+
+def lists(texts: Sequence[str]) -> tuple[str, ...]:
+    """Return the values of a repeated flag, which `split_list` splits, or which name files.
+
+    Pairs of a list in a file, such as `a, b=c`, are put in quotes where they need them.
+    """
+    return tuple(
+        list_item(one) if isinstance(one, Item) and "=" in one else text(one) for one in texts
+    )
+
+
+def show_lists(value: Sequence[str]) -> list[str]:
+    """Return the inverse of `lists`."""
+    return [
+        part for one in value for part in (split_list(one, trim=False) if '"' in one else [one])
+    ]
 
 
 def whole_number(text: str) -> int:
@@ -64,7 +82,7 @@ def whole_number(text: str) -> int:
 
 def whole_numbers(text: str) -> tuple[int, ...]:
     """Parse whole numbers, separated by commas."""
-    return tuple(whole_number(part.strip()) for part in text.split(","))
+    return tuple(whole_number(part.strip()) for part in split_list(text))
 
 
 def show_numbers(value: Sequence[int] | None) -> str | None:
@@ -111,7 +129,7 @@ def some_of(*choices: str) -> Callable[[Sequence[str]], tuple[str, ...]]:
 
 def _words(texts: Sequence[str]) -> set[str]:
     """Return the words of comma-separated lists. Raises ValueError if lists hold no word."""
-    found = {word.strip() for text in texts for word in text.split(",")} - {""}
+    found = {word for text in texts for word in split_list(text)} - {""}
     if texts and not found:
         raise ValueError("expected a value, got nothing")
     return found
@@ -140,7 +158,7 @@ def names(texts: Sequence[str]) -> tuple[str, ...]:
 
 def ordered_names(texts: Sequence[str]) -> tuple[str, ...]:
     """Parse repeated flags and comma-separated lists into names, in the order given."""
-    return tuple(name.strip() for text in texts for name in text.split(","))
+    return tuple(name for text in texts for name in split_list(text))
 
 
 def distinct_names(texts: Sequence[str]) -> tuple[str, ...]:
@@ -210,8 +228,8 @@ def show_step(value: int | str | None) -> str:
 def moments(text: str) -> dict[str, int]:
     """Parse `validation=2005-01-01,test=2005-03-01T12:00` into {split: microseconds since 1970}."""
     found = {}
-    for item in text.split(","):
-        name, equals, moment = item.strip().partition("=")
+    for item in split_list(text):
+        name, equals, moment = item.partition("=")
         try:
             when = datetime.datetime.fromisoformat(moment)
         except ValueError:
@@ -309,7 +327,7 @@ def renames(texts: Sequence[str]) -> dict[str, str]:
 def by_column(texts: Sequence[str]) -> dict[str, str]:
     """Parse `age=10,hours=4`, possibly repeated, into {column: value}, sorted by column."""
     out: dict[str, str] = {}
-    for part in (part.strip() for text in texts for part in text.split(",")):
+    for part in (part for text in texts for part in split_list(text)):
         column, _, value = part.rpartition("=")
         if not column or not value:
             raise ValueError(f"expected COLUMN=VALUE,..., got {part!r}")
@@ -325,7 +343,7 @@ def drift_limits(texts: Sequence[str]) -> dict[str, float]:
     """Parse `0.2`, `age=0.3` or both, possibly repeated, into {column: limit}; "" is all others."""
     expected = "expected a limit from 0 to 1, for all columns (0.2) or for one (age=0.2)"
     out: dict[str, float] = {}
-    for part in (part.strip() for text in texts for part in text.split(",")):
+    for part in (part for text in texts for part in split_list(text)):
         column, _, value = part.rpartition("=")
         limit = _number(value, expected)
         if not 0 <= limit <= 1 or column in out:
@@ -348,7 +366,7 @@ def runner(text: str) -> Literal["direct", "flink"]:
 
 def _pairs(text: str, expected: str) -> Mapping[str, str]:
     out: dict[str, str] = {}
-    for part in text.split(","):
+    for part in split_list(text):
         name, equals, value = (piece.strip() for piece in part.partition("="))
         if not (name and equals and value):
             raise ValueError(f"{expected}; got {text!r}")

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 from recordmill.errors import ConfigError
 from recordmill.format.split_names import TRAIN
-from recordmill.option_checks import expect_some_of, expect_whole
+from recordmill.option_checks import expect_some_of, expect_whole, split_list
 from recordmill.storage.files import Location
 
 Padding = Literal["pad", "ragged"]
@@ -138,7 +138,7 @@ class LoadOptions:
 def parse_names(value: str | Iterable[str]) -> tuple[str, ...]:
     """Return names, given as "flip,crop" or as a list."""
     if isinstance(value, str):
-        value = value.split(",") if value else ()
+        value = split_list(value) if value else ()
     return tuple(name.strip() for name in value)
 
 

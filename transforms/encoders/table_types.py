@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from recordmill.errors import ConfigError
+from recordmill.option_checks import list_item
 from recordmill.transforms.encoders.table_learning import text_of
 from recordmill.transforms.encoders.table_options import (
     MEAN,
@@ -42,7 +43,8 @@ def check_type(transform: ColumnTransform, kind: pa.DataType) -> None:
     if transform.last in OF_TEXT and (pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
         raise ConfigError(
             f"--{transform.last} {transform.column}: expected a column of text or numbers, got"
-            f" {kind}; --types {transform.column}=string reads UTF-8 and rejects other bytes"
+            f" {kind}; --types {list_item(transform.column)}=string reads UTF-8 and rejects other"
+            " bytes"
         )
     if transform.last == "date-parts" and not (temporal and clocked):
         noun, example = ("date", "") if clocked else ("timestamp", " 18:00:00")
@@ -57,7 +59,7 @@ def check_type(transform: ColumnTransform, kind: pa.DataType) -> None:
 def _advice_for_numbers(column: str, kind: pa.DataType) -> str:
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
         return f"--date-parts {column}=year+month extracts numbers"
-    return f"--types {column}=float parses numbers and rejects other text"
+    return f"--types {list_item(column)}=float parses numbers and rejects other text"
 
 
 def _refuse_fill(transform: ColumnTransform, kind: pa.DataType, *, numeric: bool) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.errors import Reason, RecordError
+from recordmill.option_checks import list_item
 from recordmill.tfrecord.features import Feature, Features
 from recordmill.transforms.encoders.farmhash import fingerprint64
 from recordmill.transforms.encoders.labels import label_columns, label_feature
@@ -76,7 +78,11 @@ class TableCheck:
         for field in user_fields(rows.schema):
             transform = transforms.get(field.name)
             if pa.types.is_floating(field.type) or (transform is not None and transform.is_numeric):
-                for row, why in _unfit(rows[field.name], transform):
+                text = ""
+                if transform is None or not transform.is_numeric:
+                    declared = shlex.quote(f"{list_item(field.name)}=string")
+                    text = f" (if it is an id such as 7E70, --types {declared} keeps the text)"
+                for row, why in _unfit(rows[field.name], transform, text):
                     bad.setdefault(row, f"column {field.name!r}: {why}")
         if not bad:
             return RowOutcome(kept=np.arange(len(rows)))
@@ -90,14 +96,19 @@ class TableCheck:
         return outcomes.result()
 
 
-def _unfit(column: pa.Array, transform: ColumnTransform | None) -> Iterator[tuple[int, str]]:
-    """Yield (row, problem) for numbers that float32 cannot hold or that have no logarithm."""
+def _unfit(
+    column: pa.Array, transform: ColumnTransform | None, advice: str
+) -> Iterator[tuple[int, str]]:
+    """Yield (row, problem) for numbers that float32 cannot hold or that have no logarithm.
+
+    advice: the end of the problem of numbers that float32 cannot hold.
+    """
     values, missing = numbers_of(column)
     if transform is not None and transform.clip is not None:
         values = np.clip(values, *transform.clip)
     large = ~(np.abs(values) <= _LARGEST) & ~missing
     for row in np.flatnonzero(large).tolist():
-        yield row, f"{values[row]:g} is not a finite float32"
+        yield row, f"{values[row]:g} is not a finite float32{advice}"
     if transform is not None and transform.log:
         for row in np.flatnonzero((values <= -1) & ~missing & ~large).tolist():
             yield row, f"ln(1 + {values[row]:g}) is not defined"

@@ -11,6 +11,7 @@ from recordmill.errors import did_you_mean
 from recordmill.format.class_names import class_order, difference, fold_labels, name_key
 from recordmill.job.staging import Staging
 from recordmill.notes import Note
+from recordmill.option_checks import list_text
 from recordmill.transforms.model.label_rules import LabelRules
 
 SEEN = "labels"  # folder of staging: the labels of each part before rules changed them
@@ -68,7 +69,7 @@ def check_names(
     if len(unknown) == len(names) and not fulfilled:
         near_text = did_you_mean(unknown[0], classes) if len(unknown) == 1 else ""
         which = "this class" if len(unknown) == 1 else "any of these classes"
-        some = ",".join(unknown[:_SOME]) + (",..." if len(unknown) > _SOME else "")
+        some = list_text(unknown[:_SOME]) + (",..." if len(unknown) > _SOME else "")
         return NameCheck(f"{option} {some}: no {noun} has {which}{near_text}; {there}")
     some = ", ".join(map(repr, unknown[:_SOME])) + (", ..." if len(unknown) > _SOME else "")
     what = "a class" if option != "--label-map" else "an old class"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError
+from recordmill.option_checks import list_item, list_text
 from recordmill.tfrecord.features import Feature, Features
 from recordmill.transforms.model import batch
 
@@ -127,7 +129,7 @@ def _unsupported(fields: Sequence[pa.Field], *, declarable: bool = False) -> Con
         "expected integers (except uint64), bools, floats, strings, bytes, dates, timestamps, or"
         " lists of those"
     )
-    example = f"--types {fields[0].name}=string, =float or =int"
+    example = f"--types {list_item(fields[0].name)}=string, =float or =int"
     convert = f"convert ({example}) or cast" if declarable else "cast"
     if len(fields) == 1:
         return ConfigError(
@@ -135,7 +137,7 @@ def _unsupported(fields: Sequence[pa.Field], *, declarable: bool = False) -> Con
             " drop it with --drop-columns"
         )
     shown = ", ".join(f"{field.name!r} ({field.type})" for field in fields)
-    names = ",".join(field.name for field in fields)
+    names = shlex.quote(list_text(field.name for field in fields))
     return ConfigError(
         f"the types of {len(fields)} columns are not supported: {shown}; {expected}; {convert}"
         f" them, or drop them with --drop-columns {names}"

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.notes import Note
+from recordmill.option_checks import list_text
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.planning.survey import Survey
 from recordmill.transforms.sources.row_formats.value_parsing import ValueParser
@@ -58,7 +59,7 @@ def notes_on_compared(survey: Survey, run: RunSpec) -> Iterator[Note]:
         f"column{'s' if many else ''} {', '.join(map(repr, found))} differ{'' if many else 's'} in"
         f" {'every' if every else 'nearly every'} row, so {'no' if every else 'hardly any'} two"
         f" records are equal: name {'one of them' if many else 'it'} with --key-column, or drop"
-        f" {'them' if many else 'it'} with --drop-columns {shlex.quote(','.join(found))}, to"
+        f" {'them' if many else 'it'} with --drop-columns {shlex.quote(list_text(found))}, to"
         " compare the others",
     )
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from recordmill.format.class_names import class_order
 from recordmill.format.split_names import TRAIN, canonical_split, in_order, misspelt_split
 from recordmill.notes import MANY_COPIES, Note, count_of, repeats_many_times
+from recordmill.option_checks import list_text
 from recordmill.transforms.balancing.quotas import Quota
 from recordmill.transforms.model.annotations import OBJECTS
 from recordmill.transforms.model.label_rules import alike_classes, read_keys
@@ -92,7 +93,7 @@ def _missing_classes(survey: Survey, labels: Sequence[str]) -> Iterator[Note]:
         counts.update(classes)
     some = ", ".join(f"{name!r} ({count_of(counts[name], 'record')})" for name in found[:_SHOWN])
     more = ", ..." if len(found) > _SHOWN else ""
-    names = shlex.quote(",".join(found))
+    names = shlex.quote(list_text(found))
     yield Note(
         "missing-class",
         f"{'a class has a name' if len(found) == 1 else f'{len(found)} classes have names'} that"

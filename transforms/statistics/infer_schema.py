@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 import numpy as np
 
+from recordmill.option_checks import list_text
 from recordmill.transforms.statistics.column_statistics import ColumnStatistics
 from recordmill.transforms.statistics.dataset_statistics import SliceStatistics
 
@@ -45,7 +47,7 @@ def infer_schema(found: SliceStatistics) -> str:
     heading = _HEADING.replace("{records}", f"{found.records}")
     times = [f"{name}={column.time}" for name, column in found.columns.items() if column.time]
     if times:
-        heading += _TIMES.replace("{types}", ",".join(times))
+        heading += _TIMES.replace("{types}", shlex.quote(list_text(times)))
     return heading + text
 
 

@@ -15,6 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from recordmill.option_checks import list_item
+
 Mask = npt.NDArray[np.bool_]
 
 ISO = "YYYY-MM-DD"
@@ -162,7 +164,7 @@ class DateLiteral:
                 " in the condition and in the column"
             )
             if declarable and not found._zone and not self._zone:
-                declared = shlex.quote(f"{column}=timestamp")
+                declared = shlex.quote(f"{list_item(column)}=timestamp")
                 rule += f", or --types {declared}, which compares them as times"
         form = "none" if found is None else found.form
         return (

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from recordmill.option_checks import list_item
 from recordmill.transforms.sources.row_formats.column_types import NARROW, ColumnType
 from recordmill.transforms.sources.row_formats.date_forms import arrow_times
 
@@ -161,7 +162,7 @@ def type_mismatch(name: str, kind: pa.DataType, value: object) -> str:
     if pa.types.is_timestamp(kind) and kind.tz is None and _is_zoned(value):
         message += (
             ", which has an offset from UTC: convert times to UTC, without an offset, in the input,"
-            f" or keep them as text with --types {shlex.quote(f'{name}=string')}"
+            f" or keep them as text with --types {shlex.quote(f'{list_item(name)}=string')}"
         )
     return message
 

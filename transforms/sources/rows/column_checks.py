@@ -12,6 +12,7 @@ import pyarrow as pa
 from recordmill.errors import ConfigError, did_you_mean
 from recordmill.format.class_names import spelling_keys
 from recordmill.notes import Note
+from recordmill.option_checks import list_item, list_text
 from recordmill.transforms.sources.row_formats.column_types import ColumnTypes
 from recordmill.transforms.sources.row_formats.odd_values import (
     BESIDE_BOOLS,
@@ -87,7 +88,7 @@ def unnamed_notes(names: Collection[str], user_columns: Iterable[str]) -> dict[s
     if named:
         text = (
             f"{quoted(named)}: pandas gives such names to columns without one, such as its index;"
-            f" --drop-columns {shlex.quote(','.join(named))} leaves them out of records"
+            f" --drop-columns {shlex.quote(list_text(named))} leaves them out of records"
         )
         notes["named by pandas"] = Note("unnamed-column", text)
     return notes
@@ -97,10 +98,10 @@ def _why_text(odd: OddValue, advice: ColumnAdvice, name: str) -> str:
     """Return why a column is text, and advice."""
     why = odd.describe(name)
     if odd.why == BESIDE_BOOLS:
-        return f"{why}: {advice.bools.format(name)}"
+        return f"{why}: {advice.bools.format(list_item(name))}"
     if odd.every and odd.has_option:
-        return f"{why}; {advice.by_option.format(name)}" if advice.by_option else why
-    return f"{why}: {(advice.every if odd.every else advice.text).format(name)}"
+        return f"{why}; {advice.by_option.format(list_item(name))}" if advice.by_option else why
+    return f"{why}: {(advice.every if odd.every else advice.text).format(list_item(name))}"
 
 
 def inference_notes(
@@ -125,10 +126,10 @@ def inference_notes(
         if not pa.types.is_floating(field.type):
             continue
         if inferred and points.groups_thousands(commas=commas):
-            text = f"{points.describe(name)}: {advice.points.format(name)}"
+            text = f"{points.describe(name)}: {advice.points.format(list_item(name))}"
             notes[f"points {name}"] = Note("numbers", text)
         if equal is not None and name not in advice.transformed:
-            more = (advice.whole if equal.whole else advice.floats).format(name)
+            more = (advice.whole if equal.whole else advice.floats).format(list_item(name))
             more = "subtract a constant from them in the input" if name == target else more
             notes[f"equal {name}"] = Note("numbers", f"{equal.describe(name)}: {more}")
     return notes

@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection, Sequence
 
 from recordmill.errors import ConfigError, did_you_mean
+from recordmill.option_checks import split_list
 from recordmill.transforms.sources.row_formats.nested import columns_of
 
 LABELS = ("label", "class", "category", "target")
@@ -123,7 +124,7 @@ def _key_columns(given: str | None, names: Sequence[str]) -> tuple[str, ...]:
     """Return the columns of keys; the name of an existing column may contain commas."""
     if given is None:
         return ()
-    return (given,) if given in names else tuple(name.strip() for name in given.split(","))
+    return (given,) if given in names else tuple(split_list(given))
 
 
 def _first(names: Sequence[str], usual: Sequence[str]) -> str | None:

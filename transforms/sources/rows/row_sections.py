@@ -6,6 +6,7 @@ import collections
 import contextlib
 import functools
 import itertools
+import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import Future
 from typing import NamedTuple
@@ -17,6 +18,7 @@ import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError, RecordError, Reject, RunError
 from recordmill.notes import Note
+from recordmill.option_checks import list_text
 from recordmill.processes.pool import shared_pool
 from recordmill.processes.row_tasks import Faults, RowTask
 from recordmill.storage.files import shown
@@ -142,10 +144,11 @@ def read_header(
                     f" {(file if at_first else first[0]).key} has {other!r}, which differs only by"
                     " case, spaces or Unicode form: give the column one name in all files"
                 )
+            drop = shlex.quote(list_text(differ))
             names = quoted(column_types if here == file.key else first[1])
             raise ConfigError(
                 f"{here} has no column {differ[0]!r}, but {there} has it: {here} has {names}; give"
-                f" all files the same columns, or pass --drop-columns {','.join(differ)}"
+                f" all files the same columns, or pass --drop-columns {drop}"
             )
         joined = unify([joined, column_types])
     return joined

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from typing import Self
 
@@ -10,6 +11,7 @@ import pyarrow as pa
 
 from recordmill.errors import ConfigError
 from recordmill.notes import Note
+from recordmill.option_checks import list_text
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.row_formats.column_types import ColumnTypes
 from recordmill.transforms.sources.rows.column_roles import quoted
@@ -59,7 +61,7 @@ def refuse_moving(names: Sequence[str], inputs: Inputs, why: str = ": ") -> None
     if moving:
         raise ConfigError(
             f"{inputs} has features that belong to the pixels ({', '.join(moving[:3])}), and cannot"
-            f" be read here{why}leave them out with --drop-columns {','.join(moving)}"
+            f" be read here{why}leave them out with --drop-columns {shlex.quote(list_text(moving))}"
         )
 
 
