@@ -40,6 +40,7 @@ CODES: Mapping[str, str] = {
     " are the same number; or names of classes hold such characters",
     "leak": "records of equal content are in several splits, or cannot be found, because a column,"
     " such as an id, differs in every row",
+    "left-unread": "parts of the input were not read, such as bands of images beyond RGB",
     "many-copies": "balancing repeats the records of a class very often",
     "masks": "images look like masks of other images; masks of class ids look smoothed, or 255"
     " (65535 in 16 bits) may be a class in them",

@@ -25,6 +25,9 @@ _ICON = b"\0\0\1\0"
 _CHUNK_HEAD = struct.Struct(">I4s")  # length of the content and name
 _CRC_BYTES = 4
 
+# Of BMPs: bytes of the header after which compression is stated, its offset, and a value of it.
+_BMP_HEADER, _BMP_COMPRESSION, _RLE4 = 40, 30, 2
+
 _SCAN = b"\xff\xda"  # JPEG's marker before each scan
 _MANY_SCANS = 100
 _MOST_PASSES = 16  # decoded pixels of all scans, as a multiple of the limit of pixels
@@ -112,13 +115,15 @@ def _load_jpeg(image: JpegImageFile, content: bytes) -> str | None:
 
 
 def check_chunks(content: bytes) -> None:
-    """Check the CRC-32 of every chunk of a PNG, and of the PNGs in an icon; nothing in other files.
+    """Check what Pillow does not check, or decodes to wrong pixels, in a PNG, an icon or a BMP.
 
-    Pillow checks only those of chunks before the pixels, so that damaged pixels are decoded.
+    In a PNG, and in the PNGs of an icon, this is the CRC-32 of every chunk: Pillow checks only
+    those before the pixels, so that damaged pixels are decoded. In a BMP, 4-bit run lengths.
     Source: https://www.w3.org/TR/png-3/, 5.3 and 5.5.
 
     Raises:
-      RecordError: CORRUPT, a chunk is damaged; TRUNCATED, the file ends inside a chunk.
+      RecordError: CORRUPT, a chunk is damaged; TRUNCATED, the file ends inside a chunk;
+        UNSUPPORTED, Pillow decodes the pixels wrongly.
     """
     if content.startswith(PNG_SIGNATURE):
         _check_png(memoryview(content))
@@ -126,6 +131,36 @@ def check_chunks(content: bytes) -> None:
         for start, size in _icon_places(content):
             if content.startswith(PNG_SIGNATURE, start):
                 _check_png(memoryview(content)[start : start + size])
+    elif content.startswith(b"BM"):
+        _check_bmp(content)
+
+
+def _check_bmp(content: bytes) -> None:
+    """Refuse 4-bit run lengths with an odd number of literal pixels, whose last one Pillow loses.
+
+    Source: https://learn.microsoft.com/en-us/windows/win32/gdi/bitmap-compression
+    """
+    header = int.from_bytes(content[14:18], "little")
+    if header < _BMP_HEADER or content[_BMP_COMPRESSION : _BMP_COMPRESSION + 1] != bytes([_RLE4]):
+        return
+    at = int.from_bytes(content[10:14], "little")  # of the pixels
+    while at + 1 < len(content):
+        count, value = content[at], content[at + 1]
+        at += 2
+        if count:
+            continue
+        if value == 1:  # the end of the bitmap
+            return
+        if value == 2:  # a move to another place
+            at += 2
+        elif value > 2:  # literal pixels, two per byte, filled up to an even number of bytes
+            if value % 2:
+                raise RecordError(
+                    Reason.UNSUPPORTED,
+                    "a BMP with 4-bit run lengths, which Pillow decodes to wrong pixels: convert it"
+                    " to PNG with another program",
+                )
+            at += (value // 2 + 1) // 2 * 2
 
 
 def _check_png(content: memoryview) -> None:

@@ -192,7 +192,13 @@ class Reduced:
 # not apply to it or reaches beyond its 8 bits, or boxes reach beyond it (boxes are counted). For
 # audio: samples are far beyond the full scale.
 Noted = Literal[
-    "damaged_image", "pages", "window_unused", "window_beyond", "boxes_beyond", "samples_beyond"
+    "damaged_image",
+    "unread_bands",
+    "pages",
+    "window_unused",
+    "window_beyond",
+    "boxes_beyond",
+    "samples_beyond",
 ]
 
 # {reason: (number of records or objects, smallest key of a record with one)}

@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Callable
 from typing import BinaryIO
 
+from PIL import Image as Pillow
 from PIL.AvifImagePlugin import AvifImageFile
 from PIL.BmpImagePlugin import BmpImageFile
 from PIL.GifImagePlugin import GifImageFile
@@ -132,6 +133,7 @@ def open_image(file: BinaryIO, options: ImageOptions) -> ImageFile:
         RecordError: EMPTY, NOT_AN_IMAGE, CORRUPT, TRUNCATED, UNSUPPORTED or TOO_MANY_PIXELS.
         Filtered: the shortest side is less than `min_size`.
     """
+    _raise_limit(options.max_pixels)
     head = file.read(_HEAD)
     if not head:
         raise RecordError(Reason.EMPTY, "the file is empty")
@@ -170,6 +172,17 @@ def open_image(file: BinaryIO, options: ImageOptions) -> ImageFile:
     if min(image.size) < options.min_size:
         raise Filtered("min-size")
     return image
+
+
+def _raise_limit(max_pixels: int) -> None:
+    """Let Pillow decode `max_pixels`: it checks the size of TIFFs, GIFs and icons again.
+
+    It refuses images of more than twice its limit, which belongs to the process. The limit is never
+    lowered, so that threads with other options do not disturb each other.
+    """
+    limit = Pillow.MAX_IMAGE_PIXELS
+    if limit is not None and max_pixels > 2 * limit:
+        Pillow.MAX_IMAGE_PIXELS = (max_pixels + 1) // 2
 
 
 def _check_size(size: tuple[int, int], options: ImageOptions) -> None:

@@ -28,6 +28,12 @@ _TEXTS: dict[Noted, tuple[str, str, str, str]] = {
         "damaged, such as {key}: what libjpeg could decode was written, in which a part may be gray"
         " or displaced; look at such images and replace them, or reject them with --damaged reject",
     ),
+    "unread_bands": (
+        "left-unread",
+        *("image has", "images have"),
+        "bands beyond gray or RGB, such as {key}, which were not read: write those that you need to"
+        " files of their own, as gray or RGB",
+    ),
     "pages": (
         "pages",
         *("file has", "files have"),

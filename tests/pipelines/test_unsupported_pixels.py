@@ -1,0 +1,95 @@
+"""Images with pixels that Pillow does not read, reads in part, or reads wrongly."""
+
+import io
+import json
+import struct
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.image_runs import images, make
+from tests.tiff_files import tiff
+
+pytestmark = pytest.mark.usefixtures("encoders")
+
+_RGB = 2  # PhotometricInterpretation
+_MANY = 200_000_000  # pixels; more than Pillow decodes by default
+
+
+def bands(count: int, **tags: int) -> bytes:
+    """A TIFF of 2x2 pixels with bands of 8 bits."""
+    found = {256: 2, 257: 2, 277: count, 278: 2, 279: 4 * count}
+    return tiff(found | {int(name.removeprefix("t")): value for name, value in tags.items()})
+
+
+def rle4(runs: bytes, *, width: int = 8) -> bytes:
+    """A BMP of one row with 4-bit run lengths, and a palette of grays."""
+    palette = b"".join(bytes([17 * level] * 3 + [0]) for level in range(16))
+    start = 14 + 40 + len(palette)
+    head = struct.pack("<2sIHHI", b"BM", start + len(runs), 0, 0, start)
+    sizes = (40, width, 1, 1, 4, 2, len(runs), 0, 0, 16, 0)
+    return head + struct.pack("<IiiHHIIiiII", *sizes) + palette + runs
+
+
+@pytest.fixture
+def folder(tmp_path):
+    place = tmp_path / "in"
+    place.mkdir()
+    return place
+
+
+def details(made) -> dict[str, str]:
+    lines = (made.folder / "rejects.jsonl").read_text().splitlines()
+    return {line["key"]: line["detail"] for line in map(json.loads, lines)}
+
+
+def test_tiffs_of_several_gray_bands_are_unsupported(folder, tmp_path):
+    for count in (2, 4, 10):
+        (folder / f"{count}.tif").write_bytes(bands(count))
+    (folder / "broken.tif").write_bytes(bands(3))  # gray pixels cannot have three bands
+    Image.new("L", (2, 2)).save(folder / "right.png")
+    argv = ("--input", folder, "--splits", "train=1", "--max-reject-fraction", "1")
+    made = make(tmp_path / "out", *argv)
+    several = dict.fromkeys(("2.tif", "4.tif", "10.tif"), "unsupported")
+    assert made.rejects == several | {"broken.tif": "corrupt"}
+    assert details(made)["10.tif"] == (
+        "a TIFF of 8-bit integers in 10 channels, which Pillow cannot read: write 1 of them (gray)"
+        " or 3 (RGB) to a file"
+    )
+
+
+def test_bands_beyond_rgb_are_noted(folder, tmp_path, capsys):
+    for name in ("a.tif", "b.tif"):
+        (folder / name).write_bytes(bands(4, t262=_RGB, t338=0))  # the last band is not alpha
+    (folder / "alpha.tif").write_bytes(bands(4, t262=_RGB, t338=2))
+    (folder / "rgb.tif").write_bytes(bands(3, t262=_RGB))
+    argv = ("--input", folder, "--splits", "train=1")
+    made = make(tmp_path / "out", *argv)
+    assert [note for note in made.manifest.notes if note.code == "left-unread"] == [
+        "2 images have bands beyond gray or RGB, such as a.tif, which were not read: write those"
+        " that you need to files of their own, as gray or RGB"
+    ]
+    assert images(*argv, "--output", tmp_path / "no", "--fail-on", "left-unread") == 1
+    assert "--fail-on left-unread" in capsys.readouterr().err
+
+
+def test_run_lengths_that_pillow_reads_wrongly_are_unsupported(folder, tmp_path):
+    (folder / "wrong.bmp").write_bytes(rle4(b"\x00\x05\x12\x34\x50\x00\x03\x66\x00\x01"))
+    (folder / "right.bmp").write_bytes(rle4(b"\x00\x04\x12\x34\x04\x66\x00\x01"))
+    argv = ("--input", folder, "--splits", "train=1", "--max-reject-fraction", "1")
+    made = make(tmp_path / "out", *argv, "--image-format", "png", "--mode", "gray")
+    assert made.rejects == {"wrong.bmp": "unsupported"}
+    (example,) = made.examples().values()
+    found = np.asarray(Image.open(io.BytesIO(example["image/encoded"][0])))
+    assert (found // 17).tolist() == [[1, 2, 3, 4, 6, 6, 6, 6]]
+
+
+@pytest.mark.parametrize("name", ["a.tif", "a.gif"])
+def test_max_pixels_replaces_the_limit_of_pillow(name, folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1000)
+    from recordmill.transforms.imaging.pixels import ImageOptions, process
+
+    Image.new("L", (60, 60)).save(folder / name)
+    made = process((folder / name).read_bytes(), ImageOptions(max_pixels=_MANY))
+    assert (made.width, made.height) == (60, 60)
