@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Iterator
 from typing import BinaryIO
 
+import numpy as np
 import pyarrow as pa
 import simplejpeg
 from PIL import Image
@@ -40,7 +41,10 @@ _DAMAGES = (
     "Inconsistent progression sequence",
     "Invalid SOS parameters",
 )
-_SMALLEST = 8  # pixels of the longer side of a JPEG that is decoded at a reduced size
+# Pixels of the longer side of a JPEG up to which simplejpeg may reduce by another scale that leads
+# to the same size.
+_SMALL = 8
+_LOSSLESS = b"\xff\xc3"  # marker before the size of a lossless JPEG
 _MANY_COMMENT_BLOCKS = 5000  # 1.3 MB of text
 
 # Another one of Pillow's formats, EPS, would start Ghostscript.
@@ -90,20 +94,26 @@ def _load_jpeg(image: JpegImageFile, content: bytes) -> str | None:
     if not image.tile or image.mode not in ("L", "RGB"):
         return None
     scale = image.decoderconfig[0] if image.decoderconfig else 1  # of `draft`
-    if scale > 1 and scale * max(image.size) < _SMALLEST:
-        return None  # simplejpeg may choose another scale of the same size
+    if scale > 1 and scale * max(image.size) <= _SMALL:
+        return None
+    colours, channels = ("GRAY", 1) if image.mode == "L" else ("RGBX", 4)
     try:
-        pixels = simplejpeg.decode_jpeg(
-            content,
-            colorspace="GRAY" if image.mode == "L" else "RGBX",
-            min_width=image.width if scale > 1 else 0,
-            min_height=image.height if scale > 1 else 0,
-        )
+        if scale == 1:
+            pixels = simplejpeg.decode_jpeg(content, colorspace=colours)
+        else:
+            # Enough memory for all pixels, whatever libjpeg-turbo makes of the reduction.
+            full = math.prod(scale * side for side in image.size) * channels
+            pixels = simplejpeg.decode_jpeg(
+                content,
+                colorspace=colours,
+                min_width=image.width,
+                min_height=image.height,
+                buffer=np.empty(full, np.uint8),
+            )
     except ValueError as error:
         warning = str(error)
         return warning if warning.startswith(_DAMAGES) else None
-    height, width, channels = pixels.shape
-    if (width, height) != image.size:
+    if pixels.shape[1::-1] != image.size:
         return None
     # Pillow takes the pixels over, instead of copying them.
     levels = pa.Array.from_buffers(pa.uint8(), pixels.size, [None, pa.py_buffer(pixels)])
@@ -112,6 +122,16 @@ def _load_jpeg(image: JpegImageFile, content: bytes) -> str | None:
     image.im = Image.fromarrow(levels, image.mode, image.size).im
     image.tile = []
     return None
+
+
+def has_reduced_sizes(image: JpegImageFile, content: bytes) -> bool:
+    """Return whether an opened JPEG can be decoded at a reduced size.
+
+    A lossless one cannot: libjpeg-turbo ignores the reduction, and Pillow and simplejpeg would let
+    it write beyond their memory.
+    """
+    assert image.fp is not None
+    return _LOSSLESS not in content[: image.fp.tell()]  # Pillow has read up to the first scan
 
 
 def check_chunks(content: bytes) -> None:

@@ -7,7 +7,9 @@ import random
 import numpy as np
 import pytest
 from PIL import Image
+from PIL.JpegImagePlugin import JpegImageFile
 
+from recordmill.format.image_files import load_image
 from recordmill.pipelines.cli import main
 from tests.damaged_jpegs import DAMAGES, coded_data, intact_kinds
 from tests.image_runs import images, make
@@ -159,3 +161,41 @@ def test_photos_have_the_pixels_of_pillow(tmp_path):
     for key, content in stored(made).items():
         expected = np.asarray(Image.open(photos / key).convert("RGB"))
         assert np.array_equal(np.asarray(Image.open(io.BytesIO(content))), expected), key
+
+
+def lossless(side: int) -> bytes:
+    """A gray lossless JPEG in which every difference is 0, with a code of two bits."""
+    size = side.to_bytes(2)
+    frame = b"\xff\xc3\0\x0b\x08" + size + size + b"\x01\x01\x11\0"
+    table = b"\xff\xc4\0\x14\0" + b"\0\x01" + bytes(14) + b"\0"
+    scan = b"\xff\xda\0\x08\x01\x01\0\x01\0\0"
+    return b"\xff\xd8" + frame + table + scan + bytes(side * side // 4) + b"\xff\xd9"
+
+
+def test_lossless_jpegs_are_decoded_at_their_size(tmp_path):
+    """libjpeg-turbo does not reduce them, and wrote beyond the memory of the reduced image."""
+    place = tmp_path / "in"
+    place.mkdir()
+    (place / "a.jpg").write_bytes(lossless(512))
+    argv = ("--input", place, "--splits", "train=1", "--size", "16", "--image-format", "png")
+    made = make(tmp_path / "out", *argv)
+    (content,) = stored(made).values()
+    assert Image.open(io.BytesIO(content)).getextrema() == ((128, 128),) * 3
+
+
+@pytest.mark.parametrize(
+    "size", [(1, 1), (2, 1), (5, 5), (6, 4), (7, 9), (8, 8), (9, 17), (101, 37)]
+)
+def test_reduced_jpegs_have_the_pixels_of_pillow(size):
+    contents = [
+        content for name, content in intact_kinds(photo().resize(size)).items() if name != "cmyk"
+    ]
+    for content in contents:
+        for scale in (1, 2, 3, 4, 5, 8):
+            for mode in (None, "L"):
+                needed = tuple(max(1, side // scale) for side in size)
+                ours, pillows = (JpegImageFile(io.BytesIO(content)) for _ in range(2))
+                ours.draft(mode, needed)
+                pillows.draft(mode, needed)
+                assert load_image(ours, content) is None
+                assert np.array_equal(np.asarray(ours), np.asarray(pillows)), (scale, mode)

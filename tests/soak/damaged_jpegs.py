@@ -16,7 +16,7 @@ import numpy as np
 from PIL import Image
 from PIL.JpegImagePlugin import JpegImageFile
 
-from recordmill.format.image_files import load_image
+from recordmill.format.image_files import has_reduced_sizes, load_image
 from tests.damaged_jpegs import damaged, intact_kinds
 from tests.paths import DATA, SMALL_CLOTHING
 
@@ -27,7 +27,8 @@ _KINDS = ("baseline", "progressive", "restarts", "gray")
 def _opened(content: bytes, scale: int = 1, mode: str | None = None) -> JpegImageFile:
     image = JpegImageFile(io.BytesIO(content))
     width, height = image.size
-    image.draft(mode, (max(1, width // scale), max(1, height // scale)))
+    if has_reduced_sizes(image, content):
+        image.draft(mode, (max(1, width // scale), max(1, height // scale)))
     return image
 
 

@@ -21,7 +21,12 @@ from PIL.ImageFile import ImageFile
 from PIL.JpegImagePlugin import JpegImageFile
 
 from recordmill.errors import Reason, RecordError
-from recordmill.format.image_files import check_chunks, check_scans, load_image
+from recordmill.format.image_files import (
+    check_chunks,
+    check_scans,
+    has_reduced_sizes,
+    load_image,
+)
 from recordmill.format.ledger import Noted
 from recordmill.image_constants import IMAGENET_MEAN, IMAGENET_STD
 from recordmill.transforms.imaging.affine import IDENTITY, Affine, exif_transform
@@ -275,7 +280,7 @@ def _finish(image: ImageFile, data: bytes, options: ImageOptions, rotated: int) 
     upright_plan = plan_resize(source, options)
     plan = upright_plan.transposed() if swaps_sides else upright_plan
     profile = image.info.get("icc_profile")
-    full = _draft(image, plan, options)
+    full = _draft(image, data, plan, options)
     damage = load(image, data, options)
     window = options.intensity_window
     fine = to_16_bits(image, data, window) if options.bits == 16 else None
@@ -331,12 +336,14 @@ def _reduced(image: ImageFile, data: bytes, options: ImageOptions) -> int | None
     return highest_level(image)
 
 
-def _draft(image: ImageFile, plan: ResizePlan, options: ImageOptions) -> tuple[float, float]:
+def _draft(
+    image: ImageFile, data: bytes, plan: ResizePlan, options: ImageOptions
+) -> tuple[float, float]:
     """Let libjpeg decode a JPEG at a reduced size if that is large enough.
 
     Returns the (width, height) that the full image takes in the decoded image.
     """
-    if not isinstance(image, JpegImageFile):
+    if not isinstance(image, JpegImageFile) or not has_reduced_sizes(image, data):
         return image.size
     # Without a profile, the luma that JPEG stores is the gray that would be computed.
     mode = "L" if options.mode == "gray" and not image.info.get("icc_profile") else None
