@@ -125,13 +125,16 @@ def _load_jpeg(image: JpegImageFile, content: bytes) -> str | None:
 
 
 def has_reduced_sizes(image: JpegImageFile, content: bytes) -> bool:
-    """Return whether an opened JPEG can be decoded at a reduced size.
+    """Return whether an opened JPEG, of which no draft was made, can be decoded at a reduced size.
 
     A lossless one cannot: libjpeg-turbo ignores the reduction, and Pillow and simplejpeg would let
     it write beyond their memory.
     """
     assert image.fp is not None
-    return _LOSSLESS not in content[: image.fp.tell()]  # Pillow has read up to the first scan
+    # The whole segment, because metadata may hold the two bytes of the marker.
+    frame = (8 + 3 * image.layers, image.bits, image.height, image.width, image.layers)
+    lossless = _LOSSLESS + struct.pack(">HBHHB", *frame)
+    return lossless not in content[: image.fp.tell()]  # Pillow has read up to the first scan
 
 
 def check_chunks(content: bytes) -> None:

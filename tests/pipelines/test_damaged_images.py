@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 from PIL.JpegImagePlugin import JpegImageFile
 
-from recordmill.format.image_files import load_image
+from recordmill.format.image_files import has_reduced_sizes, load_image
 from recordmill.pipelines.cli import main
 from tests.damaged_jpegs import DAMAGES, coded_data, intact_kinds
 from tests.image_runs import images, make
@@ -181,6 +181,17 @@ def test_lossless_jpegs_are_decoded_at_their_size(tmp_path):
     made = make(tmp_path / "out", *argv)
     (content,) = stored(made).values()
     assert Image.open(io.BytesIO(content)).getextrema() == ((128, 128),) * 3
+
+
+def test_metadata_does_not_make_a_jpeg_lossless():
+    content = next(iter(intact_kinds(photo()).values()))
+    marker = b"\xff\xef\0\x06\xff\xc3\0\x0b"  # an application segment that holds one of SOF3
+    for data, is_reducible in (
+        (content, True),
+        (content[:2] + marker + content[2:], True),
+        (lossless(512), False),
+    ):
+        assert has_reduced_sizes(JpegImageFile(io.BytesIO(data)), data) == is_reducible
 
 
 @pytest.mark.parametrize(
