@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from recordmill.errors import ConfigError
@@ -19,7 +20,6 @@ ALL_EXAMPLES = "All Examples"  # TFDV's name for the slice of all splits
 FINE_HISTOGRAM = "fine_histogram"  # a custom statistic: its bucket boundaries are always the same
 LONGEST = 256  # bytes: longer texts are not listed among the most frequent ones
 
-_MOST = 2.0**64  # of counts
 _ROUNDING = 1e-6  # of a float32, and of sums of counts
 # The share of a short text that is not listed, because it is not among the 1,000 most frequent
 # ones, is at most 1/1,000, and its count may be too low by 1/1,024 of all values.
@@ -73,7 +73,7 @@ def parse(content: bytes, *, whole: bool = True) -> dict[str, SliceView]:
     Raises:
       ManifestError: the content is not a valid DatasetFeatureStatisticsList.
     """
-    try:
+    with _damage():
         return {
             dataset.name: SliceView(
                 records=dataset.num_examples,
@@ -82,8 +82,6 @@ def parse(content: bytes, *, whole: bool = True) -> dict[str, SliceView]:
             for dataset in _parsed(content).datasets
             if "/" not in dataset.name and (whole or dataset.name != ALL_EXAMPLES)
         }
-    except ValueError as error:
-        raise ManifestError(f"{STATISTICS} is damaged: {error}") from error
 
 
 def column_types(content: bytes) -> dict[str, str]:
@@ -157,16 +155,23 @@ def _parsed(content: bytes) -> Any:
     from tensorflow_metadata.proto.v0 import statistics_pb2
 
     message = statistics_pb2.DatasetFeatureStatisticsList()
-    try:
-        message.ParseFromString(content)
+    with _damage():
+        try:
+            message.ParseFromString(content)
+        except DecodeError as error:
+            raise ValueError("expected a DatasetFeatureStatisticsList") from error
         for dataset in message.datasets:
             _check_numbers(dataset)
-    except DecodeError as error:
-        what = "expected a DatasetFeatureStatisticsList"
-        raise ManifestError(f"{STATISTICS} is damaged: {what}") from error
+    return message
+
+
+@contextlib.contextmanager
+def _damage() -> Iterator[None]:
+    """Raise ValueError as ManifestError."""
+    try:
+        yield
     except ValueError as error:
         raise ManifestError(f"{STATISTICS} is damaged: {error}") from error
-    return message
 
 
 def _check_numbers(dataset: Any) -> None:
@@ -214,7 +219,7 @@ def _column(feature: Any) -> ColumnView:
     }
     if kind == "string_stats":
         ranked = feature.string_stats.rank_histogram.buckets
-        categories = {bucket.label: _count(bucket.sample_count, feature) for bucket in ranked}
+        categories = {bucket.label: bucket.sample_count for bucket in ranked}
         if math.fsum(categories.values()) > counted["values"] * (1 + _ROUNDING):
             raise ValueError(f"column {_name(feature)!r} has more texts than values")
         unlisted = _unlisted(feature.string_stats, categories)
@@ -226,12 +231,12 @@ def _column(feature: Any) -> ColumnView:
     for custom in feature.custom_stats:
         if custom.name == FINE_HISTOGRAM:
             buckets = tuple(
-                (one.low_value, one.high_value, _count(one.sample_count, feature))
+                (one.low_value, one.high_value, one.sample_count)
                 for one in custom.histogram.buckets
             )
             odd["NaN"] = float(custom.histogram.num_nan)
         elif custom.name == "num_infinite":
-            odd[_sign(feature.num_stats)] = _count(custom.num, feature)
+            odd[_sign(feature.num_stats)] = custom.num
     _check_order((edge for bucket in buckets for edge in bucket[:2]), feature)
     unlisted = odd.get(_INFINITE, 0.0) / max(common.tot_num_values, 1)
     return ColumnView(buckets=buckets, odd=odd, unlisted=unlisted, **counted)
@@ -242,12 +247,6 @@ def _sign(stats: Any) -> str:
     if stats.min > -math.inf:
         return "inf"
     return "-inf" if stats.max < math.inf else _INFINITE
-
-
-def _count(value: float, feature: Any) -> float:
-    if not 0 <= value <= _MOST:
-        raise ValueError(f"column {_name(feature)!r}: expected a count, got {value:g}")
-    return value
 
 
 def _check_order(edges: Iterable[float], feature: Any) -> None:
