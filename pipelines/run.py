@@ -29,7 +29,7 @@ from recordmill.processes.pool import kill_shared_pool, process_count
 from recordmill.profile import drift, statistics_file
 from recordmill.runners.beam_patches import permanent_imports
 from recordmill.runners.failures import strip_stage
-from recordmill.runners.progress import Watcher
+from recordmill.runners.progress import Snapshot, Watcher
 from recordmill.storage.files import shown
 from recordmill.storage.machine_faults import machine_fault
 from recordmill.transforms.checks.violations import drift_violations
@@ -60,6 +60,11 @@ def run(
     on_flink = None if config.runner == "direct" else _on_flink(config, job, beam_options, prog)
     progress = JobProgress(job.staging, waiting=on_flink.waiting if on_flink else None)
 
+    def activity() -> Snapshot | None:
+        with suppress(RunError):  # the job reads damaged files itself, and reports them
+            return progress.poll()
+        return None
+
     def run_pipeline(road: Road) -> None:
         if on_flink is None:
             with permanent_imports():
@@ -81,7 +86,7 @@ def run(
         if config.detach:
             lock.record_detached_job(job.output / FOLDER, on_flink.url, on_flink.id)
         try:
-            on_flink.run(road.build, activity=progress.poll, is_working=progress.is_writing)
+            on_flink.run(road.build, activity=activity, is_working=progress.is_writing)
         except BaseException:
             lock.end_detached_job(job.output / FOLDER)
             raise
