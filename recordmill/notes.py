@@ -71,8 +71,9 @@ CODES: Mapping[str, str] = {
     "text-column": "a column of numbers, dates or booleans was read as text because of some values",
     "tfds": "TFDS cannot show the dataset, or a part of it",
     "times": "numeric times are before 1970 or after 2100, are in 1970 but would be recent in"
-    " another unit, or look like years or days of Excel; or only some times have a time zone, or"
-    " rows were dropped as repeated in an hour that a clock may have shown twice",
+    " another unit, or look like years or days of Excel; or only some times have a time zone;"
+    " --time-unit or --input-time-zone has no effect; or rows were dropped as repeated in an hour"
+    " that a clock may have shown twice",
     "unknown-class": "an option names a class that no record has",
     "unknown-keys": "keys of --exclude-keys belong to no record",
     "unlearned": "byte pairs were learned without many of the words of train",

@@ -302,3 +302,25 @@ def test_days_of_matlab_are_noted_and_read(tmp_path, capsys):
         "2020-01-01T00:00:00",
         "2020-01-01T01:00:00",
     ]
+
+
+@pytest.mark.parametrize(
+    ("times", "options", "note"),
+    [
+        (["2024-07-01 12:00"], ("--time-unit", "ms"),
+         "times in 'time' are dates, not numbers: --time-unit has no effect"),
+        (["1719835200"], ("--input-time-zone", "Europe/Berlin"),
+         "times in 'time' are numbers or have a zone: --input-time-zone has no effect"),
+        (["2024-07-01T12:00Z"], ("--input-time-zone", "Etc/GMT+9"),
+         "times in 'time' are numbers or have a zone: --input-time-zone has no effect"),
+        (["01.07.2024 12:00 +0200"],
+         ("--input-time-zone", "UTC", "--time-format", "%d.%m.%Y %H:%M %z"),
+         "times in 'time' are numbers or have a zone: --input-time-zone has no effect"),
+        (["2024-07-01 12:00", "2024-07-02T12:00Z"], ("--input-time-zone", "Europe/Berlin"), None),
+        (["1719835200000"], ("--time-unit", "ms"), None),
+    ],
+)  # fmt: skip
+def test_options_without_effect_on_times_are_noted(tmp_path, times, options, note):
+    made = make(tmp_path / "out", *rows(tmp_path, times), *options, command="sensor")
+    found = [str(one) for one in made.manifest.notes if "no effect" in str(one)]
+    assert found == ([] if note is None else [note])

@@ -141,15 +141,38 @@ class SensorRows(TableRows):
                 wrong = [r for r in listed.rejects if "expected a time" in r.detail]
                 if wrong:
                     raise ConfigError(f"{wrong[0].key}: {wrong[0].detail}")
-            if listed is not None and listed.rows is not None and self.time_format is None:
-                self._check_unit(listed.rows, part, layout)
+            if listed is not None and listed.rows is not None:
+                self._check_times(listed.rows[TIME], part, layout)
         return layout
 
     @property
     def _unit(self) -> TimeUnit:
         return self.time_unit or "s"
 
-    def _check_unit(self, rows: pa.RecordBatch, part: pa.RecordBatch, layout: RowLayout) -> None:
+    def _check_times(self, times: pa.Array, part: pa.RecordBatch, layout: RowLayout) -> None:
+        """Note options that have no effect on the times of the first rows, and check numbers."""
+
+        def differ(other: SensorRows) -> bool:
+            listed = next(other.read(part, dataclasses.replace(layout, kept=None)), None)
+            return listed is None or listed.rows is None or not listed.rows[TIME].equals(times)
+
+        columns = ", ".join(map(repr, self.time_columns))
+        zone = "Etc/GMT+9" if self.time_zone != "Etc/GMT+9" else "Etc/GMT+8"
+        if self.time_zone is not None and not differ(dataclasses.replace(self, time_zone=zone)):
+            text = f"times in {columns} are numbers or have a zone: --input-time-zone has no effect"
+            self._notes["zone"] = Note("times", text)
+        if self.time_format is not None:
+            return
+        if self.time_unit is None and _are_recent(times) and date_format(times) is None:
+            return
+        unit: TimeUnit = "us" if self.time_unit == "ns" else "ns"
+        if differ(dataclasses.replace(self, time_unit=unit)):
+            self._check_numbers(times)
+        elif self.time_unit is not None:
+            text = f"times in {columns} are dates, not numbers: --time-unit has no effect"
+            self._notes["times"] = Note("times", text)
+
+    def _check_numbers(self, times: pa.Array) -> None:
         """Check that the numbers of the first rows give times from 1970 to 2100, or note it.
 
         Times that are all in 1970, but would be recent with a larger unit, as years or as days of
@@ -159,16 +182,11 @@ class SensorRows(TableRows):
           ConfigError: they give later times, but with another unit all would be in this range; or
             they look like dates, and no unit was given.
         """
-        times = rows[TIME]
         years = _years(times)
         in_range = years[0] >= _YEARS[0] and years[1] < _YEARS[1]
         date = date_format(times) if self.time_unit is None else None
-        if self.time_unit in EPOCHS or (in_range and years[1] > _YEARS[0] and date is None):
+        if self.time_unit in EPOCHS or (_are_recent(times) and date is None):
             return
-        other = dataclasses.replace(self, time_unit="us" if self.time_unit == "ns" else "ns")
-        listed = next(other.read(part, dataclasses.replace(layout, kept=None)), None)
-        if listed is not None and listed.rows is not None and listed.rows[TIME].equals(times):
-            return  # they are dates, not numbers
         columns = ", ".join(map(repr, self.time_columns))
         unit = _UNIT_NAMES[self._unit]
         read = f"numbers in {columns} are read as {unit} since 1970, which gives {_shown(years)}"
@@ -330,6 +348,12 @@ class SensorRows(TableRows):
         classes = self.intervals.classes_of(listed.rows[SERIES], listed.rows[TIME])
         labelled = batch.set_column(listed.rows, batch.LABEL, classes)
         return dataclasses.replace(listed, rows=labelled)
+
+
+def _are_recent(times: pa.Array) -> bool:
+    """Return whether times are in `_YEARS`, and not all in the first of them."""
+    first, last = _years(times)
+    return first >= _YEARS[0] and _YEARS[0] < last < _YEARS[1]
 
 
 def _years(times: pa.Array, factor: float = 1) -> tuple[int, int]:
