@@ -39,20 +39,46 @@ def say(word: str, *, speaker: int, take: int = 0, rate: int = 16000) -> np.ndar
 def write(path: pathlib.Path, samples: np.ndarray, rate: int = 16000, **more: str) -> pathlib.Path:
     """Write float32[n] or [n, channels] in the format of the extension."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    if path.suffix != ".m4a":
-        soundfile.write(path, samples, rate, **more)
-        return path
-    samples = samples.reshape(len(samples), -1)
-    layout = "mono" if samples.shape[1] == 1 else "stereo"
-    with av.open(str(path), "w") as file:
-        stream = file.add_stream("aac", rate=rate, layout=layout)
-        for start in range(0, len(samples), 1024):
-            block = np.ascontiguousarray(samples[start : start + 1024].T)
-            frame = av.AudioFrame.from_ndarray(block, format="fltp", layout=layout)
-            frame.sample_rate, frame.pts = rate, start
+    if path.suffix == ".m4a":
+        return encode(path, samples, rate, codec="aac")
+    soundfile.write(path, samples, rate, **more)
+    return path
+
+
+def encode(
+    path: pathlib.Path, samples: np.ndarray, rate: int = 16000, *, codec: str, form: str = ""
+) -> pathlib.Path:
+    """Write float32[n] or [n, channels] with FFmpeg. form: its name, by default the extension."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    samples = np.ascontiguousarray(samples.reshape(len(samples), -1).T)
+    layout = "mono" if len(samples) == 1 else "stereo"
+    with av.open(str(path), "w", format=form or None) as file:
+        stream = file.add_stream(codec, rate=rate, layout=layout)
+        whole = av.AudioFrame.from_ndarray(samples, format="fltp", layout=layout)
+        whole.sample_rate = rate
+        blocks = av.AudioFifo()
+        context = stream.codec_context
+        context.open()
+        for frame in av.AudioResampler(context.format, layout, rate).resample(whole):
+            blocks.write(frame)
+        size = context.frame_size or 1024
+        for number, frame in enumerate(blocks.read_many(size, partial=True)):
+            frame.pts = number * size
             file.mux(stream.encode(frame))
         file.mux(stream.encode(None))
     return path
+
+
+def decode(path: pathlib.Path) -> np.ndarray:
+    """Return all that FFmpeg decodes, float32[n, channels]."""
+    divisors = {"s16": 32768, "s32": 2147483648, "flt": 1}
+    blocks = []
+    with av.open(str(path)) as file:
+        for frame in file.decode(audio=0):
+            values = frame.to_ndarray().astype(np.float64)
+            values = values.T if frame.format.is_planar else values.reshape(frame.samples, -1)
+            blocks.append(values / divisors[frame.format.name.removesuffix("p")])
+    return np.concatenate(blocks).astype(np.float32)
 
 
 def speech(folder: pathlib.Path, *, speakers: int = 3, takes: int = 1) -> pathlib.Path:

@@ -1,17 +1,15 @@
 """Decoders of audio files: NumPy (most WAV), libsndfile (FLAC, Ogg, AIFF, ...), FFmpeg (others).
 
 The content of a file decides its format. libsndfile takes half the time of FFmpeg, but conceals
-damage in MP3. Formats and protocols of FFmpeg are restricted, so that a file (such as a playlist)
-cannot open other files.
+damage in MP3, and reads few of the codecs that its formats can hold: FFmpeg decodes those of them
+that libsndfile does not open, and MP3 in all formats. Formats and protocols of FFmpeg are
+restricted, so that a file (such as a playlist) cannot open other files.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import functools
-import io
-import re
 from collections.abc import Iterator
 from typing import Any, Self
 
@@ -20,7 +18,6 @@ import numpy as np
 from recordmill.errors import Reason, RecordError
 from recordmill.optional_packages import import_package
 from recordmill.storage.decoder_stream import DecoderStream
-from recordmill.storage.input_files import read_file
 from recordmill.transforms.audio.audio_files import (
     AudioFile,
     AudioHeader,
@@ -28,74 +25,35 @@ from recordmill.transforms.audio.audio_files import (
     too_large,
 )
 from recordmill.transforms.audio.audio_options import MOST_VALUES
+from recordmill.transforms.audio.audio_streams import AudioStream, FileInMemory, open_stream
 from recordmill.transforms.audio.audio_structure import (
+    HEAD,
     PcmLayout,
     check_declared_size,
     check_ogg,
+    parse_flac_layout,
     read_flac_layout,
+    read_packet_table,
     read_wav_layout,
+    recognize_format,
 )
 from recordmill.transforms.audio.flac_files import open_short_flac, pyav
 
-_IN_MEMORY = 4 << 20  # bytes of a file that is read at once
-_HEAD = 16  # bytes that identify a format
 _MOST_FRAMES = 1 << 48  # libsndfile's number for an unknown length is larger
+_SKIPPED = 1 << 16  # samples that are decoded at once before a segment
 _BUFFER = 1 << 18  # bytes that FFmpeg reads at once
-_SIGNATURES = (
-    (re.compile(rb"(RIFF|RIFX|RF64)....WAVE", re.DOTALL), "wav"),
-    (re.compile(rb"riff\x2e\x91\xcf\x11"), "w64"),
-    (re.compile(rb"FORM....AIF[FC]", re.DOTALL), "aiff"),
-    (re.compile(rb"fLaC"), "flac"),
-    (re.compile(rb"OggS"), "ogg"),
-    (re.compile(rb"\.snd"), "au"),
-    (re.compile(rb"caff"), "caf"),
-)
 # FFmpeg's names of allowed demuxers, none of which opens other files.
 _FORMATS = (
     *("mov", "mp4", "m4a", "3gp", "3g2", "mj2", "matroska", "webm", "avi", "mpegts", "mpeg", "flv"),
     *("asf", "mp3", "aac", "amr", "ac3", "eac3", "wv", "ape", "tta", "ogg", "wav", "flac", "aiff"),
+    *("au", "caf", "w64"),
 )
 _OPTIONS = {"protocol_whitelist": "file", "format_whitelist": ",".join(_FORMATS)}
 _INT16 = np.float32(1 / 32768)  # a level of 16-bit samples
+_FLAC_START = b"fLaC\0\0\0\x22"  # before the block STREAMINFO, which FFmpeg returns without it
 _NAMES = {"mov": "mp4", "matroska": "webm"}  # of formats, by FFmpeg's first name
 # Divisors and offsets of integers, by the names of FFmpeg's sample formats.
 _INTEGERS = {"u8": (128.0, 128), "s16": (32768.0, 0), "s32": (2147483648.0, 0)}
-
-
-class _FileInMemory(io.BytesIO):
-    """A small file. A seek before its beginning, which damaged files ask for, is ignored."""
-
-    def __init__(self, data: bytes) -> None:
-        super().__init__(data)
-        self._view = memoryview(data)
-
-    def read_at(self, offset: int, size: int) -> memoryview:
-        return self._view[offset : offset + size]
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        try:
-            return super().seek(offset, whence)
-        except ValueError:
-            return self.tell()
-
-
-class _FileInRanges(DecoderStream):
-    """A large file. A seek before its beginning is ignored."""
-
-    def read_at(self, offset: int, size: int) -> memoryview:
-        super().seek(offset)
-        return memoryview(self.read(size))
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        try:
-            return super().seek(offset, whence)
-        except OSError as error:
-            if error.errno != errno.EINVAL:
-                raise
-            return self.tell()
-
-
-_Stream = _FileInMemory | _FileInRanges
 
 
 def open_audio(path: str, *, size: int, mtime: int) -> AudioFile:
@@ -108,9 +66,9 @@ def open_audio(path: str, *, size: int, mtime: int) -> AudioFile:
       RecordError: it is not an audio file, or its header is damaged.
       StorageError: it could not be read.
     """
-    stream = _open_stream(path, size=size, mtime=mtime)
+    stream = open_stream(path, size=size, mtime=mtime)
     try:
-        return _open(stream, size=size, short_flac=isinstance(stream, _FileInMemory))
+        return _open(stream, size=size, short_flac=isinstance(stream, FileInMemory))
     except BaseException:
         stream.close()
         raise
@@ -122,7 +80,7 @@ def read_header(path: str, *, size: int, mtime: int) -> AudioHeader:
     The header of a FLAC file is not read by libsndfile, because it also decodes the first samples.
     Arguments and errors are those of `open_audio`; some damage remains unnoticed.
     """
-    with contextlib.closing(_open_stream(path, size=size, mtime=mtime)) as stream:
+    with contextlib.closing(open_stream(path, size=size, mtime=mtime)) as stream:
         layout = read_flac_layout(stream)
         if layout is not None:
             return layout.header
@@ -135,37 +93,44 @@ def check_beginning(path: str, *, size: int, mtime: int) -> AudioHeader:
 
     Arguments and errors are those of `open_audio`.
     """
-    stream = _open_stream(path, size=size, mtime=mtime)
+    stream = open_stream(path, size=size, mtime=mtime)
     with contextlib.closing(stream), _open(stream, size=size) as file:
         return file.header
 
 
-def _open_stream(path: str, *, size: int, mtime: int) -> _Stream:
-    if size <= _IN_MEMORY:
-        return _FileInMemory(read_file(path, size=size, mtime=mtime))
-    return _FileInRanges(path, size=size, mtime=mtime)
-
-
-def _open(stream: _Stream, *, size: int, short_flac: bool = False) -> AudioFile:
+def _open(stream: AudioStream, *, size: int, short_flac: bool = False) -> AudioFile:
     """Open a file with the decoder of its format. short_flac: if that is FLAC, try FFmpeg first."""
-    head = bytes(stream.read_at(0, _HEAD))
-    for signature, name in _SIGNATURES:
-        if signature.match(head):
-            if name == "wav":
-                layout = read_wav_layout(stream, size=size)
-                if layout is not None:
-                    return _WavFile(stream, layout)
-            elif name == "ogg":
-                check_ogg(stream, size=size)
-            elif name == "flac" and short_flac:
-                other = functools.partial(_SoundFile, stream, name)
-                flac = open_short_flac(stream, size=size, open_other=other)
-                if flac is not None:
-                    return flac
-            else:
-                check_declared_size(stream, name, size=size)
-            return _SoundFile(stream, name)
-    return _FFmpegFile(stream, size=size, head=head)
+    head = bytes(stream.read_at(0, HEAD))
+    name = recognize_format(head)
+    if name is None:
+        is_mp4 = head[4:8] == b"ftyp"
+        return _FFmpegFile(stream, size=size, unknown=_no_index() if is_mp4 else _not_audio())
+    if name == "wav":
+        layout = read_wav_layout(stream, size=size)
+        if layout is not None:
+            return _WavFile(stream, layout)
+    elif name == "ogg":
+        check_ogg(stream, size=size)
+    elif name != "flac":
+        check_declared_size(stream, name, size=size)
+    elif short_flac:
+        other = functools.partial(_open_known, stream, name, size=size)
+        flac = open_short_flac(stream, size=size, open_other=other)
+        if flac is not None:
+            return flac
+    return _open_known(stream, name, size=size)
+
+
+def _open_known(stream: AudioStream, name: str, *, size: int) -> AudioFile:
+    """Open a file of a format of libsndfile; with FFmpeg if libsndfile does not read its codec."""
+    try:
+        file = _SoundFile(stream, name)
+    except RecordError as refused:
+        return _FFmpegFile(stream, size=size, unknown=refused, name=name)
+    if not file.is_mpeg:
+        return file
+    file.leave()
+    return _FFmpegFile(stream, size=size, unknown=_not_audio(), name=name)
 
 
 def versions() -> dict[str, str]:
@@ -184,7 +149,7 @@ def _soundfile() -> Any:
 class _WavFile:
     """A WAV file of 16-bit or float samples, which libsndfile reads in three times the time."""
 
-    def __init__(self, stream: _Stream, layout: PcmLayout) -> None:
+    def __init__(self, stream: AudioStream, layout: PcmLayout) -> None:
         self._stream, self._layout = stream, layout
         self.may_be_nan = layout.dtype == "<f4"
         self.header = AudioHeader(
@@ -205,7 +170,7 @@ class _WavFile:
         dtype = np.dtype(layout.dtype)
         block = layout.channels * dtype.itemsize
         data = self._stream.read_at(layout.offset + start * block, count * block)
-        _check(self._stream)
+        self._stream.check()
         samples = np.frombuffer(data, dtype).astype(np.float32)
         if not self.may_be_nan:
             samples *= _INT16
@@ -215,7 +180,7 @@ class _WavFile:
 class _SoundFile:
     """A file that libsndfile reads."""
 
-    def __init__(self, stream: _Stream, name: str) -> None:
+    def __init__(self, stream: AudioStream, name: str) -> None:
         library = _soundfile()
         self._stream = stream
         self._error = library.LibsndfileError
@@ -226,11 +191,12 @@ class _SoundFile:
         try:
             self._file = library.SoundFile(stream)
         except self._error as error:
-            _check(stream)
+            stream.check()
             raise RecordError(
                 Reason.CORRUPT, f"its {name.upper()} header is damaged, or of an unknown variant"
             ) from error
         frames = self._file.frames
+        self.is_mpeg = self._file.subtype.startswith("MPEG")
         self.may_be_nan = name != "flac"
         self.header = AudioHeader(
             format=name,
@@ -244,8 +210,12 @@ class _SoundFile:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._file.close()
+        self.leave()
         self._stream.close()
+
+    def leave(self) -> None:
+        """Close the decoder, but not the file."""
+        self._file.close()
 
     def frames(self, start: int, stop: int) -> Floats:
         known = self.header.frames
@@ -255,20 +225,20 @@ class _SoundFile:
                 raise too_large(count, self.header.channels)
             count = MOST_VALUES // self.header.channels
         try:
-            if start:
+            if start and self._file.seekable():
                 self._file.seek(start)
+            else:  # GSM 6.10, G.721, G.723 and NMS ADPCM are decoded from the beginning
+                for at in range(0, start, _SKIPPED):
+                    self._file.read(min(_SKIPPED, start - at), dtype="float32")
             samples: Floats = self._file.read(count, dtype="float32", always_2d=True)
         except (self._error, MemoryError) as error:
-            _check(self._stream)
+            self._stream.check()
             raise RecordError(
                 Reason.CORRUPT, "its samples cannot be decoded: it is damaged, or ends early"
             ) from error
-        _check(self._stream)
+        self._stream.check()
         if known is not None and len(samples) < count:
-            raise RecordError(
-                Reason.TRUNCATED,
-                f"it ends after {start + len(samples)} samples, but its header declares {known}",
-            )
+            raise _ends_early(start + len(samples), known)
         return samples
 
 
@@ -277,32 +247,34 @@ class _FFmpegFile:
 
     may_be_nan = True
 
-    def __init__(self, stream: _Stream, *, size: int, head: bytes) -> None:
+    def __init__(
+        self, stream: AudioStream, *, size: int, unknown: RecordError, name: str | None = None
+    ) -> None:
+        """Open a file. unknown: the error if FFmpeg does not know it. name: of its format."""
         av = pyav()
         self._stream = stream
+        self._packets = read_packet_table(stream, size=size) if name == "caf" else None
+        self._first = 0 if self._packets is None else self._packets.first
+        self._is_begun = False
         stream.seek(0)
         try:
             self._container = av.open(
                 stream, options=_OPTIONS, metadata_errors="ignore", buffer_size=_BUFFER
             )
         except av.FFmpegError as error:
-            _check(stream)
-            if head[4:8] == b"ftyp":
-                raise _no_index() from error
-            raise RecordError(
-                Reason.UNSUPPORTED, "not audio: the format is unknown or not allowed"
-            ) from error
+            stream.check()
+            raise unknown from error
         try:
-            _check(stream)
+            stream.check()
             streams = self._container.streams
-            if head[4:8] == b"ftyp" and not streams.audio and not streams.video:
-                raise _no_index()
-            self._find(size)
+            if unknown.reason is Reason.TRUNCATED and not streams.audio and not streams.video:
+                raise unknown
+            self._find(size, name)
         except BaseException:
             self._container.close()
             raise
 
-    def _find(self, size: int) -> None:
+    def _find(self, size: int, name: str | None) -> None:
         """Find the audio stream. Raises RecordError if it cannot be read."""
         if not self._container.streams.audio:
             raise RecordError(Reason.UNSUPPORTED, "no audio stream")
@@ -315,7 +287,7 @@ class _FFmpegFile:
         # Report broken data as an error instead of concealing it. Some encoders of MP3 write wrong
         # checksums, which cover the headers of frames only.
         checks = "explode" if context.name.startswith("mp3") else "crccheck+explode"
-        context.options = {"err_detect": checks}
+        options = {"err_detect": checks}
         form = self._container.format.name.partition(",")[0]
         if form == "mov":
             missing = sum(one.pos + one.size > size for one in self._audio.index_entries)
@@ -323,11 +295,20 @@ class _FFmpegFile:
                 raise RecordError(
                     Reason.TRUNCATED, f"{missing} packets that its index names are missing"
                 )
+        frames = digest = None
+        if form == "flac":
+            layout = parse_flac_layout(_FLAC_START + (context.extradata or b""))
+            frames, digest = layout.header[3:] if layout is not None else (None, None)
+        elif self._packets is not None:  # FFmpeg would drop the end of ALAC twice
+            frames = self._packets.frames
+            options["flags2"] = "skip_manual"
+        context.options = options
         self.header = AudioHeader(
-            format=_NAMES.get(form, form),
+            format=name or _NAMES.get(form, form),
             rate=context.sample_rate or 0,
             channels=context.channels or 0,
-            frames=None,
+            frames=frames,
+            digest=digest,
         )
 
     def __enter__(self) -> Self:
@@ -338,9 +319,10 @@ class _FFmpegFile:
         self._stream.close()
 
     def frames(self, start: int, stop: int) -> Floats:
-        channels = self.header.channels
+        channels, known = self.header.channels, self.header.frames
         kept: list[Floats] = []
-        at = 0
+        stop = stop if known is None else min(stop, known)
+        at = -self._first
         for block in self._decode():
             if at + len(block) > start:
                 kept.append(block[max(start - at, 0) : stop - at])
@@ -349,21 +331,28 @@ class _FFmpegFile:
                 break
             if (at - start) * channels > MOST_VALUES:
                 raise too_large(at - start, channels)
+        if known is not None and at < stop:
+            raise _ends_early(at, known)
+        if at == -self._first and self._audio.duration:
+            raise RecordError(Reason.TRUNCATED, "no sample of the audio it declares can be decoded")
         return np.concatenate(kept) if kept else np.zeros((0, channels), np.float32)
 
     def _decode(self) -> Iterator[Floats]:
         """Yield the samples, float32[n, channels]. Raises RecordError and StorageError."""
         av = pyav()
         header = self.header
+        if self._is_begun:
+            self._container.seek(0, stream=self._audio)
+        self._is_begun = True
         frames = self._container.decode(self._audio)
         while True:
             try:
                 frame = next(frames)
             except (StopIteration, av.EOFError):
-                _check(self._stream)
+                self._stream.check()
                 return
             except av.FFmpegError as error:
-                _check(self._stream)
+                self._stream.check()
                 raise RecordError(
                     Reason.CORRUPT, "a part of its audio cannot be decoded"
                 ) from error
@@ -381,10 +370,14 @@ class _FFmpegFile:
                 yield block.astype(np.float32)
 
 
-def _check(stream: _Stream) -> None:
-    """Raise StorageError if a read has failed."""
-    if isinstance(stream, DecoderStream):
-        stream.check()
+def _ends_early(frames: int, declared: int) -> RecordError:
+    return RecordError(
+        Reason.TRUNCATED, f"it ends after {frames} samples, but its header declares {declared}"
+    )
+
+
+def _not_audio() -> RecordError:
+    return RecordError(Reason.UNSUPPORTED, "not audio: the format is unknown or not allowed")
 
 
 def _no_index() -> RecordError:

@@ -1,10 +1,11 @@
-"""Chunks of WAV files, pages of Ogg files, and headers of FLAC, AIFF, AU and W64 files.
+"""Chunks of WAV and CAF files, pages of Ogg files, and headers of FLAC, AIFF, AU and W64 files.
 
 libsndfile reads most of them without an error if they are cut off.
 """
 
 from __future__ import annotations
 
+import re
 import struct
 import zlib
 from collections.abc import Iterator
@@ -13,12 +14,25 @@ from typing import NamedTuple, Protocol
 from recordmill.errors import Reason, RecordError
 from recordmill.transforms.audio.audio_files import AudioHeader, SampleDigest
 
+_SIGNATURES = (
+    (re.compile(rb"(RIFF|RIFX|RF64|BW64)....WAVE", re.DOTALL), "wav"),
+    (re.compile(rb"riff\x2e\x91\xcf\x11"), "w64"),
+    (re.compile(rb"FORM....AIF[FC]", re.DOTALL), "aiff"),
+    (re.compile(rb"fLaC"), "flac"),
+    (re.compile(rb"OggS"), "ogg"),
+    (re.compile(rb"\.snd"), "au"),
+    (re.compile(rb"caff"), "caf"),
+)
+HEAD = 16  # bytes that identify a format
 _CHUNKS = {  # headers of chunks, by the marker of the file
     b"RIFF": struct.Struct("<4sI"),
     b"RF64": struct.Struct("<4sI"),
+    b"BW64": struct.Struct("<4sI"),
     b"RIFX": struct.Struct(">4sI"),
 }
 _SIZES = struct.Struct("<8xQ")  # of the file and of the samples, in the chunk ds64 of RF64
+_CAF_CHUNK = struct.Struct(">4sq")  # name and size of a chunk of CAF; the size may be -1
+_CAF_PACKETS = struct.Struct(">8xqi")  # samples, and those before the first, in the chunk pakt
 _FORMAT = struct.Struct("<HHIIHH")  # codec, channels, rate, bytes per second and per frame, bits
 # Most files have no chunk before the samples or after them.
 _PLAIN_FORMAT = b"fmt " + _FORMAT.size.to_bytes(4, "little")
@@ -26,7 +40,13 @@ _PLAIN_BYTES = 44  # before the samples
 _EXTENSIBLE = 0xFFFE  # the codec is in the first bytes of the GUID that follows
 _GUID = 24  # offset in the chunk
 _MOST_CHUNKS = 256
-_STREAMED = 0xFFFFFFFF  # the size that a writer states that cannot go back to the header
+_STREAMED = 0xFFFFFFFF  # states that the size is in the chunk ds64, or unknown
+# Programs that write to a pipe cannot go back to the header, and state a large size. Sizes of 32
+# bits from these on are theirs, if they go beyond the end of the file: SoX states 0x7FFFF000 in
+# WAV, and as many frames as 0x7F000000 bytes hold in AIFF. Sizes of 64 bits are theirs if negative.
+_PIPED = 0x7FFFF000
+_PIPED_AIFF = 0x7F000000
+_PIPED_64 = 1 << 63
 _OGG = b"OggS\0"  # with the version
 _PAGE = 27  # bytes of the header of an Ogg page, before the sizes of its segments
 _MOST_PAGE = 65_307  # bytes of an Ogg page
@@ -66,15 +86,27 @@ class PcmLayout(NamedTuple):
     offset: int
 
 
+class PacketTable(NamedTuple):
+    """Samples of a CAF file. first: the first one after those of the encoder's delay."""
+
+    first: int
+    frames: int
+
+
+def recognize_format(head: bytes) -> str | None:
+    """Return the format of a file by its first `HEAD` bytes; None if they are of none of these."""
+    return next((name for signature, name in _SIGNATURES if signature.match(head)), None)
+
+
 def read_wav_layout(file: RangeReader, *, size: int) -> PcmLayout | None:
     """Find the samples of a WAV file of 16-bit or float samples; None for other files.
 
-    The chunks of RF64 and RIFX are checked, too, but their samples are not found.
+    The chunks of RIFX are checked, too, but their samples are not found.
 
     size: of the file in bytes.
 
     Source: Multimedia Programming Interface and Data Specifications 1.0, IBM and Microsoft, 1991;
-    for RF64 EBU Tech 3306.
+    for RF64 EBU Tech 3306, for BW64 ITU-R BS.2088.
 
     Raises:
       RecordError: the samples end early, are in two chunks, or are not in the stated size.
@@ -117,12 +149,14 @@ def read_wav_layout(file: RangeReader, *, size: int) -> PcmLayout | None:
                     f"its header states no samples, but {size - at} bytes follow: the program that"
                     " wrote it did not finish it; convert it, or write it again",
                 )
-            if length == _STREAMED:
-                length = size - at if large is None else large
+            if length == _STREAMED and large and large < _PIPED_64:
+                length = large
+            elif length >= _PIPED and at + length > size:
+                length = size - at
             _check_missing(at + length - size)
             data = at, length
         at += length + length % 2
-    return _layout(form, *data) if data is not None and marker == b"RIFF" else None
+    return _layout(form, *data) if data is not None and marker != b"RIFX" else None
 
 
 def _layout(form: bytes, offset: int, length: int) -> PcmLayout | None:
@@ -157,7 +191,11 @@ def read_flac_layout(file: RangeReader) -> FlacLayout | None:
     Raises:
       StorageError: the file could not be read.
     """
-    head = bytes(file.read_at(0, _FLAC_BYTES))
+    return parse_flac_layout(bytes(file.read_at(0, _FLAC_BYTES)))
+
+
+def parse_flac_layout(head: bytes) -> FlacLayout | None:
+    """Return the metadata of a FLAC file by its first bytes, None for other files."""
     if len(head) < _FLAC_BYTES:
         return None
     marker, block, most_samples, numbers = _FLAC.unpack_from(head)
@@ -284,8 +322,35 @@ def _page_crc(page: bytes) -> int:
     return int.from_bytes(mirrored.to_bytes(4, "little").translate(_MIRRORED), "big")
 
 
+def read_packet_table(file: RangeReader, *, size: int) -> PacketTable | None:
+    """Check the chunks of a CAF file, and return its packet table; None if it has none.
+
+    size: of the file in bytes. Source: Apple Core Audio Format Specification 1.0.
+
+    Raises:
+      RecordError: the samples or the table end early.
+    """
+    at = 8
+    table = None
+    for _ in range(_MOST_CHUNKS):
+        head = file.read_at(at, _CAF_CHUNK.size)
+        if len(head) < _CAF_CHUNK.size:
+            break
+        name, length = _CAF_CHUNK.unpack(head)
+        at += _CAF_CHUNK.size
+        if length < 0:  # up to the end of the file
+            break
+        if name in (b"data", b"pakt"):
+            _check_missing(at + length - size)
+        if name == b"pakt" and length >= _CAF_PACKETS.size:
+            frames, first = _CAF_PACKETS.unpack(file.read_at(at, _CAF_PACKETS.size))
+            table = PacketTable(first, frames) if frames > 0 <= first else None
+        at += length
+    return table
+
+
 def check_declared_size(file: RangeReader, name: str, *, size: int) -> None:
-    """Check the size that the header of an AIFF, AU or W64 file declares.
+    """Check the size that the header of an AIFF, AU, CAF or W64 file declares.
 
     name: of the format. size: of the file in bytes.
 
@@ -296,10 +361,14 @@ def check_declared_size(file: RangeReader, name: str, *, size: int) -> None:
     declared = 0
     if name == "aiff":
         declared = int.from_bytes(head[4:8], "big")  # without these eight bytes, if it is right
+        declared = 0 if declared >= _PIPED_AIFF else declared
     elif name == "au" and head[8:12] != b"\xff" * 4:  # unknown
         declared = int.from_bytes(head[4:8], "big") + int.from_bytes(head[8:12], "big")
     elif name == "w64":
         declared = int.from_bytes(head[16:24], "little")
+        declared = 0 if declared >= _PIPED_64 else declared
+    elif name == "caf":
+        read_packet_table(file, size=size)
     _check_missing(declared - size)
 
 

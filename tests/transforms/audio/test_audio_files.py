@@ -8,10 +8,10 @@ import soundfile
 
 from recordmill.errors import Reason, RecordError, StorageError
 from recordmill.storage.decoder_stream import DecoderStream
-from recordmill.transforms.audio import audio_decoders
+from recordmill.transforms.audio import audio_decoders, audio_streams
 from recordmill.transforms.audio.audio_decoders import open_audio, read_header
 from recordmill.transforms.audio.audio_files import AudioFile, read_segment
-from tests.sounds import chirp, write
+from tests.sounds import chirp, decode, encode, write
 
 SOUND = chirp(16000, 8000)
 STEREO = np.stack([SOUND, -SOUND], axis=1)
@@ -47,7 +47,7 @@ def test_lossless_formats_keep_samples(tmp_path, extension):
 @pytest.mark.parametrize("rate", [8000, 96_000])
 def test_headers_are_those_of_the_decoders(tmp_path, monkeypatch, extension, rate, large):
     if large:
-        monkeypatch.setattr(audio_decoders, "_IN_MEMORY", 0)
+        monkeypatch.setattr(audio_streams, "IN_MEMORY", 0)
     if rate == 96_000 and extension == "mp3":
         rate = 48_000
     path = write(tmp_path / f"x.{extension}", STEREO, rate)
@@ -74,7 +74,7 @@ def test_lossy_formats_are_near(tmp_path, extension):
 def test_a_segment_is_a_part_of_the_file(tmp_path, monkeypatch, extension, large):
     """Small files are read at once, large ones in ranges."""
     if large:
-        monkeypatch.setattr(audio_decoders, "_IN_MEMORY", 0)
+        monkeypatch.setattr(audio_streams, "IN_MEMORY", 0)
     path = write(tmp_path / f"x.{extension}", STEREO)
     whole = read(path)
     np.testing.assert_array_equal(read(path, 0.1, 0.3), whole[1600:4800])
@@ -124,13 +124,175 @@ def test_an_ogg_file_is_one_whole_stream(tmp_path, subtype):
         read(path)
 
 
-def test_a_file_of_unknown_length_is_read(tmp_path):
-    """Programs that write to a pipe cannot state the size of the samples."""
-    path = write(tmp_path / "x.wav", SOUND, subtype="PCM_16")
-    data = bytearray(path.read_bytes())
-    data[4:8] = data[40:44] = struct.pack("<I", 0xFFFFFFFF)
-    path.write_bytes(data)
+# Names, FFmpeg's codecs and formats of files that libsndfile does not read, or not rightly.
+OTHER_CODECS = {
+    "mp3.wav": ("libmp3lame", "wav", 16000),
+    "mp2.wav": ("mp2", "wav", 16000),
+    "ac3.wav": ("ac3", "wav", 48000),
+    "g722.wav": ("g722", "wav", 16000),
+    "g726.wav": ("g726", "wav", 8000),
+    "yamaha.wav": ("adpcm_yamaha", "wav", 16000),
+    "mp3.w64": ("libmp3lame", "w64", 16000),
+    "flac.ogg": ("flac", "ogg", 16000),
+    "g722.au": ("g722", "au", 16000),
+    "ima.caf": ("adpcm_ima_qt", "caf", 16000),
+    "mp3.caf": ("libmp3lame", "caf", 16000),
+}
+
+
+@pytest.fixture(params=[False, True], ids=["small", "large"])
+def size_kind(request, monkeypatch):
+    """Reads files at once, or in ranges."""
+    if request.param:
+        monkeypatch.setattr(audio_streams, "IN_MEMORY", 0)
+
+
+@pytest.mark.usefixtures("size_kind")
+@pytest.mark.parametrize("name", OTHER_CODECS)
+def test_codecs_that_libsndfile_does_not_read_are_decoded_by_ffmpeg(tmp_path, name):
+    codec, form, rate = OTHER_CODECS[name]
+    path = encode(tmp_path / name, SOUND, rate, codec=codec, form=form)
+    whole = read(path)
+    np.testing.assert_array_equal(whole, decode(path))
+    assert len(SOUND) <= len(whole) <= len(SOUND) + 2600
+    with opened(path) as file:
+        assert (file.header.format, file.header.rate) == (path.suffix[1:], rate)
+    first, stop = round(0.1 * rate), round(0.16 * rate)
+    np.testing.assert_array_equal(read(path, 0.1, 0.16), whole[first:stop])
+    data = path.read_bytes()
+    for kept in (len(data) - 1, len(data) * 2 // 3):
+        path.write_bytes(data[:kept])
+        with pytest.raises(RecordError, match=r"truncated: its last \d+ bytes are missing"):
+            read(path)
+
+
+@pytest.mark.usefixtures("size_kind")
+def test_alac_in_caf_keeps_its_end(tmp_path):
+    """FFmpeg alone drops as many samples as the last packet lacks, although none are padding."""
+    levels = np.rint(STEREO * 32767) / 32768
+    path = encode(tmp_path / "x.caf", levels.astype(np.float32), codec="alac")
+    whole = read(path)
+    assert len(decode(path)) < len(whole) == 8000
+    np.testing.assert_array_equal(whole, levels.astype(np.float32))
+    np.testing.assert_array_equal(read(path, 0.1, 0.3), whole[1600:4800])
+    data = path.read_bytes()
+    path.write_bytes(data[:-1])
+    with pytest.raises(RecordError, match="truncated: its last 1 bytes are missing"):
+        read(path)
+
+
+@pytest.mark.parametrize("subtype", ["ALAC_16", "PCM_16"])
+def test_a_caf_file_that_lacks_a_byte_is_rejected(tmp_path, subtype):
+    """libsndfile leaves the last packet out."""
+    path = write(tmp_path / "x.caf", SOUND, subtype=subtype)
     assert len(read(path)) == 8000
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(RecordError, match="truncated: its last 1 bytes are missing"):
+        read(path)
+
+
+@pytest.mark.parametrize("name", ["x.wav", "x.aiff", "x.w64", "g721.wav", "nms.wav", "g723.au"])
+def test_segments_of_codecs_that_cannot_seek(tmp_path, name):
+    subtypes = {"g721.wav": "G721_32", "nms.wav": "NMS_ADPCM_16", "g723.au": "G723_24"}
+    path = write(tmp_path / name, SOUND, subtype=subtypes.get(name, "GSM610"))
+    whole = read(path)
+    assert len(whole) >= 8000
+    np.testing.assert_array_equal(read(path, 0.1, 0.3), whole[1600:4800])
+    np.testing.assert_array_equal(read(path, 0.25, None), whole[4000:])
+
+
+@pytest.mark.usefixtures("size_kind")
+@pytest.mark.parametrize("subtype", ["PCM_16", "PCM_24"])
+def test_flac_behind_an_id3_tag_is_checked(tmp_path, subtype):
+    path = write(tmp_path / "x.flac", STEREO, subtype=subtype)
+    expected, data = read(path), path.read_bytes()
+    tag = b"ID3\4\0\0\0\0\2\0" + bytes(256)
+    path.write_bytes(tag + data)
+    np.testing.assert_array_equal(read(path), expected)
+    np.testing.assert_array_equal(read(path, 0.1, 0.3), expected[1600:4800])
+    path.write_bytes(tag + data[:26] + bytes(16) + data[42:])  # an MD5 of zeros is none
+    np.testing.assert_array_equal(read(path), expected)
+    path.write_bytes(tag + data[:26] + b"\1" * 16 + data[42:])
+    with pytest.raises(RecordError, match="corrupt: its samples do not match the MD5"):
+        read(path)
+    frames = len(expected) + 1
+    path.write_bytes(tag + data[:24] + struct.pack(">H", frames) + bytes(16) + data[42:])
+    for segment in ((), (0.1, 0.3)):
+        with pytest.raises(RecordError, match="it ends after 8000 samples, but its header declare"):
+            read(path, *segment)
+
+
+def test_a_wavpack_file_that_ends_in_its_first_block_is_truncated(tmp_path):
+    path = encode(tmp_path / "x.wv", SOUND, codec="wavpack")
+    assert len(read(path)) == 8000
+    path.write_bytes(path.read_bytes()[:2000])
+    with pytest.raises(RecordError, match="truncated: no sample of the audio it declares can be"):
+        read(path)
+
+
+PIPED = (0x7FFFF000, 0x7FFFF024, 0x7FFFFFFF, 0x80000000, 0xFFFFF000, 0xFFFFFFFE, 0xFFFFFFFF)
+
+
+@pytest.mark.parametrize("subtype", ["PCM_16", "PCM_U8", "G722"])
+@pytest.mark.parametrize("stated", PIPED)
+def test_a_file_of_unknown_length_is_read(tmp_path, subtype, stated):
+    """Programs that write to a pipe cannot state the size of the samples."""
+    path = tmp_path / "x.wav"
+    if subtype == "G722":
+        encode(path, SOUND, codec="g722")
+    else:
+        write(path, SOUND, subtype=subtype)
+    expected, data = read(path), bytearray(path.read_bytes())
+    at = data.index(b"data") + 4
+    data[at : at + 4] = struct.pack("<I", stated)
+    data[4:8] = struct.pack("<I", min(stated + 36, 0xFFFFFFFF))
+    path.write_bytes(data)
+    np.testing.assert_array_equal(read(path), expected)
+    data[at : at + 4] = struct.pack("<I", 0x7FFFEFFF)
+    path.write_bytes(data)
+    with pytest.raises(RecordError, match=r"truncated: its last 214\d{7} bytes are missing"):
+        read(path)
+
+
+@pytest.mark.parametrize("form", ["aiff", "w64", "au", "caf"])
+def test_other_formats_of_unknown_length_are_read(tmp_path, form):
+    path = write(tmp_path / f"x.{form}", SOUND, subtype="PCM_16")
+    expected, data = read(path), bytearray(path.read_bytes())
+    if form == "aiff":  # as SoX writes it
+        frames = 0x7F000000 // 2
+        common, sound = data.index(b"COMM"), data.index(b"SSND")
+        data[4:8] = struct.pack(">I", 2 * frames + 46)
+        data[common + 10 : common + 14] = struct.pack(">I", frames)
+        data[sound + 4 : sound + 8] = struct.pack(">I", 2 * frames + 8)
+    elif form == "w64":
+        at = data.index(b"data") + 16
+        data[16:24] = data[at : at + 8] = b"\xff" * 8
+    elif form == "au":
+        data[8:12] = b"\xff" * 4
+    else:
+        at = data.index(b"data") + 4
+        data[at : at + 8] = b"\xff" * 8
+    path.write_bytes(data)
+    np.testing.assert_array_equal(read(path), expected)
+
+
+@pytest.mark.parametrize("marker", [b"RF64", b"BW64"])
+@pytest.mark.parametrize("stated", [None, 0, (1 << 64) - 1])
+def test_sizes_of_64_bits(tmp_path, marker, stated):
+    """FFmpeg states 0 if it writes to a pipe. BW64 is RF64 with further chunks."""
+    path = tmp_path / "x.wav"
+    soundfile.write(path, SOUND, 16000, subtype="PCM_16", format="RF64")
+    expected, data = read(path), bytearray(path.read_bytes())
+    data[:4] = marker
+    if stated is not None:
+        at = data.index(b"ds64") + 8
+        data[at : at + 16] = struct.pack("<QQ", stated, stated)
+    path.write_bytes(data)
+    np.testing.assert_array_equal(read(path), expected)
+    if stated is None:
+        path.write_bytes(data[:-1000])
+        with pytest.raises(RecordError, match="truncated: its last 1000 bytes are missing"):
+            read(path)
 
 
 def test_an_unfinished_header_is_named(tmp_path):
@@ -181,6 +343,8 @@ def test_a_second_data_chunk_is_a_reject(tmp_path, subtype, between):
     [
         (b"no audio at all, but a text of some length\n" * 40, Reason.UNSUPPORTED),
         (b"RIFF\x24\0\0\0WAVE", Reason.CORRUPT),
+        (b"caff\0\1\0\0" + bytes(40), Reason.CORRUPT),
+        (b"riff\x2e\x91\xcf\x11" + bytes(80), Reason.CORRUPT),
         (b"fLaC" + bytes(200), Reason.CORRUPT),
         (b"\0\0\0\x20ftypM4A " + bytes(500), Reason.TRUNCATED),
         (b"\x89PNG\r\n\x1a\n" + bytes(64), Reason.UNSUPPORTED),
@@ -245,14 +409,14 @@ def test_short_flac_files_need_no_libsndfile(tmp_path, monkeypatch):
 def test_a_seek_before_the_beginning_is_ignored(tmp_path, monkeypatch, large):
     """Damaged files make libsndfile seek there, and an exception would be printed by cffi."""
     if large:
-        monkeypatch.setattr(audio_decoders, "_IN_MEMORY", 0)
+        monkeypatch.setattr(audio_streams, "IN_MEMORY", 0)
     with opened(write(tmp_path / "x.aiff", SOUND)) as file:
         assert file._stream.seek(7) == 7
         assert file._stream.seek(-1) == 7
 
 
 def test_the_name_does_not_decide_the_format(tmp_path, monkeypatch):
-    monkeypatch.setattr(audio_decoders, "_IN_MEMORY", 0)
+    monkeypatch.setattr(audio_streams, "IN_MEMORY", 0)
     path = write(tmp_path / "x.flac", SOUND)
     for name in ("x.raw", "x.wav", "x"):
         path = path.rename(tmp_path / name)
@@ -262,7 +426,7 @@ def test_the_name_does_not_decide_the_format(tmp_path, monkeypatch):
 @pytest.mark.parametrize("extension", ["flac", "m4a"])
 def test_faults_of_the_machine_are_no_rejects(tmp_path, monkeypatch, extension):
     """libsndfile and FFmpeg take errors of a read for the end of the file."""
-    monkeypatch.setattr(audio_decoders, "_IN_MEMORY", 0)
+    monkeypatch.setattr(audio_streams, "IN_MEMORY", 0)
     path = write(tmp_path / f"x.{extension}", np.tile(SOUND, 300))
     read_block = DecoderStream.read
 
