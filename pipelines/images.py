@@ -180,7 +180,9 @@ def data_type(config: ImagesConfig) -> DataType:
     """Return the source, check and encoder of images."""
     # Annotations give the classes.
     unlabelled: Unlabelled = "keep" if config.annotations else config.unlabelled
-    companions: list[Companion] = [] if config.annotations else ["annotations", "tables"]
+    companions: list[Companion] = (
+        [] if config.annotations else ["annotations", "sidecars", "tables"]
+    )
     companions += [] if config.masks else ["masks"]
     # Either option selects the images of samples, as the note advises.
     companions += [] if config.masks or config.exclude_keys else ["samples"]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from recordmill.errors import ConfigError, RunError
 from recordmill.job import lock, publishing
 from recordmill.job.staging import FOLDER, Listing, PlanContent, Staging
-from recordmill.notes import Note
+from recordmill.notes import Note, join_left_unread
 from recordmill.pipelines.class_numbering import class_numbers
 from recordmill.pipelines.duplicate_rules import check_rules, compared_columns
 from recordmill.pipelines.early_work import early_work
@@ -364,7 +364,7 @@ class Job:
         found = (*notes_of_source(self.data_type.source), *self._name_notes)
         if self.config.labels_file is not None:  # it decides the numbers of classes
             found = tuple(note for note in found if note.code != "class-numbers")
-        return (*found, *self.schema_request.notes)
+        return join_left_unread((*found, *self.schema_request.notes))
 
     def _run_spec(self, rows: Layout, layout: Layout, fingerprint: str) -> RunSpec:
         config, data_type = self.config, self.data_type

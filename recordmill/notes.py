@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Self
 
@@ -40,7 +41,8 @@ CODES: Mapping[str, str] = {
     " are the same number; or names of classes hold such characters",
     "leak": "records of equal content are in several splits, or cannot be found, because a column,"
     " such as an id, differs in every row",
-    "left-unread": "parts of the input were not read, such as bands of images beyond RGB",
+    "left-unread": "parts of the input were not read, such as keypoints, captions or bands beyond"
+    " RGB; or values were taken as stored, such as packed numbers of NetCDF",
     "many-copies": "balancing repeats the records of a class very often",
     "masks": "images look like masks of other images; masks of class ids look smoothed, or 255"
     " (65535 in 16 bits) may be a class in them",
@@ -84,6 +86,9 @@ CODES: Mapping[str, str] = {
 }
 # Codes of notes that exist only once the dataset is written.
 _AFTER_PLANNING = frozenset(("adopted", "tfds"))
+LEFT_UNREAD = "left-unread"
+_UNREAD = "not read, or taken as stored: "
+_SHOWN = 6  # names in a part of the note `left-unread`
 MANY_COPIES = 20  # of one record: from this number on there is a note
 FAILABLE = tuple(code for code in CODES if code not in _AFTER_PLANNING)
 
@@ -121,6 +126,65 @@ class Note(str):
         note = str.__new__(cls, text)
         note.code = code
         return note
+
+
+class LeftUnread:
+    """Parts of the input that are not read, or are taken as stored, counted for one note.
+
+    Counts of workers go through `recordmill.format.ledger.Noted` instead, which merges them.
+    """
+
+    def __init__(self) -> None:
+        self._parts: dict[tuple[str, str], _UnreadPart] = {}
+
+    def add(
+        self, part: str, noun: str, *, such_as: str, names: Iterable[str] = (), count: int = 1
+    ) -> None:
+        """Count a part.
+
+        part: its name, such as `keypoints`. noun: of what it is a part. such_as: one of these.
+        names: further names, such as those of attributes, shown after the part.
+        """
+        found = self._parts.setdefault((part, noun), _UnreadPart(such_as))
+        found.count += count
+        found.example = min(found.example, such_as)
+        found.names.update(names)
+
+    def merge(self, other: LeftUnread) -> None:
+        """Add the counts of another part of the input."""
+        for (part, noun), one in other._parts.items():
+            self.add(part, noun, such_as=one.example, names=one.names, count=one.count)
+
+    def notes(self, where: str = "") -> tuple[Note, ...]:
+        """Return the note, none if everything is read. where: part of the input, for the note."""
+        parts = []
+        for (part, noun), one in sorted(self._parts.items()):
+            names = sorted(one.names)
+            shown = ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
+            named = f"{part} ({shown})" if shown else part
+            parts.append(f"{named} of {count_of(one.count, noun)}{where}, such as {one.example}")
+        return (Note(LEFT_UNREAD, f"{_UNREAD}{'; '.join(parts)}"),) if parts else ()
+
+
+@dataclasses.dataclass
+class _UnreadPart:
+    """A count, its smallest example, and the names of what was counted."""
+
+    example: str
+    count: int = 0
+    names: set[str] = dataclasses.field(default_factory=set)
+
+
+def join_left_unread(notes: Iterable[Note]) -> tuple[Note, ...]:
+    """Return notes with a single note `left-unread`, in the place of the first of them."""
+    notes = tuple(notes)
+    parts = [note.removeprefix(_UNREAD) for note in notes if note.code == LEFT_UNREAD]
+    joined = [Note(LEFT_UNREAD, f"{_UNREAD}{'; '.join(dict.fromkeys(parts))}")] if parts else []
+    return tuple(
+        joined.pop() if note.code == LEFT_UNREAD else note
+        for note in notes
+        if note.code != LEFT_UNREAD or joined
+    )
 
 
 def notes_of(code: str, texts: Iterable[str]) -> tuple[Note, ...]:

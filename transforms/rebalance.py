@@ -9,7 +9,7 @@ import apache_beam as beam
 from apache_beam.pvalue import AsList, AsSingleton, PCollection
 
 from recordmill.job.staging import Verdict, reject_line, to_json
-from recordmill.notes import first_failing
+from recordmill.notes import first_failing, join_left_unread
 from recordmill.option_checks import expect_one_of
 from recordmill.transforms.analyze import AnalyzedBatches
 from recordmill.transforms.balancing.quotas import Balance, Quota, Target, find_quotas
@@ -87,7 +87,9 @@ def _plan(
         )
         if message := first_failing(found, run.fail_on):
             run.staging.write_verdict(Verdict(message))
-        plan = dataclasses.replace(plan, notes=(*plan.notes, *found, *tfds_notes(plan, run)))
+        plan = dataclasses.replace(
+            plan, notes=join_left_unread((*plan.notes, *found, *tfds_notes(plan, run)))
+        )
     elif run.layout is None:  # report a column that no feature can hold before anything is encoded
         columns = read_part(plan.parts[0].name, staging=run.staging).schema
         run.encoder.features(columns, plan.context)

@@ -92,7 +92,7 @@ def files_of(
     columns: Collection[str] = (),
     labelled: bool = True,
     raw: Files | None = None,
-    companions: Sequence[Companion] = ("tables",),
+    companions: Sequence[Companion] = ("sidecars", "tables"),
 ) -> FileList | JoinedListings | FileTree | TfrecordMedia | MediaRows:
     """Return the source for --input: listings, by their extension; else folders, patterns or files.
 

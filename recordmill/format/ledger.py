@@ -188,12 +188,13 @@ class Reduced:
         )
 
 
-# Findings on an image, for notes: further pages or frames were not read, --intensity-window does
-# not apply to it or reaches beyond its 8 bits, or boxes reach beyond it (boxes are counted). For
-# audio: samples are far beyond the full scale.
+# Findings on an image, for notes: bands were not read or have an unknown meaning, further pages or
+# frames were not read, --intensity-window does not apply to it or reaches beyond its 8 bits, or
+# boxes reach beyond it (boxes are counted). For audio: samples are far beyond the full scale.
 Noted = Literal[
     "damaged_image",
     "unread_bands",
+    "unknown_band",
     "pages",
     "window_unused",
     "window_beyond",

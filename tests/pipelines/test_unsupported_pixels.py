@@ -67,8 +67,7 @@ def test_bands_beyond_rgb_are_noted(folder, tmp_path, capsys):
     argv = ("--input", folder, "--splits", "train=1")
     made = make(tmp_path / "out", *argv)
     assert [note for note in made.manifest.notes if note.code == "left-unread"] == [
-        "2 images have bands beyond gray or RGB, such as a.tif, which were not read: write those"
-        " that you need to files of their own, as gray or RGB"
+        "not read, or taken as stored: bands beyond gray or RGB of 2 images, such as a.tif"
     ]
     assert images(*argv, "--output", tmp_path / "no", "--fail-on", "left-unread") == 1
     assert "--fail-on left-unread" in capsys.readouterr().err

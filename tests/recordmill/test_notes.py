@@ -1,9 +1,18 @@
+import itertools
 import pickle
 import re
 
 import pytest
 
-from recordmill.notes import CODES, FAILABLE, Note, first_failing, notes_of
+from recordmill.notes import (
+    CODES,
+    FAILABLE,
+    LeftUnread,
+    Note,
+    first_failing,
+    join_left_unread,
+    notes_of,
+)
 from tests.paths import ROOT
 
 
@@ -42,3 +51,36 @@ def test_the_first_note_with_a_code_fails():
     )
     assert first_failing(notes, ("audio",)) is None
     assert set(FAILABLE) < set(CODES)
+
+
+def test_parts_left_unread_do_not_depend_on_the_order_in_which_they_are_counted():
+    found = [("bands", "image", "b.tif"), ("alpha", "video", "c"), ("bands", "image", "a.tif")]
+    texts = set()
+    for order in itertools.permutations(found):
+        unread, other = LeftUnread(), LeftUnread()
+        for at, (part, noun, such_as) in enumerate(order):
+            (unread if at else other).add(part, noun, such_as=such_as, names=[such_as[:1]])
+        unread.merge(other)
+        texts.update(unread.notes())
+    assert texts == {
+        "not read, or taken as stored: alpha (c) of 1 video, such as c; bands (a, b) of 2 images,"
+        " such as a.tif"
+    }
+    assert LeftUnread().notes() == ()
+
+
+def test_notes_on_parts_left_unread_become_one():
+    one, other = LeftUnread(), LeftUnread()
+    one.add("keypoints", "annotation", such_as="a")
+    other.add("alpha", "video", such_as="b", count=2000)
+    schema = Note("schema", "s")
+    joined = join_left_unread((schema, *one.notes(), schema, *other.notes()))
+    assert joined == (
+        schema,
+        "not read, or taken as stored: keypoints of 1 annotation, such as a; alpha of 2,000 videos,"
+        " such as b",
+        schema,
+    )
+    assert joined[1].code == "left-unread"
+    assert join_left_unread(joined) == joined
+    assert join_left_unread(()) == ()

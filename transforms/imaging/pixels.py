@@ -60,7 +60,7 @@ from recordmill.transforms.imaging.image_options import JPEG_SIDE, ImageOptions
 from recordmill.transforms.imaging.png16 import encode_png
 from recordmill.transforms.imaging.resample import resize
 from recordmill.transforms.imaging.stored_form import complies
-from recordmill.transforms.imaging.tiff_pixels import has_unread_bands
+from recordmill.transforms.imaging.tiff_pixels import has_unknown_band, has_unread_bands
 
 __all__ = ["EncodedImage", "Header", "ImageOptions", "decode", "encode", "process", "read_header"]
 
@@ -318,6 +318,8 @@ def _noted(
     found: list[Noted] = [] if damage is None else ["damaged_image"]
     if has_unread_bands(image):
         found.append("unread_bands")
+    if has_unknown_band(image):
+        found.append("unknown_band")
     if has_further_images(image, data):
         found.append("pages")
     window = options.intensity_window

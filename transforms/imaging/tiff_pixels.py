@@ -21,7 +21,8 @@ _FORMATS = {
     6: "complex floating point",
 }
 _FLOATS = 3
-_PHOTOMETRIC, _RGB = 262, 2
+_PHOTOMETRIC, _RGB, _EXTRA_SAMPLES = 262, 2, 338
+_OPAQUE = 255
 _READABLE = (1, 3)  # numbers of channels of 8 bits that Pillow always has a mode for
 # The last is said of separate planes.
 _UNKNOWN = ("unknown pixel mode", "samples per pixel", "string index out of range")
@@ -39,6 +40,21 @@ def has_unread_bands(image: ImageFile) -> bool:
         return False
     channels = numbers_of(image.tag_v2.get(_SAMPLES_PER_PIXEL, 1))[0]
     return channels > len(image.getbands())
+
+
+def has_unknown_band(image: ImageFile) -> bool:
+    """Return whether a loaded image has a fourth band that no tag explains, and that shows.
+
+    Pillow takes it as alpha, as libtiff does, although it is often near infrared. Without the tag
+    ExtraSamples, only its values can tell: a band that is opaque everywhere has no effect.
+    """
+    if not isinstance(image, TiffImageFile) or image.mode != "RGBA":
+        return False
+    tags = image.tag_v2
+    if numbers_of(tags.get(_PHOTOMETRIC, 0))[0] != _RGB or tags.get(_EXTRA_SAMPLES):
+        return False
+    opaque = image.getchannel("A").histogram()[_OPAQUE]
+    return opaque < image.width * image.height
 
 
 def tiff_pixels(file: BinaryIO) -> str | None:

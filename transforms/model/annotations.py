@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recordmill.errors import Reject
+from recordmill.notes import LeftUnread
 
 OBJECTS = "__objects__"  # list<struct>, in the order of the annotations
 CAPTIONS = "__captions__"  # list<string>
@@ -76,16 +77,41 @@ def objects_field(more: Iterable[pa.Field] = ()) -> pa.Field:
     return pa.field(OBJECTS, pa.list_(pa.struct([*BOX_FIELDS, *more])))
 
 
+def count_unread(unread: LeftUnread, fields: Mapping[str, Any], *, such_as: str) -> None:
+    """Count the fields of an annotation that no column holds, as far as they say something.
+
+    Values that are missing, empty, zero or false, or consist of such, say nothing.
+    """
+    found = {name: value for name, value in fields.items() if _says_something(value)}
+    attributes = found.get("attributes")
+    if isinstance(attributes, dict):
+        del found["attributes"]
+        names = [name for name, value in attributes.items() if _says_something(value)]
+        unread.add("attributes", "annotation", such_as=such_as, names=names)
+    if found.pop("keypoints", None) is not None:
+        unread.add("keypoints", "annotation", such_as=such_as)
+    if found:
+        unread.add("fields", "annotation", such_as=such_as, names=found)
+
+
+def _says_something(value: Any) -> bool:
+    """Return whether a value is other than missing, empty, zero or false."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    return any(map(_says_something, value)) if isinstance(value, list) else bool(value)
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Annotated:
     """Annotations of some images.
 
     columns: a row per image, in the order requested. faults: {row: reason why its annotations are
-        invalid}.
+        invalid}. unread: parts of annotations that are not in the columns.
     """
 
     columns: pa.RecordBatch
     faults: Mapping[int, str] = dataclasses.field(default_factory=dict)
+    unread: LeftUnread = dataclasses.field(default_factory=LeftUnread)
 
 
 class AnnotationReader(Protocol):

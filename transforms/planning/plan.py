@@ -15,7 +15,7 @@ from typing import Any
 from recordmill.errors import Reject
 from recordmill.format.split_names import TRAIN, is_split_name
 from recordmill.job.staging import StagedPart, Staging, Verdict
-from recordmill.notes import Note, first_failing
+from recordmill.notes import Note, first_failing, join_left_unread
 from recordmill.transforms.balancing.quotas import Quota
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.data_type import Artifact, Context
@@ -203,16 +203,18 @@ def make_plan(
     if verdict is not None and listed and not labels and rejected + unread and not problems:
         verdict = verdict.with_advice(unlike_classes(listed))
     context = run.context(labels, artifacts or {})
-    notes = (
-        *run.notes,
-        *learned_notes,
-        *profiled.notes,
-        *survey.notes,
-        *(one.note for one in named if one.note is not None and survey.counts),
-        *plan_notes(survey, quotas, labels, left_out, run, series),
-        *duplicate_notes(parts, run.staging),
-        *copies_notes(parts, run.staging, are_made=_makes_copies(survey, quotas)),
-        *notes_on_compared(survey, run),
+    notes = join_left_unread(
+        (
+            *run.notes,
+            *learned_notes,
+            *profiled.notes,
+            *survey.notes,
+            *(one.note for one in named if one.note is not None and survey.counts),
+            *plan_notes(survey, quotas, labels, left_out, run, series),
+            *duplicate_notes(parts, run.staging),
+            *copies_notes(parts, run.staging, are_made=_makes_copies(survey, quotas)),
+            *notes_on_compared(survey, run),
+        )
     )
     plan = Plan(
         seed=run.seed,

@@ -25,7 +25,7 @@ from recordmill.format.split_names import TRAIN
 from recordmill.format.tfds import tfds_files
 from recordmill.job import publishing
 from recordmill.job.staging import ShardInfo, Staging, Verdict, reject_line, to_json
-from recordmill.notes import Note, first_failing
+from recordmill.notes import Note, first_failing, join_left_unread
 from recordmill.storage.files import Location
 from recordmill.tfrecord.features import Features
 from recordmill.transforms.checks.near_matches import read_lines
@@ -213,7 +213,9 @@ def build_manifest(
         files={name: file_info(content) for name, content in files.items()},
         content=report,
         fill_rates=_fill_rates(infos),
-        notes=(*plan.notes, *written_notes(plan, infos, report, run=run), *tfds.notes),
+        notes=join_left_unread(
+            (*plan.notes, *written_notes(plan, infos, report, run=run), *tfds.notes)
+        ),
         has_recipes=all_have_recipes(infos),
         multi_label=run.multi_label and bool(labels),
     )

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Iterable, Iterator
 
 from recordmill.format.ledger import Counted, Noted, add_counted
-from recordmill.notes import Note
+from recordmill.notes import LeftUnread, Note
 
 
 def encoder_notes(several: Iterable[Counted], *, sampled: bool = False) -> Iterator[Note]:
@@ -18,6 +18,12 @@ def encoder_notes(several: Iterable[Counted], *, sampled: bool = False) -> Itera
             count, key = found[reason]
             text = f"{where}{count:,} {one if count == 1 else many} {what}"
             yield Note(code, text.format(key=key))
+    unread = LeftUnread()
+    for reason, part in _UNREAD.items():
+        if reason in found:
+            count, key = found[reason]
+            unread.add(part, "image", such_as=key, count=count)
+    yield from unread.notes(" in the sample that was encoded" if sampled else "")
 
 
 # {reason: (code, subject and verb of one, of several, rest of the sentence)}
@@ -27,12 +33,6 @@ _TEXTS: dict[Noted, tuple[str, str, str, str]] = {
         *("JPEG is", "JPEGs are"),
         "damaged, such as {key}: what libjpeg could decode was written, in which a part may be gray"
         " or displaced; look at such images and replace them, or reject them with --damaged reject",
-    ),
-    "unread_bands": (
-        "left-unread",
-        *("image has", "images have"),
-        "bands beyond gray or RGB, such as {key}, which were not read: write those that you need to"
-        " files of their own, as gray or RGB",
     ),
     "pages": (
         "pages",
@@ -65,4 +65,10 @@ _TEXTS: dict[Noted, tuple[str, str, str, str]] = {
         " and --dtype int16 limits larger values to this range; if files hold 16-bit levels as"
         " floats, divide these by 32768",
     ),
+}
+
+# {reason: part of images that was not read, or was taken as stored}
+_UNREAD: dict[Noted, str] = {
+    "unread_bands": "bands beyond gray or RGB",
+    "unknown_band": "a fourth band that no tag explains, taken as alpha,",
 }

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError, Reason, Reject
-from recordmill.notes import Note, count_of
+from recordmill.notes import LEFT_UNREAD, LeftUnread, Note, count_of
 from recordmill.storage.members import MARK
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.annotations import (
@@ -94,11 +94,12 @@ class AnnotatedFiles:
     @property
     def notes(self) -> tuple[Note, ...]:
         """Notes of the annotations, and on the images without annotations that are not rejected."""
-        own = (
-            Note(one.code if isinstance(one, Note) else "annotations", f"{self.where}: {one}")
-            for one in self._found.get("notes", ())
+        unread: LeftUnread = self._found.get("unread", LeftUnread())
+        notes = (
+            *notes_of_source(self.files),
+            *map(self._note, self._found.get("notes", ())),
+            *unread.notes(),
         )
-        notes = (*notes_of_source(self.files), *own)
         if (found := self._found.get("objects")) is not None:
             notes = (*notes, *found.notes(self.where))
         names: list[str] = self._found.get("unannotated", [])
@@ -115,6 +116,11 @@ class AnnotatedFiles:
             *notes,
             Note("annotations", text),
         )
+
+    def _note(self, text: str) -> Note:
+        """Return a remark of the annotations as a note."""
+        code = text.code if isinstance(text, Note) else "annotations"
+        return Note(code, text if code == LEFT_UNREAD else f"{self.where}: {text}")
 
     @property
     def split_source(self) -> str | None:
@@ -136,6 +142,7 @@ class AnnotatedFiles:
           ConfigError: annotations cannot be parsed, or match no image.
         """
         self._found.clear()
+        self._found["unread"] = LeftUnread()
         annotations, index, files = self._open()
         self._found["notes"] = annotations.notes
         objects = self._objects(annotations)
@@ -245,6 +252,7 @@ class AnnotatedFiles:
         for start in range(0, len(known), step):
             chosen = known[start : start + step]
             annotated = annotations.read(places[chosen])
+            self._found["unread"].merge(annotated.unread)
             yield from _annotate(rows.take(pa.array(chosen)), annotated, objects)
         if blank and self.unannotated == "keep":
             nothing = pa.RecordBatch.from_arrays(

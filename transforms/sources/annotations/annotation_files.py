@@ -18,6 +18,7 @@ from xml.parsers import expat
 import pyarrow as pa
 
 from recordmill.errors import ConfigError, RecordError, Reject
+from recordmill.notes import LeftUnread
 from recordmill.option_files import parse_names
 from recordmill.storage.files import Location, MissingError
 from recordmill.storage.input_files import read_file
@@ -33,6 +34,7 @@ from recordmill.transforms.model.annotations import (
     Corners,
     Indices,
     ObjectCollector,
+    count_unread,
     objects_field,
     sides_array,
 )
@@ -44,6 +46,13 @@ _NAMES = (
     "obj.names",
     "labels.txt",
 )  # files of YOLO's class names, in the folder or its parent
+# Elements of an object in VOC that are read, or that do not describe the object.
+_KNOWN = frozenset(
+    (
+        *("name", "pose", "truncated", "difficult", "occluded", "bndbox"),
+        *("id", "date", "deleted", "verified"),
+    )
+)
 _DEPTH = 64  # maximum depth of XML elements
 _DIGITS = 10  # maximum number of digits of a side
 ROUNDING = 0.01  # tolerance of fractions outside 0 to 1
@@ -74,22 +83,26 @@ class _AnnotationFolder:
         objects = ObjectCollector(more=self._more)
         sides: list[tuple[int, int] | None] = []
         faults: dict[int, str] = {}
+        unread = LeftUnread()
         for row, at in enumerate(which.tolist()):
             file = self.files[at]
             sides.append(None)
             try:
-                data = read_file(file.path, size=file.size, mtime=file.mtime)
-                sides[row] = self._parse(data, row, objects)
+                sides[row] = self._parse(file, row, objects, unread)
             except RecordError as error:
                 faults[row] = f"{file.key}: {error.detail}"
             except ValueError as error:
                 faults[row] = f"{file.key}: {error}"
         columns = {SIDES: sides_array(sides), OBJECTS: objects.column(len(which))}
         return Annotated(
-            columns=pa.record_batch(list(columns.values()), schema=self.fields), faults=faults
+            columns=pa.record_batch(list(columns.values()), schema=self.fields),
+            faults=faults,
+            unread=unread,
         )
 
-    def _parse(self, data: bytes, row: int, objects: ObjectCollector) -> tuple[int, int] | None:
+    def _parse(
+        self, file: File, row: int, objects: ObjectCollector, unread: LeftUnread
+    ) -> tuple[int, int] | None:
         """Add the objects of a file and return its (width, height). Raises ValueError."""
         raise NotImplementedError
 
@@ -107,7 +120,10 @@ class VocReader(_AnnotationFolder):
     def labels(self) -> tuple[str, ...]:
         return tuple(sorted(self._seen, key=str.encode))
 
-    def _parse(self, data: bytes, row: int, objects: ObjectCollector) -> tuple[int, int] | None:
+    def _parse(
+        self, file: File, row: int, objects: ObjectCollector, unread: LeftUnread
+    ) -> tuple[int, int] | None:
+        data = _content(file)
         try:
             root = _parse_xml(data)
         except (expat.ExpatError, ValueError) as error:
@@ -127,6 +143,9 @@ class VocReader(_AnnotationFolder):
             self._seen.add(name)
             view = (one.findtext("pose") or "").strip()
             objects.add(row, corners, name, **more, view=view)
+            others = {child.tag: _value(child) for child in one if child.tag not in _KNOWN}
+            if others:
+                count_unread(unread, others, such_as=f"one in {file.key}")
         return parse_sides(*(root.findtext(f"size/{name}") or "" for name in ("width", "height")))
 
     def _corners(self, box: ElementTree.Element | None, number: int) -> Corners:
@@ -139,6 +158,25 @@ class VocReader(_AnnotationFolder):
         # By the definition of the format, equal corners are a box of one pixel. In practice they
         # are accidental clicks, so such a box has no area here, and is dropped and counted.
         return left - (left < right), top - (top < bottom), right, bottom
+
+
+def _content(file: File) -> bytes:
+    """Return the content of a file. Raises RecordError."""
+    return read_file(file.path, size=file.size, mtime=file.mtime)
+
+
+def _value(element: ElementTree.Element) -> Any:
+    """Return the value of an element: the values of those in it by name, text, or None."""
+    if element.tag == "attributes":  # as CVAT writes them
+        return {one.findtext("name") or "": _text(one.findtext("value")) for one in element}
+    if len(element):
+        return {one.tag: _value(one) for one in element}
+    return _text(element.text)
+
+
+def _text(text: str | None) -> str | None:
+    text = (text or "").strip()
+    return None if text.lower() in ("", "0", "false") else text
 
 
 def _parse_xml(data: bytes) -> ElementTree.Element:
@@ -191,7 +229,8 @@ class YoloReader(_AnnotationFolder):
     def labels(self) -> tuple[str, ...]:
         return self.classes
 
-    def _parse(self, data: bytes, row: int, objects: ObjectCollector) -> None:
+    def _parse(self, file: File, row: int, objects: ObjectCollector, unread: LeftUnread) -> None:
+        data = _content(file)
         try:
             lines = data.decode("utf-8-sig").splitlines()
         except UnicodeDecodeError as error:

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from recordmill.errors import ConfigError, Reason, Reject
 from recordmill.format.class_names import class_order
+from recordmill.notes import LeftUnread
 from recordmill.option_files import DELIMITERS
 from recordmill.storage.files import Location
 from recordmill.transforms.model.annotations import (
@@ -18,6 +19,7 @@ from recordmill.transforms.model.annotations import (
     SIDES,
     SIDES_FIELD,
     ObjectCollector,
+    count_unread,
     objects_field,
     sides_array,
 )
@@ -42,6 +44,11 @@ _COLUMNS: Mapping[str, tuple[str, ...]] = {
     "width": ("width", "image_width"),
     "height": ("height", "image_height"),
 }
+# Names of columns that have a meaning, or that number rows, images and classes.
+_KNOWN = frozenset(itertools.chain(*_COLUMNS.values())).union(
+    ("id", "image_id", "class_id", "category_id", "label_id", "area", "unnamed: 0")
+)
+_NOTHING = ("", "0", "0.0", "false")  # values that say nothing
 _SHOWN = 100  # characters of a header in a message
 _LONGEST_HEADER = 1 << 20  # characters
 _CORNERS = ("xmin", "ymin", "xmax", "ymax")
@@ -63,7 +70,8 @@ def read_boxes(file: Location, *, fractions: bool = False, decimal: str = ".") -
     faults: dict[int, str] = {}
     rejects: list[Reject] = []
     by_stem = False
-    for number, row in _rows(file):
+    unread = LeftUnread()
+    for number, row, others in _rows(file):
         name = row["image"]
         if not name:
             why = f"row {number}: names no image"
@@ -93,6 +101,8 @@ def read_boxes(file: Location, *, fractions: bool = False, decimal: str = ".") -
             faults.setdefault(at, f"{file.name}: {error}{hint}")
             continue
         objects.add(at, (left, top, right, bottom), row["class"])
+        if others:
+            count_unread(unread, others, such_as=f"one of {name}")
     if not images:
         raise ConfigError(f"--annotations: {file} has no row that names an image")
     if not fractions and objects.corners and not is_out_of_range(objects.corners):
@@ -111,12 +121,13 @@ def read_boxes(file: Location, *, fractions: bool = False, decimal: str = ".") -
         faults=faults,
         classes=tuple(class_order(set(objects.classes))),
         rejects=rejects,
+        notes=unread.notes(),
         by_stem=by_stem,
     )
 
 
-def _rows(file: Location) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield (row number from 1, values by meaning) of the rows."""
+def _rows(file: Location) -> Iterator[tuple[int, dict[str, str], dict[str, str]]]:
+    """Yield (row number from 1, values by meaning, values of columns without one) of the rows."""
     with file.open_input() as data, io.TextIOWrapper(data, "utf-8-sig", newline="") as text:
         line = 0
         try:
@@ -134,6 +145,9 @@ def _rows(file: Location) -> Iterator[tuple[int, dict[str, str]]]:
                     f"--annotations: {file} has no column {', '.join(lacking)}; it has"
                     f" {shown or 'none'}"
                 )
+            others = [
+                (name, place) for place, name in enumerate(header) if name and name not in _KNOWN
+            ]
             ids = at["image"] is not None and header[at["image"]] == "imageid"
             for number, cells in enumerate(reader, 1):
                 line = reader.line_num
@@ -143,7 +157,12 @@ def _rows(file: Location) -> Iterator[tuple[int, dict[str, str]]]:
                     meant: cells[place].strip() if place is not None and place < len(cells) else ""
                     for meant, place in at.items()
                 }
-                yield number, {**row, "by_stem": "yes" if ids else ""}
+                unread = {
+                    name: cells[place]
+                    for name, place in others
+                    if place < len(cells) and cells[place].strip().lower() not in _NOTHING
+                }
+                yield number, {**row, "by_stem": "yes" if ids else ""}, unread
         except (csv.Error, UnicodeDecodeError) as error:
             raise ConfigError(
                 f"--annotations: {file} is not CSV in UTF-8, at line {line + 1}"

@@ -16,6 +16,7 @@ import orjson
 import pyarrow as pa
 
 from recordmill.errors import ConfigError, Reason, Reject
+from recordmill.notes import LeftUnread
 from recordmill.storage.files import Location
 from recordmill.transforms.model.annotations import (
     AREA,
@@ -31,6 +32,7 @@ from recordmill.transforms.model.annotations import (
     Corners,
     ObjectCollector,
     codes,
+    count_unread,
     grouped,
     objects_field,
     sides_array,
@@ -42,6 +44,13 @@ from recordmill.transforms.sources.annotations.annotation_table import Annotatio
 from recordmill.transforms.sources.annotations.image_ids import ImageIds
 from recordmill.transforms.sources.annotations.json_members import iter_members
 
+# Fields of an annotation that are read, or that say what other parts of the file say.
+_KNOWN = frozenset(
+    (
+        *("id", "image_id", "category_id", "bbox", "area", "iscrowd", "segmentation", "caption"),
+        *("num_keypoints", "category_name", "file_name", "image_name", "width", "height"),
+    )
+)
 _LARGEST = 2**62  # square pixels: image sides are below 2**31
 
 
@@ -70,6 +79,8 @@ class _CocoParser:
         self._orphans_segmented = False  # annotations without an image have segmentations
         self._files: list[str] = []
         self._images: dict[str, int] = {}
+        self._names: list[str] = []  # of the images
+        self._unread = LeftUnread()
         self._image_ids = ImageIds() if image_ids else None
         self._sides: list[tuple[int, int] | None] = []
         self._objects = ObjectCollector(more=(CROWD, AREA, SEGMENTATION))
@@ -119,6 +130,7 @@ class _CocoParser:
             raise ConfigError(f"{where}: the 'id' {key!r} is also the id of another image")
         if index == len(self._sides):
             self._sides.append(None)
+            self._names.append(name)
         if self._image_ids is not None:
             self._image_ids.add(index, name, key)
         sides = _sides(entry)
@@ -160,6 +172,9 @@ class _CocoParser:
             if not alone:
                 self._add_object(image, entry)
                 self._object_ids.add(known, number or 0)
+            if others := entry.keys() - _KNOWN:
+                fields = {name: entry[name] for name in others}
+                count_unread(self._unread, fields, such_as=f"one of {self._names[image]}")
         except ValueError as error:
             self._faults.setdefault(image, f"{entry_name}: {error}")
 
@@ -214,7 +229,7 @@ class _CocoParser:
             captions = self._caption_ids.deduplicate(of, lambda: codes(self._captions))
             columns[CAPTIONS] = grouped(texts.take(captions.kept), of[captions.kept], count)
             faults |= captions.faults
-        notes = []
+        notes: list[str] = []
         if self._image_ids is not None:
             numbers = self._image_ids.column(count)
             if numbers is not None:
@@ -229,19 +244,19 @@ class _CocoParser:
         named: dict[str, list[Any]] = {}
         for key, name in categories:
             named.setdefault(name, []).append(key)
+        notes += [
+            f"the categories {', '.join(map(repr, keys))} share the name {name!r}: they became one"
+            " class"
+            for name, keys in named.items()
+            if len(keys) > 1
+        ]
         return AnnotationTable(
-            names=list(self._images),
+            names=self._names,
             table=pa.record_batch(list(columns.values()), schema=pa.schema(fields)),
             faults={**faults, **self._faults},
             classes=tuple(named),
             rejects=self._rejects,
-            notes=notes
-            + [
-                f"the categories {', '.join(map(repr, keys))} share the name {name!r}: they became"
-                " one class"
-                for name, keys in named.items()
-                if len(keys) > 1
-            ],
+            notes=[*notes, *self._unread.notes()],
         )
 
 

@@ -91,6 +91,15 @@ class ArrayFile(abc.ABC):
             )
         return self.stored(wanted, texts=texts)
 
+    def unapplied(self, stored: StoredArray) -> Sequence[tuple[str, Sequence[str]]]:
+        """Return what the file says about the values of an array, and `read` does not apply.
+
+        Returns:
+          (part for the note `left-unread`, names of attributes) pairs.
+        """
+        del stored
+        return ()
+
     def read(self, stored: StoredArray, span: Span | None = None) -> Array:
         """Return an array or a slice of it, in the dtype and byte order of the file.
 

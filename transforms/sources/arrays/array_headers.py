@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -33,11 +34,13 @@ class ProbedFile(NamedTuple):
     """Headers of a file.
 
     array: the array. labels: JSON of the location of its labels, if any. records: their number.
+    unapplied: as of `ArrayFile.unapplied`.
     """
 
     array: StoredArray
     labels: str | None
     records: int
+    unapplied: Sequence[tuple[str, Sequence[str]]] = ()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -106,6 +109,7 @@ class ArrayProbe:
                 count = self.cut.count(stored.shape)
                 _check_count(count, size)
                 self._check_size(stored)
+                unapplied = opened.unapplied(stored)
                 labels = None
                 if self.label_array is not None:
                     found = opened.find(self.label_array, option="--label-array", texts=True)
@@ -121,7 +125,7 @@ class ArrayProbe:
                 self._check_label(label)
         except RecordError as error:
             return RejectCause(error.reason, error.detail)
-        return ProbedFile(stored, labels, count)
+        return ProbedFile(stored, labels, count, unapplied)
 
     def _probe_labels(self, path: str) -> tuple[str, StoredArray]:
         """Return the location and the header of a file of labels. Raises ConfigError."""

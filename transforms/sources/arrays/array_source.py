@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError, Reason, RecordError, Reject
-from recordmill.notes import Note, count_of
+from recordmill.notes import LeftUnread, Note, count_of
 from recordmill.processes.task_watch import DEFAULT_LIMITS, TaskLimits
 from recordmill.storage.files import Location, is_uri
 from recordmill.transforms.model import batch, limits
@@ -76,6 +76,7 @@ class _ScanCounts:
 
     files_cut: int = 0
     steps_left: int = 0
+    unread: LeftUnread = dataclasses.field(default_factory=LeftUnread)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -111,12 +112,13 @@ class ArraySource:
     def notes(self) -> tuple[Note, ...]:
         """Notes for the user from `scan`."""
         files, steps = self.scan_counts.files_cut, self.scan_counts.steps_left
+        notes = (*notes_of_source(self.files), *self.scan_counts.unread.notes())
         if not files:
-            return notes_of_source(self.files)
+            return notes
         fill = "fills no chunk and was" if steps == 1 else "fill no chunk and were"
         ends = f"the ends of {count_of(files, 'array')}"
         text = f"{count_of(steps, 'step')} at {ends} {fill} dropped"
-        return (*notes_of_source(self.files), Note("steps", text))
+        return (*notes, Note("steps", text))
 
     def scan(self) -> Iterator[ListingPart]:
         """Yield the files with their headers.
@@ -125,6 +127,7 @@ class ArraySource:
           ConfigError: no file can be used.
         """
         self.scan_counts.files_cut = self.scan_counts.steps_left = 0
+        self.scan_counts.unread = LeftUnread()
         seen = kept = 0
         first: Reject | None = None
         for listed in self.files.scan():
@@ -272,6 +275,8 @@ class ArraySource:
             if isinstance(found, RejectCause):
                 rejects.append(Reject(key, "read", *found))
                 continue
+            for part, names in found.unapplied:
+                self.scan_counts.unread.add(part, "array", such_as=key, names=names)
             left = self._cut.unused_steps(found.array.shape)
             self.scan_counts.files_cut += left > 0
             self.scan_counts.steps_left += left

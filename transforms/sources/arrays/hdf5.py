@@ -21,6 +21,14 @@ from recordmill.transforms.sources.arrays.hdf5_chunks import ChunkCheck, check_f
 from recordmill.transforms.sources.arrays.npy import StoredArray, check_dtype, check_shape
 
 MAGIC = b"\x89HDF\r\n\x1a\n"
+# Attributes by which programs that read NetCDF change values, or take them as missing.
+# https://docs.unidata.ucar.edu/nug/current/attribute_conventions.html
+_PACKED = (
+    *("scale_factor", "add_offset", "_FillValue", "missing_value"),
+    *("valid_range", "valid_min", "valid_max", "_Unsigned"),
+)
+_NEUTRAL = {"scale_factor": 1, "add_offset": 0}
+_MATLAB = "MATLAB_class"  # of arrays in MAT files of version 7.3, which keep MATLAB's memory order
 _DEEPEST = 100  # levels of groups
 PLACES = (0, 512, 1024, 2048, 4096)  # possible offsets of the magic, after a user block
 
@@ -100,6 +108,17 @@ class Hdf5File(ArrayFile):
             raise RecordError(Reason.TRUNCATED, f"it ends within its array {name!r}")
         return found
 
+    def unapplied(self, stored: StoredArray) -> Sequence[tuple[str, Sequence[str]]]:
+        found: list[tuple[str, Sequence[str]]] = []
+        # No value depends on an attribute that cannot be read.
+        with contextlib.suppress(*_DAMAGED):
+            attributes = self._file[stored.member].attrs
+            packed = [name for name in _PACKED if _is_effective(attributes, name)]
+            found += [("NetCDF's attributes for values", packed)] if packed else []
+            if _MATLAB in attributes and len(stored.shape) > 1:
+                found.append(("MATLAB's order of axes, which is the reverse,", ()))
+        return found
+
     def labels(
         self, stored: StoredArray, span: Span | None = None, *, numbers: bool = False
     ) -> pa.Array:
@@ -132,6 +151,19 @@ class Hdf5File(ArrayFile):
                 slices[span.axis] = (span.start, span.stop)
             self._checks[stored.member].check(slices)
         return dataset
+
+
+def _is_effective(attributes: Any, name: str) -> bool:
+    """Return whether an array has an attribute that changes what its values mean."""
+    if name not in attributes:
+        return False
+    value = np.asarray(attributes[name])
+    if name in _NEUTRAL:
+        return bool((value != _NEUTRAL[name]).any())
+    if name == "_Unsigned":
+        return bool(np.isin(value.astype(str), ("true", "True")).any())
+    # NaN is what a missing value is read as.
+    return value.dtype.kind != "f" or not bool(np.isnan(value).all())
 
 
 def _selection(span: Span | None) -> tuple[slice, ...]:

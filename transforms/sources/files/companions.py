@@ -1,4 +1,4 @@
-"""Files among the inputs that another option would read: masks, annotations and tables."""
+"""Files among the inputs that are not read: masks, annotations, tables and captions."""
 
 from __future__ import annotations
 
@@ -13,14 +13,19 @@ import pyarrow.compute as pc
 
 from recordmill.notes import Note, count_of
 from recordmill.storage.files import Location
+from recordmill.storage.members import Member
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.source import ListingPart
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.inputs import InputRoot
-from recordmill.transforms.sources.files.sample_images import LOSSLESS, SampleImages
+from recordmill.transforms.sources.files.sample_images import (
+    LOSSLESS,
+    SampleImages,
+    SidecarTexts,
+)
 from recordmill.transforms.sources.files.walks import File
 
-Companion = Literal["annotations", "masks", "samples", "tables"]
+Companion = Literal["annotations", "masks", "samples", "sidecars", "tables"]
 
 # Suffixes of the names of masks, as in several public datasets.
 MASK_SUFFIXES = (
@@ -66,12 +71,17 @@ class CompanionFinder:
         self._first: dict[str, str] = {}  # a table, or file of annotations, by its extension
         self._images = 0
         self._samples = SampleImages() if sampled and "samples" in self._kinds else None
+        self._sidecars = SidecarTexts() if "sidecars" in self._kinds else None
         # By their suffix or folder; an example is a mask and its image.
         self._masks: Counter[str] = Counter()
         self._examples: dict[str, tuple[str, str]] = {}
 
     def skip(self, root: InputRoot, file: File) -> None:
-        """Take a file of a folder that is skipped by its extension."""
+        """Take a file of a folder or an archive that is skipped by its extension."""
+        if self._sidecars is not None:
+            self._sidecars.skip(root.prefix + file.key)
+        if Member.of(file.path) is not None:
+            return
         extension = file.key.rpartition(".")[2].lower()
         self._counts[extension] += 1
         if extension in self._first:
@@ -84,6 +94,11 @@ class CompanionFinder:
             self._probed[extension] += 1
             if self._probed[extension] <= _PROBED and matches(_begin(file.path)):
                 self._first[extension] = path
+
+    def see(self, key: str) -> None:
+        """Take the key of a record, in the order of all files."""
+        if self._sidecars is not None:
+            self._sidecars.see(key)
 
     def seen(self, part: ListingPart) -> ListingPart:
         """Take the names of records. A mask is found if its image is in the same part."""
@@ -118,6 +133,8 @@ class CompanionFinder:
         yield from self._mask_notes()
         if self._samples is not None and (note := self._samples.note(self._inputs)) is not None:
             yield note
+        if self._sidecars is not None:
+            yield from self._sidecars.notes(self._first)
         where = str(self._inputs)
         tables = [path for name, path in sorted(self._first.items()) if name in _TABLES]
         if tables:

@@ -136,8 +136,8 @@ def walk_files(
     """Yield the files of inputs, skipped paths and rejects.
 
     leave_out: extensions to skip (without dot, in lower case). They do not apply to a file, nor to
-      a pattern that ends in one of them. on_skipped: called with each file of a folder that is
-      skipped by its extension.
+      a pattern that ends in one of them. on_skipped: called with each file of a folder or an
+      archive that is skipped by its extension.
 
     Raises:
       ConfigError: as `list_files`; or only folders below the top folders have names of splits.
@@ -162,7 +162,9 @@ def walk_files(
                     one.unused.see(item.key)
                 if isinstance(found, LabelledFile) and one.archives is not None:
                     found = found._replace(source=_lineage(item, root))
-                elif isinstance(found, SkippedPath) and root.is_folder and one.archives is None:
+                elif isinstance(found, SkippedPath) and (
+                    root.is_folder or one.archives is not None
+                ):
                     on_skipped(root, item)
                 yield found
             elif isinstance(item, MisplacedMember):
@@ -324,6 +326,7 @@ class FileTree:
         )
         for one in files:
             if isinstance(one, LabelledFile):
+                finder.see(one.file.key)
                 more = (one.source,) if archived else ()
                 found.add(*one.file, *more, label=one.label, split=one.split)
             elif isinstance(one, SkippedPath):

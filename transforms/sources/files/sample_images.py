@@ -1,4 +1,4 @@
-"""Samples of WebDataset shards that have several images, each of which becomes a record.
+"""Samples of WebDataset shards: several images, and texts beside them that are not read.
 
 A sample consists of files that follow each other and have paths that are equal up to the first dot
 of the name: `0001.jpg 0001.seg.png` (https://github.com/webdataset/webdataset).
@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from collections.abc import Collection
 
 import pyarrow as pa
 
-from recordmill.notes import Note, count_of
+from recordmill.notes import LeftUnread, Note, count_of
 from recordmill.transforms.sources.files.input_paths import Inputs
 
+# Extensions of files that hold captions, transcripts or other data of the record beside them.
+_TEXTS = frozenset(("txt", "json", "cls", "xml", "csv", "tsv", "srt", "vtt"))
 LOSSLESS = (".png", ".gif", ".bmp", ".tif", ".tiff")  # formats that masks may have
 _SHOWN = 4  # files and extensions in the note
 
@@ -84,3 +87,55 @@ class SampleImages:
             f"If the files {''.join(mask)} are masks, --masks {only.path.rstrip('/')} --mask-suffix"
             f" {suffix} reads them as masks; "
         )
+
+
+class SidecarTexts:
+    """Counts texts that share the name of a record beside them, and are not read.
+
+    Files are given in sorted order, or in that of the archives.
+    """
+
+    def __init__(self) -> None:
+        self._record = ""  # key of the last record
+        self._before: list[str] = []  # texts of one sample, before its record
+        self._counts: Counter[str] = Counter()  # by extension
+        self._examples: dict[str, str] = {}
+
+    def see(self, key: str) -> None:
+        """Take the key of a record."""
+        self._record = key
+        if self._before:
+            if sample_name(self._before[0]) == sample_name(key):
+                for one in self._before:
+                    self._count(one)
+            self._before = []
+
+    def skip(self, key: str) -> None:
+        """Take the key of a file that is not read."""
+        if _extension(key) not in _TEXTS:
+            return
+        name = sample_name(key)
+        if sample_name(self._record) == name:
+            self._count(key)
+            return
+        if self._before and sample_name(self._before[0]) != name:
+            self._before = []
+        self._before.append(key)
+
+    def _count(self, key: str) -> None:
+        extension = _extension(key)
+        self._counts[extension] += 1
+        self._examples.setdefault(extension, key)
+
+    def notes(self, other_than: Collection[str]) -> tuple[Note, ...]:
+        """Return the note on texts that are not read. other_than: extensions with other notes."""
+        unread = LeftUnread()
+        for extension, count in self._counts.items():
+            if extension not in other_than:
+                noun = f"sidecar .{extension} file"
+                unread.add("content", noun, such_as=self._examples[extension], count=count)
+        return unread.notes()
+
+
+def _extension(key: str) -> str:
+    return key.rpartition(".")[2].lower()

@@ -143,6 +143,11 @@ class VideoFile:
         return bool(self._container.streams.audio)
 
     @property
+    def streams(self) -> Any:
+        """All streams of the file."""
+        return self._container.streams
+
+    @property
     def unit(self) -> Fraction:
         """Time base of the stream in seconds."""
         return Fraction(self.stream.time_base)

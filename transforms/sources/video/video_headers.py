@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -10,13 +11,17 @@ from recordmill.errors import Reason, RecordError
 from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.sources.video.clip_plan import ClipSampling
 from recordmill.transforms.sources.video.frame_encoder import too_many_pixels
-from recordmill.transforms.sources.video.video_decoder import Packets, VideoFile
+from recordmill.transforms.sources.video.video_decoder import Packets, VideoFile, pyav
+
+_HDR = {16: "PQ", 18: "HLG"}  # TransferCharacteristics of ITU-T H.273
+_BT2020 = 9  # ColourPrimaries
 
 
 class ProbedVideo(NamedTuple):
-    """Header of a video; of a long one also its packets."""
+    """Header of a video; of a long one also its packets. unread: as of `unread_parts`."""
 
     has_sound: bool
+    unread: Sequence[str]
     unit: Fraction
     packets: Packets | None
 
@@ -43,7 +48,7 @@ class VideoProbe:
                     raise too_many_pixels(height, width, self.images)
                 self._check_bytes(height * width)
                 packets = video.packets() if size > self.section_above else None
-                return ProbedVideo(video.has_sound, video.unit, packets)
+                return ProbedVideo(video.has_sound, unread_parts(video), video.unit, packets)
         except RecordError as error:
             return error
 
@@ -58,3 +63,23 @@ class VideoProbe:
                 f"a clip takes {size} bytes, more than --max-clip-bytes {self.max_clip_bytes}:"
                 " use fewer frames, a --size, or jpeg",
             )
+
+
+def unread_parts(video: VideoFile) -> Sequence[str]:
+    """Return the parts of a video that are not read, or not applied to its frames."""
+    found: list[str] = []
+    stream, context = video.stream, video.stream.codec_context
+    # All frames of GIF have a format with alpha. VP8 and VP9 store it beside the frames.
+    components = (
+        () if context.name == "gif" or context.format is None else context.format.components
+    )
+    if any(one.is_alpha for one in components) or stream.metadata.get("alpha_mode") == "1":
+        found.append("alpha")
+    if context.color_trc in _HDR:
+        found.append(f"the range of HDR ({_HDR[context.color_trc]})")
+    elif context.color_primaries == _BT2020:
+        found.append("the colors of BT.2020")
+    attached = pyav().stream.Disposition.attached_pic
+    if sum(not one.disposition & attached for one in video.streams.video) > 1:
+        found.append("further video streams")
+    return [*found, "subtitles"] if video.streams.subtitles else found

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from recordmill.errors import ConfigError, RecordError, Reject
-from recordmill.notes import Note
+from recordmill.notes import LeftUnread, Note
 from recordmill.processes.task_watch import DEFAULT_LIMITS, TaskLimits
 from recordmill.storage.files import Location, is_uri
 from recordmill.transforms.imaging.image_options import ImageOptions
@@ -84,6 +84,7 @@ class _ScanCounts:
     """Counts for the notes of a scan."""
 
     with_sound: int = 0
+    unread: LeftUnread = dataclasses.field(default_factory=LeftUnread)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -122,11 +123,12 @@ class VideoSource:
     def notes(self) -> tuple[Note, ...]:
         """Notes for the user from `scan`."""
         found = self.scan_counts
+        notes = (*notes_of_source(self.files), *found.unread.notes())
         if not found.with_sound:
-            return notes_of_source(self.files)
+            return notes
         videos = "video has" if found.with_sound == 1 else "videos have"
         text = f"{found.with_sound} {videos} an audio track, which is dropped"
-        return (*notes_of_source(self.files), Note("audio", text))
+        return (*notes, Note("audio", text))
 
     def scan(self) -> Iterator[ListingPart]:
         """Yield the videos, or sections of them.
@@ -238,6 +240,7 @@ class VideoSource:
     def _probe_all(self, rows: pa.RecordBatch) -> Iterator[tuple[_File, ProbedVideo | RecordError]]:
         """Read the headers of the videos of rows."""
         files: dict[str, _File] = {}
+        keys = rows[batch.KEY].to_pylist()
         names = (batch.PATH, batch.SIZE, batch.MTIME, FROM, TO)
         for row, (path, size, mtime, *segment) in enumerate(_values(rows, *names)):
             file = files.setdefault(path, _File(path, size, mtime, []))
@@ -247,6 +250,9 @@ class VideoSource:
         for file, probed in zip(files.values(), headers, strict=True):
             if isinstance(probed, ProbedVideo) and probed.has_sound:
                 self.scan_counts.with_sound += 1
+            for part in probed.unread if isinstance(probed, ProbedVideo) else ():
+                key = keys[file.segments[0][0]]
+                self.scan_counts.unread.add(part, "video", such_as=key)
             yield file, probed
 
     @property
