@@ -51,7 +51,7 @@ def has_unknown_band(image: ImageFile) -> bool:
     if not isinstance(image, TiffImageFile) or image.mode != "RGBA":
         return False
     tags = image.tag_v2
-    if numbers_of(tags.get(_PHOTOMETRIC, 0))[0] != _RGB or tags.get(_EXTRA_SAMPLES):
+    if numbers_of(tags.get(_PHOTOMETRIC, 0))[0] != _RGB or _EXTRA_SAMPLES in tags:
         return False
     opaque = image.getchannel("A").histogram()[_OPAQUE]
     return opaque < image.width * image.height
