@@ -133,6 +133,9 @@ def _main(argv: Sequence[str] | None) -> int:
         return 0
     prog = f"recordmill {command}"
     try:
+        if command.startswith("--"):
+            command, rest = _command_of(argv), argv
+            prog = f"recordmill {command}"
         if command in DATA_TYPES:
             return _build_dataset(command, rest, prog)
         if command in _TOOLS:
@@ -205,6 +208,16 @@ def _is_relevant(message: logging.LogRecord) -> bool:
     return "apitools not found" not in message.getMessage()
 
 
+def _command_of(argv: Sequence[str]) -> str:
+    """Return the command that the job file of --config names."""
+    from recordmill.pipelines.options import command_line, job_file
+
+    path = command_line.config_path(argv)
+    if path is None:
+        raise ConfigError("expected a command, or --config FILE; see recordmill --help")
+    return job_file.command_of(path)
+
+
 def _nearest(command: str) -> str:
     import difflib
 
@@ -226,7 +239,8 @@ Commands that build a dataset from raw data:
 Commands for datasets and for jobs on Flink:
 {tools}
 
-recordmill COMMAND --help lists the options of a command. Example:
+recordmill COMMAND --help lists the options of a command. recordmill --config FILE runs the command
+that a job file names, which --print-config prints. Example:
 
   recordmill images --input photos/ --output out/ --size 224 --balance oversample
   recordmill verify --dataset out/"""

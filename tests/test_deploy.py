@@ -88,30 +88,90 @@ def test_a_bad_night_is_told(night, tmp_path):
     assert not (sets / "2026-11-21" / "dataset.json").exists()
 
 
-def test_what_is_not_set_is_named(night):
+def test_missing_variables_are_named(night):
     result = subprocess.run([SCRIPT], capture_output=True, text=True, check=False, env={})
     assert result.returncode != 0
-    assert "RECORDMILL_INPUT: where the pictures are" in result.stderr
+    assert "RECORDMILL_OUTPUT: folder for the datasets" in result.stderr
+    code, said, sets = night(RECORDMILL_INPUT="", RECORDMILL_CONFIG="")
+    assert code == 2
+    assert "set RECORDMILL_CONFIG to a job file, or RECORDMILL_INPUT to the input" in said
+    assert not sets.exists()
 
 
-def test_the_cronjob_is_one():
-    job = yaml.safe_load(CRONJOB.read_text())
-    kubernetes_validate.validate(job, "1.31", strict=True)
-    (container,) = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
-    (line,) = container["args"]
-    # The line is one that recordmill takes: its options are asked of the help.
-    flags = re.findall(r"--([a-z-]+)", line)
-    shown = subprocess.run(
-        [sys.executable, "-m", "recordmill", "images", "--help"],
+@pytest.fixture
+def text_job(tmp_path):
+    """A job file of texts, as `recordmill text --print-config` prints it."""
+    (tmp_path / "texts.csv").write_text("text,label\none,a\ntwo,b\n")
+    texts = ["--input", tmp_path / "texts.csv", "--output", "sets", "--splits", "train=1"]
+    printed = subprocess.run(
+        [sys.executable, "-m", "recordmill", "text", *texts, "--print-config"],
         cwd=ROOT, capture_output=True, text=True, check=True,
     ).stdout  # fmt: skip
-    for flag in flags:
-        assert f"--{flag} " in shown
-    assert subprocess.run(["sh", "-n", "-c", line], check=False).returncode == 0
-    # A night reuses those before it, whose input has the same paths. The shell leaves the pattern.
-    places = dict(re.findall(r'--(input|output|reuse) "(\S+?/[^"]+)"', line))
+    assert "\ncommand: text\n" in printed
+    (tmp_path / "texts.yaml").write_text(printed)
+    return tmp_path / "texts.yaml"
+
+
+@pytest.mark.parametrize("given", ["job file", "command and job file", "command and input"])
+def test_cron_runs_any_command(night, tmp_path, text_job, given):
+    texts = str(tmp_path / "texts.csv")
+    if given == "job file":
+        code, said, sets = night(RECORDMILL_INPUT="", RECORDMILL_CONFIG=str(text_job))
+    elif given == "command and job file":
+        (tmp_path / "by_hand.yaml").write_text(f"input: {texts}\nsplits: {{train: 1}}\n")
+        job = str(tmp_path / "by_hand.yaml")
+        code, said, sets = night(
+            RECORDMILL_COMMAND="table", RECORDMILL_INPUT="", RECORDMILL_CONFIG=job
+        )
+    else:
+        code, said, sets = night(
+            RECORDMILL_COMMAND="text", RECORDMILL_INPUT=texts, RECORDMILL_CONFIG=""
+        )
+    assert (code, said) == (0, "")
+    manifest = json.loads((sets / "2026-11-21" / "dataset.json").read_text())
+    assert manifest["ledger"]["records"]["written"] == 2
+    kind = "table" if given == "command and job file" else "text"
+    job = json.loads((sets / "2026-11-21" / "job.json").read_text())
+    assert job["interpretation"]["data"].startswith(f"{kind}, ")
+
+
+def test_a_job_file_of_another_command_is_wrong_usage(night, text_job):
+    code, said, _ = night(RECORDMILL_COMMAND="images", RECORDMILL_CONFIG=str(text_job))
+    assert code == 2
+    assert "command: text is not the command recordmill images" in said
+
+
+def cronjob_line():
+    job = yaml.safe_load(CRONJOB.read_text())
+    (container,) = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
+    (line,) = container["args"]
+    return line
+
+
+def test_the_cronjob_runs_the_command_of_its_job_file(tmp_path, text_job):
+    program = tmp_path / "bin" / "recordmill"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\ncd "{ROOT}" && exec {sys.executable} -m recordmill "$@"\n')
+    program.chmod(0o755)
+    line = cronjob_line().replace("/etc/recordmill/job.yaml", str(text_job))
+    line = line.replace("s3://datasets/photos", str(tmp_path / "sets"))
+    subprocess.run(
+        ["sh", "-c", line],
+        check=True, capture_output=True,
+        env={"PATH": f"{program.parent}:/usr/bin:/bin", "PYTHONWARNINGS": "default"},
+    )  # fmt: skip
+    (folder,) = (tmp_path / "sets").iterdir()
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", folder.name)
+    manifest = json.loads((folder / "dataset.json").read_text())
+    assert manifest["ledger"]["records"]["written"] == 2
+
+
+def test_the_cronjob_is_valid():
+    job = yaml.safe_load(CRONJOB.read_text())
+    kubernetes_validate.validate(job, "1.31", strict=True)
+    # A run reuses the datasets of earlier nights.
+    places = dict(re.findall(r'--(output|reuse) "(\S+?/[^"]+)"', cronjob_line()))
     assert places["reuse"] == f"{places['output'].rpartition('/')[0]}/*"
-    assert "$" not in places["input"]
 
 
 def test_the_container_tells_workers_from_commands(tmp_path):

@@ -28,7 +28,7 @@ from recordmill.pipelines.commands import (
 )
 from recordmill.pipelines.commands.adopt_config import AdoptConfig
 from recordmill.pipelines.data_types import DATA_TYPES
-from recordmill.pipelines.options import command_line
+from recordmill.pipelines.options import command_line, job_file
 from recordmill.processes.pool import close_shared_pool
 from recordmill.report import contact_sheet
 from recordmill.storage.files import Location
@@ -81,6 +81,8 @@ def test_every_command_is_one(page, words, tmp_path, monkeypatch):
     for job in blocks(page, "yaml"):
         (tmp_path / "job.yaml").write_text(job)
     command, *flags = words
+    if command == "--config":
+        command, flags = job_file.command_of(tmp_path / flags[0]), words
     if command == "diff":
         flags = diff_command.with_flags(flags)
     parsed = command_line.parse(CONFIGS[command], flags, prog=command)

@@ -1,14 +1,16 @@
 """One dataset per night, with Beam's own Airflow operator.
 
-Set two Airflow variables: `recordmill_input`, the folder of images, and `recordmill_output`, the
-folder for the datasets. Airflow and recordmill need separate virtual environments; the environment
-variable RECORDMILL_PYTHON names the Python of recordmill's.
+Set two Airflow variables: `recordmill_config`, the path of a job file, and `recordmill_output`, the
+folder for the datasets. `recordmill COMMAND ... --print-config` prints a job file; it names its
+command, such as images or text, the input, and all further options. Airflow and recordmill need
+separate virtual environments; the environment variable RECORDMILL_PYTHON names the Python of
+recordmill's.
 
-A retry continues the interrupted attempt; running a day again changes nothing. Images that have
-not changed are copied from the newest usable dataset.
+A retry continues the interrupted attempt; running a day again changes nothing. Files that have not
+changed are not encoded again, but copied from the newest usable dataset.
 
-Each night updates the asset `recordmill_photos`; the `extra` of its event holds the folder of the
-dataset as `dataset`. A DAG with `schedule=[Asset("recordmill_photos")]` starts after each update.
+Each night updates the asset `recordmill_nightly`; the `extra` of its event holds the folder of the
+dataset as `dataset`. A DAG with `schedule=[Asset("recordmill_nightly")]` starts after each update.
 """
 
 from __future__ import annotations
@@ -20,13 +22,13 @@ from typing import Any
 from airflow.providers.apache.beam.operators.beam import BeamRunPythonPipelineOperator
 from airflow.sdk import DAG, Asset
 
-PHOTOS = Asset("recordmill_photos")
+DATASET = Asset("recordmill_nightly")
 
 
 def name_dataset(context: Any, result: Any = None) -> None:
     """Put the folder of the dataset into the event of the asset."""
     folder = context["task"].pipeline_options["output"]  # with the templates filled in
-    context["outlet_events"][PHOTOS].extra = {"dataset": folder}
+    context["outlet_events"][DATASET].extra = {"dataset": folder}
 
 
 with DAG(
@@ -40,21 +42,17 @@ with DAG(
     tags=["recordmill"],
 ):
     BeamRunPythonPipelineOperator(
-        task_id="photos",
+        task_id="dataset",
         py_interpreter=os.environ.get("RECORDMILL_PYTHON", "/opt/recordmill/bin/python"),
-        # python -m recordmill.pipelines.images
+        # python -m recordmill --config=...
         py_options=["-m"],
-        py_file="recordmill.pipelines.images",
+        py_file="recordmill",
         runner="DirectRunner",  # or FlinkRunner, with "flink_master" among the options
         pipeline_options={
-            "input": "{{ var.value.recordmill_input }}",
+            "config": "{{ var.value.recordmill_config }}",
             "output": "{{ var.value.recordmill_output }}/{{ ds }}",
             "reuse": "{{ var.value.recordmill_output }}/*",
-            "size": "224",
-            "splits": "train=0.8,validation=0.1,test=0.1",
-            "balance": "oversample",
-            "seed": "7",
         },
-        outlets=[PHOTOS],
+        outlets=[DATASET],
         post_execute=name_dataset,
     )

@@ -59,7 +59,7 @@ def parse(
     given, beams = _split(_tokens(argv, {**options, **commands}), {**options, **commands})
     command = _CommandLine(**{name: given.pop(name) for name in commands if name in given})
     if command.config is not None:
-        in_file, beams_in_file = _split(job_file.read(pathlib.Path(command.config)), options)
+        in_file, beams_in_file = _split(_of_command(command.config, prog), options)
         given = in_file | given
         flags = {one.key for one in beams}
         beams = [one for one in beams_in_file if one.key not in flags] + beams
@@ -80,6 +80,24 @@ def parse(
     if missing:
         raise ConfigError(f"missing {' and '.join(missing)}; see {prog} --help")
     return Parsed(config=config_class(**given), passthrough=passthrough)
+
+
+def config_path(argv: Sequence[str]) -> pathlib.Path | None:
+    """Return the job file that a command line without a command names; None if it names none."""
+    commands = options_of(_CommandLine)
+    for one in _tokens(argv, commands):
+        if one.key == "config" and one.texts:
+            return pathlib.Path(one.texts[0])
+    return None
+
+
+def _of_command(path: str, prog: str) -> Iterator[Given]:
+    """Yield the options of a job file, which must be for the command `prog` if it names one."""
+    for one in job_file.read(pathlib.Path(path)):
+        if one.key != job_file.COMMAND:
+            yield one
+        elif [*one.texts] != [prog.rpartition(" ")[2]]:
+            raise ConfigError(f"{one.where}: {', '.join(one.texts)} is not the command {prog}")
 
 
 def parse_command(
@@ -232,7 +250,14 @@ def _show_config(
     prog: str,
     passthrough: Sequence[str],
 ) -> str:
-    entries = []
+    entries = [
+        job_file.PrintedOption(
+            key=job_file.COMMAND,
+            help="Command that the file is for. recordmill --config FILE runs it.",
+            group=_COMMAND.title,
+            value=prog.rpartition(" ")[2],
+        )
+    ]
     for one in options:
         value = shown.get(one.name, None if one.required else one.default)
         entries.append(

@@ -18,6 +18,7 @@ from recordmill.errors import ConfigError
 from recordmill.option_checks import Item
 from recordmill.storage.redaction import redact_uri
 
+COMMAND = "command"  # key of the command that a file is for
 _LARGEST = 1 << 20  # bytes
 _NULL, _BOOL = "tag:yaml.org,2002:null", "tag:yaml.org,2002:bool"
 
@@ -90,6 +91,18 @@ def read(path: pathlib.Path) -> Iterator[Given]:
             bare=node.tag == _BOOL and texts == ["true"],
             line=line,
         )
+
+
+def command_of(path: pathlib.Path) -> str:
+    """Return the command that a file names.
+
+    Raises:
+      ConfigError: it names none, or cannot be read.
+    """
+    for one in read(path):
+        if one.key == COMMAND and one.single:
+            return one.texts[0]
+    raise ConfigError(f"{path}: expected a line such as `{COMMAND}: images`, or the command first")
 
 
 def compose(content: bytes | str, path: object) -> yaml.Node | None:

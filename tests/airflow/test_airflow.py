@@ -27,7 +27,7 @@ def airflow(tmp_path):
         "AIRFLOW_HOME": str(tmp_path),
         "AIRFLOW__CORE__DAGS_FOLDER": str(dags),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
-        "AIRFLOW_VAR_RECORDMILL_INPUT": str(ROOT / "examples" / "clothing"),
+        "AIRFLOW_VAR_RECORDMILL_CONFIG": str(tmp_path / "job.yaml"),
         "AIRFLOW_VAR_RECORDMILL_OUTPUT": str(tmp_path / "sets"),
         "RECORDMILL_PYTHON": sys.executable,
         # It asks what runs it for its Beam; ours must be found without the folder we stand in.
@@ -49,6 +49,10 @@ def airflow(tmp_path):
 
 
 def test_a_night(airflow, tmp_path):
+    options = {"size": 224, "splits": {"train": 0.8, "validation": 0.1, "test": 0.1}}
+    options |= {"balance": "oversample", "seed": 7}
+    job = {"command": "images", "input": str(ROOT / "examples" / "clothing"), **options}
+    (tmp_path / "job.yaml").write_text(json.dumps(job))
     said = airflow("dags", "test", "recordmill_nightly", "2026-11-21")
     assert "--labels=airflow-version=" in said
     manifest = json.loads((tmp_path / "sets" / "2026-11-21" / "dataset.json").read_text())
@@ -60,7 +64,7 @@ def test_a_night(airflow, tmp_path):
             " JOIN asset ON asset.id = asset_event.asset_id"
         ).fetchall()
     assert [(name, json.loads(extra)) for name, extra in events] == [
-        ("recordmill_photos", {"dataset": str(tmp_path / "sets" / "2026-11-21")})
+        ("recordmill_nightly", {"dataset": str(tmp_path / "sets" / "2026-11-21")})
     ]
     # The next night copies all records from it.
     airflow("dags", "test", "recordmill_nightly", "2026-11-22")
@@ -69,3 +73,12 @@ def test_a_night(airflow, tmp_path):
     # The same night again: it lists the input, and leaves what is there.
     airflow("dags", "test", "recordmill_nightly", "2026-11-21")
     assert json.loads((tmp_path / "sets" / "2026-11-21" / "dataset.json").read_text()) == manifest
+
+
+def test_a_night_of_texts(airflow, tmp_path):
+    (tmp_path / "texts.csv").write_text("text,label\none,a\ntwo,b\n")
+    job = {"command": "text", "input": str(tmp_path / "texts.csv"), "splits": {"train": 1}}
+    (tmp_path / "job.yaml").write_text(json.dumps(job))
+    airflow("dags", "test", "recordmill_nightly", "2026-11-21")
+    manifest = json.loads((tmp_path / "sets" / "2026-11-21" / "dataset.json").read_text())
+    assert manifest["ledger"]["records"]["written"] == 2

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from recordmill.errors import ConfigError
+from recordmill.pipelines.cli import main
 from recordmill.pipelines.commands.dataset_commands import InspectConfig
 from recordmill.pipelines.options import command_line, config, declaration, values
 from recordmill.transforms.sources.files.input_paths import InputPath
@@ -252,7 +253,9 @@ def test_print_config(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
     printed = capsys.readouterr().out
     assert "# Height and width.\nsize: 8x9\n" in printed
     (tmp_path / "job.yaml").write_text(printed)
-    again = command_line.parse(Pictures, [f"--config={tmp_path / 'job.yaml'}"], prog="mill")
+    again = command_line.parse(
+        Pictures, [f"--config={tmp_path / 'job.yaml'}"], prog="recordmill pictures"
+    )
     assert again == parsed(*argv)
 
 
@@ -260,16 +263,45 @@ def test_print_config_without_what_is_required_is_a_form(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):
-        command_line.parse(Pictures, ["--print-config", "--seed=3"], prog="mill")
+        command_line.parse(Pictures, ["--print-config", "--seed=3"], prog="recordmill pictures")
     form = capsys.readouterr().out
     assert "\n# input:\n" in form
     assert from_file(tmp_path, form).config.seed == 3
     filled = form.replace("# input:", "input: a").replace("# output:", "output: b")
     path = tmp_path / "job.yaml"
     path.write_text(filled)
-    assert command_line.parse(Pictures, ["--config", str(path)], prog="mill").config.input == (
-        InputPath("a"),
-    )
+    assert command_line.parse(
+        Pictures, ["--config", str(path)], prog="recordmill pictures"
+    ).config.input == (InputPath("a"),)
+
+
+def test_a_job_file_of_another_command_is_an_error(tmp_path: pathlib.Path) -> None:
+    given = "command: films\n"
+    with pytest.raises(ConfigError, match=r":1: command: films is not the command recordmill pic"):
+        from_file(tmp_path, given)
+    with pytest.raises(ConfigError, match=r":1: command: a, b is not the command"):
+        from_file(tmp_path, "command: [a, b]\n")
+    assert from_file(tmp_path, "command: pictures\n").config == parsed().config
+
+
+def test_a_job_file_can_name_the_command(tmp_path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text("command: verify\ndataset: nowhere\n")
+    assert main([f"--config={path}"]) == 1
+    assert "/nowhere/dataset.json" in capsys.readouterr().err
+    assert main(["--dataset", "elsewhere", "--config", str(path)]) == 1
+    assert "/elsewhere/dataset.json" in capsys.readouterr().err
+    path.write_text("command: films\n")
+    assert main(["--config", str(path)]) == 2
+    assert "unknown command 'films'" in capsys.readouterr().err
+    path.write_text("dataset: nowhere\n")
+    for argv, message in (
+        (["--config", str(path)], "job.yaml: expected a line such as `command: images`"),
+        (["--dataset", "x"], "expected a command, or --config FILE; see recordmill --help"),
+        (["--config", str(tmp_path / "none.yaml")], "--config: cannot read"),
+    ):
+        assert main(argv) == 2
+        assert message in capsys.readouterr().err
 
 
 # Line breaks of every kind are what a YAML writer gets wrong; the last is a byte that is not UTF-8.
