@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from recordmill.errors import ConfigError
+from recordmill.format.file_content import HEAD, JSON_DOCUMENT, identify
 
 if TYPE_CHECKING:
     import yaml
@@ -17,7 +18,6 @@ LARGEST = 256 << 20  # bytes: millions of keys for --exclude-keys
 _SHOWN = 5  # numbers of classes in a message
 _NAMES_KEY = re.compile(r"^[ {\"]*names\"?\s*:", re.MULTILINE)
 _KEY_VALUE = re.compile(r"\s*[^\s:#][^:]*:(\s|$)")
-_MARKUP = re.compile(r"<(\?xml|!doctype|html)", re.IGNORECASE)
 _LABEL_MAP = re.compile(r"item\s*\{")
 
 
@@ -144,10 +144,9 @@ def _other_format(text: str, *, colons: bool) -> str | None:
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
     if "\0" in text:
         return "binary data"
-    if start.startswith("version https://git-lfs.github.com/"):
-        return "a Git LFS pointer: run git lfs pull first"
-    if _MARKUP.match(start):
-        return "HTML or XML"
+    content = identify(text[:HEAD].encode(errors="replace"))
+    if content is not None and content.noun != JSON_DOCUMENT:
+        return str(content)
     if start.startswith(("[", "{")) and (_is_json(text) or all(map(_is_json, lines))):
         return "JSON"
     if _LABEL_MAP.match(start):

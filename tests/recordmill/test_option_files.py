@@ -53,7 +53,7 @@ def test_names_are_read(name, text, tmp_path):
         ("data.yaml", "names: {1: okra, 2: bean}\n", "as the keys of `names`, got 1, 2"),
         ("data.yaml", "names: {1: okra, 0: bean}\n", "as the keys of `names`, got 1, 0"),
         ("label_map.pbtxt", "item {\n  id: 1\n  name: 'okra'\n}\n", "a label map of TensorFlow"),
-        ("names.txt", "<!DOCTYPE html>\n<html></html>\n", "got HTML or XML"),
+        ("names.txt", "<!DOCTYPE html>\n<html></html>\n", "got an HTML page"),
         ("names.txt", "version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "Git LFS"),
         ("names.txt", "okra\0bean", "got binary data"),
     ],

@@ -16,6 +16,7 @@ from typing import Any, Self
 import numpy as np
 
 from recordmill.errors import Reason, RecordError
+from recordmill.format import file_content
 from recordmill.optional_packages import import_package
 from recordmill.storage.decoder_stream import DecoderStream
 from recordmill.transforms.audio.audio_files import (
@@ -104,7 +105,7 @@ def _open(stream: AudioStream, *, size: int, short_flac: bool = False) -> AudioF
     name = recognize_format(head)
     if name is None:
         is_mp4 = head[4:8] == b"ftyp"
-        return _FFmpegFile(stream, size=size, unknown=_no_index() if is_mp4 else _not_audio())
+        return _FFmpegFile(stream, size=size, unknown=_no_index() if is_mp4 else None)
     if name == "wav":
         layout = read_wav_layout(stream, size=size)
         if layout is not None:
@@ -130,7 +131,7 @@ def _open_known(stream: AudioStream, name: str, *, size: int) -> AudioFile:
     if not file.is_mpeg:
         return file
     file.leave()
-    return _FFmpegFile(stream, size=size, unknown=_not_audio(), name=name)
+    return _FFmpegFile(stream, size=size, name=name)
 
 
 def versions() -> dict[str, str]:
@@ -248,9 +249,14 @@ class _FFmpegFile:
     may_be_nan = True
 
     def __init__(
-        self, stream: AudioStream, *, size: int, unknown: RecordError, name: str | None = None
+        self,
+        stream: AudioStream,
+        *,
+        size: int,
+        unknown: RecordError | None = None,
+        name: str | None = None,
     ) -> None:
-        """Open a file. unknown: the error if FFmpeg does not know it. name: of its format."""
+        """Open a file. unknown: the error if FFmpeg does not open it. name: of its format."""
         av = pyav()
         self._stream = stream
         self._packets = read_packet_table(stream, size=size) if name == "caf" else None
@@ -263,11 +269,13 @@ class _FFmpegFile:
             )
         except av.FFmpegError as error:
             stream.check()
-            raise unknown from error
+            head = bytes(stream.read_at(0, file_content.HEAD))
+            raise (unknown or file_content.unknown_media("audio", head)) from error
         try:
             stream.check()
             streams = self._container.streams
-            if unknown.reason is Reason.TRUNCATED and not streams.audio and not streams.video:
+            empty = not streams.audio and not streams.video
+            if empty and unknown is not None and unknown.reason is Reason.TRUNCATED:
                 raise unknown
             self._find(size, name)
         except BaseException:
@@ -374,10 +382,6 @@ def _ends_early(frames: int, declared: int) -> RecordError:
     return RecordError(
         Reason.TRUNCATED, f"it ends after {frames} samples, but its header declares {declared}"
     )
-
-
-def _not_audio() -> RecordError:
-    return RecordError(Reason.UNSUPPORTED, "not audio: the format is unknown or not allowed")
 
 
 def _no_index() -> RecordError:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import io
-import re
 import struct
 import warnings
 from collections.abc import Callable
@@ -31,6 +30,7 @@ from PIL.TiffImagePlugin import TiffImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 
 from recordmill.errors import Filtered, Reason, RecordError
+from recordmill.format.file_content import HEAD, HEIC, identify
 from recordmill.format.image_files import PNG_SIGNATURE, check_chunks, gif_size
 from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.imaging.tiff_directories import preview_problem
@@ -56,10 +56,6 @@ DECODE_ERRORS = (
 )
 
 _HEAD = 18  # bytes: the whole header of a TGA, the only format without a signature
-_TEXT_HEAD = 1024  # bytes; an SVG may begin with an XML declaration and comments
-_SVG = re.compile(rb"(\xef\xbb\xbf)?\s*<(svg|!DOCTYPE svg|(\?xml|!).*<svg)\b", re.DOTALL)
-_HTML = re.compile(rb"(\xef\xbb\xbf)?\s*<(!doctype html|html)\b", re.IGNORECASE)
-_HEIC = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx")  # brands of files with HEVC
 _ORIENTATION = 0x0112  # EXIF's tag; 1 is upright
 # Keys of `info` that may hold an orientation. Parsing them takes longer than the rest of a header.
 _ORIENTED_BY = frozenset({"exif", "xmp", "Raw profile type exif", "XML:com.adobe.xmp"})
@@ -138,13 +134,10 @@ def open_image(file: BinaryIO, options: ImageOptions) -> ImageFile:
     if not head:
         raise RecordError(Reason.EMPTY, "the file is empty")
     name = _sniff(head)
-    if name in (None, "AVIF"):
-        _refuse_known_kind(head + file.read(_TEXT_HEAD))
     if name is None:
-        known = ", ".join(_OPENERS)
-        raise RecordError(
-            Reason.NOT_AN_IMAGE, f"starts with {head[:12]!r}: expected one of {known}"
-        )
+        raise _not_an_image(head + file.read(HEAD))
+    if name == "AVIF" and identify(head + file.read(HEAD)) == HEIC:  # in the same container
+        raise RecordError(Reason.UNSUPPORTED, str(HEIC))
     try:
         if name == "ICO":
             # Pillow decodes an icon when it opens it, whatever size its directory states.
@@ -274,19 +267,17 @@ def _sniff(head: bytes) -> str | None:
     return None
 
 
-def _refuse_known_kind(head: bytes) -> None:
-    """Raise RecordError for the head of a file of a known kind that is no image to read."""
-    if _SVG.match(head):
-        why = "an SVG, which is no raster image: convert it to pixels, for example to PNG"
-        raise RecordError(Reason.NOT_AN_IMAGE, why)
-    size = int.from_bytes(head[:4])
-    brands = {head[at : at + 4] for at in range(8, min(size, len(head)), 4)}
-    if head[4:8] == b"ftyp" and not brands.isdisjoint(_HEIC) and b"avif" not in brands:
-        why = "a HEIC image, which is not supported: convert it to JPEG or PNG"
-        raise RecordError(Reason.UNSUPPORTED, f"{why}, for example with heif-convert")
-    if _HTML.match(head):
-        why = "an HTML page, as servers send it instead of an image: download the image again"
-        raise RecordError(Reason.NOT_AN_IMAGE, why)
+def _not_an_image(head: bytes) -> RecordError:
+    """Return the reject for a file that has no known image format, by its first bytes."""
+    content = identify(head)
+    known = ", ".join(_OPENERS)
+    if content is None:
+        why = f"starts with {head[:12]!r}: expected one of {known}"
+        return RecordError(Reason.NOT_AN_IMAGE, why)
+    reason = Reason.UNSUPPORTED if content.kind == "image" else Reason.NOT_AN_IMAGE
+    return RecordError(
+        reason, str(content) if content.advice else f"{content}: expected one of {known}"
+    )
 
 
 def _icon_size(file: BinaryIO) -> tuple[int, int]:

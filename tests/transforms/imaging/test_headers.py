@@ -141,14 +141,20 @@ def test_other_formats_cut_in_half(kind):
 MESSAGES = {
     b"": "empty: the file is empty",
     b"<!DOCTYPE html><html>": (
-        "not_an_image: an HTML page, as servers send it instead of an image: download the image"
+        "not_an_image: an HTML page, as servers send it instead of a file: download the file again"
     ),
     b"\n<?xml version='1.0'?>\n<!-- drawn -->\n<svg xmlns='http://www.w3.org/2000/svg'/>": (
         "not_an_image: an SVG, which is no raster image: convert it to pixels"
     ),
     b"<svg width='9'/>": "not_an_image: an SVG, which is no raster image: convert it to pixels",
-    b"<?xml version='1.0'?><html/>": "not_an_image: starts with b'<?xml versio': expected one of",
-    bytes(100): "not_an_image: starts with b'\\x00\\x00",
+    b"<?xml version='1.0'?><html/>": "not_an_image: an HTML page, as servers send it",
+    b"<?xml version='1.0'?><Error/>": (
+        "not_an_image: an XML document, as servers send it for an error: expected one of JPEG"
+    ),
+    bytes(100): "not_an_image: nothing but zero bytes, as after an interrupted copy: copy it again",
+    b"\7" * 100: "not_an_image: starts with b'\\x07\\x07",
+    b"\xff\x0a\0\0": "unsupported: a JPEG XL image: convert it to JPEG or PNG",
+    b"%PDF-1.7\n": "not_an_image: a PDF: expected one of JPEG",
     b"%!PS-Adobe-3.0 EPSF-3.0\n": "not_an_image: starts with b'%!PS-Adobe-3'",
     b"\xff\xd8\xff": "corrupt: has the signature of JPEG, but Pillow cannot open it",
     b"\x89PNG\r\n\x1a\n" + bytes(40): "corrupt: no chunk begins at byte 8 of the PNG",

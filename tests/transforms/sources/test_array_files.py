@@ -176,7 +176,7 @@ BAD = {
     "texts in HDF5": (
         hdf5_of(lambda file: file.create_dataset("x", data=["a", "b"])),
         Reason.UNSUPPORTED,
-        "an array of Python objects",
+        "its array 'x' holds texts: expected numbers",
     ),
     "records in HDF5": (
         hdf5_of(lambda file: file.create_dataset("x", data=np.zeros(2, [("a", "f4")]))),

@@ -206,7 +206,7 @@ def test_voc_may_have_a_namespace(tmp_path):
     ("text", "why"),
     [
         ("<annotation", "invalid XML"),
-        ("<html><body/></html>", "expected an XML of <annotation>, got one of <html>"),
+        ("<page><body/></page>", "expected an XML of <annotation>, got one of <page>"),
         ('<list xmlns="http://x"/>', "expected an XML of <annotation>, got one of <list>"),
         (
             f"<annotation><object><name>x</name>{BOX}<truncated>maybe</truncated></object>"

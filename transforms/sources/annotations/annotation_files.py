@@ -18,6 +18,7 @@ from xml.parsers import expat
 import pyarrow as pa
 
 from recordmill.errors import ConfigError, RecordError, Reject
+from recordmill.format.file_content import HEAD, identify
 from recordmill.notes import LeftUnread
 from recordmill.option_files import parse_names
 from recordmill.storage.files import Location, MissingError
@@ -92,7 +93,9 @@ class _AnnotationFolder:
             except RecordError as error:
                 faults[row] = f"{file.key}: {error.detail}"
             except ValueError as error:
-                faults[row] = f"{file.key}: {error}"
+                content = identify(_content(file)[:HEAD])
+                other = content is not None and not content.is_named(file.key)
+                faults[row] = f"{file.key} is {content}" if other else f"{file.key}: {error}"
         columns = {SIDES: sides_array(sides), OBJECTS: objects.column(len(which))}
         return Annotated(
             columns=pa.record_batch(list(columns.values()), schema=self.fields),

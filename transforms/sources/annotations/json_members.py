@@ -10,6 +10,7 @@ from typing import Any, BinaryIO
 import orjson
 
 from recordmill.errors import ConfigError
+from recordmill.format.file_content import HEAD, JSON_DOCUMENT, identify
 
 _CHUNK = 1 << 20  # minimum size of a read in bytes
 _SPACE = " \t\n\r"
@@ -30,6 +31,9 @@ def iter_members(file: BinaryIO, wanted: Collection[str], *, where: str) -> Iter
     """
     text = _JsonScanner(file, where)
     if text.next() != "{":
+        content = identify(text.beginning())
+        if content is not None and content.noun != JSON_DOCUMENT:
+            raise ConfigError(f"{where} is {content}")
         raise ConfigError(f"{where}: expected a JSON object, which begins with {{: {text.shown()}")
     text.step()
     if text.next() == "}":
@@ -96,6 +100,10 @@ class _JsonScanner:
                 return self._text[self._at]
             if not self._read(_CHUNK):
                 return ""
+
+    def beginning(self) -> bytes:
+        """Return the first characters, before any was consumed."""
+        return self._text[:HEAD].encode()
 
     def step(self) -> None:
         """Consume a character."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from recordmill.errors import ConfigError, Reason
+from recordmill.format.file_content import HEAD, identify
 from recordmill.transforms.model import limits
 from recordmill.transforms.sources.archives.archive_file import (
     ZIP_BEGINNINGS,
@@ -36,7 +37,6 @@ _UNSUPPORTED = {
     b"M": "the rest of a file that begins in another volume",
     b"S": "a sparse file: pack it again without --sparse",
 }
-_COMPRESSED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd")
 
 
 class _BadHeaderError(ValueError):
@@ -49,11 +49,12 @@ def tar_members(reader: ArchiveReader) -> Iterator[ListedMember | MemberProblem]
     Raises:
       ConfigError: it is compressed.
     """
-    beginning = reader.read(0, 8)
+    beginning = reader.read(0, HEAD)
     if beginning.startswith(ZIP_BEGINNINGS):
         yield MemberProblem("", Reason.CORRUPT, "it is a zip file: name it .zip")
         return
-    if beginning.startswith(_COMPRESSED):
+    content = identify(beginning)
+    if content is not None and content.kind == "compressed":
         raise ConfigError(
             f"{reader.name} is compressed, though its name is that of a plain tar: decompress it"
         )
@@ -62,7 +63,7 @@ def tar_members(reader: ArchiveReader) -> Iterator[ListedMember | MemberProblem]
     while True:
         header = reader.read(at, _BLOCK)
         if len(header) < _BLOCK:
-            yield _cut(at, header)
+            yield (None if at else _other_content(reader)) or _cut(at, header)
             return
         if header == _ZEROS:
             if any(reader.read(at, _PADDING)):
@@ -84,7 +85,10 @@ def tar_members(reader: ArchiveReader) -> Iterator[ListedMember | MemberProblem]
             if size < 0:
                 raise _BadHeaderError
         except ValueError:
-            what = "it is no tar" if not at else f"there is no valid header at byte {at}"
+            if not at and (problem := _other_content(reader)):
+                yield problem
+                return
+            what = "it is not a tar file" if not at else f"there is no valid header at byte {at}"
             where = f"the archive is damaged: {what}"
             yield from _unlisted(where, at=at, size=reader.size, files=files)
             return
@@ -125,6 +129,12 @@ def _listed(name: bytes, offset: int, size: int) -> ListedMember | MemberProblem
 
 def _named(name: bytes, reason: Reason, detail: str) -> MemberProblem:
     return MemberProblem(bad_name(name, "").name, reason, detail)
+
+
+def _other_content(reader: ArchiveReader) -> MemberProblem | None:
+    """Return the problem of an archive whose first header is invalid, if its content is known."""
+    content = identify(reader.read(0, HEAD))
+    return None if content is None else MemberProblem("", Reason.CORRUPT, f"it is {content}")
 
 
 def _cut(at: int, rest: bytes) -> MemberProblem:

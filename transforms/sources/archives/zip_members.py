@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from recordmill.errors import Reason
+from recordmill.format.file_content import HEAD, TAR, identify
 from recordmill.storage.members import LOCAL_HEADER, MOST_INFLATED, Method
 from recordmill.transforms.sources.archives.archive_file import (
     ArchiveReader,
@@ -24,8 +25,6 @@ _END = struct.Struct("<4sHHHHLLH")
 _LOCATOR = struct.Struct("<4sLQL")
 _END_64 = struct.Struct("<4sQHHLLQQQQ")
 _MOST_COMMENT = 0xFFFF  # bytes
-_BEGINNING = 512  # bytes that may show a web page or a tar
-_TAR = slice(257, 262)  # has the magic of a tar, "ustar" (POSIX.1-2017, pax)
 _UNKNOWN = 0xFFFFFFFF  # a 64-bit number is in the extra field instead
 _EXTRA_64 = 1
 _UNIX, _DOS = 3, 0  # systems that have made an entry
@@ -108,7 +107,7 @@ def _find_directory(reader: ArchiveReader) -> _Directory | MemberProblem:
     tail = reader.read(tail_at, reader.size - tail_at)
     place = tail.rfind(b"PK\x05\x06")
     if place < 0 and not reader.read(0, 2).startswith(b"PK"):
-        return _not_a_zip(reader.read(0, _BEGINNING))
+        return _not_a_zip(reader.read(0, HEAD))
     if place < 0 or len(tail) - place < _END.size:
         what = "it has no directory, which is at the end of a zip: it may be incomplete, copy it"
         return MemberProblem("", Reason.TRUNCATED, f"{what} again")
@@ -162,11 +161,12 @@ def _entries(reader: ArchiveReader, found: _Directory) -> Iterator[_Entry | int]
 
 
 def _not_a_zip(beginning: bytes) -> MemberProblem:
-    if beginning[_TAR] == b"ustar":
-        return MemberProblem("", Reason.CORRUPT, "it is a tar file: name it .tar")
-    text = "it is no zip: it neither begins as one, nor has the directory of one at its end"
-    if beginning.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<"):
-        text += "; it seems to be a web page, such as an error of a server: download it again"
+    text = "it is not a zip file: it neither begins as one, nor has the directory of one at its end"
+    content = identify(beginning)
+    if content is not None and content.noun == TAR:
+        text = "it is a tar file: name it .tar"
+    elif content is not None:
+        text = f"it is {content}"
     return MemberProblem("", Reason.CORRUPT, text)
 
 

@@ -109,7 +109,8 @@ class ArrayFile(abc.ABC):
         if stored.offset is None:
             return self._load(stored, span)
         shape = stored.shape[::-1] if stored.fortran else stored.shape
-        array = self._read_at(stored.offset, stored.numbers, shape, _transposed(stored, span))
+        array = self._read_at(stored.offset, stored.layout, shape, _transposed(stored, span))
+        array = stored.values(array)
         return array.T if stored.fortran else array
 
     def labels(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from recordmill.errors import Reason, RecordError
+from recordmill.format.file_content import identify
 from recordmill.storage.input_files import InputFile
 from recordmill.transforms.sources.arrays import hdf5, npy, npz
 from recordmill.transforms.sources.arrays.array_file import NO_ARRAYS, ArrayFile, NpyFile
 
 _HEAD = max(hdf5.PLACES) + len(hdf5.MAGIC)
-_PICKLE = b"\x80"  # first opcode of protocol 2 and later
 
 
 def open_arrays(path: str, *, size: int, mtime: int) -> ArrayFile:
@@ -35,9 +35,9 @@ def open_arrays(path: str, *, size: int, mtime: int) -> ArrayFile:
             return npz.NpzFile(file)
         if any(head.startswith(hdf5.MAGIC, place) for place in hdf5.PLACES):
             return hdf5.Hdf5File(file)
-        if head.startswith(_PICKLE):
-            raise RecordError(Reason.UNSUPPORTED, "probably a pickle, which is never read")
-        raise RecordError(Reason.UNSUPPORTED, "its content is neither .npy, .npz nor HDF5")
+        content = identify(head)
+        found = "" if content is None else f", but {content}"
+        raise RecordError(Reason.UNSUPPORTED, f"its content is neither .npy, .npz nor HDF5{found}")
     except BaseException:
         file.close()
         raise

@@ -153,9 +153,10 @@ class ArrayProbe:
         self._check_chunk(stored)
         whole = stored.solid and self.cut.unit != "array"
         size = stored.bytes if whole else self._record_bytes(stored)
+        size = size * stored.numbers.itemsize // (stored.layout.itemsize or 1)  # as float32
         if size <= self.max_bytes:
             return
-        what = f"{format_shape(stored.shape)} {stored.numbers.name}"
+        what = f"{format_shape(stored.shape)} {stored.type_name}"
         advice = "split it with --chunk, or raise the limit"
         if whole:
             what += ", compressed in one piece"

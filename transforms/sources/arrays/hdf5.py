@@ -99,6 +99,17 @@ class Hdf5File(ArrayFile):
             raise RecordError(Reason.EMPTY, f"its array {name!r} has no values")
         if texts and is_text:
             return StoredArray(dtype="|S0", shape=shape, member=name, chunk=chunk)
+        if self._h5py.check_ref_dtype(dtype) is not None:
+            raise RecordError(
+                Reason.UNSUPPORTED,
+                f"its array {name!r} holds references to other arrays, as MATLAB writes cells and"
+                " structs: save its parts as arrays of numbers",
+            )
+        if dtype.hasobject and dtype.names is None:
+            of_text = "texts" if is_text else "lists of different lengths"
+            raise RecordError(
+                Reason.UNSUPPORTED, f"its array {name!r} holds {of_text}: expected numbers"
+            )
         if dtype.names is None and not dtype.hasobject:
             dtype = np.dtype(dtype.str)  # without the metadata of h5py
         check_dtype(dtype, texts=texts)

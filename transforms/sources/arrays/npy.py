@@ -9,11 +9,13 @@ import dataclasses
 import functools
 import io
 import math
+import re
 import tokenize
 import warnings
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from numpy.lib import format as npy_format
 
 from recordmill import strict_json
@@ -27,6 +29,8 @@ _MOST_DIMENSIONS = 64  # numpy's
 _MOST_BYTES = 2**63  # so that sizes and offsets are int64
 _KINDS = "biufc"  # numpy's kinds: bool, integers, floats, complex
 _TEXTS = "US"
+BFLOAT16 = "bfloat16"  # of ml_dtypes, read as float32, which has all of its values
+_ML_DTYPE = re.compile(rb"'descr': *'([<>])([Vf][12])'")  # raw bytes have `|` instead
 _WIDEST = {"f": 8, "c": 16}  # bytes: wider types depend on the machine
 
 # Errors of numpy's parser for an invalid header, or for no header.
@@ -49,7 +53,7 @@ INVALID_HEADER = (
 class StoredArray:
     """Header of an array in a file.
 
-    dtype: numpy's name with the byte order, such as '>f4'.
+    dtype: numpy's name with the byte order, such as '>f4', or such as '<bfloat16'.
     shape: of the array.
     fortran: whether it is in Fortran order.
     offset: byte offset of uncompressed values in the file; None if the format's library must read
@@ -69,13 +73,31 @@ class StoredArray:
 
     @property
     def numbers(self) -> np.dtype[Any]:
-        """The numpy dtype."""
-        return np.dtype(self.dtype)
+        """The numpy dtype of the values once they are read."""
+        return np.dtype(self.dtype.replace(BFLOAT16, "f4"))
+
+    @property
+    def type_name(self) -> str:
+        """Name of the type as stored, for messages."""
+        return BFLOAT16 if self.dtype.endswith(BFLOAT16) else self.numbers.name
+
+    @property
+    def layout(self) -> np.dtype[Any]:
+        """The numpy dtype that reads the bytes of the file; see `values`."""
+        return np.dtype(self.dtype.replace(BFLOAT16, "u2"))
 
     @property
     def bytes(self) -> int:
-        """Size of the values in bytes."""
-        return math.prod(self.shape) * self.numbers.itemsize
+        """Size of the values in bytes, as stored."""
+        return math.prod(self.shape) * self.layout.itemsize
+
+    def values(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return the values of an array that was read with the dtype `layout`."""
+        if not self.dtype.endswith(BFLOAT16):
+            return array
+        # A bfloat16 is the upper half of a float32.
+        order = self.dtype[0]
+        return (array.astype(f"{order}u4") << 16).astype(f"{order}u4").view(f"{order}f4")
 
     def to_text(self) -> str:
         """Return JSON, for a column of a listing."""
@@ -110,12 +132,12 @@ def read_npy(head: bytes, size: int, *, member: str = "", texts: bool = False) -
     dtype, shape, fortran = _header(head[:offset])
     stored = StoredArray(dtype=dtype, shape=shape, fortran=fortran, offset=offset, member=member)
     check_dtype(stored.numbers, texts=texts)
-    check_shape(shape, stored.numbers.itemsize)
+    check_shape(shape, stored.layout.itemsize)
     remaining = size - offset
     if remaining < stored.bytes:
         raise RecordError(
             Reason.TRUNCATED,
-            f"its header declares {format_shape(shape)} {stored.numbers.name}, which is"
+            f"its header declares {format_shape(shape)} {stored.type_name}, which is"
             f" {stored.bytes} bytes, but {remaining} bytes follow",
         )
     if remaining > stored.bytes:
@@ -188,12 +210,30 @@ def _header(header: bytes) -> tuple[str, tuple[int, ...], bool]:
             )
             shape, fortran, dtype = read(stream, max_header_size=_LONGEST_HEADER)
         except INVALID_HEADER as error:
+            _refuse_small_floats(header)
             raise RecordError(Reason.CORRUPT, "its header cannot be parsed") from error
     if any(isinstance(size, bool) or size < 0 for size in shape):
         raise RecordError(Reason.CORRUPT, f"its header declares the shape {shape}")
     if dtype.names is not None or dtype.hasobject:
         check_dtype(dtype)  # its name does not describe it completely
+    if dtype.kind == "V" and (found := _ML_DTYPE.search(header)):
+        _refuse_small_floats(header)
+        return found[1].decode() + BFLOAT16, shape, fortran
     return dtype.str, shape, fortran
+
+
+def _refuse_small_floats(header: bytes) -> None:
+    """Raise RecordError for the types of ml_dtypes with one byte, all of which have few names.
+
+    Source: https://github.com/jax-ml/ml_dtypes
+    """
+    found = _ML_DTYPE.search(header)
+    if found and found[2] in (b"V1", b"f1"):
+        raise RecordError(
+            Reason.UNSUPPORTED,
+            "an array of float8, int4 or the like of ml_dtypes, of which the file does not say"
+            " which: save it with astype('float32')",
+        )
 
 
 def _header_length(head: bytes) -> int:

@@ -116,7 +116,7 @@ class NpzFile(ArrayFile):
         if len(data) < stored.bytes:
             raise RecordError(Reason.TRUNCATED, f"its array {stored.member!r} ends early")
         shape = stored.shape[::-1] if stored.fortran else stored.shape
-        array = np.frombuffer(data, stored.numbers).reshape(shape)
+        array = stored.values(np.frombuffer(data, stored.layout)).reshape(shape)
         return array.T if stored.fortran else array
 
 

@@ -135,7 +135,8 @@ class AvroFile(ColumnarFile):
             try:
                 schema: Any = fastavro.block_reader(file).writer_schema
             except _INVALID as error:
-                raise ConfigError(f"{self.origin.place} is not an Avro file") from error
+                found = self.origin.other_content() or "not an Avro file"
+                raise ConfigError(f"{self.origin.place} is {found}") from error
             if not isinstance(schema, dict) or schema.get("type") != "record":
                 raise ConfigError(
                     f"{self.origin.place}: expected a schema of records, got {str(schema)[:200]}"

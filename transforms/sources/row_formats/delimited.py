@@ -211,6 +211,9 @@ class DelimitedFile:
         names = self._parse_header(self._first_row[0])
         if self._head_block is None or self._first_row[1] == 0:
             return
+        content = self._file.content
+        if content is not None and not self._shape.skip_rows:
+            raise ConfigError(f"{self._origin.place} is {content}")
         numbered = [str(number) for number in range(len(names))]  # names may be repeated
         with self._origin.parsing():
             rows = CsvBlockParser(numbered, self._shape).parse(

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from recordmill.errors import ConfigError, Reason
+from recordmill.format.file_content import JSON_DOCUMENT
 from recordmill.transforms.model import limits
 from recordmill.transforms.sources.row_formats import json_blocks
 from recordmill.transforms.sources.row_formats.column_types import (
@@ -84,7 +85,10 @@ class JsonLines:
         return self._file.sections(self._file.begin, size)
 
     def _refuse_document(self) -> None:
-        """Raise ConfigError if the file is a single array or object over several lines."""
+        """Raise ConfigError if the file is another document, or JSON over several lines."""
+        content = self._file.content
+        if content is not None and content.noun != JSON_DOCUMENT:
+            raise ConfigError(f"{self._origin.place} is {content}")
         text = self._file.first_text.lstrip(_SPACE)
         found = "one JSON array" if text.startswith("[") else "a JSON object over several lines"
         line, end, _ = text.partition("\n")

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recordmill.errors import ConfigError, Reason, RunError
+from recordmill.format.file_content import HEAD, Content, identify
 from recordmill.storage.files import Location
 from recordmill.storage.input_files import open_file
 from recordmill.transforms.model import limits
@@ -164,6 +165,13 @@ class Origin:
             return self.place.open_input()
         return open_file(self.path or str(self.place), size=self.size, mtime=self.mtime)
 
+    def other_content(self) -> Content | None:
+        """Return the content of a file that cannot be parsed; None if its name says so."""
+        with self.open() as file:
+            content = identify(file.read(HEAD))
+        name = (self.path or self.place.name).lower()
+        return None if content is None or content.is_named(name) else content
+
     @property
     def encoding_advice(self) -> str:
         """Advice for text in another encoding."""
@@ -175,6 +183,8 @@ class Origin:
         try:
             yield
         except _UNREADABLE as error:
+            if (content := self.other_content()) is not None:
+                raise ConfigError(f"the {self.noun} {self.place} is {content}") from error
             why = (str(error).splitlines() or [""])[0]
             if isinstance(error, UnicodeError):
                 why += f": {self.encoding_advice}"

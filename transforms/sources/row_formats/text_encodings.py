@@ -22,6 +22,17 @@ class Utf16Error(ConfigError):
     """A file that is read as UTF-8 seems to be UTF-16 or UTF-32."""
 
 
+class NotTextError(ConfigError):
+    """A file that is read as text holds other content.
+
+    detail: the content, for a reject of the file.
+    """
+
+    def __init__(self, where: str, detail: str) -> None:
+        super().__init__(f"{where} is {detail}")
+        self.detail = detail
+
+
 def to_utf8(data: bytes, encoding: str) -> bytes:
     """Convert text from another encoding. Undecodable bytes become invalid UTF-8."""
     return data.decode(encoding, _INVALID).encode(UTF8, "surrogatepass")

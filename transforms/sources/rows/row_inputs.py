@@ -13,7 +13,7 @@ from recordmill.storage.files import Location, PathError, shown
 from recordmill.transforms.sources.files.folders import file_problem, list_files
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.inputs import InputRoot
-from recordmill.transforms.sources.files.other_kinds import filter_reason
+from recordmill.transforms.sources.files.other_kinds import filter_reason, other_kind
 from recordmill.transforms.sources.files.path_layout import (
     LaidOutInput,
     LayoutRules,
@@ -137,12 +137,21 @@ class RowInput:
                 one.unused.refuse()
 
     def file_format(self, file: File) -> FileFormat:
-        """Return the format of a file."""
+        """Return the format of a file. Raises ConfigError if its name does not give one."""
+        if not self.format.recognizes(_name(file)) and other_kind(_name(file)) is None:
+            content = self.origin(file).other_content()
+            if content is not None:
+                raise ConfigError(f"{file.key} is {content}")
         return self.format.resolve(file.key)
+
+    @staticmethod
+    def origin(file: File) -> Origin:
+        """Return the place of a listed file."""
+        return Origin(place=Location.parse(file.path), size=file.size, mtime=file.mtime)
 
     def open(self, file: File) -> RowFile:
         """Open a listed file."""
-        return open_rows(_origin(file), self.file_format(file))
+        return open_rows(self.origin(file), self.file_format(file))
 
     def _find(self) -> Iterator[tuple[LaidOutInput, File | SkippedPath | Reject]]:
         alone = len(self.laid_out) == 1
@@ -168,7 +177,7 @@ class RowInput:
         file_format = self.file_format(file)
         if file_format.compression is None or file_format.format not in TEXT:
             return False
-        return TextFile(_origin(file), file_format).is_blank
+        return TextFile(self.origin(file), file_format).is_blank
 
     def _is_metadata(self, root: InputRoot, file: File) -> bool:
         """Return whether a file is part of a dataset of recordmill or TFDS, but no records."""
@@ -233,10 +242,6 @@ def _list(
 ) -> Iterator[WalkItem]:
     """Yield the files of an input of rows, skipped paths and rejects. Raises ConfigError."""
     return list_files(root, depth=0, others=others, alone=alone, skip=skip_rule(root))
-
-
-def _origin(file: File) -> Origin:
-    return Origin(place=Location.parse(file.path), size=file.size, mtime=file.mtime)
 
 
 def _name(file: File) -> str:

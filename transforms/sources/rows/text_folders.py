@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError, Reason, RecordError, Reject
+from recordmill.format.file_content import HEAD, LFS_POINTER, identify
 from recordmill.notes import Note
 from recordmill.storage.files import Location, shown
 from recordmill.storage.input_files import read_file
@@ -57,7 +58,12 @@ from recordmill.transforms.sources.row_formats.row_format import (
     RowFormat,
     format_of,
 )
-from recordmill.transforms.sources.row_formats.text_encodings import Utf16Error, is_utf8, to_utf8
+from recordmill.transforms.sources.row_formats.text_encodings import (
+    NotTextError,
+    Utf16Error,
+    is_utf8,
+    to_utf8,
+)
 from recordmill.transforms.sources.row_formats.value_parsing import ValueParser
 from recordmill.transforms.sources.rows import content_keys
 from recordmill.transforms.sources.rows.record_columns import (
@@ -275,6 +281,8 @@ class TextFolder:
             found.reject(file.key, RejectCause(error.reason, error.detail))
         except Utf16Error:
             found.reject(file.key, RejectCause(Reason.BAD_VALUE, _UTF_16))
+        except NotTextError as error:
+            found.reject(file.key, RejectCause(Reason.BAD_VALUE, error.detail))
 
     def _files(self, sections: pa.RecordBatch) -> ListingPart:
         texts, at, rejects = [], [], []
@@ -322,8 +330,13 @@ class TextFolder:
         data = data.removeprefix(_BOM)
         if not data:
             raise RecordError(*EMPTY)
+        if data.startswith(LFS_POINTER):
+            raise RecordError(Reason.BAD_VALUE, str(identify(data[:HEAD])))
         utf_16 = encoding == UTF8 and _looks_like_utf_16(data)
         if not is_utf8(data) or utf_16:
+            content = identify(data[:HEAD])
+            if content is not None and content.kind != "text":
+                raise RecordError(Reason.BAD_VALUE, str(content))
             why = f"not {encoding.upper()}: name the encoding with --encoding"
             raise RecordError(Reason.BAD_VALUE, _UTF_16 if utf_16 else why)
         if b"\0" in data:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 
 from recordmill.errors import ConfigError, Reason, Reject
-from recordmill.transforms.sources.files.walks import SkippedPath
+from recordmill.format.file_content import Content
+from recordmill.transforms.sources.files.walks import File, SkippedPath
 from recordmill.transforms.sources.rows.row_inputs import RowInput
 
 _DAMAGE = (Reason.CORRUPT, Reason.TRUNCATED)
@@ -27,9 +28,20 @@ def no_usable_record(rows: RowInput) -> ConfigError:
         return ConfigError(f"no usable record in {rows.input}: {expected}")
     cause = f"the first reject: {first.key}: {first.detail}"
     if is_tfrecord and first.reason in _DAMAGE:
+        name = first.key.rpartition("#")[0]
+        if (content := _other_content(rows, name)) is not None:
+            return ConfigError(f"no usable record in {rows.input}; {name} is {content}")
         advice = "recordmill adopt reports the damage of all files"
         return ConfigError(f"no usable record in {rows.input}; {cause} ({advice})")
     return ConfigError(f"no usable record in {rows.input}: {expected}; {cause}")
+
+
+def _other_content(rows: RowInput, name: str) -> Content | None:
+    """Return the content of the file with a key, None if it is not known."""
+    for one in rows.find():
+        if isinstance(one, tuple) and isinstance(one[0], File) and one[0].key == name:
+            return rows.origin(one[0]).other_content()
+    return None
 
 
 def _first_reject(rows: RowInput) -> tuple[bool, Reject | None]:

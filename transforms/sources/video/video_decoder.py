@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from recordmill.errors import Reason, RecordError
+from recordmill.format.file_content import HEAD, unknown_media
 from recordmill.notes import count_of
 from recordmill.optional_packages import import_package
 from recordmill.storage.decoder_stream import DecoderStream
@@ -110,7 +111,8 @@ class VideoFile:
             )
         except av.FFmpegError as error:
             self._file.check()
-            raise _open_error(head) from error
+            self._file.seek(0)
+            raise _open_error(head, self._file.read(HEAD)) from error
         try:
             self._file.check()
             self._container.flags |= av.container.Flags.gen_pts.value
@@ -359,12 +361,15 @@ def _concatenated(frames: int) -> RecordError:
     )
 
 
-def _open_error(head: bytes) -> RecordError:
-    """Return the error for a file that FFmpeg cannot open, given its first bytes."""
+def _open_error(head: bytes, more: bytes) -> RecordError:
+    """Return the error for a file that FFmpeg cannot open, given its first bytes.
+
+    more: enough of them to identify other content.
+    """
     if head[4:8] == b"ftyp":
         return RecordError(
             Reason.TRUNCATED, "an MP4 whose index cannot be read, or was never written"
         )
     if head.startswith(b"\x1a\x45\xdf\xa3"):
         return RecordError(Reason.CORRUPT, "a Matroska file whose header cannot be read")
-    return RecordError(Reason.UNSUPPORTED, "not a video: the format is unknown or not allowed")
+    return unknown_media("a video", more)
