@@ -188,13 +188,15 @@ class Reduced:
         )
 
 
-# Findings on an image, for notes: bands were not read or have an unknown meaning, further pages or
-# frames were not read, --intensity-window does not apply to it or reaches beyond its 8 bits, or
-# boxes reach beyond it (boxes are counted). For audio: samples are far beyond the full scale.
+# Findings on an image, for notes: bands were not read or have an unknown meaning, levels of HDR
+# were not mapped to SDR, further pages or frames were not read, --intensity-window does not apply
+# to it or reaches beyond its 8 bits, or boxes reach beyond it (boxes are counted). For audio:
+# samples are far beyond the full scale.
 Noted = Literal[
     "damaged_image",
     "unread_bands",
     "unknown_band",
+    "high_range",
     "pages",
     "window_unused",
     "window_beyond",

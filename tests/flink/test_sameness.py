@@ -80,6 +80,7 @@ def test_boxes_and_pictures_of_several_classes(flink, tmp_path):
         x, y, width, height = one["bbox"]
         right, low = x + width, y + height
         one["segmentation"] = [[x, y, right, y, right, low, x, low]]
+        one["keypoints"] = [x, y, 2]
     (tmp_path / "coco.json").write_text(json.dumps(coco))
     options = (
         *("--masks", str(tmp_path / "masks"), "--instance-masks", "--no-segmentation"),
@@ -94,6 +95,7 @@ def test_boxes_and_pictures_of_several_classes(flink, tmp_path):
     )
     direct, job = finish_both(flink, tmp_path, *options, source=BOXES)
     assert job.files == direct.files
+    assert "taken as stored: keypoints of" in (tmp_path / "direct" / "dataset.json").read_text()
     anew = ("--split-from", "none", "--stratify", "--size", "48", "--balance-target", "repeat:0.5")
     again = Job(tmp_path / "again", *anew, source=direct.output)
     again.finish_here()

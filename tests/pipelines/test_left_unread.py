@@ -1,7 +1,9 @@
 """Parts of the input that are not read, or are taken as stored: one note names them with counts."""
 
+import io
 import json
 import pathlib
+import zlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -9,6 +11,7 @@ import av
 import h5py
 import numpy as np
 import pytest
+from PIL import Image
 
 from recordmill.pipelines.cli import main
 from tests.archive_files import tar_of, zip_of
@@ -205,6 +208,27 @@ def test_a_fourth_band_without_a_meaning_is_noted(tmp_path) -> None:
     rgbx(tmp_path / "in" / "alpha.tif", opaque=False, tag=2)
     assert parts_of(made_of(tmp_path, "--input", tmp_path / "in")) == [
         "a fourth band that no tag explains, taken as alpha, of 1 image, such as infrared.tif"
+    ]
+
+
+def test_levels_of_hdr_are_noted(tmp_path) -> None:
+    (tmp_path / "in").mkdir()
+    picture = Image.new("RGB", (8, 8), (200, 100, 10))
+    for name, transfer in (("plain", 13), ("hlg", 18)):
+        file = io.BytesIO()
+        picture.save(file, "AVIF")
+        head, colour, rest = file.getvalue().partition(b"colrnclx")
+        changed = rest[:2] + transfer.to_bytes(2, "big") + rest[4:]
+        (tmp_path / "in" / f"{name}.avif").write_bytes(head + colour + changed)
+        file = io.BytesIO()
+        picture.save(file, "PNG")
+        head, rest = file.getvalue()[:33], file.getvalue()[33:]
+        chunk = b"cICP" + bytes([9, transfer, 0, 1])
+        chunk = b"\0\0\0\x04" + chunk + zlib.crc32(chunk).to_bytes(4, "big")
+        (tmp_path / "in" / f"{name}.png").write_bytes(head + chunk + rest)
+    picture.save(tmp_path / "in" / "none.png")
+    assert parts_of(made_of(tmp_path, "--input", tmp_path / "in")) == [
+        "the range of HDR (PQ or HLG) of 2 images, such as hlg.avif"
     ]
 
 

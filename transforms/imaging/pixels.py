@@ -43,7 +43,6 @@ from recordmill.transforms.imaging.colour import (
     to_mode,
     to_resampling_mode,
 )
-from recordmill.transforms.imaging.further_images import has_further_images
 from recordmill.transforms.imaging.geometry import ResizePlan, Size, plan_resize
 from recordmill.transforms.imaging.headers import (
     DECODE_ERRORS,
@@ -60,7 +59,7 @@ from recordmill.transforms.imaging.image_options import JPEG_SIDE, ImageOptions
 from recordmill.transforms.imaging.png16 import encode_png
 from recordmill.transforms.imaging.resample import resize
 from recordmill.transforms.imaging.stored_form import complies
-from recordmill.transforms.imaging.tiff_pixels import has_unknown_band, has_unread_bands
+from recordmill.transforms.imaging.unread_parts import unread_parts
 
 __all__ = ["EncodedImage", "Header", "ImageOptions", "decode", "encode", "process", "read_header"]
 
@@ -316,12 +315,7 @@ def _noted(
 ) -> Sequence[Noted]:
     """Return the findings on a loaded image that notes report. damage: as `load` returned it."""
     found: list[Noted] = [] if damage is None else ["damaged_image"]
-    if has_unread_bands(image):
-        found.append("unread_bands")
-    if has_unknown_band(image):
-        found.append("unknown_band")
-    if has_further_images(image, data):
-        found.append("pages")
+    found += unread_parts(image, data)
     window = options.intensity_window
     if window is not None and not is_gray(image.mode):
         found.append("window_unused")

@@ -7,9 +7,6 @@ from __future__ import annotations
 
 from typing import BinaryIO
 
-from PIL.ImageFile import ImageFile
-from PIL.TiffImagePlugin import TiffImageFile
-
 from recordmill.transforms.imaging.tiff_directories import TAG_ERRORS, numbers_of, read_directory
 
 _BITS_PER_SAMPLE, _SAMPLES_PER_PIXEL, _SAMPLE_FORMAT = 258, 277, 339
@@ -21,8 +18,7 @@ _FORMATS = {
     6: "complex floating point",
 }
 _FLOATS = 3
-_PHOTOMETRIC, _RGB, _EXTRA_SAMPLES = 262, 2, 338
-_OPAQUE = 255
+_PHOTOMETRIC, _RGB = 262, 2
 _READABLE = (1, 3)  # numbers of channels of 8 bits that Pillow always has a mode for
 # The last is said of separate planes.
 _UNKNOWN = ("unknown pixel mode", "samples per pixel", "string index out of range")
@@ -32,29 +28,6 @@ def is_unknown_type(error: BaseException) -> bool:
     """Return whether Pillow raised an exception because it has no mode for the pixels of a TIFF."""
     text = str(error).lower()
     return any(phrase in text for phrase in _UNKNOWN)
-
-
-def has_unread_bands(image: ImageFile) -> bool:
-    """Return whether an opened image has more channels than Pillow reads of it."""
-    if not isinstance(image, TiffImageFile):
-        return False
-    channels = numbers_of(image.tag_v2.get(_SAMPLES_PER_PIXEL, 1))[0]
-    return channels > len(image.getbands())
-
-
-def has_unknown_band(image: ImageFile) -> bool:
-    """Return whether a loaded image has a fourth band that no tag explains, and that shows.
-
-    Pillow takes it as alpha, as libtiff does, although it is often near infrared. Without the tag
-    ExtraSamples, only its values can tell: a band that is opaque everywhere has no effect.
-    """
-    if not isinstance(image, TiffImageFile) or image.mode != "RGBA":
-        return False
-    tags = image.tag_v2
-    if numbers_of(tags.get(_PHOTOMETRIC, 0))[0] != _RGB or _EXTRA_SAMPLES in tags:
-        return False
-    opaque = image.getchannel("A").histogram()[_OPAQUE]
-    return opaque < image.width * image.height
 
 
 def tiff_pixels(file: BinaryIO) -> str | None:

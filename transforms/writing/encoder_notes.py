@@ -70,5 +70,6 @@ _TEXTS: dict[Noted, tuple[str, str, str, str]] = {
 # {reason: part of images that was not read, or was taken as stored}
 _UNREAD: dict[Noted, str] = {
     "unread_bands": "bands beyond gray or RGB",
+    "high_range": "the range of HDR (PQ or HLG)",
     "unknown_band": "a fourth band that no tag explains, taken as alpha,",
 }

@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 from recordmill.errors import Reason, RecordError
 from recordmill.transforms.imaging.image_options import ImageOptions
+from recordmill.transforms.imaging.unread_parts import HDR
 from recordmill.transforms.sources.video.clip_plan import ClipSampling
 from recordmill.transforms.sources.video.frame_encoder import too_many_pixels
 from recordmill.transforms.sources.video.video_decoder import Packets, VideoFile, pyav
 
-_HDR = {16: "PQ", 18: "HLG"}  # TransferCharacteristics of ITU-T H.273
-_BT2020 = 9  # ColourPrimaries
+_BT2020 = 9  # of ColourPrimaries in ITU-T H.273
 
 
 class ProbedVideo(NamedTuple):
@@ -75,8 +75,8 @@ def unread_parts(video: VideoFile) -> Sequence[str]:
     )
     if any(one.is_alpha for one in components) or stream.metadata.get("alpha_mode") == "1":
         found.append("alpha")
-    if context.color_trc in _HDR:
-        found.append(f"the range of HDR ({_HDR[context.color_trc]})")
+    if context.color_trc in HDR:
+        found.append(f"the range of HDR ({HDR[context.color_trc]})")
     elif context.color_primaries == _BT2020:
         found.append("the colors of BT.2020")
     attached = pyav().stream.Disposition.attached_pic
