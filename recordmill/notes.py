@@ -20,7 +20,7 @@ CODES: Mapping[str, str] = {
     "copies": "copies of records in a dataset of the input were left out",
     "damaged-image": "the data of JPEGs is damaged, and what could be decoded was written",
     "duplicates": "records were left out because others have the same or similar content",
-    "empty-class": "a split lacks some classes",
+    "empty-class": "a split lacks some classes, or train alone has them",
     "empty-split": "a split has no records",
     "few-buckets": "a column has fewer buckets than requested, because many values are equal",
     "fractions": "the sizes of splits are far from --splits, because groups, or records of equal"

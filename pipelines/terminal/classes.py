@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 from rich.console import Group, RenderableType
@@ -18,7 +18,8 @@ from recordmill.printable import printable
 Label = str | None
 Stages = Mapping[str, Mapping[Label, int]]  # records per class, at each stage of _STAGE_LEGEND
 
-_ENDS = 10  # classes shown at either end of a long table
+_MOST = 20  # classes in a table; the others are summed up
+_URGENT = 10  # of them, at most, classes that need attention
 _STAGE_LEGEND = {
     "found": "before balancing",
     "balanced": "planned after balancing",
@@ -35,10 +36,10 @@ def classes_table(
 ) -> RenderableType | None:
     """Return a table of records per class and split.
 
-    A long table begins with the records without a class, and with all classes that need attention:
+    A long table begins with the records without a class, and with classes that need attention:
     those without a record in a split that has classes, and those whose records are repeated very
-    often. Of the other classes it has the largest and the smallest; a line gives the number and the
-    range of the rest.
+    often. Of the other classes it has the largest and the smallest. A line gives the number and the
+    range of the rest of either.
 
     labels: classes to show even if no split has records of them. repeated: classes that are known
       to be repeated very often. weights: {title of a column: {class: weight}}.
@@ -66,23 +67,38 @@ def classes_table(
 
     rows = sorted(totals, key=lambda label: (-totals[label], label is None, label or ""))
     lines = []
-    # Hiding a single row would take as much space as showing it.
-    if len(rows) > 2 * _ENDS + 1:
-        urgent = {None, *repeated, *_urgent(splits, totals)}
-        for label in filter(urgent.__contains__, rows):
+    for shown, hidden, what in _parts(rows, {*repeated, *_urgent(splits, totals)}):
+        for label in shown:
             add(label)
-        rows = [label for label in rows if label not in urgent]
-    hidden = rows[_ENDS:-_ENDS] if len(rows) > 2 * _ENDS + 1 else []
-    for place, label in enumerate(rows):
-        if hidden and place == _ENDS:
-            table.add_row(Text(f"... {len(hidden):,} more", style="dim"))
-            lines.append(f"{len(hidden):,} more: {_ranges(splits, hidden)}")
-        if not hidden or not _ENDS <= place < _ENDS + len(hidden):
-            add(label)
+        if hidden:
+            table.add_row(Text(f"... {len(hidden):,} {what}", style="dim"))
+            lines.append(f"{len(hidden):,} {what}: {_ranges(splits, hidden)}")
     used = {stage for stages in splits.values() if len(stages) > 1 for stage in stages}
     legend = [f"{stage}: {text}" for stage, text in _STAGE_LEGEND.items() if stage in used]
     lines += ["; ".join(legend)] if legend else []
     return Group(table, *(Text(line, style="dim") for line in lines)) if lines else table
+
+
+def _parts(
+    rows: Sequence[Label], urgent: Collection[Label]
+) -> Iterator[tuple[Sequence[Label], Sequence[Label], str]]:
+    """Yield the parts of a table: rows that it has, then rows that a line sums up, and a name.
+
+    rows: all of them, the largest first. urgent: classes that need attention.
+    """
+    classes = [label for label in rows if label is not None]
+    if len(classes) <= _MOST + 1:  # hiding a single row would take as much space as showing it
+        yield rows, [], ""
+        return
+    first = [label for label in classes if label in urgent]
+    others = [label for label in classes if label not in urgent]
+    shown = _URGENT + (len(first) == _URGENT + 1)
+    yield [label for label in rows if label is None], [], ""
+    yield first[:shown], first[shown:], "more that need attention"
+    most = _MOST - min(len(first), shown)
+    ends = most // 2 if len(others) > most + 1 else len(others)
+    yield others[:ends], others[ends : len(others) - ends], "more"
+    yield others[max(ends, len(others) - ends) :], [], ""
 
 
 def _urgent(splits: Mapping[str, Stages], labels: Collection[Label]) -> Iterable[Label]:

@@ -21,6 +21,8 @@ def tables(
 ) -> list[RenderableType]:
     """Return tables of the columns in which splits, and two datasets, differ most.
 
+    Differences that samples of their sizes have by chance are not shown.
+
     other: the name of the dataset that `drift` compares with.
     """
     found = []
@@ -39,13 +41,14 @@ def _table(title: str, found: Comparison, *, of_splits: bool) -> RenderableType:
     if of_splits:
         before, here = printable(found.distances[0].reference), "there"
     table = new_table(title, "distance", before, here, words=["largest difference"])
-    shown = [one for one in found.distances[:_SHOWN] if one.distance >= _LEAST]
-    for one in shown:
+    differing = [one for one in found.beyond_noise if one.distance >= _LEAST]
+    for one in differing[:_SHOWN]:
         table.add_row(_named(one, of_splits=of_splits), *_cells(one))
-    more = len(found.distances) - len(shown)
-    if more:
-        rest = f"{more:,} more" if shown else f"{count_of(more, 'column')} without a difference"
-        table.add_row(Text(f"... {rest}", style="dim"))
+    if len(differing) > _SHOWN:
+        table.add_row(Text(f"... {len(differing) - _SHOWN:,} more", style="dim"))
+    quiet = len(found.distances) - len(differing)
+    if quiet:
+        table.add_row(Text(f"... {count_of(quiet, 'column')} within noise", style="dim"))
     return table
 
 

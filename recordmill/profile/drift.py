@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+import statistics
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
@@ -24,6 +25,7 @@ Kind = Literal["skew", "drift"]
 
 _BUCKETS = 10
 _TOLERANCE = 1e-9
+_CHANCE = 0.01  # probability that chance alone makes a larger difference than `Distance.noise`
 _TINY = float(np.finfo(np.float64).tiny)  # the smallest normal number
 
 
@@ -40,6 +42,8 @@ class Distance:
     missing: fractions of records without the column: (of the reference, of the records).
     unlisted: upper bound of the difference in the share of a value that the statistics do not list:
       a rare or long text, or an infinity if there are both.
+    noise: (of `infinity_norm`, of the missing values): up to these differences are expected between
+      two samples of the same records, see `noise_of`.
     """
 
     kind: Kind
@@ -52,10 +56,12 @@ class Distance:
     shares: tuple[float, float]
     missing: tuple[float, float]
     unlisted: float = 0.0
+    noise: tuple[float, float] = (0.0, 0.0)
 
     def __post_init__(self) -> None:
         norms = (self.infinity_norm, self.jensen_shannon)
-        numbers = (*self.shares, *self.missing, self.unlisted, *(n for n in norms if n is not None))
+        numbers = (*self.shares, *self.missing, *self.noise, self.unlisted)
+        numbers += tuple(n for n in norms if n is not None)
         if not all(map(math.isfinite, numbers)):
             raise ValueError(f"expected finite distances of column {self.column!r}, got {numbers}")
 
@@ -74,6 +80,12 @@ class Distance:
         """The larger one of the distances of the values and of the missing values."""
         return max(self.infinity_norm or 0.0, self.missing_difference)
 
+    @property
+    def is_noise(self) -> bool:
+        """True if samples of the same records would differ as much by chance."""
+        of_values, of_missing = self.noise
+        return (self.infinity_norm or 0.0) <= of_values and self.missing_difference <= of_missing
+
     def to_json(self) -> dict[str, Any]:
         """Return the distance as plain data."""
         return {**dataclasses.asdict(self), "distance": self.distance}
@@ -91,6 +103,11 @@ class Comparison:
     distances: tuple[Distance, ...] = ()
     other: tuple[tuple[str, str], ...] = ()
     nothing: str = ""
+
+    @property
+    def beyond_noise(self) -> tuple[Distance, ...]:
+        """The distances that are larger than chance explains, for people to look at."""
+        return tuple(one for one in self.distances if not one.is_noise)
 
     def to_json(self) -> dict[str, Any]:
         """Return the comparison as plain data."""
@@ -154,7 +171,12 @@ def compare(
                     reference=reference,
                     records=records,
                     missing=(_missing(one), _missing(two)),
-                    **values._asdict(),
+                    unlisted=values.unlisted,
+                    infinity_norm=values.infinity_norm,
+                    jensen_shannon=values.jensen_shannon,
+                    where=values.where,
+                    shares=values.shares,
+                    noise=(values.noise, _noise_of_missing(one, two)),
                 )
             )
     return Comparison(distances=_largest_first(distances), other=tuple(other))
@@ -195,9 +217,37 @@ class _ValuesDistance(NamedTuple):
     where: str
     shares: tuple[float, float]
     unlisted: float
+    noise: float = 0.0
 
 
 _NO_VALUES = _ValuesDistance(None, None, "missing", (0.0, 0.0), 0.0)
+
+
+def noise_of(pooled: Floats, *, sizes: tuple[int, int]) -> float:
+    """Return the largest difference of shares that chance alone makes between two samples.
+
+    If samples of n and m records come from the same records, the difference of a share p has the
+    variance p (1 - p) (1/n + 1/m). By the normal distribution it exceeds z standard deviations with
+    a probability that is divided among the k compared shares (Bonferroni's correction), so that
+    the largest of all differences is beyond z times the largest deviation with a probability of at
+    most 1 %. One record of the smaller sample is added: shares differ in such steps, and the
+    distribution of rare values is far from normal.
+
+    pooled: shares in both samples together, 0 to 1. sizes: n and m. Values of a record may depend
+    on each other, so a record with several values counts once.
+    """
+    if not len(pooled) or not all(sizes):
+        return 0.0
+    z = statistics.NormalDist().inv_cdf(1 - _CHANCE / (2 * len(pooled)))
+    variance = float(np.max(pooled * (1 - pooled))) * (1 / sizes[0] + 1 / sizes[1])
+    return z * math.sqrt(max(variance, 0.0)) + 1 / min(sizes)
+
+
+def _noise_of_missing(before: ColumnView, now: ColumnView) -> float:
+    """Return the noise of the fraction of records without a value; 0 if none has one."""
+    sizes = before.records + before.missing, now.records + now.missing
+    missing = _missing(before) * sizes[0] + _missing(now) * sizes[1]
+    return noise_of(np.array([missing / sum(sizes)]), sizes=sizes) if missing else 0.0
 
 
 def _values_distance(before: ColumnView, now: ColumnView) -> _ValuesDistance:
@@ -217,6 +267,7 @@ def _values_distance(before: ColumnView, now: ColumnView) -> _ValuesDistance:
     unlisted = max(before.unlisted, now.unlisted)
     if not names:
         return _ValuesDistance(0.0, None, "other texts", (0.0, 0.0), unlisted)
+    pooled = (one + two) / (before.values + now.values)
     one, two = one / before.values, two / now.values
     most = int(np.argmax(np.abs(one - two)))
     return _ValuesDistance(
@@ -225,6 +276,7 @@ def _values_distance(before: ColumnView, now: ColumnView) -> _ValuesDistance:
         where=names[most],
         shares=(float(one[most]), float(two[most])),
         unlisted=unlisted,
+        noise=noise_of(pooled, sizes=(before.records, now.records)),
     )
 
 

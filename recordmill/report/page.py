@@ -221,11 +221,11 @@ def _mask_names(dataset: Location, manifest: Manifest) -> dict[str, dict[int, st
 
 
 def _largest(summary: Summary) -> list[tuple[str, object]]:
-    """Return the largest distances between splits, and from the other dataset."""
+    """Return the largest distances between splits, and from the other dataset, beyond noise."""
     found: list[tuple[str, object]] = []
     for what, comparison in (("skew", summary.skew), ("drift", summary.drift)):
         if comparison is not None:
-            found += [(what, one) for one in comparison.distances[:20]]
+            found += [(what, one) for one in comparison.beyond_noise[:20]]
     return found
 
 

@@ -1,6 +1,7 @@
 """The description of the input that a run prints before it starts, and notes on its counts."""
 
 import json
+from itertools import product
 
 import numpy as np
 import pytest
@@ -150,9 +151,42 @@ def test_classes_that_a_split_lacks_are_noted(tmp_path):
     assert [(note.code, str(note)) for note in notes if note.code == "empty-class"] == [
         (
             "empty-class",
-            "of 5 classes, train lacks 1 ('e'); validation lacks 3 ('c', 'd', 'e'); test lacks 1"
-            " ('d')",
-        )
+            "train alone has a class: 'd' (2 records); --exclude-labels d leaves their records out",
+        ),
+        (
+            "empty-class",
+            "of 5 classes, train lacks 1 ('e'); validation lacks 2 ('c', 'e')",
+        ),
+    ]
+
+
+def test_a_class_that_train_alone_has_is_noted_once(tmp_path):
+    """The unlabelled reviews of IMDB are in a folder of train."""
+    for split, label in (("train", "unsup"), *product(("train", "test"), ("pos", "neg"))):
+        for number in range(3):
+            text = tmp_path / "in" / split / label / f"{number}.txt"
+            text.parent.mkdir(parents=True, exist_ok=True)
+            text.write_text(f"{split} {label} {number}")
+    made = make(tmp_path / "out", "--input", tmp_path / "in", command="text")
+    note = (
+        "train alone has a class: 'unsup' (3 records); --exclude-labels unsup leaves their records"
+        " out"
+    )
+    assert [str(one) for one in made.manifest.notes if one.code == "empty-class"] == [note]
+    argv = ("--input", tmp_path / "in", "--exclude-labels", "unsup", "--overwrite")
+    made = make(tmp_path / "out", *argv, command="text")
+    assert made.manifest.labels == ("neg", "pos")
+    assert all(one.code != "empty-class" for one in made.manifest.notes)
+
+
+def test_many_classes_that_train_alone_has_are_one_note(tmp_path):
+    lines = [f"{n},c{n:02},train" for n in range(30)] + ["1,c00,test", "2,c01,validation"]
+    (tmp_path / "a.csv").write_text("\n".join(["x,label,split", *lines]))
+    made = make(tmp_path / "out", "--input", tmp_path / "a.csv", command="table")
+    assert [str(one) for one in made.manifest.notes if one.code == "empty-class"] == [
+        "train alone has 28 of 30 classes: 'c02' (1 record), 'c03' (1 record), 'c04' (1 record),"
+        " ...; --exclude-labels leaves their records out",
+        "of 30 classes, validation lacks 1 ('c00'); test lacks 1 ('c01')",
     ]
 
 

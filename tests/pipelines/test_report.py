@@ -92,23 +92,59 @@ def test_of_many_classes_the_largest_and_the_smallest_show() -> None:
     assert "\n980 more: train 11 to 990 records each\n" in text
 
 
-def test_classes_that_need_attention_are_never_hidden() -> None:
+def _with_lacking(lacking: set[str]) -> report.PlanView:
+    """A plan of 100 classes, of which the validation split lacks some."""
     classes: dict[str | None, tuple[int, int]] = {f"c{n:03}": (n, n) for n in range(100, 200)}
-    lacking = {f"c{n}" for n in range(140, 161)}
     validation = report.PlanSplit(
         records=9, copies=0, shards=1, bytes=9,
         classes={label: (2, 2) for label in classes if label not in lacking},
     )  # fmt: skip
-    plan = planned({**classes, "c130": (3, 60), "c131": (4, 60)})
-    plan = dataclasses.replace(plan, splits={**plan.splits, "validation": validation})
+    plan = planned({**classes, "c130": (3, 60), "c131": (4, 60), None: (5, 5)})
+    return dataclasses.replace(plan, splits={**plan.splits, "validation": validation})
+
+
+def _class_rows(plan: report.PlanView) -> tuple[list[str], list[str]]:
+    """The names in the table of classes, and the lines below it."""
     lines = shown(report.plan_table(plan)).splitlines()
-    rows = [line.split()[0] for line in lines if line.startswith(("c1", "..."))]
-    assert rows[:22] == [f"c{n}" for n in range(160, 139, -1)] + ["c130"]
-    assert rows[22:] == [f"c{n}" for n in range(199, 189, -1)] + ["..."] + [
-        *(f"c{n}" for n in range(108, 99, -1)),
+    rows = [line.split()[0] for line in lines if line.startswith(("c1", "...", "(no class)"))]
+    return rows, [line for line in lines if line.endswith("records each")]
+
+
+def test_classes_that_need_attention_come_first() -> None:
+    rows, sums = _class_rows(_with_lacking({"c150", "c151"}))
+    assert rows[:4] == ["(no", "c151", "c150", "c130"]
+    assert rows[4:] == [f"c{n}" for n in range(199, 191, -1)] + ["..."] + [
+        *(f"c{n}" for n in range(106, 99, -1)),
         "c131",
     ]
-    assert "58 more: train 109 to 189, validation 2 records each" in lines
+    assert sums == ["81 more: train 107 to 191, validation 2 records each"]
+
+
+def test_many_classes_that_need_attention_are_summed_up() -> None:
+    rows, sums = _class_rows(_with_lacking({f"c{n}" for n in range(140, 161)}))
+    assert rows[:12] == ["(no", *(f"c{n}" for n in range(160, 150, -1)), "..."]
+    assert rows[12:] == [f"c{n}" for n in range(199, 194, -1)] + ["..."] + [
+        *(f"c{n}" for n in range(103, 99, -1)),
+        "c131",
+    ]
+    assert sums == [
+        "12 more that need attention: train 60 to 150, validation 0 to 2 records each",
+        "68 more: train 104 to 194, validation 2 records each",
+    ]
+
+
+@given(st.integers(0, 60), st.integers(0, 60))
+def test_every_class_is_in_the_table_or_summed_up(urgent: int, others: int) -> None:
+    classes: dict[str | None, tuple[int, int]] = {f"c{n:03}": (9, 9) for n in range(others)}
+    validation = report.PlanSplit(records=9, copies=0, shards=1, bytes=9, classes={**classes})
+    plan = planned({**classes, **{f"c{n:03}": (9, 9) for n in range(100, 100 + urgent)}})
+    if others:
+        plan = dataclasses.replace(plan, splits={**plan.splits, "validation": validation})
+    text = shown(report.plan_table(plan)) if urgent + others else ""
+    hidden = [int(line.split()[1]) for line in text.splitlines() if line.startswith("... ")]
+    listed = text.count("\nc0") + text.count("\nc1")
+    assert listed + sum(hidden) == urgent + others
+    assert listed <= 22
 
 
 def test_a_split_without_any_classes_lacks_none() -> None:
@@ -287,15 +323,13 @@ COUNTS = st.integers(0, 10**12)
 
 @settings(max_examples=40)
 @given(st.dictionaries(st.text(), st.tuples(COUNTS, COUNTS), min_size=1, max_size=40))
-def test_every_class_is_one_row(classes: dict[str, tuple[int, int]]) -> None:
+def test_a_table_of_classes_is_short(classes: dict[str, tuple[int, int]]) -> None:
     text = shown(report.plan_table(planned({**classes})))
     rows = text.split("\n\n")[1].partition("─\n")[2].partition("\nfound: ")[0].splitlines()
-    urgent = sum(not after or 0 < 20 * before <= after for before, after in classes.values())
-    others = len(classes) - urgent
-    if len(classes) < 22 or others < 22:
+    if len(classes) <= 21:
         assert len(rows) == len(classes)
     else:
-        assert len(rows) == urgent + 21 + 1, "and the line of the others"
+        assert len(rows) <= 22 + 4, "two rows and two lines sum up the others"
 
 
 def test_two_empty_manifests_can_be_shown(summary: inspection.Summary) -> None:

@@ -472,6 +472,42 @@ def test_drift_between_datasets_and_skew_between_splits(tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["drift"] is None
 
 
+def test_drift_within_noise_is_counted_but_not_shown(tmp_path, capsys):
+    """Gates and JSON take it as it is."""
+    generator = np.random.default_rng(0)
+    for name, share in (("old", 0.5), ("new", 0.5)):
+        rows = [
+            f"{n},{a},{'x' if b < share else 'y'}"
+            for n, a, b in zip(
+                generator.normal(size=300),
+                generator.choice(["r", "g", "b"], 300),
+                generator.random(300) + (name == "new") * 0.2,
+                strict=True,
+            )
+        ]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["n,colour,moved", *rows]))
+    table(tmp_path / "old", "--input", tmp_path / "old.csv", "--label-type", "none")
+    argv = ["table", "--input", tmp_path / "new.csv", "--label-type", "none", "--compare-with"]
+    argv += [tmp_path / "old", "--output", tmp_path / "new"]
+    capsys.readouterr()
+    assert main([*map(str, argv)]) == 0
+    said = capsys.readouterr().out
+    drifted = said[re.search(r"\ndrift +distance", said).start() :]
+    assert re.search(r"\nmoved +0\.[12]", drifted)
+    assert not re.search(r"\n(n|colour) +0\.", said)
+    assert "\n... 2 columns within noise" in drifted
+    inspected = ["inspect", "--dataset", str(tmp_path / "new"), "--compare-with"]
+    assert main([*inspected, str(tmp_path / "old"), "--json"]) == 0
+    distances = json.loads(capsys.readouterr().out)["drift"]["distances"]
+    small = {one["column"]: one["distance"] for one in distances}
+    assert small.keys() == {"n", "colour", "moved"}
+    assert 0 < small["colour"] < 0.1
+    limit = f"1,colour={small['colour'] / 2}"
+    argv[-1] = tmp_path / "gated"
+    assert main([*map(str, argv), "--max-drift", limit]) == 1
+    assert "column 'colour' has a drift of" in capsys.readouterr().err
+
+
 def test_values_that_went_missing_are_drift(tmp_path, capsys):
     for name, lost in {"before": 0, "after": 2}.items():
         lines = [f"{'' if lost and n % lost else n % 10},{'ab'[n % 2]}" for n in range(400)]

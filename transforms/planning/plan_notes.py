@@ -64,7 +64,7 @@ def plan_notes(
     if all(note.code != "stratify" for note in survey.notes):
         sizes = {name: sum(counts.values()) for name, counts in survey.counts.items()}
         yield from fraction_notes(sizes, run, labelled=bool(labels))
-    yield from _empty_classes(survey, labels)
+    yield from _empty_classes(survey, labels, run)
     yield from _lost_classes(labels, left_out, run)
     yield from _many_copies(survey, quotas)
 
@@ -118,14 +118,18 @@ def _only_class(survey: Survey, labels: Sequence[str], run: RunSpec) -> Iterator
     records = {label for counts in survey.counts.values() for label in counts}
     rules = run.rules
     by_option = run.labels or rules.allowed or rules.included or rules.excluded
-    of_objects = run.layout is not None and OBJECTS in run.layout.columns.names
     noted = any(note.code == "no-classes" for note in run.notes)
-    if len(labels) == 1 and records == {*labels} and not (by_option or of_objects or noted):
+    if len(labels) == 1 and records == {*labels} and not (by_option or _has_objects(run) or noted):
         yield Note(
             "one-class",
             f"all records have the same class, {labels[0]!r}: if it is not a class, --label-from or"
             " --label-column takes the classes from elsewhere, --label-type none writes none",
         )
+
+
+def _has_objects(run: RunSpec) -> bool:
+    """Return whether classes are those of annotated objects."""
+    return run.layout is not None and OBJECTS in run.layout.columns.names
 
 
 def _misread_lists(labels: Sequence[str], run: RunSpec) -> Iterator[Note]:
@@ -273,13 +277,35 @@ def _too_few(survey: Survey, run: RunSpec, fraction: float) -> str:
     return f"because {few if noun == 'record' else f'{whole}, and {few}'}"
 
 
-def _empty_classes(survey: Survey, labels: Sequence[str]) -> Iterator[Note]:
-    """Yield a note if a split that has classes lacks some of those of the other splits."""
+def _empty_classes(survey: Survey, labels: Sequence[str], run: RunSpec) -> Iterator[Note]:
+    """Yield notes on classes that train alone has, and on others that a split lacks.
+
+    Splits without any class lack none.
+    """
+    there = {name: {*survey.classes[name]} & {*labels} for name in in_order(survey.counts)}
+    there = {name: classes for name, classes in there.items() if classes}
+    alone: list[str] = []
+    if TRAIN in there and len(there) > 1:
+        others = set().union(*(classes for name, classes in there.items() if name != TRAIN))
+        alone = [label for label in labels if label in there[TRAIN] - others]
+    if alone:
+        counts = (survey.held or survey.counts)[TRAIN]
+        some = ", ".join(
+            f"{label!r} ({count_of(counts[label], 'record')})" for label in alone[:_SHOWN]
+        )
+        more = ", ..." if len(alone) > _SHOWN else ""
+        classes = "a class" if len(alone) == 1 else f"{len(alone)} of {len(labels)} classes"
+        names = "" if more else f" {shlex.quote(list_text(alone))}"
+        left_out = "boxes" if _has_objects(run) else "records"
+        yield Note(
+            "empty-class",
+            f"train alone has {classes}: {some}{more}; --exclude-labels{names} leaves their"
+            f" {left_out} out",
+        )
     lacking = []
-    for name in in_order(survey.counts):
-        there = survey.classes[name]
-        missing = [label for label in labels if label not in there]
-        if missing and len(missing) < len(labels):
+    for name, classes in there.items():
+        missing = [label for label in labels if label not in classes and label not in alone]
+        if missing:
             lacking.append(f"{name} lacks {len(missing)} ({_some(missing)})")
     if lacking:
         text = f"of {len(labels)} classes, {'; '.join(lacking)}"

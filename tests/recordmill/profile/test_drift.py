@@ -6,6 +6,8 @@ from collections import Counter
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from recordmill.profile import drift
 from recordmill.profile.statistics_file import ALL_EXAMPLES, parse
@@ -146,3 +148,62 @@ def test_the_bucket_of_zero_begins_and_ends_with_zero():
         "0 to 14.06",
         "14.06 and above",
     ]
+
+
+# --- Noise --------------------------------------------------------------------------------------
+
+
+def columns_of(generator, size, *, shift=0.0):
+    """Columns of every kind, of which each record is drawn alone; ids are all different."""
+    words = generator.choice([f"w{n}" for n in range(50)], size, p=np.arange(1, 51) / 1275)
+    numbers = generator.normal(shift, 1, size)
+    return {
+        "word": words,
+        "number": numbers,
+        "small": generator.integers(0, 4, size),
+        "id": [f"{one}" for one in generator.integers(0, 2**62, size)],
+        "gaps": pa.array(numbers, mask=generator.random(size) < 0.1),
+        "lists": pa.array([[one] * 3 for one in words]),
+    }
+
+
+@pytest.mark.parametrize("sizes", [(2000, 200), (200, 2000), (500, 500), (3000, 20)])
+def test_samples_of_the_same_records_differ_by_noise(sizes):
+    """Each of 30 pairs of samples has six columns; the probability is 1 % per column."""
+    generator = np.random.default_rng(3)
+    loud = 0
+    for _ in range(30):
+        train, test = (columns_of(generator, size) for size in sizes)
+        loud += len(drift.skew(slices_of(train=train, test=test)).beyond_noise)
+    assert loud <= 4
+
+
+def test_other_records_differ_by_more_than_noise():
+    generator = np.random.default_rng(4)
+    train, test = columns_of(generator, 2000), columns_of(generator, 500, shift=1)
+    train["gone"], test["gone"] = [1] * 2000, [1] * 400 + [None] * 100
+    train["new"], test["new"] = ["a"] * 2000, ["a"] * 440 + ["b"] * 60
+    found = drift.skew(slices_of(train=train, test=test))
+    assert {one.column for one in found.beyond_noise} == {"number", "gaps", "gone", "new"}
+    assert len(found.distances) == 8
+    assert {one["column"] for one in found.to_json()["distances"]} == {*train}
+    quiet = {one.column: one for one in found.distances if one.is_noise}
+    assert quiet["word"].distance > 0
+    assert quiet["word"].to_json()["noise"][0] >= quiet["word"].distance
+
+
+SHARES = st.lists(st.floats(0, 1), min_size=1, max_size=30).map(np.array)
+SIZES = st.integers(1, 10**9)
+
+
+@given(SHARES, SIZES, SIZES)
+def test_noise_falls_with_the_sizes_of_both_samples(shares, one, two):
+    noise = drift.noise_of(shares, sizes=(one, two))
+    assert noise == pytest.approx(drift.noise_of(shares, sizes=(two, one)))
+    assert noise >= drift.noise_of(shares, sizes=(one * 2, two)) > 0
+    assert noise >= drift.noise_of(shares[:1], sizes=(one, two))
+    # Two equal halves: 2.576 standard deviations hold 99 % of a normal distribution.
+    half = drift.noise_of(np.array([0.5]), sizes=(one, two))
+    assert half == pytest.approx(
+        2.5758 * math.sqrt(0.25 * (1 / one + 1 / two)) + 1 / min(one, two), rel=1e-4
+    )
