@@ -60,8 +60,8 @@ class Distance:
 
     def __post_init__(self) -> None:
         norms = (self.infinity_norm, self.jensen_shannon)
-        numbers = (*self.shares, *self.missing, *self.noise, self.unlisted)
-        numbers += tuple(n for n in norms if n is not None)
+        numbers = [*self.shares, *self.missing, *self.noise, self.unlisted]
+        numbers += [n for n in norms if n is not None]
         if not all(map(math.isfinite, numbers)):
             raise ValueError(f"expected finite distances of column {self.column!r}, got {numbers}")
 

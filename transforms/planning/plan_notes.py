@@ -283,10 +283,10 @@ def _empty_classes(survey: Survey, labels: Sequence[str], run: RunSpec) -> Itera
     Splits without any class lack none.
     """
     there = {name: {*survey.classes[name]} & {*labels} for name in in_order(survey.counts)}
-    there = {name: classes for name, classes in there.items() if classes}
+    there = {name: held for name, held in there.items() if held}
     alone: list[str] = []
     if TRAIN in there and len(there) > 1:
-        others = set().union(*(classes for name, classes in there.items() if name != TRAIN))
+        others = set().union(*(held for name, held in there.items() if name != TRAIN))
         alone = [label for label in labels if label in there[TRAIN] - others]
     if alone:
         counts = (survey.held or survey.counts)[TRAIN]
@@ -303,8 +303,8 @@ def _empty_classes(survey: Survey, labels: Sequence[str], run: RunSpec) -> Itera
             f" {left_out} out",
         )
     lacking = []
-    for name, classes in there.items():
-        missing = [label for label in labels if label not in classes and label not in alone]
+    for name, held in there.items():
+        missing = [label for label in labels if label not in held and label not in alone]
         if missing:
             lacking.append(f"{name} lacks {len(missing)} ({_some(missing)})")
     if lacking:
