@@ -192,6 +192,11 @@ def notes_of(code: str, texts: Iterable[str]) -> tuple[Note, ...]:
     return tuple(Note(code, text) for text in texts)
 
 
+def most_frequent(counts: Mapping[Any, int]) -> list[tuple[Any, int]]:
+    """Return the items of counts, the most frequent first, ties by name."""
+    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+
+
 def count_of(count: int, noun: str, plural: str | None = None) -> str:
     """Return a count with its noun: `1 file`, `2,000 files`. plural: by default the noun and s."""
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"

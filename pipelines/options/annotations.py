@@ -209,7 +209,7 @@ def annotated(config: AnnotationsConfig, files: Source, *, image_ids: bool) -> S
     return AnnotatedFiles(
         files=files,
         open_annotations=reader,
-        where=", ".join(place.name for place in reader.places),
+        where=reader.where,
         unannotated=config.unannotated,
         rules=config.object_rules(reader.classes),
     )

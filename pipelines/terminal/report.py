@@ -21,7 +21,7 @@ from recordmill.checking.verify import VerificationReport
 from recordmill.errors import Reject
 from recordmill.format.manifest import Manifest
 from recordmill.format.split_names import in_order
-from recordmill.notes import count_of, repeats_many_times
+from recordmill.notes import count_of, most_frequent, repeats_many_times
 from recordmill.pipelines.terminal.classes import (
     Label,
     classes_table,
@@ -182,7 +182,7 @@ def sum_up(rejects: Iterable[Reject]) -> dict[str, RejectSummary]:
             examples[reject.reason].append(dataclasses.asdict(reject))
     return {
         reason: RejectSummary(count=count, examples=tuple(examples[reason]))
-        for reason, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+        for reason, count in most_frequent(counts)
     }
 
 

@@ -14,6 +14,7 @@ from recordmill.format.label_texts import held_classes
 from recordmill.format.manifest import REJECTS, Manifest, SplitInfo, load
 from recordmill.format.split_indexes import split_indexes
 from recordmill.format.typed_json import damage_of, parse_json, read_as
+from recordmill.notes import most_frequent
 from recordmill.profile import drift, statistics_file
 from recordmill.profile.drift import Comparison
 from recordmill.profile.statistics_file import SliceView
@@ -178,5 +179,5 @@ def _rejects(dataset: Location, manifest: Manifest) -> dict[str, RejectSummary]:
                 examples.setdefault(reason, []).append(reject)
     return {
         reason: RejectSummary(count=count, examples=tuple(examples[reason]))
-        for reason, count in counts.most_common()
+        for reason, count in most_frequent(counts)
     }

@@ -617,7 +617,7 @@ def test_files_that_lack_a_dropped_column(tmp_path, capsys):
     assert run("table", *argv, "--output", tmp_path / "out") == 2
     assert (
         "2023.csv has no column 'note', but 2024.csv has it: 2023.csv has 'id', 'x'; give all files"
-        " the same columns, or pass --drop-columns note"
+        " the same columns, or pass --drop-columns note, which leaves it out of all records\n"
     ) in capsys.readouterr().err
     made = rows_of(tmp_path / "out", *argv, "--drop-columns", "note")
     assert made == {"written": 3, "rejected": 0}

@@ -67,10 +67,10 @@ def test_listed_files_that_differ_by_case_or_unicode_form_are_named(tmp_path):
     fix = "correct the listing, or rename the file"
     assert [found[names[n]][1] for n in (0, 1, 3, 4)] == [
         f"no such file, but 'IM0.PNG' exists, which differs in case: {fix}",
-        f"no such file, but {decomposed!r} exists, which differs in its Unicode form, which looks"
-        f" the same: {fix}",
+        f"no such file, but {decomposed!r} exists, which differs in its Unicode form (it looks the"
+        f" same): {fix}",
         "no such file",
-        "no such file",
+        f"no such file, but 'a/IM0.PNG' exists, which differs in case and its folder: {fix}",
     ]
 
 

@@ -25,8 +25,9 @@ def test_classes_named_like_missing_values_are_noted(command, tmp_path, capsys):
     (note,) = notes_of(capsys, *given)
     assert note == (
         "2 classes have names that may stand for a missing value: 'N/A' (10 records), 'NULL'"
-        " (20 records); --missing N/A,NULL reads them as missing in rows and listings,"
-        " --exclude-labels N/A,NULL leaves their records out"
+        " (20 records); if they do, --missing N/A,NULL reads them as missing in all columns of rows"
+        " and listings, so that their records have no class, and --exclude-labels N/A,NULL leaves"
+        " their records out"
     )
     assert notes_of(capsys, *given, "--exclude-labels", "N/A,NULL") == []
     assert run(*given, "--missing", "N/A,NULL", "--unlabelled", "keep") == 0

@@ -44,7 +44,7 @@ def test_equal_records_count_once_and_contradicting_ones_are_rejected(folder):
     inputs = dataset.manifest.ledger.inputs
     assert (inputs.read, inputs.rejected, inputs.filtered) == (2, 4, 1)
     lines = (dataset.folder / "rejects.jsonl").read_text().splitlines()
-    first = "--conflicts first keeps the first row"
+    first = "--conflicts first keeps the first row, and the values of the others are lost"
     assert {(one["key"], one["detail"]) for one in map(json.loads, lines)} == {
         ("2", f"x.tfrecord#1 has the same key as y.tfrecord#2, but the content differs; {first}"),
         ("2", f"y.tfrecord#2 has the same key as x.tfrecord#1, but the content differs; {first}"),

@@ -54,12 +54,12 @@ def test_equal_rows_count_once_and_contradicting_ones_are_rejected(listing):
         (
             "3.png",
             "row 4 has the same key as row 5, but the label differs: 'a' and 'b'; --conflicts first"
-            " keeps the first row",
+            " keeps the first row, and the values of the others are lost",
         ),
         (
             "3.png",
             "row 5 has the same key as row 4, but the label differs: 'b' and 'a'; --conflicts first"
-            " keeps the first row",
+            " keeps the first row, and the values of the others are lost",
         ),
     ]
 
@@ -155,7 +155,7 @@ def test_rows_of_files_that_repeat_a_key(command, tables):
     lines = (dataset.folder / "rejects.jsonl").read_text().splitlines()
     found = sorted((one["key"], one["detail"]) for one in map(json.loads, lines))
     three, four = ("3", "4") if command == "table" else ("'3'", "'4'")
-    end = "; --conflicts first keeps the first row"
+    end = "; --conflicts first keeps the first row, and the values of the others are lost"
     text = "but the column 'text' differs:"
     assert found == [
         (

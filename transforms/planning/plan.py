@@ -200,7 +200,8 @@ def make_plan(
         found = "; ".join(profiled.problems)
         verdict = Verdict(f"{found}: {profiled.advice}")
     listed = run.manifest_options.get("labels_file")
-    if verdict is not None and listed and not labels and rejected + unread and not problems:
+    labelled = run.layout is None or run.layout.labelled  # otherwise they are classes of boxes
+    if not labels and labelled and rejected + unread and not problems and listed and verdict:
         verdict = verdict.with_advice(unlike_classes(listed))
     context = run.context(labels, artifacts or {})
     notes = join_left_unread(

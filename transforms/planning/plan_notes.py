@@ -97,8 +97,9 @@ def _missing_classes(survey: Survey, labels: Sequence[str]) -> Iterator[Note]:
     yield Note(
         "missing-class",
         f"{'a class has a name' if len(found) == 1 else f'{len(found)} classes have names'} that"
-        f" may stand for a missing value: {some}{more}; --missing {names} reads them as missing"
-        f" in rows and listings, --exclude-labels {names} leaves their records out",
+        f" may stand for a missing value: {some}{more}; if they do, --missing {names} reads them as"
+        " missing in all columns of rows and listings, so that their records have no class, and"
+        f" --exclude-labels {names} leaves their records out",
     )
 
 

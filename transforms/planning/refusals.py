@@ -9,7 +9,7 @@ from recordmill.errors import Reject
 from recordmill.format.class_names import are_integers, equal_numbers
 from recordmill.gates import fraction, is_within
 from recordmill.job.staging import Verdict
-from recordmill.notes import count_of
+from recordmill.notes import count_of, most_frequent
 from recordmill.transforms.model.window_options import EVERY_SPLIT, WindowOptions
 from recordmill.transforms.sources.row_formats.condition_syntax import WHERE
 
@@ -84,7 +84,7 @@ def nothing_left(
     runs: a sentence on the runs of time series if all are too short for a window.
     """
     reasons = [f"{rejected} were rejected"] if rejected else []
-    filtered = {option: count for option, count in sorted(filtered.items()) if count}
+    filtered = {option: count for option, count in most_frequent(filtered) if count}
     reasons += [f"{count} were filtered by --{option}" for option, count in filtered.items()]
     todo = ["correct the input"] if rejected else []
     todo += [f"relax --{option}" for option in filtered]

@@ -92,7 +92,7 @@ def test_parts_do_not_matter(rows, sizes, conflicts, tmp_path):
         return
     assert places == ["t#01", "t#02", "t#09"]
     assert filtered == {"repeated row": 4}
-    end = "; --conflicts first keeps the first row"
+    end = "; --conflicts first keeps the first row, and the values of the others are lost"
     assert rejects == [
         ("c", f"t#04 has the same key as t#06, but the column 'x' differs: None and 0.0{end}"),
         ("c", f"t#06 has the same key as t#04, but the column 'x' differs: 0.0 and None{end}"),

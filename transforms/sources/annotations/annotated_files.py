@@ -40,6 +40,7 @@ Unannotated = Literal["reject", "keep", "drop"]
 
 _COUNTED = 1 << 12  # images counted at a time
 _NAMED = 5  # images named in a note
+_SHOWN = 3  # names in a message
 _NO_RULES = ObjectRules()
 MASKS = "masks"  # filter reason of masks among the images
 
@@ -164,13 +165,14 @@ class AnnotatedFiles:
                 joined += 0 if part.rows is None else len(part.rows)
                 yield part
         if not joined and not index.found:
-            raise ConfigError(self._no_match_message(annotations))
+            raise ConfigError(self._no_match_message(annotations, index))
         unmatched = [
             Reject(
                 name,
                 "read",
                 Reason.MISSING,
-                f"{self.where} names it, but no image has a path that ends with this name",
+                f"{self.where} names it, but no image has a path that ends with this name"
+                f"{index.near_image(name)}",
             )
             for name in index.unused()
         ]
@@ -239,10 +241,15 @@ class AnnotatedFiles:
         step = limits.PART_ROWS
         rejects: list[Reject] = []
         blank = [row for row, one in enumerate(at) if one == -1]
+        examples = self._found.setdefault("blank", [])
+        examples += [keys[row] for row in blank[: _SHOWN - len(examples)]]
         if self.unannotated == "reject":
-            why = f"no {self.wording.noun} in {self.where}; {self.wording.keep} keep or drop allows"
-            why += " this"
-            rejects = [Reject(keys[row], "read", Reason.UNLABELLED, why) for row in blank]
+            why = f"no {self.wording.noun} in {self.where}"
+            end = f"; {self.wording.keep} keep or drop allows this"
+            rejects = [
+                Reject(keys[row], "read", Reason.UNLABELLED, why + index.nearest(keys[row]) + end)
+                for row in blank
+            ]
         elif blank:
             self._found["count"] = self._found.get("count", 0) + len(blank)
             names = self._found.setdefault("unannotated", [])
@@ -261,11 +268,14 @@ class AnnotatedFiles:
             )
             yield from objects.finish(rows.take(pa.array(blank)), nothing)
 
-    def _no_match_message(self, annotations: AnnotationReader) -> str:
-        some = _quoted(annotations.names[:3]) or "no image"
+    def _no_match_message(self, annotations: AnnotationReader, index: PathIndex) -> str:
+        some = _quoted(annotations.names[:_SHOWN]) or "no image"
+        images: list[str] = self._found.get("blank", [])
+        near = next(filter(None, map(index.near_image, annotations.names)), "")
         return (
-            f"no image of the input matches the {self.wording.noun} {self.where}: they name {some};"
-            f" the path of an image must end with such a name{self.wording.remedy}"
+            f"no image of the input matches the {self.wording.noun} {self.where}: they name {some}"
+            + (f", and the images are {_quoted(images)}" if images else "")
+            + f"; the path of an image must end with such a name{near}{self.wording.remedy}"
         )
 
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+import re
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Literal
 from xml.etree import ElementTree
 from xml.parsers import expat
 
@@ -42,11 +43,15 @@ from recordmill.transforms.model.annotations import (
 from recordmill.transforms.sources.files.skipped_names import skipped_among_media
 from recordmill.transforms.sources.files.walks import File, walk
 
+AnnotationsByFile = Literal["voc", "yolo"]
 _NAMES = (
     "classes.txt",
     "obj.names",
     "labels.txt",
 )  # files of YOLO's class names, in the folder or its parent
+_YAML = ("data.yaml", "dataset.yaml")  # of Ultralytics and Roboflow, which --labels-file reads
+_OTHER_TEXT = re.compile(r"readme(\..*)?|(classes|labels|train|val|test)\.txt", re.IGNORECASE)
+_ENDS: dict[AnnotationsByFile, str] = {"voc": ".xml", "yolo": ".txt"}
 # Elements of an object in VOC that are read, or that do not describe the object.
 _KNOWN = frozenset(
     (
@@ -262,7 +267,7 @@ class YoloReader(_AnnotationFolder):
 
 def open_voc(folder: Location) -> VocReader:
     """List the XML files of a folder. Raises ConfigError if there are none."""
-    files, rejects = _list_files(folder, "xml")
+    files, rejects = _list_files(folder, "voc")
     return VocReader(files=files, rejects=rejects)
 
 
@@ -272,27 +277,34 @@ def open_yolo(folder: Location, classes: Sequence[str] | None) -> YoloReader:
     Raises:
       ConfigError: there are no txt files, or no class names.
     """
-    files, rejects = _list_files(
-        folder, "txt", leave_out=(*_NAMES, "train.txt", "val.txt", "test.txt")
-    )
+    files, rejects = _list_files(folder, "yolo")
     return YoloReader(files=files, rejects=rejects, classes=tuple(classes or _class_names(folder)))
 
 
-def _list_files(
-    folder: Location, extension: str, leave_out: Iterable[str] = ()
-) -> tuple[list[File], list[Reject]]:
+def holds_annotations(name: str) -> AnnotationsByFile | None:
+    """Return the format of a file of the annotations of one image, by its name; None for others."""
+    if _OTHER_TEXT.fullmatch(name):
+        return None
+    lower = name.lower()
+    return next((found for found, end in _ENDS.items() if lower.endswith(end)), None)
+
+
+def _name(file: File) -> str:
+    return file.key.rpartition("/")[2]
+
+
+def _list_files(folder: Location, wanted: AnnotationsByFile) -> tuple[list[File], list[Reject]]:
     files: list[File] = []
     rejects: list[Reject] = []
-    others = frozenset(leave_out)
     for finding in walk(folder, skipped_among_media, depth=1):
         if isinstance(finding, Reject):
             rejects.append(finding)
-        elif isinstance(finding, File):
-            name = finding.key.rpartition("/")[2]
-            if name.lower().endswith(f".{extension}") and name not in others:
-                files.append(finding)
+        elif isinstance(finding, File) and holds_annotations(_name(finding)) == wanted:
+            files.append(finding)
     if not files:
-        raise ConfigError(f"--annotations: found no .{extension} file in {folder}: check the path")
+        raise ConfigError(
+            f"--annotations: found no {_ENDS[wanted]} file in {folder}: check the path"
+        )
     return files, rejects
 
 
@@ -307,10 +319,12 @@ def _class_names(folder: Location) -> tuple[str, ...]:
                 return tuple(
                     one.strip() for one in parse_names(text, f"--annotations {place / name}")
                 )
+    yaml = (place / name for place in (folder, folder.parent) for name in _YAML)
+    given = next((f" {place}" for place in yaml if place.exists()), ", one per line")
     raise ConfigError(
         f"--annotations {folder}: YOLO's files hold class numbers, and there is no file of class"
         f" names ({', '.join(_NAMES)}) in the folder or its parent: name the classes with"
-        " --labels-file, one per line"
+        f" --labels-file{given}"
     )
 
 

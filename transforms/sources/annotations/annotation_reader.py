@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from typing import Literal, get_args
 
 from recordmill.errors import ConfigError
 from recordmill.storage.files import Location
 from recordmill.transforms.model.annotations import AnnotationReader
-from recordmill.transforms.sources.annotations.annotation_files import open_voc, open_yolo
+from recordmill.transforms.sources.annotations.annotation_files import (
+    holds_annotations,
+    open_voc,
+    open_yolo,
+)
 from recordmill.transforms.sources.annotations.box_tables import read_boxes
 from recordmill.transforms.sources.annotations.coco import read_coco
 from recordmill.transforms.sources.files.skipped_names import skipped_among_media
 from recordmill.transforms.sources.files.walks import File, walk
 
 AnnotationFormat = Literal["auto", "coco", "voc", "yolo", "csv"]
+_OTHERS = 0.1  # files of another format, such as notes, per file of annotations
 _EXTENSIONS: dict[str, AnnotationFormat] = {
     "json": "coco",
     "csv": "csv",
-    "xml": "voc",
-    "txt": "yolo",
 }
 
 
@@ -48,6 +52,14 @@ class Annotations:
                 f"--annotation-format: expected one of {', '.join(get_args(AnnotationFormat))}, got"
                 f" {self.format!r}"
             )
+
+    @property
+    def where(self) -> str:
+        """Names of the places for messages, with their folders where names are equal."""
+        names = [place.name for place in self.places]
+        if len({*names}) < len(names):
+            names = [f"{place.parent.name}/{place.name}" for place in self.places]
+        return ", ".join(names)
 
     @property
     def resolved_format(self) -> AnnotationFormat:
@@ -95,20 +107,30 @@ class Annotations:
 
 
 def guess_format(place: Location) -> AnnotationFormat:
-    """Return the format of annotations, by the extension of the file or of a file in the folder.
+    """Return the format of annotations, by the extensions of the file or of files in the folder.
 
     Raises:
-      ConfigError: the extension is not that of annotations.
+      ConfigError: the extensions are not those of annotations, or those of two formats.
     """
     if not place.is_dir():
         found = _EXTENSIONS.get(place.name.rpartition(".")[2].lower())
-        if found in ("coco", "csv"):
+        if found is not None:
             return found
     else:
+        counts: Counter[AnnotationFormat] = Counter()
         for finding in walk(place, skipped_among_media, depth=1):
-            extension = finding.key.rpartition(".")[2].lower() if isinstance(finding, File) else ""
-            if extension in ("xml", "txt"):
-                return _EXTENSIONS[extension]
+            if isinstance(finding, File):
+                by_name = holds_annotations(finding.key.rpartition("/")[2])
+                counts.update([] if by_name is None else [by_name])
+        if counts:
+            (most, count), *others = counts.most_common()
+            if others and others[0][1] > count * _OTHERS:
+                raise ConfigError(
+                    f"--annotations {place}: the folder holds {counts['voc']} .xml and"
+                    f" {counts['yolo']} .txt files: name the format with --annotation-format, voc"
+                    " or yolo"
+                )
+            return most
     raise ConfigError(
         f"--annotations {place}: expected a .json or .csv file, or a folder of .xml or .txt files;"
         " name the format with --annotation-format"

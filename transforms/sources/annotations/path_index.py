@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import posixpath
 from collections.abc import Sequence
 
 from recordmill.errors import ConfigError
 from recordmill.transforms.model.annotations import AnnotationReader, FileReader
+from recordmill.transforms.sources.files.near_names import IN_FOLDER, NearNames, difference
 
 
 class PathIndex:
@@ -26,6 +28,7 @@ class PathIndex:
             for n, name in enumerate(annotations.names)
         }
         self._used: dict[int, tuple[str, str | None]] = {}
+        self._near: dict[str, str] = {}  # {name in the annotations: key of a near image}
 
     def find(self, path: str, *, key: str) -> int:
         """Return the index of the annotations of an image, -1 without annotations.
@@ -60,6 +63,33 @@ class PathIndex:
             other, path = self._used.setdefault(at, (key, None))
             if path is not None and not _is_reject(key, other, path):
                 raise self._ambiguous(at, other, key)
+
+    def nearest(self, key: str) -> str:
+        """Return words on the name that is nearest to that of an image without annotations."""
+        name = self._by_near_name.find(key)
+        if name is None:
+            return ""
+        self._near[name] = min(key, self._near.get(name, key))
+        how = difference(name, self._compared(key))
+        if how == IN_FOLDER:
+            return ""  # the name may be that of another image
+        return f" (the nearest name there is {name!r}, which differs in {how})"
+
+    def near_image(self, name: str) -> str:
+        """Return words on the image that is nearest to a name, after all images were looked up."""
+        key = self._near.get(name)
+        if key is None:
+            return ""
+        how = difference(name, self._compared(key))
+        return f"; the nearest is {key!r}, which differs in {how}"
+
+    @functools.cached_property
+    def _by_near_name(self) -> NearNames:
+        return NearNames(self._names)
+
+    def _compared(self, key: str) -> str:
+        """Return the key of an image as it is compared with names."""
+        return posixpath.splitext(key)[0] if self._by_stem else key
 
     def _look_up(self, path: str) -> int:
         parts = path.split("/")

@@ -32,7 +32,7 @@ from recordmill.transforms.sources.row_formats.quote_anomalies import QuoteAnoma
 from recordmill.transforms.sources.row_formats.row_boundaries import Block, LargeRow, drop_spaces
 from recordmill.transforms.sources.row_formats.row_file import FileSection, Origin, Rows
 from recordmill.transforms.sources.row_formats.row_format import UTF8, FileFormat
-from recordmill.transforms.sources.row_formats.text_encodings import to_utf8
+from recordmill.transforms.sources.row_formats.text_encodings import other_text, to_utf8
 from recordmill.transforms.sources.row_formats.text_files import TextFile, quote_rules
 
 _LINE_END = b"\n"
@@ -211,7 +211,7 @@ class DelimitedFile:
         names = self._parse_header(self._first_row[0])
         if self._head_block is None or self._first_row[1] == 0:
             return
-        content = self._file.content
+        content = other_text(self._file.first_text)
         if content is not None and not self._shape.skip_rows:
             raise ConfigError(f"{self._origin.place} is {content}")
         numbered = [str(number) for number in range(len(names))]  # names may be repeated

@@ -47,6 +47,7 @@ from recordmill.transforms.sources.row_formats.row_file import (
 )
 from recordmill.transforms.sources.row_formats.row_format import FileFormat
 from recordmill.transforms.sources.row_formats.text_columns import json_text
+from recordmill.transforms.sources.row_formats.text_encodings import other_text
 from recordmill.transforms.sources.row_formats.text_files import TextFile
 
 LINE = "text"  # name of the column of plain lines
@@ -86,7 +87,7 @@ class JsonLines:
 
     def _refuse_document(self) -> None:
         """Raise ConfigError if the file is another document, or JSON over several lines."""
-        content = self._file.content
+        content = other_text(self._file.first_text)
         if content is not None and content.noun != JSON_DOCUMENT:
             raise ConfigError(f"{self._origin.place} is {content}")
         text = self._file.first_text.lstrip(_SPACE)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from recordmill.errors import ConfigError
+from recordmill.format.file_content import HEAD, Content, identify
 from recordmill.transforms.sources.row_formats.row_format import UTF8, is_byte_searchable
 
 _WIDE = re.compile(rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}")
@@ -31,6 +32,18 @@ class NotTextError(ConfigError):
     def __init__(self, where: str, detail: str) -> None:
         super().__init__(f"{where} is {detail}")
         self.detail = detail
+
+
+def refuse_other_content(head: bytes, where: str) -> None:
+    """Raise NotTextError if the first bytes of a file are not those of text. where: the file."""
+    content = identify(head[:HEAD])
+    if content is not None and content.kind != "text":
+        raise NotTextError(where, str(content))
+
+
+def other_text(text: str) -> Content | None:
+    """Return the content of a file, by its beginning, if it is text in a known format."""
+    return identify(text[:HEAD].encode())
 
 
 def to_utf8(data: bytes, encoding: str) -> bytes:

@@ -16,7 +16,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recordmill.errors import ConfigError, Reason
-from recordmill.format.file_content import HEAD, Content, identify
 from recordmill.transforms.model import limits
 from recordmill.transforms.sources.row_formats.line_blocks import (
     LineBlock,
@@ -42,11 +41,11 @@ from recordmill.transforms.sources.row_formats.row_format import (
     is_byte_searchable,
 )
 from recordmill.transforms.sources.row_formats.text_encodings import (
-    NotTextError,
     Utf16Error,
     decoded_chunks,
     holds_utf8,
     is_utf8,
+    refuse_other_content,
     to_utf8,
     wide_encoding,
 )
@@ -312,9 +311,7 @@ class TextFile:
         """The first bytes, decompressed but not decoded."""
         with self.origin.parsing(), self._opened() as file:
             head: bytes = file.read(_FIRST_READ)
-        content = identify(head[:HEAD])
-        if content is not None and content.kind != "text":
-            raise NotTextError(f"the {self.origin.noun} {self.origin.place}", str(content))
+        refuse_other_content(head, f"the {self.origin.noun} {self.origin.place}")
         if self.file_format.encoding == UTF8 and (wide := wide_encoding(head)) is not None:
             raise Utf16Error(
                 f"expected UTF-8, but the {self.origin.noun} {self.origin.place} seems to be"
@@ -333,11 +330,6 @@ class TextFile:
     def is_blank(self) -> bool:
         """True if the file holds no byte, after decompression."""
         return not self._head
-
-    @property
-    def content(self) -> Content | None:
-        """Content of the file if it is text in another format, such as HTML."""
-        return identify(self._head[:HEAD])
 
     @property
     def first_text(self) -> str:

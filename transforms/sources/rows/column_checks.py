@@ -20,7 +20,7 @@ from recordmill.transforms.sources.row_formats.odd_values import (
     OddValue,
 )
 from recordmill.transforms.sources.row_formats.value_parsing import ValueParser
-from recordmill.transforms.sources.rows.column_roles import quoted
+from recordmill.transforms.sources.rows.column_roles import LABELS, quoted
 
 
 class ColumnAdvice(NamedTuple):
@@ -73,6 +73,12 @@ def alike_name(name: str, names: Iterable[str]) -> str | None:
     others = sorted({*names} - {name})
     folded, *found = spelling_keys(pa.array([name, *others], pa.string()))
     return next((one for one, text in zip(others, found, strict=True) if text == folded), None)
+
+
+def class_loss(names: Iterable[str]) -> str:
+    """Return words on columns to leave out that may hold the classes; empty if none may."""
+    found = [name for name in names if name.lower() in LABELS]
+    return f" (and without {quoted(found)} no record may have a class)" if found else ""
 
 
 def unnamed_notes(names: Collection[str], user_columns: Iterable[str]) -> dict[str, Note]:

@@ -297,7 +297,7 @@ class FileList:
         repeated = self._find_repeated(file, sections, keyed, roles, segments)
         kept = filtered = 0
         rejected: collections.Counter[Reason] = collections.Counter()
-        first: Reject | None = None
+        firsts: dict[Reason, Reject] = {}
         for section in sections:
             for rows in file.read(section, wanted, roles.named()):
                 check_unnamed(rows, place)
@@ -318,7 +318,7 @@ class FileList:
                     unlabelled=self.unlabelled,
                 )
                 rejected.update(reject.reason for reject in listed.rejects)
-                first = first or next(iter(listed.rejects), None)
+                firsts = {reject.reason: reject for reject in listed.rejects[::-1]} | firsts
                 if listed.rows is not None:
                     found = listed.rows
                     for name in segments:
@@ -334,7 +334,7 @@ class FileList:
         if not kept:
             given = self.input_root is not None
             raise ConfigError(
-                no_rows_message(place, root, rejected, first, given=given, filtered=filtered)
+                no_rows_message(place, root, rejected, firsts, given=given, filtered=filtered)
             )
         quotes = quote_notes([(place.name, file.quote_anomalies)])
         unnamed = unnamed_notes((), user_columns)

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError
 from recordmill.notes import Note
+from recordmill.option_checks import list_item
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.label_spelling import LabelSpelling
 from recordmill.transforms.model.source import ListingPart
@@ -23,7 +24,7 @@ from recordmill.transforms.sources.files.path_layout import (
     split_source,
 )
 from recordmill.transforms.sources.files.skipped_names import skipped_among_media
-from recordmill.transforms.sources.rows.column_checks import alike_name
+from recordmill.transforms.sources.rows.column_checks import alike_name, class_loss
 from recordmill.transforms.sources.rows.file_list import FileList
 
 
@@ -123,12 +124,13 @@ def _refuse_others(schema: pa.Schema, schemas: dict[str, pa.Schema], path: str) 
             if name not in other.names:
                 raise ConfigError(
                     f"{there} has no column {name!r}, but {here} has it: give all listings the same"
-                    f" columns, or pass --drop-columns {name}"
+                    f" columns, or pass --drop-columns {list_item(name)}, which leaves it out of"
+                    f" all records{class_loss([name])}"
                 )
     for name in first.names:
         if schema.field(name).type != first.field(name).type:
             raise ConfigError(
                 f"the column {name!r} is {first.field(name).type} in {where}, but"
-                f" {schema.field(name).type} in {path}: pass --drop-columns {name}, or"
-                " use one type in all listings"
+                f" {schema.field(name).type} in {path}: use one type in all listings, or pass"
+                f" --drop-columns {list_item(name)}, which leaves it out of all records"
             )

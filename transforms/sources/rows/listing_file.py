@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 
 from recordmill.errors import ConfigError, Reason, Reject
-from recordmill.notes import Note
+from recordmill.notes import Note, most_frequent
 from recordmill.storage.files import Location
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.label_spelling import LabelSpelling
@@ -124,21 +124,24 @@ def no_rows_message(
     place: Location,
     root: Location,
     rejected: Mapping[Reason, int],
-    first: Reject | None,
+    firsts: Mapping[Reason, Reject],
     *,
     given: bool = False,
     filtered: int = 0,
 ) -> str:
     """Return the message for a listing without a usable row.
 
-    root: folder of relative paths. rejected: {reason: number of rows}. first: first rejected row.
+    root: folder of relative paths. rejected: {reason: number of rows}. firsts: the first
+      rejected row for each reason.
     given: `root` is that of --input-root. filtered: number of rows that --where left out.
     """
-    if first is None:
+    if not rejected:
         if filtered:
             return f"--where leaves out all {filtered} rows of {place}: relax it"
         return f"the listing {place} has no rows"
-    reasons = ", ".join(f"{n} {reason}" for reason, n in sorted(rejected.items()))
+    by_count = most_frequent(rejected)
+    first = firsts[by_count[0][0]]
+    reasons = ", ".join(f"{n} {reason}" for reason, n in by_count)
     message = f"no row of {place} can be used ({reasons}); the first: {first.key}: {first.detail}"
     if Reason.MISSING in rejected:
         message += "; relative paths were resolved in "

@@ -98,31 +98,41 @@ def _advice(name: str, origin: Origin, row_format: RowFormat) -> str | None:
     before = _read(origin, row_format, name)
     if before is None or not before.bad:
         return None
-    undecodable = sum(n for why, n in before.bad.items() if " column" not in why)
-    is_wide = undecodable < before.bad.total() - undecodable
-    if not is_wide and found.encoding == UTF8 and not before.ascii:
+    undecodable = sum(n for why, n in before.bad.items() if why.startswith("not "))
+    wide = sum(n for why, n in before.bad.items() if " column" in why)
+    count = max(undecodable, wide)
+    if 2 * count <= before.bad.total():
+        return None  # other faults, which no reading mends
+    if count == undecodable and found.encoding == UTF8 and not before.ascii:
         return (
             f"{count_of(undecodable, 'row')} of {name} are not UTF-8, but non-ASCII characters"
             " of other rows are: convert these rows to UTF-8"
         )
-    for option, other in _alternatives(row_format, name, by_columns=is_wide):
+    for option, other in _alternatives(row_format, name, by_columns=count == wide):
         after = _read(origin, other, name)
-        if (
-            after is not None
-            and after.good >= before.good  # equal if values hold line breaks
-            and after.bad.total() <= _LARGEST_BAD * after.rows
-            and (after.columns > 1 or before.columns == 1)
-        ):
+        if after is not None and _reads_more(before, after):
             fault = (
-                "have another number of columns" if is_wide else f"are not {found.encoding.upper()}"
+                "have another number of columns"
+                if count == wide
+                else f"are not {found.encoding.upper()}"
             )
             first = "" if before.whole else f"first {before.rows:,} "
             some = "all" if not after.bad else f"{after.good:,} of"
             return (
-                f"{before.bad.total() / before.rows:.0%} of the {first}rows of {name} {fault}; with"
+                f"{count / before.rows:.0%} of the {first}rows of {name} {fault}; with"
                 f" {option} {some} {count_of(after.rows, 'row')} can be read"
             )
     return None
+
+
+def _reads_more(before: _Reading, after: _Reading) -> bool:
+    """Return whether a reading has more rows, or as many of which some span lines."""
+    spans_lines = after.good == before.good and after.rows < before.rows
+    return (
+        (after.good > before.good or spans_lines)
+        and after.bad.total() <= _LARGEST_BAD * after.rows
+        and (after.columns > 1 or before.columns == 1)
+    )
 
 
 def _alternatives(

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import concurrent.futures
 import dataclasses
-import os
-import unicodedata
 from collections.abc import Iterator, Sequence
 
 from recordmill.errors import Reason, RecordError
@@ -17,10 +15,10 @@ from recordmill.storage.storage_errors import call_with_retries, raise_storage_e
 from recordmill.transforms.model import limits
 from recordmill.transforms.sources.archives.member_index import MemberIndex
 from recordmill.transforms.sources.files.file_stat import EMPTY, FileStat, RejectCause, stat_local
+from recordmill.transforms.sources.files.near_names import NearFiles, difference
 from recordmill.transforms.sources.files.other_kinds import compressed_tar, is_archive
 from recordmill.transforms.sources.files.path_rules import PathRules
 from recordmill.transforms.sources.files.walks import File
-from recordmill.unicode_tables import has_later
 
 _CACHED = 1 << 17  # paths, at most
 _LOOK_FOR = 16  # missing files whose folders are read
@@ -34,6 +32,7 @@ class StatCache:
         self._rules = rules
         self._known: dict[str, FileStat | RejectCause] = {}
         self._looked_for = 0  # missing files, in their folders
+        self._near = NearFiles()
         self._archives: dict[Location, MemberIndex | RejectCause | None] = {}
 
     def stat(self, paths: Sequence[str]) -> list[FileStat | RejectCause]:
@@ -61,16 +60,16 @@ class StatCache:
     def _with_similar(
         self, place: Location, found: FileStat | RejectCause
     ) -> FileStat | RejectCause:
-        """Return the problem of a missing file with the name in its folder that differs little.
+        """Return the problem of a missing file with the name of a near one.
 
         Only for the first files, because it reads the folders.
         """
         if found == _MISSING and self._looked_for < _LOOK_FOR:
             self._looked_for += 1
-            if similar := similar_name(place.path):
-                how = "case" if similar[1] else "its Unicode form, which looks the same"
+            if (near := self._near.find(place.path)) is not None:
+                how = difference(near, place.path)
                 return _MISSING._replace(
-                    detail=f"{_MISSING.detail}, but {similar[0]!r} exists, which differs in {how}:"
+                    detail=f"{_MISSING.detail}, but {near!r} exists, which differs in {how}:"
                     " correct the listing, or rename the file"
                 )
         return found
@@ -96,30 +95,6 @@ class StatCache:
                 name = "/".join(parts[number:])
                 return index.find(name) if isinstance(index, MemberIndex) else index
         return None
-
-
-def similar_name(path: str) -> tuple[str, bool] | None:
-    """Return the file of a folder whose name differs by case or Unicode form only.
-
-    Returns the name, and whether case differs; None without such a file.
-    """
-    folder, name = os.path.split(path)
-    if has_later(name):
-        return None
-    try:
-        folded = _folded(name)
-        with os.scandir(folder) as entries:
-            names = [one.name for one in entries if _folded(one.name) == folded]
-    except OSError:
-        return None
-    if not names:
-        return None
-    found = min(names)
-    return found, unicodedata.normalize("NFC", found) != unicodedata.normalize("NFC", name)
-
-
-def _folded(name: str) -> str:
-    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
 
 
 def _with_hint(path: str, found: FileStat | RejectCause) -> FileStat | RejectCause:

@@ -36,7 +36,7 @@ _SYSTEM = {
     batch.LABEL: "label", batch.SPLIT: "split", batch.GROUP: "group", batch.PATH: "path",
     batch.CONTENT: "content", batch.CHECK: "content",
 }  # fmt: skip
-_REMEDY = "--conflicts first keeps the first row"
+_REMEDY = "--conflicts first keeps the first row, and the values of the others are lost"
 _MOST_HELD = 100_000  # rows
 _MOST_SHOWN = 60  # characters of a value in a message
 

@@ -46,7 +46,7 @@ from recordmill.transforms.sources.row_formats.row_file import (
     Rows,
     TypeInferringFile,
 )
-from recordmill.transforms.sources.rows.column_checks import alike_name
+from recordmill.transforms.sources.rows.column_checks import alike_name, class_loss
 from recordmill.transforms.sources.rows.column_roles import quoted
 from recordmill.transforms.sources.rows.row_cache import RowCache
 from recordmill.transforms.sources.rows.row_inputs import RowInput
@@ -148,7 +148,9 @@ def read_header(
             names = quoted(column_types if here == file.key else first[1])
             raise ConfigError(
                 f"{here} has no column {differ[0]!r}, but {there} has it: {here} has {names}; give"
-                f" all files the same columns, or pass --drop-columns {drop}"
+                f" all files the same columns, or pass --drop-columns {drop}, which leaves"
+                f" {'it' if len(differ) == 1 else 'them'} out of all records"
+                f"{class_loss(differ)}"
             )
         joined = unify([joined, column_types])
     return joined
