@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Literal
 
 from rich.console import Group, RenderableType
@@ -14,12 +14,11 @@ from recordmill.format.split_names import in_order
 from recordmill.notes import repeats_many_times
 from recordmill.pipelines.terminal.tables import name_of, new_table
 from recordmill.printable import printable
+from recordmill.report.counts import table_parts
 
 Label = str | None
 Stages = Mapping[str, Mapping[Label, int]]  # records per class, at each stage of _STAGE_LEGEND
 
-_MOST = 20  # classes in a table; the others are summed up
-_URGENT = 10  # of them, at most, classes that need attention
 _STAGE_LEGEND = {
     "found": "before balancing",
     "balanced": "planned after balancing",
@@ -67,7 +66,7 @@ def classes_table(
 
     rows = sorted(totals, key=lambda label: (-totals[label], label is None, label or ""))
     lines = []
-    for shown, hidden, what in _parts(rows, {*repeated, *_urgent(splits, totals)}):
+    for shown, hidden, what in table_parts(rows, {*repeated, *_urgent(splits, totals)}):
         for label in shown:
             add(label)
         if hidden:
@@ -77,28 +76,6 @@ def classes_table(
     legend = [f"{stage}: {text}" for stage, text in _STAGE_LEGEND.items() if stage in used]
     lines += ["; ".join(legend)] if legend else []
     return Group(table, *(Text(line, style="dim") for line in lines)) if lines else table
-
-
-def _parts(
-    rows: Sequence[Label], urgent: Collection[Label]
-) -> Iterator[tuple[Sequence[Label], Sequence[Label], str]]:
-    """Yield the parts of a table: rows that it has, then rows that a line sums up, and a name.
-
-    rows: all of them, the largest first. urgent: classes that need attention.
-    """
-    classes = [label for label in rows if label is not None]
-    if len(classes) <= _MOST + 1:  # hiding a single row would take as much space as showing it
-        yield rows, [], ""
-        return
-    first = [label for label in classes if label in urgent]
-    others = [label for label in classes if label not in urgent]
-    shown = _URGENT + (len(first) == _URGENT + 1)
-    yield [label for label in rows if label is None], [], ""
-    yield first[:shown], first[shown:], "more that need attention"
-    most = _MOST - min(len(first), shown)
-    ends = most // 2 if len(others) > most + 1 else len(others)
-    yield others[:ends], others[ends : len(others) - ends], "more"
-    yield others[max(ends, len(others) - ends) :], [], ""
 
 
 def _urgent(splits: Mapping[str, Stages], labels: Collection[Label]) -> Iterable[Label]:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from recordmill.checking.inspection import Summary
 from recordmill.format.ledger import Ledger
 from recordmill.format.manifest import Manifest
+from recordmill.notes import repeats_many_times
+
+_MOST = 20  # classes in a table; the others are summed up
+_URGENT = 10  # of them, at most, classes that need attention
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -15,7 +19,7 @@ class ClassRow:
     """Counts of one class: {split: (records, of which copies)}. number: integer label.
 
     before: fraction of the labelled records of train that had this class before balancing; None if
-      balancing did not change the fractions.
+      balancing did not change the fractions. is_hidden: whether a short table leaves it out.
     """
 
     name: str
@@ -23,6 +27,7 @@ class ClassRow:
     counts: Mapping[str, tuple[int, int]]
     weight: float | None
     before: float | None = None
+    is_hidden: bool = False
 
     @property
     def total(self) -> int:
@@ -76,7 +81,40 @@ def class_rows(summary: Summary) -> list[ClassRow]:
     )
     if not any(row.total for row in rows):  # the classes are those of boxes, if any
         return [unlabelled]
+    labelled = {name for row in rows for name, (records, _) in row.counts.items() if records}
+    urgent = {
+        row.name
+        for row in rows
+        if any(not row.counts[name][0] for name in labelled)
+        or any(repeats_many_times(one, one - copies) for one, copies in row.counts.values())
+    }
+    names = [row.name for row in sorted(rows, key=lambda row: -row.total)]
+    hidden = {name for _, some, _ in table_parts(names, urgent) for name in some}
+    rows = [dataclasses.replace(row, is_hidden=row.name in hidden) for row in rows]
     return [*rows, unlabelled] if unlabelled.total else rows
+
+
+def table_parts(
+    rows: Sequence[str | None], urgent: Collection[str | None]
+) -> Iterator[tuple[Sequence[str | None], Sequence[str | None], str]]:
+    """Yield parts of a table of classes: rows that it has, rows that a line sums up, their name.
+
+    rows: all classes, the largest first; None stands for records without one. urgent: classes that
+      need attention.
+    """
+    classes = [label for label in rows if label is not None]
+    if len(classes) <= _MOST + 1:  # hiding a single row would take as much space as showing it
+        yield rows, [], ""
+        return
+    first = [label for label in classes if label in urgent]
+    others = [label for label in classes if label not in urgent]
+    shown = _URGENT + (len(first) == _URGENT + 1)
+    yield [label for label in rows if label is None], [], ""
+    yield first[:shown], first[shown:], "more that need attention"
+    most = _MOST - min(len(first), shown)
+    ends = most // 2 if len(others) > most + 1 else len(others)
+    yield others[:ends], others[ends : len(others) - ends], "more"
+    yield others[max(ends, len(others) - ends) :], [], ""
 
 
 def _fractions(weights: Mapping[str, float]) -> dict[str, float]:

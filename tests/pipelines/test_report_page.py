@@ -124,6 +124,18 @@ def test_a_run_writes_the_report_of_its_dataset(
     assert "the dataset is complete, but no report was written" in capsys.readouterr().err
 
 
+def test_a_page_of_many_classes_shows_twenty_first(tmp_path: pathlib.Path) -> None:
+    argv = ["table", "--input", f"{tmp_path}/a.csv", "--output", f"{tmp_path}/out", "--report"]
+    rows = [f"{row},c{n:02}" for n in range(50) for row in range(n + 1)]
+    (tmp_path / "a.csv").write_text("\n".join(["x,label", *rows]))
+    assert main([*argv, "--splits", "train=1"]) == 0
+    page = (tmp_path / "out.report.html").read_text()
+    hidden = re.findall(r'<tr data-text="(c\d\d)" data-more>', page)
+    assert hidden == [f"c{n:02}" for n in range(10, 40)]
+    assert len(re.findall(r'<tr data-text="c\d\d">', page)) == 20
+    assert ">Show 30 more classes</button>" in page
+
+
 def test_adopt_writes_a_report_or_warns_of_an_earlier_one(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -20,6 +20,17 @@ for (const table of document.querySelectorAll("table.sortable")) {
     });
   });
 }
+const more = document.getElementById("more-classes");
+if (more) {
+  const rows = document.querySelectorAll("#class-table tr[data-more]");
+  for (const row of rows) row.hidden = true;
+  more.hidden = false;
+  more.querySelector("button").addEventListener("click", () => {
+    for (const row of rows) row.hidden = false;
+    more.hidden = true;
+  });
+  document.querySelector("input[data-filter=class-table]").addEventListener("input", () => { more.hidden = true; });
+}
 for (const input of document.querySelectorAll("input[data-filter]")) {
   const items = document.getElementById(input.dataset.filter).querySelectorAll("[data-text]");
   input.addEventListener("input", () => {
