@@ -68,6 +68,7 @@ class ClipCollector:
     schema: pa.Schema
     max_bytes: int
     inputs: int = 0
+    _last: tuple[int, int] = (-1, -1)  # row and first slot of the clip added last
     _at: list[int] = dataclasses.field(default_factory=list)
     _clips: list[Clip] = dataclasses.field(default_factory=list)
     _rates: list[Fraction] = dataclasses.field(default_factory=list)
@@ -89,12 +90,24 @@ class ClipCollector:
         return len(self._data) >= limits.VIDEO_STAGED_BYTES or len(self._at) >= limits.PART_ROWS
 
     def add(
-        self, row: int, clip: Clip, frames: Sequence[EncodedFrame | RecordError], *, rate: Fraction
+        self,
+        row: int,
+        clip: Clip,
+        frames: Sequence[EncodedFrame | RecordError],
+        *,
+        rate: Fraction,
+        counts: int,
     ) -> None:
         """Add a clip of the video of a row. A clip with a broken frame is rejected.
 
-        rate: frames per second.
+        Clips are added in order. One that has been added before is left as it is.
+
+        rate: frames per second. counts: inputs that the row counts as.
         """
+        if (row, clip.start) <= self._last:
+            return
+        self.inputs += counts if row > self._last[0] else 0
+        self._last = row, clip.start
         coded = []
         for frame in frames:
             if isinstance(frame, RecordError):

@@ -22,7 +22,11 @@ from recordmill.format.file_content import HEAD, unknown_media
 from recordmill.notes import count_of
 from recordmill.optional_packages import import_package
 from recordmill.storage.decoder_stream import DecoderStream
-from recordmill.transforms.sources.video.concatenation import has_second_flv, has_second_mp4
+from recordmill.transforms.sources.video.container_structure import (
+    empty_chunks_after,
+    has_second_flv,
+    has_second_mp4,
+)
 
 Ints = npt.NDArray[np.int64]
 
@@ -170,49 +174,55 @@ class VideoFile:
         """Pixel aspect ratio, width / height."""
         return Fraction(self.stream.sample_aspect_ratio or 1) or Fraction(1)
 
-    def packets(self, *, keep: bool = False) -> Packets:
+    def packets(self, *, keep: bool = False, keyless: bool = False) -> Packets:
         """Read all packets without decoding them.
 
         keep: whether to keep the packets in memory, so that the next `demux` yields them again.
+        keyless: whether the first packet counts as a key frame, because none is.
 
         Raises:
-          RecordError: there are no frames, or their times do not give their order.
+          RecordError: there are no frames, or the file holds several videos.
         """
         times: list[int] = []
         keys: list[tuple[int, int]] = []
         sizes: list[int] = []
-        last, length, read, guessed = 0, 0, 0, 0
+        last, length, read, guessed, timeless = 0, 0, 0, 0, 0
+        decoded: int | None = None  # decoding time of the packet
         place: int | None = None
         kept: collections.deque[Any] = collections.deque()
         for packet in self.demux():
             read += 1
             place = packet.pos or place
+            last_decoded, decoded = decoded, packet.dts
             if keep:
                 kept.append(packet)
-            time = packet.pts
-            if time is None:
-                guessed += 1
-                time = last + length if packet.dts is None else packet.dts
-            if not keys and not packet.is_keyframe:
+            guessed += packet.pts is None
+            timeless += packet.pts is None and packet.dts is None
+            time = time_of_packet(packet, last + length)
+            is_key = packet.is_keyframe or (keyless and not keys)
+            if not keys and not is_key:
                 continue
-            if packet.is_keyframe:
-                if times and time < last and self._has_reliable_times:
+            if is_key:
+                if times and time < last and _is_earlier(decoded, last_decoded):
                     raise _concatenated(len(times))
                 keys.append((time, time if packet.dts is None else packet.dts))
                 sizes.append(0)
             sizes[-1] += packet.size
-            if self._makes_frame(packet) and time >= keys[0][0]:
+            if self.makes_frame(packet) and time >= keys[0][0]:
                 times.append(time)
                 if time >= last or len(times) == 1:
                     last, length = time, packet.duration or 0
         if self._has_unread_video(place):
             raise _concatenated(len(times))
-        if read and guessed == read:
+        if read and timeless == read:
             raise RecordError(
                 Reason.UNSUPPORTED,
                 "frames without times, as in a raw stream: put it into a container, such as with"
                 " ffmpeg -i FILE -c copy FILE.mp4",
             )
+        if read and not keys:
+            self.restart()
+            return self.packets(keep=keep, keyless=True)
         if not times:
             raise RecordError(Reason.EMPTY, "no frames")
         if not length:
@@ -224,10 +234,10 @@ class VideoFile:
             keys=np.array(keys, np.int64)[order],
             sizes=np.array(sizes, np.int64)[order],
             end=int(found[-1]) + length,
-            ordered=self._has_reliable_times and not guessed and bool((np.diff(found) > 0).all()),
+            ordered=not (guessed or keyless) and bool((np.diff(found) > 0).all()),
         )
         self._kept = kept if keep else None
-        return dataclasses.replace(packets, missing=self._missing(packets, read))
+        return dataclasses.replace(packets, missing=self._missing(packets, read, place, decoded))
 
     def demux(self) -> Iterator[Any]:
         """Yield the packets of the video stream, as far as they can be read.
@@ -293,20 +303,13 @@ class VideoFile:
         pixels = 0 if context is None else context.height * context.width
         return bool(stream.disposition & pyav().stream.Disposition.default), pixels
 
-    def _makes_frame(self, packet: Any) -> bool:
+    def makes_frame(self, packet: Any) -> bool:
         """Return whether a packet gives a frame that is shown."""
         if packet.is_discard:
             return False
         if self.stream.codec_context.name == "vp8":
             return bool(memoryview(packet)[0] & _SHOWN_VP8)
         return True
-
-    @property
-    def _has_reliable_times(self) -> bool:
-        """False for H.264 and H.265 with reordered frames in AVI, which stores no times."""
-        context = self.stream.codec_context
-        is_reordered = context.has_b_frames and context.name in ("h264", "hevc")
-        return not (is_reordered and self._container.format.name == "avi")
 
     def _has_unread_video(self, last: int | None) -> bool:
         """Return whether the file has a second video.
@@ -325,7 +328,13 @@ class VideoFile:
         self._file.check()
         return found
 
-    def _missing(self, packets: Packets, read: int) -> int | None:
+    def _missing(
+        self, packets: Packets, read: int, place: int | None, time: int | None
+    ) -> int | None:
+        """Return the number of missing frames, as in `Packets`.
+
+        read: number of packets. place, time: offset and decoding time of the last packet.
+        """
         if self._has_hole:
             return None
         form = self._container.format.name
@@ -333,12 +342,25 @@ class VideoFile:
             size = self._place[1]
             return sum(bool(one.pos + one.size > size) for one in self.stream.index_entries)
         if form == "avi" and self.stream.frames:
-            return max(int(self.stream.frames) - read, 0)
+            return self._missing_of_avi(read, place, time)
         declared = self._declared_end
         if declared is None:
             return 0
         late = max(2 * Fraction(packets.end - int(packets.times[-1])) * self.unit, _LATE)
         return None if declared > packets.end * self.unit + late else 0
+
+    def _missing_of_avi(self, read: int, place: int | None, time: int | None) -> int | None:
+        """Return the number of missing frames of an AVI, whose times count empty chunks, too."""
+        if len(self.stream.index_entries) > read:
+            return None  # frames of its index that cannot be read
+        missing = int(self.stream.frames) - max(read, 0 if time is None else time + 1)
+        if missing <= 0 or place is None:
+            return max(missing, 0)
+        at = self._file.tell()
+        missing -= empty_chunks_after(self._file, place)
+        self._file.seek(at)  # where FFmpeg reads on
+        self._file.check()
+        return max(missing, 0)
 
     @property
     def _declared_end(self) -> Fraction | None:
@@ -350,6 +372,17 @@ class VideoFile:
             length = self._container.duration
             return None if length is None else Fraction(length, pyav().time_base)
         return None
+
+
+def time_of_packet(packet: Any, default: int) -> int:
+    """Return the presentation time of a packet, else its decoding time, else the default."""
+    time = packet.dts if packet.pts is None else packet.pts
+    return default if time is None else int(time)
+
+
+def _is_earlier(time: int | None, last: int | None) -> bool:
+    """Return whether decoding times go back, or are unknown."""
+    return time is None or last is None or time < last
 
 
 def _concatenated(frames: int) -> RecordError:

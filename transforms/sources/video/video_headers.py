@@ -12,13 +12,17 @@ from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.imaging.unread_parts import HDR
 from recordmill.transforms.sources.video.clip_plan import ClipSampling
 from recordmill.transforms.sources.video.frame_encoder import too_many_pixels
+from recordmill.transforms.sources.video.frames import is_divisible
 from recordmill.transforms.sources.video.video_decoder import Packets, VideoFile, pyav
 
 _BT2020 = 9  # of ColourPrimaries in ITU-T H.273
 
 
 class ProbedVideo(NamedTuple):
-    """Header of a video; of a long one also its packets. unread: as of `unread_parts`."""
+    """Header of a video; of a long one also its packets, if it can be divided.
+
+    unread: as of `unread_parts`.
+    """
 
     has_sound: bool
     unread: Sequence[str]
@@ -47,8 +51,11 @@ class VideoProbe:
                 if height * width > self.images.max_pixels:
                     raise too_many_pixels(height, width, self.images)
                 self._check_bytes(height * width)
+                unread = unread_parts(video)
                 packets = video.packets() if size > self.section_above else None
-                return ProbedVideo(video.has_sound, unread_parts(video), video.unit, packets)
+                if packets is not None and not is_divisible(video, packets):
+                    packets = None
+                return ProbedVideo(video.has_sound, unread, video.unit, packets)
         except RecordError as error:
             return error
 

@@ -44,7 +44,11 @@ from recordmill.transforms.sources.video.clip_plan import (
 )
 from recordmill.transforms.sources.video.clip_rows import ClipCollector, clip_schema
 from recordmill.transforms.sources.video.frame_encoder import EncodedFrame, FrameEncoder
-from recordmill.transforms.sources.video.frames import decode_section
+from recordmill.transforms.sources.video.frames import (
+    UnexpectedFramesError,
+    count_frames,
+    decode_section,
+)
 from recordmill.transforms.sources.video.video_decoder import Packets, VideoFile, pyav
 from recordmill.transforms.sources.video.video_headers import ProbedVideo, VideoProbe
 
@@ -184,22 +188,53 @@ class VideoSource:
                 with VideoFile(place.path, size=place.size, mtime=place.mtime) as video:
                     if place.section is not None:
                         section = ClipSection.from_text(place.section)
-                    else:
-                        if known is None or known[0] != place.path:
-                            known = place.path, video.packets(keep=True)
-                        segment = (place.start, place.end)
-                        (section,) = plan_sections(known[1], self.cut, video.unit, segment=segment)
-                    found.inputs += place.counts
-                    rate = self._rate(video, section)
-                    for clip, frames in self._clips(video, section):
-                        found.add(row, clip, frames, rate=rate)
-                        if found.is_full:
-                            yield found.take()
-                    if section.missing != 0:
-                        found.reject_record(row, section.stop, missing_frames(section.missing))
+                        yield from self._collect(found, row, place, video, section)
+                        continue
+                    if known is None or known[0] != place.path:
+                        known = place.path, self._packets(video, place.size)
+                    plan = functools.partial(
+                        plan_sections,
+                        cut=self.cut,
+                        unit=video.unit,
+                        segment=(place.start, place.end),
+                    )
+                    try:
+                        (section,) = plan(known[1])
+                        yield from self._collect(found, row, place, video, section, strict=True)
+                    except UnexpectedFramesError:
+                        known = place.path, count_frames(video, known[1])
+                        (section,) = plan(known[1])
+                        yield from self._collect(found, row, place, video, section)
             except RecordError as error:
                 found.reject_section(row, place.section, error, counts=place.counts)
         yield found.take()
+
+    def _packets(self, video: VideoFile, size: int) -> Packets:
+        """Return the packets of a whole video. Counts the frames if times do not identify them."""
+        packets = video.packets(keep=size <= self.section_above)
+        return packets if packets.ordered else count_frames(video, packets)
+
+    def _collect(
+        self,
+        found: ClipCollector,
+        row: int,
+        place: _Place,
+        video: VideoFile,
+        section: ClipSection,
+        *,
+        strict: bool = False,
+    ) -> Iterator[ListingPart]:
+        """Add the clips of a section to a collector, and yield its parts when it is full.
+
+        strict: as of `decode_section`, with its errors.
+        """
+        rate = self._rate(video, section)
+        for clip, frames in self._clips(video, section, strict=strict):
+            found.add(row, clip, frames, rate=rate, counts=place.counts)
+            if found.is_full:
+                yield found.take()
+        if section.missing != 0:
+            found.reject_record(row, section.stop, missing_frames(section.missing))
 
     def reject_sections(
         self, sections: pa.RecordBatch, layout: Layout, error: RecordError
@@ -278,14 +313,17 @@ class VideoSource:
         return [section.to_text() for section in cut]
 
     def _clips(
-        self, video: VideoFile, section: ClipSection
+        self, video: VideoFile, section: ClipSection, *, strict: bool
     ) -> Iterator[tuple[Clip, list[EncodedFrame | RecordError]]]:
-        """Yield the clips of a section in order. Encodes each frame once."""
+        """Yield the clips of a section in order. Encodes each frame once.
+
+        strict: as of `decode_section`.
+        """
         clips = collections.deque(section.clips(self.cut, video.unit))
         needed = {number for clip in clips for number in clip.frames.tolist()}
         encoder = FrameEncoder(self.images, aspect=video.aspect)
         held: dict[int, EncodedFrame | RecordError] = {}
-        for number, frame in decode_section(video, section):
+        for number, frame in decode_section(video, section, strict=strict):
             if number in needed:
                 held[number] = _encode(encoder, frame)
             while clips and clips[0].frames[-1] <= number:

@@ -1,7 +1,8 @@
-"""Detection of a second video in a file, as after `cat a.mp4 b.mp4`, where FFmpeg reads only one.
+"""Parts of a file that FFmpeg does not report: a second video, and empty chunks at the end.
 
-Structure of MP4 and MOV: ISO/IEC 14496-12, 4.2. Structure of FLV: Adobe Flash Video File Format
-10.1, annex E.
+FFmpeg reads only the first video after `cat a.mp4 b.mp4`. Structure of MP4 and MOV: ISO/IEC
+14496-12, 4.2. Structure of FLV: Adobe Flash Video File Format 10.1, annex E. Structure of AVI:
+Microsoft's AVI RIFF File Reference.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ _BOX_HEAD = 8  # bytes, before a size of 64 bits
 _TAGS = 4096  # tags of an FLV that are read, at most
 _FLV = b"FLV"
 _TAG_HEAD = 11  # bytes
+_CHUNKS = 4096  # chunks at the end of an AVI that are read, at most
+_CHUNK_HEAD = 8  # bytes
 
 
 class _File(Protocol):
@@ -62,3 +65,24 @@ def has_second_flv(file: _File, at: int) -> bool:
             return False
         at += _TAG_HEAD + int.from_bytes(head[1:4], "big") + 4  # 4: size of the tag, repeated
     return False
+
+
+def empty_chunks_after(file: _File, at: int) -> int:
+    """Return the number of empty chunks that follow the last chunk of an AVI with content.
+
+    Empty chunks repeat the frame before them. at: offset of the chunk with content.
+    """
+    file.seek(at)
+    head = file.read(_CHUNK_HEAD)
+    stream = head[:2]  # its number
+    found = 0
+    for _ in range(_CHUNKS):
+        length = int.from_bytes(head[4:], "little")
+        # The chunks of a list follow its kind, 4 bytes.
+        at += _CHUNK_HEAD + (4 if head[:4] == b"LIST" else length + length % 2)
+        file.seek(at)
+        head = file.read(_CHUNK_HEAD)
+        if len(head) < _CHUNK_HEAD or head[:4] in (b"idx1", b"RIFF"):
+            break
+        found += head[:2] == stream and head[4:] == bytes(4)
+    return found
