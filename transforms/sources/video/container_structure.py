@@ -1,4 +1,4 @@
-"""Parts of a file that FFmpeg does not report: a second video, and empty chunks at the end.
+"""Facts about a file that FFmpeg does not report: a second video, empty chunks, a missing index.
 
 FFmpeg reads only the first video after `cat a.mp4 b.mp4`. Structure of MP4 and MOV: ISO/IEC
 14496-12, 4.2. Structure of FLV: Adobe Flash Video File Format 10.1, annex E. Structure of AVI:
@@ -8,6 +8,9 @@ Microsoft's AVI RIFF File Reference.
 from __future__ import annotations
 
 from typing import Protocol
+
+from recordmill.errors import Reason, RecordError
+from recordmill.format.file_content import unknown_media
 
 _BOXES = 4096  # top-level boxes of an MP4 that are read, at most
 _BOX_HEAD = 8  # bytes, before a size of 64 bits
@@ -67,22 +70,34 @@ def has_second_flv(file: _File, at: int) -> bool:
     return False
 
 
-def empty_chunks_after(file: _File, at: int) -> int:
-    """Return the number of empty chunks that follow the last chunk of an AVI with content.
+def empty_chunks(file: _File, at: int, stream: int) -> int:
+    """Return the number of empty chunks of a stream of an AVI from a chunk on.
 
-    Empty chunks repeat the frame before them. at: offset of the chunk with content.
+    Empty chunks repeat the frame before them. at: offset of the chunk. stream: its number.
     """
-    file.seek(at)
-    head = file.read(_CHUNK_HEAD)
-    stream = head[:2]  # its number
+    name = b"%02d" % stream
     found = 0
     for _ in range(_CHUNKS):
-        length = int.from_bytes(head[4:], "little")
-        # The chunks of a list follow its kind, 4 bytes.
-        at += _CHUNK_HEAD + (4 if head[:4] == b"LIST" else length + length % 2)
         file.seek(at)
         head = file.read(_CHUNK_HEAD)
         if len(head) < _CHUNK_HEAD or head[:4] in (b"idx1", b"RIFF"):
             break
-        found += head[:2] == stream and head[4:] == bytes(4)
+        length = int.from_bytes(head[4:], "little")
+        found += head[:2] == name and not length
+        # The chunks of a list follow its kind, 4 bytes.
+        at += _CHUNK_HEAD + (4 if head[:4] == b"LIST" else length + length % 2)
     return found
+
+
+def open_error(head: bytes, more: bytes) -> RecordError:
+    """Return the error for a file that FFmpeg cannot open, given its first bytes.
+
+    more: enough of them to identify other content.
+    """
+    if head[4:8] == b"ftyp":
+        return RecordError(
+            Reason.TRUNCATED, "an MP4 whose index cannot be read, or was never written"
+        )
+    if head.startswith(b"\x1a\x45\xdf\xa3"):
+        return RecordError(Reason.CORRUPT, "a Matroska file whose header cannot be read")
+    return unknown_media("a video", more)

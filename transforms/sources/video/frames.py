@@ -130,6 +130,7 @@ def _by_time(
     numbers = {time: number for number, time in enumerate(times.tolist(), base)}
     is_broken = False
     broken: set[int] = set()
+    sound_from = key[0]  # time from which frames depend on no broken frame
     if base:
         video.seek(key)
     for packet in itertools.chain(_from_key(video, key[0]), [None]):
@@ -137,11 +138,14 @@ def _by_time(
         if packet is not None:
             # Frames shown before the first key frame may depend on earlier frames.
             is_bad &= packet.pts is None or packet.pts >= key[0]
-            is_broken &= not packet.is_keyframe
+            if is_broken and packet.is_keyframe and packet.pts is not None:
+                is_broken, sound_from = False, packet.pts
         is_broken |= is_bad
         strict &= not is_bad  # what follows a fault is up to the fault
-        if is_broken and packet is not None:
-            broken.add(packet.pts)
+        if packet is not None:
+            is_early = packet.pts is not None and packet.pts < sound_from
+            if is_broken or is_early:
+                broken.add(packet.pts)
         for frame in frames:
             number = numbers.get(frame.pts)
             strict &= not frame.is_corrupt
@@ -171,10 +175,13 @@ def _put_out(video: VideoFile, packets: Iterator[Any]) -> Iterator[tuple[int, An
     is_broken = False
     broken: set[int] = set()
     lost: set[int] = set()  # broken packets that have given no frame yet
+    awaited: int | None = None  # key frame; those before it may depend on broken ones
     source = 0
     for number, packet in enumerate(itertools.chain(packets, [None])):
         if packet is not None:
-            is_broken &= not packet.is_keyframe
+            if packet.is_keyframe:
+                awaited = number if is_broken else None
+                is_broken = False
             packet.pts = number
         frames, is_bad = _decoded(video, packet)
         is_broken |= is_bad
@@ -184,7 +191,9 @@ def _put_out(video: VideoFile, packets: Iterator[Any]) -> Iterator[tuple[int, An
         for frame in frames:
             source = source if frame.pts is None else frame.pts
             lost.discard(source)
-            is_bad = frame.is_corrupt or source in broken
+            awaited = None if source == awaited else awaited
+            is_early = awaited is not None and source > awaited
+            is_bad = frame.is_corrupt or is_early or source in broken
             for before in [] if is_bad else sorted(one for one in lost if one < source):
                 lost.remove(before)
                 yield before, None

@@ -18,14 +18,15 @@ import numpy as np
 import numpy.typing as npt
 
 from recordmill.errors import Reason, RecordError
-from recordmill.format.file_content import HEAD, unknown_media
+from recordmill.format.file_content import HEAD
 from recordmill.notes import count_of
 from recordmill.optional_packages import import_package
 from recordmill.storage.decoder_stream import DecoderStream
 from recordmill.transforms.sources.video.container_structure import (
-    empty_chunks_after,
+    empty_chunks,
     has_second_flv,
     has_second_mp4,
+    open_error,
 )
 
 Ints = npt.NDArray[np.int64]
@@ -116,7 +117,7 @@ class VideoFile:
         except av.FFmpegError as error:
             self._file.check()
             self._file.seek(0)
-            raise _open_error(head, self._file.read(HEAD)) from error
+            raise open_error(head, self._file.read(HEAD)) from error
         try:
             self._file.check()
             self._container.flags |= av.container.Flags.gen_pts.value
@@ -188,11 +189,13 @@ class VideoFile:
         sizes: list[int] = []
         last, length, read, guessed, timeless = 0, 0, 0, 0, 0
         decoded: int | None = None  # decoding time of the packet
-        place: int | None = None
+        place: int | None = None  # offset of the packet
+        stop: int | None = None  # and its end
         kept: collections.deque[Any] = collections.deque()
         for packet in self.demux():
             read += 1
-            place = packet.pos or place
+            if packet.pos:
+                place, stop = packet.pos, packet.pos + packet.size
             last_decoded, decoded = decoded, packet.dts
             if keep:
                 kept.append(packet)
@@ -237,7 +240,7 @@ class VideoFile:
             ordered=not (guessed or keyless) and bool((np.diff(found) > 0).all()),
         )
         self._kept = kept if keep else None
-        return dataclasses.replace(packets, missing=self._missing(packets, read, place, decoded))
+        return dataclasses.replace(packets, missing=self._missing(packets, read, stop, decoded))
 
     def demux(self) -> Iterator[Any]:
         """Yield the packets of the video stream, as far as they can be read.
@@ -329,38 +332,42 @@ class VideoFile:
         return found
 
     def _missing(
-        self, packets: Packets, read: int, place: int | None, time: int | None
+        self, packets: Packets, read: int, end: int | None, time: int | None
     ) -> int | None:
         """Return the number of missing frames, as in `Packets`.
 
-        read: number of packets. place, time: offset and decoding time of the last packet.
+        read: number of packets. end, time: end in bytes and decoding time of the last packet.
         """
         if self._has_hole:
             return None
         form = self._container.format.name
         if form.startswith("mov"):
-            size = self._place[1]
-            return sum(bool(one.pos + one.size > size) for one in self.stream.index_entries)
+            return len(self.stream.index_entries) - self._indexed
         if form == "avi" and self.stream.frames:
-            return self._missing_of_avi(read, place, time)
+            return self._missing_of_avi(read, end, time)
         declared = self._declared_end
         if declared is None:
             return 0
         late = max(2 * Fraction(packets.end - int(packets.times[-1])) * self.unit, _LATE)
         return None if declared > packets.end * self.unit + late else 0
 
-    def _missing_of_avi(self, read: int, place: int | None, time: int | None) -> int | None:
+    def _missing_of_avi(self, read: int, end: int | None, time: int | None) -> int | None:
         """Return the number of missing frames of an AVI, whose times count empty chunks, too."""
-        if len(self.stream.index_entries) > read:
-            return None  # frames of its index that cannot be read
+        if self._indexed > read:
+            return None  # frames inside the file that cannot be read
         missing = int(self.stream.frames) - max(read, 0 if time is None else time + 1)
-        if missing <= 0 or place is None:
-            return max(missing, 0)
-        at = self._file.tell()
-        missing -= empty_chunks_after(self._file, place)
-        self._file.seek(at)  # where FFmpeg reads on
-        self._file.check()
+        if missing > 0 and end is not None:
+            at = self._file.tell()
+            missing -= empty_chunks(self._file, end + end % 2, self.stream.index)
+            self._file.seek(at)  # where FFmpeg reads on
+            self._file.check()
         return max(missing, 0)
+
+    @property
+    def _indexed(self) -> int:
+        """Number of packets in the index that are within the file."""
+        size = self._place[1]
+        return sum(bool(one.pos + one.size <= size) for one in self.stream.index_entries)
 
     @property
     def _declared_end(self) -> Fraction | None:
@@ -392,17 +399,3 @@ def _concatenated(frames: int) -> RecordError:
         f"the file holds several videos, the first of {count_of(frames, 'frame')}: join them with"
         " ffmpeg -f concat, or split them",
     )
-
-
-def _open_error(head: bytes, more: bytes) -> RecordError:
-    """Return the error for a file that FFmpeg cannot open, given its first bytes.
-
-    more: enough of them to identify other content.
-    """
-    if head[4:8] == b"ftyp":
-        return RecordError(
-            Reason.TRUNCATED, "an MP4 whose index cannot be read, or was never written"
-        )
-    if head.startswith(b"\x1a\x45\xdf\xa3"):
-        return RecordError(Reason.CORRUPT, "a Matroska file whose header cannot be read")
-    return unknown_media("a video", more)
