@@ -189,8 +189,7 @@ class VideoFile:
         sizes: list[int] = []
         last, length, read, guessed, timeless = 0, 0, 0, 0, 0
         decoded: int | None = None  # decoding time of the packet
-        place: int | None = None  # offset of the packet
-        stop: int | None = None  # and its end
+        place = stop = None  # offset of the packet, and its end
         kept: collections.deque[Any] = collections.deque()
         for packet in self.demux():
             read += 1
@@ -334,9 +333,9 @@ class VideoFile:
     def _missing(
         self, packets: Packets, read: int, end: int | None, time: int | None
     ) -> int | None:
-        """Return the number of missing frames, as in `Packets`.
+        """Return the number of missing frames, given facts about packets.
 
-        read: number of packets. end, time: end in bytes and decoding time of the last packet.
+        read: how many. end, time: end in bytes and decoding time of the last.
         """
         if self._has_hole:
             return None
