@@ -145,9 +145,12 @@ class LeftUnread:
         part: its name, such as `keypoints`. noun: of what it is a part. such_as: one of these.
         names: further names, such as those of attributes, shown after the part.
         """
-        found = self._parts.setdefault((part, noun), _UnreadPart(such_as))
+        found = self._parts.get((part, noun))
+        if found is None:
+            found = self._parts[part, noun] = _UnreadPart(such_as)
         found.count += count
-        found.example = min(found.example, such_as)
+        if such_as < found.example:
+            found.example = such_as
         found.names.update(names)
 
     def merge(self, other: LeftUnread) -> None:

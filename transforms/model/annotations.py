@@ -98,7 +98,9 @@ def _says_something(value: Any) -> bool:
     """Return whether a value is other than missing, empty, zero or false."""
     if isinstance(value, dict):
         value = list(value.values())
-    return any(map(_says_something, value)) if isinstance(value, list) else bool(value)
+    if not isinstance(value, list):
+        return bool(value)
+    return any(value) and any(map(_says_something, value))  # the first is fast for zeros
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

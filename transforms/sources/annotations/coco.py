@@ -172,8 +172,8 @@ class _CocoParser:
             if not alone:
                 self._add_object(image, entry)
                 self._object_ids.add(known, number or 0)
-            if others := entry.keys() - _KNOWN:
-                fields = {name: entry[name] for name in others}
+            if not _KNOWN.issuperset(entry):
+                fields = {name: entry[name] for name in entry.keys() - _KNOWN}
                 count_unread(self._unread, fields, such_as=f"one of {self._names[image]}")
         except ValueError as error:
             self._faults.setdefault(image, f"{entry_name}: {error}")
