@@ -5,7 +5,7 @@ import pytest
 from recordmill.checking.inspection import inspect
 from recordmill.storage.files import Location
 from tests.folders import make_folder
-from tests.image_runs import run
+from tests.image_runs import make, run
 
 pytestmark = pytest.mark.usefixtures("encoders")
 
@@ -96,3 +96,61 @@ def test_inspect_shows_the_most_frequent_reason_first_and_ties_by_name(tmp_path)
     assert run("images", *given, "--max-reject-fraction", 1, "--size", 16) == 0
     found = inspect(Location.parse(str(tmp_path / "out"))).rejects
     assert list(found) == ["corrupt", "empty", "not_an_image"]
+
+
+R_TABLE = '"x","label"\n' + "".join(f'"{n}",{n / 2},"{"ab"[n % 2]}"\n' for n in range(1, 41))
+TOA5 = """"TOA5","CR1000","CR1000","12345","CR1000.Std.32"
+"TIMESTAMP","RECORD","Air, max"
+"TS","RN","Deg C"
+"","","Avg"
+""" + "".join(f'"2019-03-01 {n:02}:00:00",{n},{n / 4}\n' for n in range(24))
+
+
+@pytest.mark.parametrize(
+    ("content", "said", "options", "columns"),
+    [
+        (
+            R_TABLE,
+            "each row has one value more than the header, as where R writes the names of rows: pass"
+            " --skip-rows 1 --columns row,x,label",
+            ("--skip-rows", 1, "--columns", "row,x,label"),
+            {"row", "x"},
+        ),
+        (
+            TOA5,
+            "whose second line names the columns, above two lines of units: pass --skip-rows 4"
+            " --columns 'TIMESTAMP,RECORD,\"Air, max\"'",
+            ("--skip-rows", 4, "--columns", 'TIMESTAMP,RECORD,"Air, max"'),
+            {"TIMESTAMP", "RECORD", "Air, max"},
+        ),
+    ],
+    ids=["R", "TOA5"],
+)
+def test_headers_of_other_programs_name_the_options(
+    content, said, options, columns, tmp_path, capsys
+):
+    (tmp_path / "a.csv").write_text(content)
+    given = ("--input", tmp_path / "a.csv")
+    assert run("table", *given, "--output", tmp_path / "out") == 2
+    assert said in printed(capsys)
+    dataset = make(tmp_path / "out", *given, *options, command="table").manifest
+    assert dataset.ledger.records.rejected == 0
+    assert columns <= {*dataset.features}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"text": {"0": "a", "1": "b"}, "label": {"0": "x", "1": "y"}}',
+        '{"0": {"text": "a"}, "1": {"text": "b"}}\n',
+        '{"columns": ["text"], "index": [0, 1], "data": [["a"], ["b"]]}',
+    ],
+    ids=["columns", "index", "split"],
+)
+def test_documents_of_pandas_are_an_error(text, tmp_path, capsys):
+    (tmp_path / "a.jsonl").write_text(text)
+    assert run("table", "--input", tmp_path / "a.jsonl", "--output", tmp_path / "out") == 2
+    assert (
+        "a.jsonl holds one JSON object with all rows, as DataFrame.to_json writes it, not one JSON"
+        " object per line: write it with to_json(FILE, orient='records', lines=True)"
+    ) in printed(capsys)

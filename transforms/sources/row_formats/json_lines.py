@@ -55,6 +55,8 @@ _DECODER = json.JSONDecoder()
 _MOST_CELLS = 1 << 27  # rows times columns of a block: 1 GiB; dense rows have a hundredth
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _UNPAIRED = "an unpaired surrogate: expected both escapes of a pair, such as \\ud83d\\ude00"
+# The keys of pandas' orientations columns, index and split.
+_PANDAS = re.compile(r'\{\s*("[^"]*"\s*:\s*\{\s*"0"\s*:|"0"\s*:\s*\{|"columns"\s*:\s*\[)')
 _SPACE = "\ufeff \t\r\n"  # concatenated files have byte order marks inside
 
 
@@ -91,6 +93,12 @@ class JsonLines:
         if content is not None and content.noun != JSON_DOCUMENT:
             raise ConfigError(f"{self._origin.place} is {content}")
         text = self._file.first_text.lstrip(_SPACE)
+        if _PANDAS.match(text) and not text.partition("\n")[2].strip():
+            raise ConfigError(
+                f"{self._origin.place} holds one JSON object with all rows, as DataFrame.to_json"
+                " writes it, not one JSON object per line: write it with"
+                " to_json(FILE, orient='records', lines=True)"
+            )
         found = "one JSON array" if text.startswith("[") else "a JSON object over several lines"
         line, end, _ = text.partition("\n")
         if text.startswith("[") or (end and line.rstrip() == "{"):
