@@ -26,8 +26,8 @@ NEAR = {
 def images(folder, *names):
     """A folder with an image of each name, and one more."""
     paths = sorted((make_folder(folder / "made", {"x": len(names) + 1}) / "x").iterdir())
-    (folder / "in").mkdir()
     for path, name in zip(paths, [*names, "other.png"], strict=True):
+        (folder / "in" / name).parent.mkdir(parents=True, exist_ok=True)
         path.rename(folder / "in" / name)
     return folder / "in"
 
@@ -135,15 +135,16 @@ VOC = "<annotation><object><name>a</name><bndbox><xmin>1</xmin><ymin>1</ymin><xm
 def annotated(folder, *, txt=()):
     """A folder of images with VOC beside them, and texts."""
     names = [f"{n}.png" for n in range(4)]
-    images(folder, *names)
+    images(folder, *(f"train/{name}" for name in names))
+    (folder / "in" / "other.png").rename(folder / "in" / "train" / "other.png")
     for name in (*names, "other.png"):
-        (folder / "in" / name.replace(".png", ".xml")).write_text(VOC)
+        (folder / "in" / "train" / name.replace(".png", ".xml")).write_text(VOC)
     for name in txt:
         (folder / "in" / name).write_text("0 0.5 0.5 0.1 0.1\n")
     return ("--input", folder / "in", "--annotations", folder / "in", "--size", 16)
 
 
-@pytest.mark.parametrize("txt", [(), ("README.dataset.txt", "README.roboflow.txt", "classes.txt")])
+@pytest.mark.parametrize("txt", [("README.dataset.txt", "README.roboflow.txt"), ("classes.txt",)])
 def test_all_files_decide_the_format_of_annotations(txt, tmp_path):
     made = make(tmp_path / "out", *annotated(tmp_path, txt=txt))
     assert made.manifest.ledger.records.written == 5
@@ -151,7 +152,7 @@ def test_all_files_decide_the_format_of_annotations(txt, tmp_path):
 
 
 def test_annotations_of_two_formats_are_an_error(tmp_path, capsys):
-    given = annotated(tmp_path, txt=("0.txt", "1.txt"))
+    given = annotated(tmp_path, txt=("train/0.txt", "train/1.txt"))
     assert run("images", *given, "--output", tmp_path / "out") == 2
     assert (
         "the folder holds 5 .xml and 2 .txt files: name the format with --annotation-format, voc"
