@@ -209,7 +209,7 @@ def _is_relevant(message: logging.LogRecord) -> bool:
 
 
 def _command_of(argv: Sequence[str]) -> str:
-    """Return the command that the job file of --config names."""
+    """Return the command that the job file of --config names. Raises ConfigError."""
     from recordmill.pipelines.options import command_line, job_file
 
     path = command_line.config_path(argv)
@@ -240,7 +240,7 @@ Commands for datasets and for jobs on Flink:
 {tools}
 
 recordmill COMMAND --help lists the options of a command. recordmill --config FILE runs the command
-that a job file names, which --print-config prints. Example:
+that a job file names; recordmill COMMAND ... --print-config prints such a file. Example:
 
   recordmill images --input photos/ --output out/ --size 224 --balance oversample
   recordmill verify --dataset out/"""

@@ -129,9 +129,9 @@ class Note(str):
 
 
 class LeftUnread:
-    """Parts of the input that are not read, or are taken as stored, counted for one note.
+    """Counts of the parts of the input that are not read, or are taken as stored, for one note.
 
-    Counts of workers go through `recordmill.format.ledger.Noted` instead, which merges them.
+    Workers that encode records count such parts as `recordmill.format.ledger.Noted` instead.
     """
 
     def __init__(self) -> None:
@@ -142,36 +142,44 @@ class LeftUnread:
     ) -> None:
         """Count a part.
 
-        part: its name, such as `keypoints`. noun: of what it is a part. such_as: one of these.
-        names: further names, such as those of attributes, shown after the part.
+        Args:
+          part: Name of the part, such as `keypoints`.
+          noun: Singular of what the part belongs to, such as `annotation`.
+          such_as: Example of what the part belongs to.
+          names: Further names, such as those of attributes, shown after the part.
+          count: Number to add.
         """
-        found = self._parts.get((part, noun))
-        if found is None:
-            found = self._parts[part, noun] = _UnreadPart(such_as)
-        found.count += count
-        if such_as < found.example:
-            found.example = such_as
-        found.names.update(names)
+        counted = self._parts.get((part, noun))
+        if counted is None:
+            counted = self._parts[part, noun] = _UnreadPart(such_as)
+        counted.count += count
+        counted.example = min(such_as, counted.example)
+        counted.names.update(names)
 
     def merge(self, other: LeftUnread) -> None:
         """Add the counts of another part of the input."""
-        for (part, noun), one in other._parts.items():
-            self.add(part, noun, such_as=one.example, names=one.names, count=one.count)
+        for (part, noun), counted in other._parts.items():
+            self.add(part, noun, such_as=counted.example, names=counted.names, count=counted.count)
 
     def notes(self, where: str = "") -> tuple[Note, ...]:
-        """Return the note, none if everything is read. where: part of the input, for the note."""
+        """Return the note, no note if everything is read.
+
+        Args:
+          where: Part of the input to which the counts apply, for the note.
+        """
         parts = []
-        for (part, noun), one in sorted(self._parts.items()):
-            names = sorted(one.names)
+        for (part, noun), counted in sorted(self._parts.items()):
+            names = sorted(counted.names)
             shown = ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
             named = f"{part} ({shown})" if shown else part
-            parts.append(f"{named} of {count_of(one.count, noun)}{where}, such as {one.example}")
+            number = count_of(counted.count, noun)
+            parts.append(f"{named} of {number}{where}, such as {counted.example}")
         return (Note(LEFT_UNREAD, f"{_UNREAD}{'; '.join(parts)}"),) if parts else ()
 
 
 @dataclasses.dataclass
 class _UnreadPart:
-    """A count, its smallest example, and the names of what was counted."""
+    """Count of a part, the first example in alphabetical order, and further names."""
 
     example: str
     count: int = 0
@@ -179,7 +187,7 @@ class _UnreadPart:
 
 
 def join_left_unread(notes: Iterable[Note]) -> tuple[Note, ...]:
-    """Return notes with a single note `left-unread`, in the place of the first of them."""
+    """Join all notes `left-unread` into one, at the place of the first."""
     notes = tuple(notes)
     parts = [note.removeprefix(_UNREAD) for note in notes if note.code == LEFT_UNREAD]
     joined = [Note(LEFT_UNREAD, f"{_UNREAD}{'; '.join(dict.fromkeys(parts))}")] if parts else []
@@ -196,7 +204,7 @@ def notes_of(code: str, texts: Iterable[str]) -> tuple[Note, ...]:
 
 
 def most_frequent(counts: Mapping[Any, int]) -> list[tuple[Any, int]]:
-    """Return the items of counts, the most frequent first, ties by name."""
+    """Return (name, count) pairs, the most frequent first, ties by name."""
     return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
 

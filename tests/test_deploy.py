@@ -65,7 +65,7 @@ def test_nights_do_not_overlap_are_silent_can_be_repeated_and_reuse_the_one_befo
         code, said, _ = night()
         holder.stdin.close()
     assert code == 75
-    assert "the run before still goes on" in said
+    assert "the previous run has not ended" in said
 
     code, said, sets = night()
     assert (code, said) == (0, "")
@@ -138,7 +138,7 @@ def test_cron_runs_any_command(night, tmp_path, text_job, given):
 def test_a_job_file_of_another_command_is_wrong_usage(night, text_job):
     code, said, _ = night(RECORDMILL_COMMAND="images", RECORDMILL_CONFIG=str(text_job))
     assert code == 2
-    assert "command: text is not the command recordmill images" in said
+    assert "command: expected images, as on the command line, got text" in said
 
 
 def cronjob_line():

@@ -1,8 +1,8 @@
 """One dataset per night, with Beam's own Airflow operator.
 
 Set two Airflow variables: `recordmill_config`, the path of a job file, and `recordmill_output`, the
-folder for the datasets. `recordmill COMMAND ... --print-config` prints a job file; it names its
-command, such as images or text, the input, and all further options. Airflow and recordmill need
+folder for the datasets. A job file, printed by `recordmill COMMAND ... --print-config`, names the
+command, such as images or text, the input, and all other options. Airflow and recordmill need
 separate virtual environments; the environment variable RECORDMILL_PYTHON names the Python of
 recordmill's.
 

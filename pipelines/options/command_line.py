@@ -59,7 +59,7 @@ def parse(
     given, beams = _split(_tokens(argv, {**options, **commands}), {**options, **commands})
     command = _CommandLine(**{name: given.pop(name) for name in commands if name in given})
     if command.config is not None:
-        in_file, beams_in_file = _split(_of_command(command.config, prog), options)
+        in_file, beams_in_file = _split(_options_in_file(command.config, prog), options)
         given = in_file | given
         flags = {one.key for one in beams}
         beams = [one for one in beams_in_file if one.key not in flags] + beams
@@ -83,7 +83,7 @@ def parse(
 
 
 def config_path(argv: Sequence[str]) -> pathlib.Path | None:
-    """Return the job file that a command line without a command names; None if it names none."""
+    """Return the path that --config names in a command line without a command, None without."""
     commands = options_of(_CommandLine)
     for one in _tokens(argv, commands):
         if one.key == "config" and one.texts:
@@ -91,13 +91,25 @@ def config_path(argv: Sequence[str]) -> pathlib.Path | None:
     return None
 
 
-def _of_command(path: str, prog: str) -> Iterator[Given]:
-    """Yield the options of a job file, which must be for the command `prog` if it names one."""
+def _options_in_file(path: str, prog: str) -> Iterator[Given]:
+    """Yield the options of a job file.
+
+    Raises:
+      ConfigError: The file names another command than `prog`, or cannot be read.
+    """
     for one in job_file.read(pathlib.Path(path)):
         if one.key != job_file.COMMAND:
             yield one
-        elif [*one.texts] != [prog.rpartition(" ")[2]]:
-            raise ConfigError(f"{one.where}: {', '.join(one.texts)} is not the command {prog}")
+        elif [*one.texts] != [_command_name(prog)]:
+            named = ", ".join(one.texts)
+            raise ConfigError(
+                f"{one.where}: expected {_command_name(prog)}, as on the command line, got {named}"
+            )
+
+
+def _command_name(prog: str) -> str:
+    """Return the command in a program name, such as "images" in "recordmill images"."""
+    return prog.rpartition(" ")[2]
 
 
 def parse_command(
@@ -253,9 +265,9 @@ def _show_config(
     entries = [
         job_file.PrintedOption(
             key=job_file.COMMAND,
-            help="Command that the file is for. recordmill --config FILE runs it.",
+            help="Command that recordmill --config FILE runs.",
             group=_COMMAND.title,
-            value=prog.rpartition(" ")[2],
+            value=_command_name(prog),
         )
     ]
     for one in options:

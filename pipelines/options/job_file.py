@@ -18,7 +18,7 @@ from recordmill.errors import ConfigError
 from recordmill.option_checks import Item
 from recordmill.storage.redaction import redact_uri
 
-COMMAND = "command"  # key of the command that a file is for
+COMMAND = "command"  # key of the command that a file runs
 _LARGEST = 1 << 20  # bytes
 _NULL, _BOOL = "tag:yaml.org,2002:null", "tag:yaml.org,2002:bool"
 
@@ -97,12 +97,15 @@ def command_of(path: pathlib.Path) -> str:
     """Return the command that a file names.
 
     Raises:
-      ConfigError: it names none, or cannot be read.
+      ConfigError: the file names no command, or cannot be read.
     """
     for one in read(path):
         if one.key == COMMAND and one.single:
             return one.texts[0]
-    raise ConfigError(f"{path}: expected a line such as `{COMMAND}: images`, or the command first")
+    raise ConfigError(
+        f"{path}: expected a line such as `{COMMAND}: images`, or the command before the options,"
+        f" as in recordmill images --config {path}"
+    )
 
 
 def compose(content: bytes | str, path: object) -> yaml.Node | None:

@@ -37,8 +37,8 @@ def classes_table(
 
     A long table begins with the records without a class, and with classes that need attention:
     those without a record in a split that has classes, and those whose records are repeated very
-    often. Of the other classes it has the largest and the smallest. A line gives the number and the
-    range of the rest of either.
+    often. Of the other classes it has the largest and the smallest. A line for each of these groups
+    gives the number and the range of the classes that are not shown.
 
     labels: classes to show even if no split has records of them. repeated: classes that are known
       to be repeated very often. weights: {title of a column: {class: weight}}.

@@ -21,7 +21,7 @@ def tables(
 ) -> list[RenderableType]:
     """Return tables of the columns in which splits, and two datasets, differ most.
 
-    Differences that samples of their sizes have by chance are not shown.
+    Differences within the noise of their sample sizes are counted, but not shown.
 
     other: the name of the dataset that `drift` compares with.
     """

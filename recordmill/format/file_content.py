@@ -1,7 +1,7 @@
 """Identification of the content of a file by its first bytes, for messages.
 
-A file that cannot be read as its name or an option says is named for what it is. Nothing is decided
-by it: readers recognize the formats that they read themselves.
+Errors and rejects name the content of a file that cannot be read as its name or an option says.
+Readers do not depend on this module: they recognize the formats that they read.
 
 Sources: the specifications of the formats, and the signatures of file(1),
 https://github.com/file/file/tree/master/magic/Magdir.
@@ -14,9 +14,9 @@ from typing import Literal, NamedTuple
 
 from recordmill.errors import Reason, RecordError
 
-HEAD = 4096  # bytes that are enough to identify any content
-_TEXT_HEAD = 512  # bytes at the start of binary data of which some are control characters
-_DISTINCT = 5  # characters of a signature with which no text begins by chance
+HEAD = 4096  # bytes of a file that `identify` needs at most
+_TEXT_HEAD = 512  # bytes that are searched for control characters, which text does not have
+_DISTINCT = 5  # bytes of a signature from which on text does not begin with it by chance
 _BLANK = b"\xef\xbb\xbf \t\r\n"
 _CONTROL = frozenset(range(9)) | frozenset(range(14, 27)) | frozenset(range(28, 32))
 
@@ -32,12 +32,12 @@ _NUMPY = re.compile(rb"PK\x03\x04.{26}[^/\0]{0,200}\.npy", re.DOTALL)
 
 JSON_DOCUMENT = "a JSON document"
 TAR = "a tar archive"
-_XML_DOCUMENT = "an XML document, as servers send it for an error"
+_XML_DOCUMENT = "an XML document, such as an error response of a server"
 _DECOMPRESS = "decompress it"
 _AS_ROWS = "export it as CSV or Parquet"
 _AS_IMAGE = "convert it to JPEG or PNG"
 _AS_SOUND = "convert it to WAV or FLAC"
-# Extensions of content that readers of rows know, by its noun.
+# Extensions of the content that readers of rows support, by its noun.
 _EXTENSIONS = {
     "gzip-compressed data": (".gz", ".tgz"),
     "bzip2-compressed data": (".bz2",),
@@ -53,9 +53,11 @@ _EXTENSIONS = {
 class Content(NamedTuple):
     """Content of a file.
 
-    noun: with an article, such as "a PDF". advice: what to do where it cannot be read, "" without.
-    kind: `text` for what a reader of plain text may accept, `image` for raster images, `media` for
-    audio and video, `compressed` for a file that is compressed as a whole.
+    Attributes:
+      noun: Name with an article, such as "a PDF".
+      advice: What to do if the file cannot be read; "" if there is no advice.
+      kind: `text` if a reader of plain text may accept it, `image` for raster images, `media` for
+        audio and video, `compressed` for a file that is compressed as a whole.
     """
 
     noun: str
@@ -147,12 +149,17 @@ _HEIC_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx")  # brands 
 
 
 def identify(head: bytes) -> Content | None:
-    """Return the content of a file by its first bytes, up to HEAD of them; None if unknown."""
+    """Return the content of a file by its first bytes (`HEAD` are enough), None if unknown."""
     return _text_kind(head.lstrip(_BLANK)) or _package(head) or _signed(head) or _marked(head)
 
 
 def unknown_media(expected: str, head: bytes) -> RecordError:
-    """Return the error for a file that no decoder can open. expected: "audio" or "a video"."""
+    """Return the error for a file that no decoder can open.
+
+    Args:
+      expected: "audio" or "a video".
+      head: First bytes of the file.
+    """
     content = identify(head)
     if content is None:
         why = f"not {expected}: the format is unknown or not allowed"
@@ -164,15 +171,15 @@ def unknown_media(expected: str, head: bytes) -> RecordError:
 
 
 def _text_kind(text: bytes) -> Content | None:
-    """Return the kind of a text without its leading white space."""
+    """Return the content of a text. text: without leading white space."""
     if text.startswith(LFS_POINTER):
         return Content("a Git LFS pointer instead of the file itself", "run git lfs pull")
     if _HTML.match(text):
         advice = "download the file again"
-        return Content("an HTML page, as servers send it instead of a file", advice, kind="text")
+        return Content("an HTML page, such as an error page of a server", advice, kind="text")
     if _SVG.match(text):
         advice = "convert it to pixels, for example to PNG"
-        return Content("an SVG, which is no raster image", advice, kind="text")
+        return Content("an SVG, which is not a raster image", advice, kind="text")
     if _XML.match(text):
         return Content(_XML_DOCUMENT, kind="text")
     if _ARFF.match(text):
@@ -183,7 +190,7 @@ def _text_kind(text: bytes) -> Content | None:
 
 
 def _signed(head: bytes) -> Content | None:
-    """Return the kind of a file that begins with a signature."""
+    """Return the content of a file that begins with a signature."""
     has_control = not _CONTROL.isdisjoint(head[:_TEXT_HEAD])
     for signature, content in _SIGNATURES.items():
         if head.startswith(signature) and (has_control or len(signature) >= _DISTINCT):
@@ -192,7 +199,7 @@ def _signed(head: bytes) -> Content | None:
 
 
 def _package(head: bytes) -> Content | None:
-    """Return the kind of a zip archive that is a document of a program."""
+    """Return the content of a zip archive that is a document or holds arrays."""
     if not head.startswith(b"PK\x03\x04"):
         return None
     if _OFFICE.match(head):
@@ -204,7 +211,7 @@ def _package(head: bytes) -> Content | None:
 
 
 def _marked(head: bytes) -> Content | None:
-    """Return the kind of a file whose signature is not at its beginning."""
+    """Return the content of a file whose signature is not at its beginning, or not fixed."""
     if head[:4] in (b"RIFF", b"RF64"):
         return Content(_RIFF[head[8:12]], kind="media") if head[8:12] in _RIFF else None
     if head[:4] == b"FORM" and head[8:12] in (b"AIFF", b"AIFC"):

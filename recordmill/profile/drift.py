@@ -25,7 +25,7 @@ Kind = Literal["skew", "drift"]
 
 _BUCKETS = 10
 _TOLERANCE = 1e-9
-_CHANCE = 0.01  # probability that chance alone makes a larger difference than `Distance.noise`
+_CHANCE = 0.01  # probability that samples of the same records differ by more than `noise`
 _TINY = float(np.finfo(np.float64).tiny)  # the smallest normal number
 
 
@@ -42,8 +42,8 @@ class Distance:
     missing: fractions of records without the column: (of the reference, of the records).
     unlisted: upper bound of the difference in the share of a value that the statistics do not list:
       a rare or long text, or an infinity if there are both.
-    noise: (of `infinity_norm`, of the missing values): up to these differences are expected between
-      two samples of the same records, see `noise_of`.
+    noise: (of `infinity_norm`, of the missing values): differences up to which two samples of the
+      same records differ by chance, see `noise_of`.
     """
 
     kind: Kind
@@ -82,7 +82,7 @@ class Distance:
 
     @property
     def is_noise(self) -> bool:
-        """True if samples of the same records would differ as much by chance."""
+        """True if two samples of the same records may differ as much by chance."""
         of_values, of_missing = self.noise
         return (self.infinity_norm or 0.0) <= of_values and self.missing_difference <= of_missing
 
@@ -106,7 +106,7 @@ class Comparison:
 
     @property
     def beyond_noise(self) -> tuple[Distance, ...]:
-        """The distances that are larger than chance explains, for people to look at."""
+        """The distances that are larger than chance explains, for tables and reports."""
         return tuple(one for one in self.distances if not one.is_noise)
 
     def to_json(self) -> dict[str, Any]:
@@ -233,8 +233,10 @@ def noise_of(pooled: Floats, *, sizes: tuple[int, int]) -> float:
     most 1 %. One record of the smaller sample is added: shares differ in such steps, and the
     distribution of rare values is far from normal.
 
-    pooled: shares in both samples together, 0 to 1. sizes: n and m. Values of a record may depend
-    on each other, so a record with several values counts once.
+    Args:
+      pooled: float64[k], shares in both samples together, 0 to 1.
+      sizes: Numbers of records n and m. A record with several values counts once, because its
+        values may depend on each other.
     """
     if not len(pooled) or not all(sizes):
         return 0.0
@@ -244,7 +246,7 @@ def noise_of(pooled: Floats, *, sizes: tuple[int, int]) -> float:
 
 
 def _noise_of_missing(before: ColumnView, now: ColumnView) -> float:
-    """Return the noise of the fraction of records without a value; 0 if none has one."""
+    """Return the noise of the fraction of missing values; 0 if no value is missing."""
     sizes = before.records + before.missing, now.records + now.missing
     missing = _missing(before) * sizes[0] + _missing(now) * sizes[1]
     return noise_of(np.array([missing / sum(sizes)]), sizes=sizes) if missing else 0.0

@@ -10,8 +10,8 @@ from recordmill.format.ledger import Ledger
 from recordmill.format.manifest import Manifest
 from recordmill.notes import repeats_many_times
 
-_MOST = 20  # classes in a table; the others are summed up
-_URGENT = 10  # of them, at most, classes that need attention
+_MOST = 20  # classes shown in a table; the others are summed up
+_URGENT = 10  # classes that need attention shown, at most
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -19,7 +19,7 @@ class ClassRow:
     """Counts of one class: {split: (records, of which copies)}. number: integer label.
 
     before: fraction of the labelled records of train that had this class before balancing; None if
-      balancing did not change the fractions. is_hidden: whether a short table leaves it out.
+      balancing did not change the fractions. is_hidden: whether a short table omits it.
     """
 
     name: str
@@ -97,10 +97,14 @@ def class_rows(summary: Summary) -> list[ClassRow]:
 def table_parts(
     rows: Sequence[str | None], urgent: Collection[str | None]
 ) -> Iterator[tuple[Sequence[str | None], Sequence[str | None], str]]:
-    """Yield parts of a table of classes: rows that it has, rows that a line sums up, their name.
+    """Divide a long table of classes into parts.
 
-    rows: all classes, the largest first; None stands for records without one. urgent: classes that
-      need attention.
+    Args:
+      rows: All classes, the largest first; None stands for records without a class.
+      urgent: Classes that need attention, which come first.
+
+    Yields:
+      (classes to show, further classes to sum up in a line, name of these in the line).
     """
     classes = [label for label in rows if label is not None]
     if len(classes) <= _MOST + 1:  # hiding a single row would take as much space as showing it

@@ -1,4 +1,4 @@
-"""Advice after a failure: it helps, says what it loses, and names the most frequent cause."""
+"""Advice in errors: it reads more rows, names the data it loses, and the most frequent reason."""
 
 import pytest
 
@@ -44,8 +44,8 @@ def test_dropping_the_column_of_classes_is_said_to_lose_them(tmp_path, capsys):
     (tmp_path / "in" / "b.csv").write_text("x\n3\n4\n")
     assert run("table", "--input", tmp_path / "in", "--output", tmp_path / "out") == 2
     assert (
-        "or pass --drop-columns label, which leaves it out of all records (and without 'label' no"
-        " record may have a class)"
+        "or pass --drop-columns label, which leaves it out of all records; if 'label' holds the"
+        " classes, they are lost"
     ) in printed(capsys)
 
 
@@ -58,7 +58,7 @@ def test_dropping_the_classes_of_listings_is_said_to_lose_them(tmp_path, capsys)
     assert run("images", *given, "--output", tmp_path / "out", "--unlabelled", "keep") == 2
     said = printed(capsys)
     assert "or pass --drop-columns target, which leaves it out of all records" in said
-    assert "(and without 'target' no record may have a class)" in said
+    assert "; if 'target' holds the classes, they are lost" in said
 
 
 def test_a_file_of_classes_of_boxes_is_not_blamed_for_bad_boxes(tmp_path, capsys):
@@ -110,15 +110,15 @@ TOA5 = """"TOA5","CR1000","CR1000","12345","CR1000.Std.32"
     [
         (
             R_TABLE,
-            "each row has one value more than the header, as where R writes the names of rows: pass"
+            "each row has one value more than the header, as R writes tables with row names: pass"
             " --skip-rows 1 --columns row,x,label",
             ("--skip-rows", 1, "--columns", "row,x,label"),
             {"row", "x"},
         ),
         (
             TOA5,
-            "whose second line names the columns, above two lines of units: pass --skip-rows 4"
-            " --columns 'TIMESTAMP,RECORD,\"Air, max\"'",
+            "whose second line names the columns, and whose third and fourth describe them: pass"
+            " --skip-rows 4 --columns 'TIMESTAMP,RECORD,\"Air, max\"'",
             ("--skip-rows", 4, "--columns", 'TIMESTAMP,RECORD,"Air, max"'),
             {"TIMESTAMP", "RECORD", "Air, max"},
         ),

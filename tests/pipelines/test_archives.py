@@ -210,7 +210,7 @@ def test_rejects_and_skipped_files_of_archives(
         (
             "x.zip",
             b"\n<!DOCTYPE html>",
-            "x.zip cannot be read: it is an HTML page, as servers send it",
+            "x.zip cannot be read: it is an HTML page, such as an error page",
         ),
         ("x.7z", b"x", "x.7z is an archive: unpack it, and pass the folder"),
     ],

@@ -470,7 +470,7 @@ def test_unlabelled_rows_are_kept_when_asked(photos, tmp_path):
         ("images", "a.tfrecord", "found no record with a feature in"),
         ("images", "coco.json", "coco.json is a JSON document: pass annotations as --annotations"),
         ("images", "a.pdf", "a.pdf has an extension of files that this command"),
-        ("images", "a.svg", "a.svg is an SVG, which is no raster image: convert it to pixels"),
+        ("images", "a.svg", "a.svg is an SVG, which is not a raster image: convert it to pixels"),
         ("video", "a.zip", "a.zip cannot be read: it is not a zip file"),
         ("arrays", "a.zip", "a.zip cannot be read: it is not a zip file"),
         ("table", "a.zip", "a.zip is an archive"),

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("encoders")
 LFS = b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"0" * 64 + b"\nsize 9\n"
 HTML = b"<!DOCTYPE html>\n<html><body>404</body></html>\n"
 POINTER = "is a Git LFS pointer instead of the file itself: run git lfs pull"
-PAGE = "is an HTML page, as servers send it instead of a file: download the file again"
+PAGE = "is an HTML page, such as an error page of a server: download the file again"
 
 
 def workbook() -> bytes:
@@ -190,8 +190,8 @@ def test_arrays_of_float8_are_named(descr, tmp_path, capsys):
     (tmp_path / "a.npy").write_bytes(data.getvalue().replace(b"|u1", descr.encode()))
     assert run("arrays", "--input", tmp_path / "a.npy", "--output", tmp_path / "out") == 2
     assert (
-        "an array of float8, int4 or the like of ml_dtypes, of which the file does not say which:"
-        " save it with astype('float32')"
+        "an array of float8, int4 or another one-byte type of ml_dtypes, and the file does not say"
+        " which: save it with astype('float32')"
     ) in capsys.readouterr().err
 
 

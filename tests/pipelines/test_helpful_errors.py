@@ -38,7 +38,7 @@ def test_heic_and_web_pages_among_images_are_named(tmp_path):
     assert found["ant/2.heic"] == ("unsupported", f"{heic} heif-convert")
     assert found["ant/3.jpg"] == (
         "not_an_image",
-        "an HTML page, as servers send it instead of a file: download the file again",
+        "an HTML page, such as an error page of a server: download the file again",
     )
 
 

@@ -207,7 +207,7 @@ def test_a_fourth_band_without_a_meaning_is_noted(tmp_path) -> None:
     rgbx(tmp_path / "in" / "opaque.tif", opaque=True)
     rgbx(tmp_path / "in" / "alpha.tif", opaque=False, tag=2)
     assert parts_of(made_of(tmp_path, "--input", tmp_path / "in")) == [
-        "a fourth band that no tag explains, taken as alpha, of 1 image, such as infrared.tif"
+        "a fourth band that no tag explains (taken as alpha) of 1 image, such as infrared.tif"
     ]
 
 
@@ -240,7 +240,7 @@ def test_parts_of_listing_and_pixels_share_one_note(folder, tmp_path, capsys) ->
     argv = ("--input", folder, "--annotations", annotations, "--unannotated", "keep", *_ALL)
     expected = [
         "keypoints of 1 annotation, such as one of 0.jpg",
-        "a fourth band that no tag explains, taken as alpha, of 1 image, such as 3.tif",
+        "a fourth band that no tag explains (taken as alpha) of 1 image, such as 3.tif",
         "bands beyond gray or RGB of 1 image, such as 4.tif",
     ]
     assert parts_of(make(tmp_path / "out", *argv)) == expected
@@ -340,9 +340,7 @@ def test_the_order_of_axes_in_matlab_files_is_noted(tmp_path) -> None:
     for number in range(3):
         packed(place / f"{number}.mat", (5, 4, 3), MATLAB_class=np.bytes_(b"int16"))
     made = made_of(tmp_path, "--input", place, command="arrays")
-    assert parts_of(made) == [
-        "MATLAB's order of axes, which is the reverse, of 3 arrays, such as 0.mat"
-    ]
+    assert parts_of(made) == ["MATLAB's order of axes (reversed) of 3 arrays, such as 0.mat"]
     packed(tmp_path / "flat" / "0.mat", (5,), MATLAB_class=np.bytes_(b"int16"))
     flat = make(tmp_path / "o", *_ALL, "--input", tmp_path / "flat", command="arrays")
     assert parts_of(flat) == []

@@ -277,9 +277,13 @@ def test_print_config_without_what_is_required_is_a_form(
 
 def test_a_job_file_of_another_command_is_an_error(tmp_path: pathlib.Path) -> None:
     given = "command: films\n"
-    with pytest.raises(ConfigError, match=r":1: command: films is not the command recordmill pic"):
+    with pytest.raises(
+        ConfigError, match=r":1: command: expected pictures, as on the command line, got films"
+    ):
         from_file(tmp_path, given)
-    with pytest.raises(ConfigError, match=r":1: command: a, b is not the command"):
+    with pytest.raises(
+        ConfigError, match=r":1: command: expected pictures, as on the command line, got a, b"
+    ):
         from_file(tmp_path, "command: [a, b]\n")
     assert from_file(tmp_path, "command: pictures\n").config == parsed().config
 

@@ -1,8 +1,8 @@
 """Decoders of audio files: NumPy (most WAV), libsndfile (FLAC, Ogg, AIFF, ...), FFmpeg (others).
 
 The content of a file decides its format. libsndfile takes half the time of FFmpeg, but conceals
-damage in MP3, and reads few of the codecs that its formats can hold: FFmpeg decodes those of them
-that libsndfile does not open, and MP3 in all formats. Formats and protocols of FFmpeg are
+damage in MP3, and supports few of the codecs that these containers may hold: FFmpeg decodes the
+others, and MP3 in every container. Formats and protocols of FFmpeg are
 restricted, so that a file (such as a playlist) cannot open other files.
 """
 
@@ -51,7 +51,7 @@ _FORMATS = (
 )
 _OPTIONS = {"protocol_whitelist": "file", "format_whitelist": ",".join(_FORMATS)}
 _INT16 = np.float32(1 / 32768)  # a level of 16-bit samples
-_FLAC_START = b"fLaC\0\0\0\x22"  # before the block STREAMINFO, which FFmpeg returns without it
+_FLAC_START = b"fLaC\0\0\0\x22"  # before the block STREAMINFO; FFmpeg's extradata lacks it
 _NAMES = {"mov": "mp4", "matroska": "webm"}  # of formats, by FFmpeg's first name
 # Divisors and offsets of integers, by the names of FFmpeg's sample formats.
 _INTEGERS = {"u8": (128.0, 128), "s16": (32768.0, 0), "s32": (2147483648.0, 0)}
@@ -105,7 +105,7 @@ def _open(stream: AudioStream, *, size: int, short_flac: bool = False) -> AudioF
     name = recognize_format(head)
     if name is None:
         is_mp4 = head[4:8] == b"ftyp"
-        return _FFmpegFile(stream, size=size, unknown=_no_index() if is_mp4 else None)
+        return _FFmpegFile(stream, size=size, open_error=_no_index() if is_mp4 else None)
     if name == "wav":
         layout = read_wav_layout(stream, size=size)
         if layout is not None:
@@ -123,14 +123,14 @@ def _open(stream: AudioStream, *, size: int, short_flac: bool = False) -> AudioF
 
 
 def _open_known(stream: AudioStream, name: str, *, size: int) -> AudioFile:
-    """Open a file of a format of libsndfile; with FFmpeg if libsndfile does not read its codec."""
+    """Open a file with libsndfile, or with FFmpeg if libsndfile does not support its codec."""
     try:
         file = _SoundFile(stream, name)
     except RecordError as refused:
-        return _FFmpegFile(stream, size=size, unknown=refused, name=name)
+        return _FFmpegFile(stream, size=size, open_error=refused, name=name)
     if not file.is_mpeg:
         return file
-    file.leave()
+    file.close_decoder()
     return _FFmpegFile(stream, size=size, name=name)
 
 
@@ -211,11 +211,11 @@ class _SoundFile:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.leave()
+        self.close_decoder()
         self._stream.close()
 
-    def leave(self) -> None:
-        """Close the decoder, but not the file."""
+    def close_decoder(self) -> None:
+        """Close the decoder, but not the stream."""
         self._file.close()
 
     def frames(self, start: int, stop: int) -> Floats:
@@ -253,10 +253,17 @@ class _FFmpegFile:
         stream: AudioStream,
         *,
         size: int,
-        unknown: RecordError | None = None,
+        open_error: RecordError | None = None,
         name: str | None = None,
     ) -> None:
-        """Open a file. unknown: the error if FFmpeg does not open it. name: of its format."""
+        """Open a file.
+
+        Args:
+          stream: Content of the file.
+          size: Bytes in the file.
+          open_error: Error if FFmpeg does not open the file; by default its content is named.
+          name: Format of the file, if known.
+        """
         av = pyav()
         self._stream = stream
         self._packets = read_packet_table(stream, size=size) if name == "caf" else None
@@ -270,13 +277,13 @@ class _FFmpegFile:
         except av.FFmpegError as error:
             stream.check()
             head = bytes(stream.read_at(0, file_content.HEAD))
-            raise (unknown or file_content.unknown_media("audio", head)) from error
+            raise (open_error or file_content.unknown_media("audio", head)) from error
         try:
             stream.check()
             streams = self._container.streams
             empty = not streams.audio and not streams.video
-            if empty and unknown is not None and unknown.reason is Reason.TRUNCATED:
-                raise unknown
+            if empty and open_error is not None and open_error.reason is Reason.TRUNCATED:
+                raise open_error
             self._find(size, name)
         except BaseException:
             self._container.close()
@@ -342,7 +349,9 @@ class _FFmpegFile:
         if known is not None and at < stop:
             raise _ends_early(at, known)
         if at == -self._first and self._audio.duration:
-            raise RecordError(Reason.TRUNCATED, "no sample of the audio it declares can be decoded")
+            raise RecordError(
+                Reason.TRUNCATED, "its header declares audio, but no sample can be decoded"
+            )
         return np.concatenate(kept) if kept else np.zeros((0, channels), np.float32)
 
     def _decode(self) -> Iterator[Floats]:

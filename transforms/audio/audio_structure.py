@@ -41,9 +41,9 @@ _EXTENSIBLE = 0xFFFE  # the codec is in the first bytes of the GUID that follows
 _GUID = 24  # offset in the chunk
 _MOST_CHUNKS = 256
 _STREAMED = 0xFFFFFFFF  # states that the size is in the chunk ds64, or unknown
-# Programs that write to a pipe cannot go back to the header, and state a large size. Sizes of 32
-# bits from these on are theirs, if they go beyond the end of the file: SoX states 0x7FFFF000 in
-# WAV, and as many frames as 0x7F000000 bytes hold in AIFF. Sizes of 64 bits are theirs if negative.
+# Programs that write to a pipe cannot go back to the header, and state a large size instead. From
+# these sizes on, a size beyond the end of the file is such a size: SoX states 0x7FFFF000 in WAV,
+# and as many frames as 0x7F000000 bytes hold in AIFF. Sizes of 64 bits are if they are negative.
 _PIPED = 0x7FFFF000
 _PIPED_AIFF = 0x7F000000
 _PIPED_64 = 1 << 63
@@ -87,14 +87,14 @@ class PcmLayout(NamedTuple):
 
 
 class PacketTable(NamedTuple):
-    """Samples of a CAF file. first: the first one after those of the encoder's delay."""
+    """Numbers of samples of a CAF file. first: of the encoder's delay. frames: after it."""
 
     first: int
     frames: int
 
 
 def recognize_format(head: bytes) -> str | None:
-    """Return the format of a file by its first `HEAD` bytes; None if they are of none of these."""
+    """Return the format of a file by its first `HEAD` bytes; None for other formats."""
     return next((name for signature, name in _SIGNATURES if signature.match(head)), None)
 
 

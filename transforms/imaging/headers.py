@@ -268,7 +268,7 @@ def _sniff(head: bytes) -> str | None:
 
 
 def _not_an_image(head: bytes) -> RecordError:
-    """Return the reject for a file that has no known image format, by its first bytes."""
+    """Return the error for a file without a known image format, given its first bytes."""
     content = identify(head)
     known = ", ".join(_OPENERS)
     if content is None:

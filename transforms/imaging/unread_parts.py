@@ -1,6 +1,6 @@
 """Parts of image files that are not read, or are taken as stored, for notes.
 
-These are images after the first (pages, and frames of animations), bands, and the range of HDR.
+These are pages and frames of animations after the first, bands, and levels of HDR.
 """
 
 from __future__ import annotations
@@ -71,10 +71,10 @@ def _has_unread_bands(image: ImageFile) -> bool:
 
 
 def _has_unknown_band(image: ImageFile) -> bool:
-    """Return whether a loaded image has a fourth band that no tag explains, and that shows.
+    """Return whether a loaded image has a fourth band of unknown meaning that is not opaque.
 
-    Pillow takes it as alpha, as libtiff does, although it is often near infrared. Without the tag
-    ExtraSamples, only its values can tell: a band that is opaque everywhere has no effect.
+    Without the tag ExtraSamples, Pillow and libtiff take it as alpha, although it is often near
+    infrared. A band that is opaque everywhere has no effect.
     """
     if not isinstance(image, TiffImageFile) or image.mode != "RGBA":
         return False

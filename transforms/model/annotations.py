@@ -78,15 +78,15 @@ def objects_field(more: Iterable[pa.Field] = ()) -> pa.Field:
 
 
 def count_unread(unread: LeftUnread, fields: Mapping[str, Any], *, such_as: str) -> None:
-    """Count the fields of an annotation that no column holds, as far as they say something.
+    """Count the fields of an annotation that no column holds.
 
-    Values that are missing, empty, zero or false, or consist of such, say nothing.
+    Fields that are missing, empty, zero or false, or consist of such values, do not count.
     """
-    found = {name: value for name, value in fields.items() if _says_something(value)}
+    found = {name: value for name, value in fields.items() if _has_content(value)}
     attributes = found.get("attributes")
     if isinstance(attributes, dict):
         del found["attributes"]
-        names = [name for name, value in attributes.items() if _says_something(value)]
+        names = [name for name, value in attributes.items() if _has_content(value)]
         unread.add("attributes", "annotation", such_as=such_as, names=names)
     if found.pop("keypoints", None) is not None:
         unread.add("keypoints", "annotation", such_as=such_as)
@@ -94,13 +94,13 @@ def count_unread(unread: LeftUnread, fields: Mapping[str, Any], *, such_as: str)
         unread.add("fields", "annotation", such_as=such_as, names=found)
 
 
-def _says_something(value: Any) -> bool:
-    """Return whether a value is other than missing, empty, zero or false."""
+def _has_content(value: Any) -> bool:
+    """Return whether a value is not missing, empty, zero or false, nor consists of such values."""
     if isinstance(value, dict):
         value = list(value.values())
     if not isinstance(value, list):
         return bool(value)
-    return any(value) and any(map(_says_something, value))  # the first is fast for zeros
+    return any(value) and any(map(_has_content, value))  # the first is fast for zeros
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -279,9 +279,9 @@ def _too_few(survey: Survey, run: RunSpec, fraction: float) -> str:
 
 
 def _empty_classes(survey: Survey, labels: Sequence[str], run: RunSpec) -> Iterator[Note]:
-    """Yield notes on classes that train alone has, and on others that a split lacks.
+    """Yield notes on classes that only train has, and on other classes that a split lacks.
 
-    Splits without any class lack none.
+    Splits without any class are left out.
     """
     there = {name: {*survey.classes[name]} & {*labels} for name in in_order(survey.counts)}
     there = {name: held for name, held in there.items() if held}

@@ -71,5 +71,5 @@ _TEXTS: dict[Noted, tuple[str, str, str, str]] = {
 _UNREAD: dict[Noted, str] = {
     "unread_bands": "bands beyond gray or RGB",
     "high_range": "the range of HDR (PQ or HLG)",
-    "unknown_band": "a fourth band that no tag explains, taken as alpha,",
+    "unknown_band": "a fourth band that no tag explains (taken as alpha)",
 }

@@ -52,7 +52,7 @@ def npz() -> bytes:
 
 KNOWN = {
     "a Git LFS pointer instead of the file itself: run git lfs pull": [LFS, b"\xef\xbb\xbf" + LFS],
-    "an HTML page, as servers send it instead of a file: download the file again": [
+    "an HTML page, such as an error page of a server: download the file again": [
         b"\n <!doctype HTML>",
         b"<html lang='en'>",
         b"<?xml version='1.0'?>\n<!-- a --> <!-- b -->\n<!DOCTYPE html>",

@@ -141,15 +141,15 @@ def test_other_formats_cut_in_half(kind):
 MESSAGES = {
     b"": "empty: the file is empty",
     b"<!DOCTYPE html><html>": (
-        "not_an_image: an HTML page, as servers send it instead of a file: download the file again"
+        "not_an_image: an HTML page, such as an error page of a server: download the file again"
     ),
     b"\n<?xml version='1.0'?>\n<!-- drawn -->\n<svg xmlns='http://www.w3.org/2000/svg'/>": (
-        "not_an_image: an SVG, which is no raster image: convert it to pixels"
+        "not_an_image: an SVG, which is not a raster image: convert it to pixels"
     ),
-    b"<svg width='9'/>": "not_an_image: an SVG, which is no raster image: convert it to pixels",
-    b"<?xml version='1.0'?><html/>": "not_an_image: an HTML page, as servers send it",
+    b"<svg width='9'/>": "not_an_image: an SVG, which is not a raster image: convert it to pixels",
+    b"<?xml version='1.0'?><html/>": "not_an_image: an HTML page, such as",
     b"<?xml version='1.0'?><Error/>": (
-        "not_an_image: an XML document, as servers send it for an error: expected one of JPEG"
+        "not_an_image: an XML document, such as an error response of a server: expected one of JPEG"
     ),
     bytes(100): "not_an_image: nothing but zero bytes, as after an interrupted copy: copy it again",
     b"\7" * 100: "not_an_image: starts with b'\\x07\\x07",

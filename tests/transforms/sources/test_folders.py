@@ -73,7 +73,7 @@ def test_vector_images_are_counted_apart(tmp_path: pathlib.Path) -> None:
     assert filtered == {"vector image": 1, "extension": 1}
     fill(tmp_path / "all", "a/1.svg", "b/2.svgz")
     with pytest.raises(
-        ConfigError, match=r"\(2 left out as vector image\).*SVG is no raster image"
+        ConfigError, match=r"\(2 left out as vector image\).*SVG is not a raster image"
     ):
         scan(tmp_path / "all")
 

@@ -119,7 +119,7 @@ class AnnotatedFiles:
         )
 
     def _note(self, text: str) -> Note:
-        """Return a remark of the annotations as a note."""
+        """Return a text about the annotations as a note."""
         code = text.code if isinstance(text, Note) else "annotations"
         return Note(code, text if code == LEFT_UNREAD else f"{self.where}: {text}")
 

@@ -49,10 +49,10 @@ _NAMES = (
     "obj.names",
     "labels.txt",
 )  # files of YOLO's class names, in the folder or its parent
-_YAML = ("data.yaml", "dataset.yaml")  # of Ultralytics and Roboflow, which --labels-file reads
+_YAML = ("data.yaml", "dataset.yaml")  # of Ultralytics and Roboflow; --labels-file reads it
 _OTHER_TEXT = re.compile(r"readme(\..*)?|(classes|labels|train|val|test)\.txt", re.IGNORECASE)
 _ENDS: dict[AnnotationsByFile, str] = {"voc": ".xml", "yolo": ".txt"}
-# Elements of an object in VOC that are read, or that do not describe the object.
+# Elements of an object of VOC that are read, or that do not describe the object.
 _KNOWN = frozenset(
     (
         *("name", "pose", "truncated", "difficult", "occluded", "bndbox"),
@@ -93,12 +93,14 @@ class _AnnotationFolder:
         for row, at in enumerate(which.tolist()):
             file = self.files[at]
             sides.append(None)
+            data = b""
             try:
-                sides[row] = self._parse(file, row, objects, unread)
+                data = read_file(file.path, size=file.size, mtime=file.mtime)
+                sides[row] = self._parse(data, row, objects, key=file.key, unread=unread)
             except RecordError as error:
                 faults[row] = f"{file.key}: {error.detail}"
             except ValueError as error:
-                content = identify(_content(file)[:HEAD])
+                content = identify(data[:HEAD])
                 other = content is not None and not content.is_named(file.key)
                 faults[row] = f"{file.key} is {content}" if other else f"{file.key}: {error}"
         columns = {SIDES: sides_array(sides), OBJECTS: objects.column(len(which))}
@@ -109,7 +111,7 @@ class _AnnotationFolder:
         )
 
     def _parse(
-        self, file: File, row: int, objects: ObjectCollector, unread: LeftUnread
+        self, data: bytes, row: int, objects: ObjectCollector, *, key: str, unread: LeftUnread
     ) -> tuple[int, int] | None:
         """Add the objects of a file and return its (width, height). Raises ValueError."""
         raise NotImplementedError
@@ -129,9 +131,8 @@ class VocReader(_AnnotationFolder):
         return tuple(sorted(self._seen, key=str.encode))
 
     def _parse(
-        self, file: File, row: int, objects: ObjectCollector, unread: LeftUnread
+        self, data: bytes, row: int, objects: ObjectCollector, *, key: str, unread: LeftUnread
     ) -> tuple[int, int] | None:
-        data = _content(file)
         try:
             root = _parse_xml(data)
         except (expat.ExpatError, ValueError) as error:
@@ -153,7 +154,7 @@ class VocReader(_AnnotationFolder):
             objects.add(row, corners, name, **more, view=view)
             others = {child.tag: _value(child) for child in one if child.tag not in _KNOWN}
             if others:
-                count_unread(unread, others, such_as=f"one in {file.key}")
+                count_unread(unread, others, such_as=f"one in {key}")
         return parse_sides(*(root.findtext(f"size/{name}") or "" for name in ("width", "height")))
 
     def _corners(self, box: ElementTree.Element | None, number: int) -> Corners:
@@ -168,13 +169,8 @@ class VocReader(_AnnotationFolder):
         return left - (left < right), top - (top < bottom), right, bottom
 
 
-def _content(file: File) -> bytes:
-    """Return the content of a file. Raises RecordError."""
-    return read_file(file.path, size=file.size, mtime=file.mtime)
-
-
 def _value(element: ElementTree.Element) -> Any:
-    """Return the value of an element: the values of those in it by name, text, or None."""
+    """Return the text of an element, or {name: value} of its children; None if it is empty."""
     if element.tag == "attributes":  # as CVAT writes them
         return {one.findtext("name") or "": _text(one.findtext("value")) for one in element}
     if len(element):
@@ -237,8 +233,10 @@ class YoloReader(_AnnotationFolder):
     def labels(self) -> tuple[str, ...]:
         return self.classes
 
-    def _parse(self, file: File, row: int, objects: ObjectCollector, unread: LeftUnread) -> None:
-        data = _content(file)
+    def _parse(
+        self, data: bytes, row: int, objects: ObjectCollector, *, key: str, unread: LeftUnread
+    ) -> None:
+        del key, unread
         try:
             lines = data.decode("utf-8-sig").splitlines()
         except UnicodeDecodeError as error:
@@ -281,12 +279,12 @@ def open_yolo(folder: Location, classes: Sequence[str] | None) -> YoloReader:
     return YoloReader(files=files, rejects=rejects, classes=tuple(classes or _class_names(folder)))
 
 
-def holds_annotations(name: str) -> AnnotationsByFile | None:
-    """Return the format of a file of the annotations of one image, by its name; None for others."""
+def format_by_name(name: str) -> AnnotationsByFile | None:
+    """Return the format of a file with the annotations of an image, None for other files."""
     if _OTHER_TEXT.fullmatch(name):
         return None
     lower = name.lower()
-    return next((found for found, end in _ENDS.items() if lower.endswith(end)), None)
+    return next((kind for kind, end in _ENDS.items() if lower.endswith(end)), None)
 
 
 def _name(file: File) -> str:
@@ -299,7 +297,7 @@ def _list_files(folder: Location, wanted: AnnotationsByFile) -> tuple[list[File]
     for finding in walk(folder, skipped_among_media, depth=1):
         if isinstance(finding, Reject):
             rejects.append(finding)
-        elif isinstance(finding, File) and holds_annotations(_name(finding)) == wanted:
+        elif isinstance(finding, File) and format_by_name(_name(finding)) == wanted:
             files.append(finding)
     if not files:
         raise ConfigError(

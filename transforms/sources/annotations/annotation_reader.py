@@ -10,7 +10,7 @@ from recordmill.errors import ConfigError
 from recordmill.storage.files import Location
 from recordmill.transforms.model.annotations import AnnotationReader
 from recordmill.transforms.sources.annotations.annotation_files import (
-    holds_annotations,
+    format_by_name,
     open_voc,
     open_yolo,
 )
@@ -20,7 +20,7 @@ from recordmill.transforms.sources.files.skipped_names import skipped_among_medi
 from recordmill.transforms.sources.files.walks import File, walk
 
 AnnotationFormat = Literal["auto", "coco", "voc", "yolo", "csv"]
-_OTHERS = 0.1  # files of another format, such as notes, per file of annotations
+_OTHERS = 0.1  # largest ratio of files of another format, such as texts, to annotations
 _EXTENSIONS: dict[str, AnnotationFormat] = {
     "json": "coco",
     "csv": "csv",
@@ -55,7 +55,7 @@ class Annotations:
 
     @property
     def where(self) -> str:
-        """Names of the places for messages, with their folders where names are equal."""
+        """Names of the files or folders for messages, with their parents if names are equal."""
         names = [place.name for place in self.places]
         if len({*names}) < len(names):
             names = [f"{place.parent.name}/{place.name}" for place in self.places]
@@ -107,10 +107,10 @@ class Annotations:
 
 
 def guess_format(place: Location) -> AnnotationFormat:
-    """Return the format of annotations, by the extensions of the file or of files in the folder.
+    """Return the format of annotations, by the extension of a file, or of the files in a folder.
 
     Raises:
-      ConfigError: the extensions are not those of annotations, or those of two formats.
+      ConfigError: no extension is that of annotations, or the folder holds two formats.
     """
     if not place.is_dir():
         found = _EXTENSIONS.get(place.name.rpartition(".")[2].lower())
@@ -120,7 +120,7 @@ def guess_format(place: Location) -> AnnotationFormat:
         counts: Counter[AnnotationFormat] = Counter()
         for finding in walk(place, skipped_among_media, depth=1):
             if isinstance(finding, File):
-                by_name = holds_annotations(finding.key.rpartition("/")[2])
+                by_name = format_by_name(finding.key.rpartition("/")[2])
                 counts.update([] if by_name is None else [by_name])
         if counts:
             (most, count), *others = counts.most_common()

@@ -44,11 +44,11 @@ _COLUMNS: Mapping[str, tuple[str, ...]] = {
     "width": ("width", "image_width"),
     "height": ("height", "image_height"),
 }
-# Names of columns that have a meaning, or that number rows, images and classes.
+# Names of columns that are read, or that only number rows, images and classes.
 _KNOWN = frozenset(itertools.chain(*_COLUMNS.values())).union(
     ("id", "image_id", "class_id", "category_id", "label_id", "area", "unnamed: 0")
 )
-_NOTHING = ("", "0", "0.0", "false")  # values that say nothing
+_NOTHING = ("", "0", "0.0", "false")  # values that do not count as unread
 _SHOWN = 100  # characters of a header in a message
 _LONGEST_HEADER = 1 << 20  # characters
 _CORNERS = ("xmin", "ymin", "xmax", "ymax")
@@ -127,7 +127,7 @@ def read_boxes(file: Location, *, fractions: bool = False, decimal: str = ".") -
 
 
 def _rows(file: Location) -> Iterator[tuple[int, dict[str, str], dict[str, str]]]:
-    """Yield (row number from 1, values by meaning, values of columns without one) of the rows."""
+    """Yield (row number from 1, values by meaning, values of unread columns by name)."""
     with file.open_input() as data, io.TextIOWrapper(data, "utf-8-sig", newline="") as text:
         line = 0
         try:

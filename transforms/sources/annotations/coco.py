@@ -44,7 +44,7 @@ from recordmill.transforms.sources.annotations.annotation_table import Annotatio
 from recordmill.transforms.sources.annotations.image_ids import ImageIds
 from recordmill.transforms.sources.annotations.json_members import iter_members
 
-# Fields of an annotation that are read, or that say what other parts of the file say.
+# Fields of an annotation that are read, or that repeat other parts of the file.
 _KNOWN = frozenset(
     (
         *("id", "image_id", "category_id", "bbox", "area", "iscrowd", "segmentation", "caption"),

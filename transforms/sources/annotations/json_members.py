@@ -102,7 +102,7 @@ class _JsonScanner:
                 return ""
 
     def beginning(self) -> bytes:
-        """Return the first characters, before any was consumed."""
+        """Return the first bytes of the text. Call it before characters are consumed."""
         return self._text[:HEAD].encode()
 
     def step(self) -> None:

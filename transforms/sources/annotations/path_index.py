@@ -28,7 +28,7 @@ class PathIndex:
             for n, name in enumerate(annotations.names)
         }
         self._used: dict[int, tuple[str, str | None]] = {}
-        self._near: dict[str, str] = {}  # {name in the annotations: key of a near image}
+        self._near: dict[str, str] = {}  # {name in the annotations: key of the nearest image}
 
     def find(self, path: str, *, key: str) -> int:
         """Return the index of the annotations of an image, -1 without annotations.
@@ -65,7 +65,7 @@ class PathIndex:
                 raise self._ambiguous(at, other, key)
 
     def nearest(self, key: str) -> str:
-        """Return words on the name that is nearest to that of an image without annotations."""
+        """Describe the name in the annotations that is nearest to an image without any."""
         name = self._by_near_name.find(key)
         if name is None:
             return ""
@@ -76,7 +76,7 @@ class PathIndex:
         return f" (the nearest name there is {name!r}, which differs in {how})"
 
     def near_image(self, name: str) -> str:
-        """Return words on the image that is nearest to a name, after all images were looked up."""
+        """Describe the image that is nearest to a name. Call it after all images are looked up."""
         key = self._near.get(name)
         if key is None:
             return ""
@@ -88,7 +88,7 @@ class PathIndex:
         return NearNames(self._names)
 
     def _compared(self, key: str) -> str:
-        """Return the key of an image as it is compared with names."""
+        """Return the key of an image in the form of the names."""
         return posixpath.splitext(key)[0] if self._by_stem else key
 
     def _look_up(self, path: str) -> int:

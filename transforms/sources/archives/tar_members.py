@@ -132,7 +132,7 @@ def _named(name: bytes, reason: Reason, detail: str) -> MemberProblem:
 
 
 def _other_content(reader: ArchiveReader) -> MemberProblem | None:
-    """Return the problem of an archive whose first header is invalid, if its content is known."""
+    """Return the problem of a file whose first header is invalid; None for unknown content."""
     content = identify(reader.read(0, HEAD))
     return None if content is None else MemberProblem("", Reason.CORRUPT, f"it is {content}")
 

@@ -92,7 +92,7 @@ class ArrayFile(abc.ABC):
         return self.stored(wanted, texts=texts)
 
     def unapplied(self, stored: StoredArray) -> Sequence[tuple[str, Sequence[str]]]:
-        """Return what the file says about the values of an array, and `read` does not apply.
+        """Return the metadata of an array that change its values, and that `read` does not apply.
 
         Returns:
           (part for the note `left-unread`, names of attributes) pairs.

@@ -21,7 +21,7 @@ from recordmill.transforms.sources.arrays.hdf5_chunks import ChunkCheck, check_f
 from recordmill.transforms.sources.arrays.npy import StoredArray, check_dtype, check_shape
 
 MAGIC = b"\x89HDF\r\n\x1a\n"
-# Attributes by which programs that read NetCDF change values, or take them as missing.
+# Attributes by which readers of NetCDF unpack values, or mask them as missing.
 # https://docs.unidata.ucar.edu/nug/current/attribute_conventions.html
 _PACKED = (
     *("scale_factor", "add_offset", "_FillValue", "missing_value"),
@@ -121,13 +121,13 @@ class Hdf5File(ArrayFile):
 
     def unapplied(self, stored: StoredArray) -> Sequence[tuple[str, Sequence[str]]]:
         found: list[tuple[str, Sequence[str]]] = []
-        # No value depends on an attribute that cannot be read.
+        # Attributes that cannot be read do not make the values unreadable.
         with contextlib.suppress(*_DAMAGED):
             attributes = self._file[stored.member].attrs
             packed = [name for name in _PACKED if _is_effective(attributes, name)]
             found += [("NetCDF's attributes for values", packed)] if packed else []
             if _MATLAB in attributes and len(stored.shape) > 1:
-                found.append(("MATLAB's order of axes, which is the reverse,", ()))
+                found.append(("MATLAB's order of axes (reversed)", ()))
         return found
 
     def labels(
@@ -165,7 +165,7 @@ class Hdf5File(ArrayFile):
 
 
 def _is_effective(attributes: Any, name: str) -> bool:
-    """Return whether an array has an attribute that changes what its values mean."""
+    """Return whether an array has an attribute that changes its values, or masks some."""
     if name not in attributes:
         return False
     value = np.asarray(attributes[name])
@@ -173,7 +173,7 @@ def _is_effective(attributes: Any, name: str) -> bool:
         return bool((value != _NEUTRAL[name]).any())
     if name == "_Unsigned":
         return bool(np.isin(value.astype(str), ("true", "True")).any())
-    # NaN is what a missing value is read as.
+    # Missing values are read as NaN, so NaN as their mark changes nothing.
     return value.dtype.kind != "f" or not bool(np.isnan(value).all())
 
 

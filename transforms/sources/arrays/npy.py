@@ -29,8 +29,8 @@ _MOST_DIMENSIONS = 64  # numpy's
 _MOST_BYTES = 2**63  # so that sizes and offsets are int64
 _KINDS = "biufc"  # numpy's kinds: bool, integers, floats, complex
 _TEXTS = "US"
-BFLOAT16 = "bfloat16"  # of ml_dtypes, read as float32, which has all of its values
-_ML_DTYPE = re.compile(rb"'descr': *'([<>])([Vf][12])'")  # raw bytes have `|` instead
+BFLOAT16 = "bfloat16"  # of ml_dtypes, read as float32, which represents all of its values
+_ML_DTYPE = re.compile(rb"'descr': *'([<>])([Vf][12])'")  # raw bytes have `|`
 _WIDEST = {"f": 8, "c": 16}  # bytes: wider types depend on the machine
 
 # Errors of numpy's parser for an invalid header, or for no header.
@@ -53,7 +53,7 @@ INVALID_HEADER = (
 class StoredArray:
     """Header of an array in a file.
 
-    dtype: numpy's name with the byte order, such as '>f4', or such as '<bfloat16'.
+    dtype: numpy's name with the byte order, such as '>f4'; or '<bfloat16', '>bfloat16'.
     shape: of the array.
     fortran: whether it is in Fortran order.
     offset: byte offset of uncompressed values in the file; None if the format's library must read
@@ -83,7 +83,7 @@ class StoredArray:
 
     @property
     def layout(self) -> np.dtype[Any]:
-        """The numpy dtype that reads the bytes of the file; see `values`."""
+        """The numpy dtype of the values as stored, for `values`."""
         return np.dtype(self.dtype.replace(BFLOAT16, "u2"))
 
     @property
@@ -92,7 +92,7 @@ class StoredArray:
         return math.prod(self.shape) * self.layout.itemsize
 
     def values(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return the values of an array that was read with the dtype `layout`."""
+        """Convert an array that was read with the dtype `layout` to the dtype `numbers`."""
         if not self.dtype.endswith(BFLOAT16):
             return array
         # A bfloat16 is the upper half of a float32.
@@ -210,20 +210,20 @@ def _header(header: bytes) -> tuple[str, tuple[int, ...], bool]:
             )
             shape, fortran, dtype = read(stream, max_header_size=_LONGEST_HEADER)
         except INVALID_HEADER as error:
-            _refuse_small_floats(header)
+            _refuse_one_byte_types(header)
             raise RecordError(Reason.CORRUPT, "its header cannot be parsed") from error
     if any(isinstance(size, bool) or size < 0 for size in shape):
         raise RecordError(Reason.CORRUPT, f"its header declares the shape {shape}")
     if dtype.names is not None or dtype.hasobject:
         check_dtype(dtype)  # its name does not describe it completely
     if dtype.kind == "V" and (found := _ML_DTYPE.search(header)):
-        _refuse_small_floats(header)
+        _refuse_one_byte_types(header)
         return found[1].decode() + BFLOAT16, shape, fortran
     return dtype.str, shape, fortran
 
 
-def _refuse_small_floats(header: bytes) -> None:
-    """Raise RecordError for the types of ml_dtypes with one byte, all of which have few names.
+def _refuse_one_byte_types(header: bytes) -> None:
+    """Raise RecordError for the one-byte types of ml_dtypes, which share one name in files.
 
     Source: https://github.com/jax-ml/ml_dtypes
     """
@@ -231,8 +231,8 @@ def _refuse_small_floats(header: bytes) -> None:
     if found and found[2] in (b"V1", b"f1"):
         raise RecordError(
             Reason.UNSUPPORTED,
-            "an array of float8, int4 or the like of ml_dtypes, of which the file does not say"
-            " which: save it with astype('float32')",
+            "an array of float8, int4 or another one-byte type of ml_dtypes, and the file does not"
+            " say which: save it with astype('float32')",
         )
 
 

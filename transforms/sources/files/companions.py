@@ -1,4 +1,4 @@
-"""Files among the inputs that are not read: masks, annotations, tables and captions."""
+"""Files among the inputs that no record is made of: masks, annotations, tables and captions."""
 
 from __future__ import annotations
 

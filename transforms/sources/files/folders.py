@@ -386,5 +386,5 @@ def no_files_message(inputs: Inputs, found: ReferenceCollector) -> str:
     if found.totals[f"left out as {TFRECORDS}"]:
         message += f"; {RECORDS}"
     if found.totals[f"left out as {_VECTOR}"]:
-        message += f"; SVG is no raster image: {RASTERIZE}"
+        message += f"; SVG is not a raster image: {RASTERIZE}"
     return message

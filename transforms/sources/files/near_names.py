@@ -1,7 +1,7 @@
-"""Names of files that are nearly equal, for messages on names without a file, and the reverse.
+"""Names of files that are spelled alike, for messages on names without a file and the reverse.
 
-Only spellings of the same name are near: of two numbered files, one is never proposed for the
-other.
+Names are near if they differ by case, Unicode form, percent-encoding, extension or folder only, so
+that a file with another number is never suggested.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _EXTENSIONS = re.compile(
     r"|npy|npz|h5|txt|xml))+$",
     re.IGNORECASE,
 )
-_MOST = 20_000  # files that are looked at for one name
-_COMPARED = 100  # names of one file name, in different folders
+_MOST = 20_000  # files of a folder that are listed
+_COMPARED = 100  # near names that are compared, at most
 IN_FOLDER = "its folder"
 _UNICODE = "its Unicode form (it looks the same)"
 
@@ -37,7 +37,7 @@ _FORMS: Mapping[str, _Form] = {
 
 
 class NearNames:
-    """Names by which a near one can be found."""
+    """Index of names for finding the nearest one."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._by_key: dict[str, list[str]] = {}
@@ -45,16 +45,13 @@ class NearNames:
             self._by_key.setdefault(_key(name), []).append(name)
 
     def find(self, path: str) -> str | None:
-        """Return the name that is nearest to a path, None without a near one."""
+        """Return the name that is nearest to a path, None if no name is near."""
         near = self._by_key.get(_key(path), ())[:_COMPARED]
         return min(near, key=lambda name: (-_equal_parts(name, path), name), default=None)
 
 
 def difference(name: str, path: str) -> str:
-    """Return words for the difference between a name and the path of a near one.
-
-    The name may be the end of the path.
-    """
+    """Describe how a name differs from the path of a near file, of which it may be the end."""
     name = name.replace("\\", "/")
     one, other = posixpath.basename(name), posixpath.basename(path)
     found = [
@@ -67,16 +64,16 @@ def difference(name: str, path: str) -> str:
 
 
 class NearFiles:
-    """Local files by which a near one of a missing one can be found. Folders are listed once."""
+    """Local files near to missing ones. Each folder is listed once."""
 
     def __init__(self) -> None:
         self._folders: dict[str, NearNames] = {}
 
     def find(self, path: str) -> str | None:
-        """Return the relative path of a file that is near to a missing one; None without one.
+        """Return the path of the file that is nearest to a missing one, None if no file is near.
 
-        It is relative to the folder of the missing file, or the folder above that exists. Looks
-        there and in the folders in it.
+        Searches the folder of the missing file, or else the nearest parent that exists, and its
+        subfolders. The path is relative to that folder.
         """
         folder, name = os.path.split(path)
         if has_later(name) or "\\" in name:
@@ -92,7 +89,7 @@ class NearFiles:
 
 
 def _files(folder: str) -> Iterator[str]:
-    """Yield the files in a folder, and in the folders in it."""
+    """Yield the names of the files in a folder, and relative paths of those in its subfolders."""
     below = []
     with os.scandir(folder) as entries:
         for entry in entries:
@@ -106,7 +103,7 @@ def _files(folder: str) -> Iterator[str]:
 
 
 def _equal_parts(name: str, path: str) -> int:
-    """Return the number of equal parts at the ends of two paths, above the names of the files."""
+    """Return the number of parent folders with equal names, from the files upwards."""
     parts = zip(reversed(name.split("/")[:-1]), reversed(path.split("/")[:-1]), strict=False)
     return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], parts))
 

@@ -59,7 +59,7 @@ def other_kind(name: str) -> str | None:
     if _ARCHIVE.search(name) or _COMPRESSED_TAR.search(name) or _PACKED.search(name):
         return "is an archive: unpack it, and pass the folder"
     if _SVG.search(name):
-        return f"is an SVG, which is no raster image: {RASTERIZE}"
+        return f"is an SVG, which is not a raster image: {RASTERIZE}"
     if _JSON.search(name):
         return (
             "is a JSON document: pass annotations as --annotations, and a table or listing with one"

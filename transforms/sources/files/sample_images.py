@@ -90,7 +90,7 @@ class SampleImages:
 
 
 class SidecarTexts:
-    """Counts texts that share the name of a record beside them, and are not read.
+    """Counter of texts that share the name of a record beside them, and are not read.
 
     Files are given in sorted order, or in that of the archives.
     """
@@ -128,7 +128,7 @@ class SidecarTexts:
         self._examples.setdefault(extension, key)
 
     def notes(self, other_than: Collection[str]) -> tuple[Note, ...]:
-        """Return the note on texts that are not read. other_than: extensions with other notes."""
+        """Return the note on texts that are not read. other_than: extensions to leave out."""
         unread = LeftUnread()
         for extension, count in self._counts.items():
             if extension not in other_than:

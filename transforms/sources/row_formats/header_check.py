@@ -24,8 +24,8 @@ _NUMBER = r"^[+-]?(\d+[.,]?\d*|[.,]\d+)([eE][+-]?\d+)?$"
 _DATE = r"^(\d{4}-\d\d?-\d\d?|\d\d?[/.]\d\d?[/.]\d{2,4})([ T]|$)"
 _MOST = 0.95  # fraction of values from which on a column is one of numbers or dates
 _YEARS = range(1800, 2101)
-_LOGGER, _LOGGER_LINES = "TOA5", 4  # Campbell Scientific's format, and the lines of its header
-_LEAST_ROWS = 20  # that have one value more than the header, which is no coincidence then
+_LOGGER, _LOGGER_LINES = "TOA5", 4  # format of Campbell Scientific, and lines of its header
+_LEAST_ROWS = 20  # with one value more than the header, from which on it is not by chance
 _SHOWN = 3  # names in a message
 _SHOWN_TEXT = 60  # characters of a line in a message
 _LOOKED_AT = 1000  # lines
@@ -111,15 +111,15 @@ def late_header(
     if names[0] == _LOGGER and len(lines) > _LOGGER_LINES:
         columns = next(csv.reader([lines[1]], delimiter=delimiter))
         return (
-            "it begins as a file of a Campbell logger, whose second line names the columns, above"
-            f" two lines of units: pass --skip-rows {file_format.skip_rows + _LOGGER_LINES}"
-            f" --columns {shlex.quote(list_text(columns))}"
+            "it looks like a TOA5 file of a Campbell Scientific logger, whose second line names the"
+            " columns, and whose third and fourth describe them: pass --skip-rows"
+            f" {file_format.skip_rows + _LOGGER_LINES} --columns {shlex.quote(list_text(columns))}"
         )
     one_more = f"expected {len(names)} columns, got {len(names) + 1}"
     some_rows = len(rows.bad) >= _LEAST_ROWS and not len(rows.columns)
     if some_rows and all(one_more in bad.why for bad in rows.bad):
         return (
-            "each row has one value more than the header, as where R writes the names of rows: pass"
+            "each row has one value more than the header, as R writes tables with row names: pass"
             f" --skip-rows {file_format.skip_rows + 1} --columns"
             f" {shlex.quote(list_text(['row', *names]))}"
         )

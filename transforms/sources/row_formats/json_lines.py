@@ -55,7 +55,7 @@ _DECODER = json.JSONDecoder()
 _MOST_CELLS = 1 << 27  # rows times columns of a block: 1 GiB; dense rows have a hundredth
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _UNPAIRED = "an unpaired surrogate: expected both escapes of a pair, such as \\ud83d\\ude00"
-# The keys of pandas' orientations columns, index and split.
+# Beginnings of documents that pandas writes with the orientations columns, index and split.
 _PANDAS = re.compile(r'\{\s*("[^"]*"\s*:\s*\{\s*"0"\s*:|"0"\s*:\s*\{|"columns"\s*:\s*\[)')
 _SPACE = "\ufeff \t\r\n"  # concatenated files have byte order marks inside
 
@@ -88,7 +88,7 @@ class JsonLines:
         return self._file.sections(self._file.begin, size)
 
     def _refuse_document(self) -> None:
-        """Raise ConfigError if the file is another document, or JSON over several lines."""
+        """Raise ConfigError if the file is not JSON, or is one JSON document instead of lines."""
         content = other_text(self._file.first_text)
         if content is not None and content.noun != JSON_DOCUMENT:
             raise ConfigError(f"{self._origin.place} is {content}")

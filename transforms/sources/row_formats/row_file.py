@@ -166,7 +166,7 @@ class Origin:
         return open_file(self.path or str(self.place), size=self.size, mtime=self.mtime)
 
     def other_content(self) -> Content | None:
-        """Return the content of a file that cannot be parsed; None if its name says so."""
+        """Return the content of a file that cannot be parsed; None if its extension is right."""
         with self.open() as file:
             content = identify(file.read(HEAD))
         name = (self.path or self.place.name).lower()

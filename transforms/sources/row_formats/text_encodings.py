@@ -35,14 +35,14 @@ class NotTextError(ConfigError):
 
 
 def refuse_other_content(head: bytes, where: str) -> None:
-    """Raise NotTextError if the first bytes of a file are not those of text. where: the file."""
+    """Raise NotTextError if a file holds other content, by its first bytes. where: the file."""
     content = identify(head[:HEAD])
     if content is not None and content.kind != "text":
         raise NotTextError(where, str(content))
 
 
 def other_text(text: str) -> Content | None:
-    """Return the content of a file, by its beginning, if it is text in a known format."""
+    """Return the content of a text by its beginning, None if the format is unknown."""
     return identify(text[:HEAD].encode())
 
 

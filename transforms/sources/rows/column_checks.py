@@ -76,9 +76,10 @@ def alike_name(name: str, names: Iterable[str]) -> str | None:
 
 
 def class_loss(names: Iterable[str]) -> str:
-    """Return words on columns to leave out that may hold the classes; empty if none may."""
+    """Return a warning on columns to leave out whose names are those of classes, "" without."""
     found = [name for name in names if name.lower() in LABELS]
-    return f" (and without {quoted(found)} no record may have a class)" if found else ""
+    verb = "holds" if len(found) == 1 else "hold"
+    return f"; if {quoted(found)} {verb} the classes, they are lost" if found else ""
 
 
 def unnamed_notes(names: Collection[str], user_columns: Iterable[str]) -> dict[str, Note]:

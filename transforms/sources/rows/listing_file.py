@@ -131,8 +131,8 @@ def no_rows_message(
 ) -> str:
     """Return the message for a listing without a usable row.
 
-    root: folder of relative paths. rejected: {reason: number of rows}. firsts: the first
-      rejected row for each reason.
+    root: folder of relative paths. rejected: {reason: number of rows}. firsts: {reason: first
+      rejected row}.
     given: `root` is that of --input-root. filtered: number of rows that --where left out.
     """
     if not rejected:

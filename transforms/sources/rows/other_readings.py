@@ -102,7 +102,7 @@ def _advice(name: str, origin: Origin, row_format: RowFormat) -> str | None:
     wide = sum(n for why, n in before.bad.items() if " column" in why)
     count = max(undecodable, wide)
     if 2 * count <= before.bad.total():
-        return None  # other faults, which no reading mends
+        return None  # most faults are others, which no option repairs
     if count == undecodable and found.encoding == UTF8 and not before.ascii:
         return (
             f"{count_of(undecodable, 'row')} of {name} are not UTF-8, but non-ASCII characters"
@@ -126,7 +126,7 @@ def _advice(name: str, origin: Origin, row_format: RowFormat) -> str | None:
 
 
 def _reads_more(before: _Reading, after: _Reading) -> bool:
-    """Return whether a reading has more rows, or as many of which some span lines."""
+    """Return whether a reading has more valid rows, or as many, of which some span lines."""
     spans_lines = after.good == before.good and after.rows < before.rows
     return (
         (after.good > before.good or spans_lines)

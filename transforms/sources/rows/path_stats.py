@@ -60,7 +60,7 @@ class StatCache:
     def _with_similar(
         self, place: Location, found: FileStat | RejectCause
     ) -> FileStat | RejectCause:
-        """Return the problem of a missing file with the name of a near one.
+        """Return the problem of a missing file, with the nearest file that exists.
 
         Only for the first files, because it reads the folders.
         """

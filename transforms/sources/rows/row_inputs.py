@@ -137,7 +137,7 @@ class RowInput:
                 one.unused.refuse()
 
     def file_format(self, file: File) -> FileFormat:
-        """Return the format of a file. Raises ConfigError if its name does not give one."""
+        """Return the format of a file. Raises ConfigError if neither name nor options give one."""
         if not self.format.recognizes(_name(file)) and other_kind(_name(file)) is None:
             content = self.origin(file).other_content()
             if content is not None:

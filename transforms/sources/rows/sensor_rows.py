@@ -150,7 +150,7 @@ class SensorRows(TableRows):
         return self.time_unit or "s"
 
     def _check_times(self, times: pa.Array, part: pa.RecordBatch, layout: RowLayout) -> None:
-        """Note options that have no effect on the times of the first rows, and check numbers."""
+        """Note options without effect on the times of the first rows, and check numeric times."""
 
         def differ(other: SensorRows) -> bool:
             listed = next(other.read(part, dataclasses.replace(layout, kept=None)), None)
@@ -351,7 +351,7 @@ class SensorRows(TableRows):
 
 
 def _are_recent(times: pa.Array) -> bool:
-    """Return whether times are in `_YEARS`, and not all in the first of them."""
+    """Return whether times are in `_YEARS`, but not all in the first of these years."""
     first, last = _years(times)
     return first >= _YEARS[0] and _YEARS[0] < last < _YEARS[1]
 

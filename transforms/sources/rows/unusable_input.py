@@ -37,7 +37,7 @@ def no_usable_record(rows: RowInput) -> ConfigError:
 
 
 def _other_content(rows: RowInput, name: str) -> Content | None:
-    """Return the content of the file with a key, None if it is not known."""
+    """Return the content of the file with a key, None if it is unknown."""
     for one in rows.find():
         if isinstance(one, tuple) and isinstance(one[0], File) and one[0].key == name:
             return rows.origin(one[0]).other_content()

@@ -100,9 +100,10 @@ class ClipCollector:
     ) -> None:
         """Add a clip of the video of a row. A clip with a broken frame is rejected.
 
-        Clips are added in order. One that has been added before is left as it is.
+        Clips are added in order. A clip that was added before is ignored, so that a video can be
+        decoded again.
 
-        rate: frames per second. counts: inputs that the row counts as.
+        rate: frames per second. counts: number of inputs that the row counts as.
         """
         if (row, clip.start) <= self._last:
             return

@@ -1,4 +1,4 @@
-"""Facts about a file that FFmpeg does not report: a second video, empty chunks, a missing index.
+"""Structure of containers that FFmpeg does not report: second videos, empty chunks, lost indexes.
 
 FFmpeg reads only the first video after `cat a.mp4 b.mp4`. Structure of MP4 and MOV: ISO/IEC
 14496-12, 4.2. Structure of FLV: Adobe Flash Video File Format 10.1, annex E. Structure of AVI:
@@ -71,9 +71,11 @@ def has_second_flv(file: _File, at: int) -> bool:
 
 
 def empty_chunks(file: _File, at: int, stream: int) -> int:
-    """Return the number of empty chunks of a stream of an AVI from a chunk on.
+    """Return the number of empty chunks of a stream in the rest of an AVI.
 
-    Empty chunks repeat the frame before them. at: offset of the chunk. stream: its number.
+    An empty chunk repeats the frame before it.
+
+    at: offset of the first chunk of the rest. stream: number of the stream.
     """
     name = b"%02d" % stream
     found = 0
@@ -84,20 +86,17 @@ def empty_chunks(file: _File, at: int, stream: int) -> int:
             break
         length = int.from_bytes(head[4:], "little")
         found += head[:2] == name and not length
-        # The chunks of a list follow its kind, 4 bytes.
+        # The chunks of a list follow its type of 4 bytes.
         at += _CHUNK_HEAD + (4 if head[:4] == b"LIST" else length + length % 2)
     return found
 
 
-def open_error(head: bytes, more: bytes) -> RecordError:
-    """Return the error for a file that FFmpeg cannot open, given its first bytes.
-
-    more: enough of them to identify other content.
-    """
+def open_error(head: bytes) -> RecordError:
+    """Return the error for a file that FFmpeg cannot open, given its first bytes."""
     if head[4:8] == b"ftyp":
         return RecordError(
             Reason.TRUNCATED, "an MP4 whose index cannot be read, or was never written"
         )
     if head.startswith(b"\x1a\x45\xdf\xa3"):
         return RecordError(Reason.CORRUPT, "a Matroska file whose header cannot be read")
-    return unknown_media("a video", more)
+    return unknown_media("a video", head)

@@ -1,8 +1,8 @@
 """Decoding of the frames of a video, in the order in which the decoder puts them out.
 
-In most videos a packet holds one frame, and the time of the packet identifies the frame. Where the
-decoder reports no fault, but its frames are not those of the packets, the packets are wrong: frames
-are then counted as they come out of the decoder.
+In most videos a packet holds one frame, and its time identifies the frame. If the decoder reports
+no fault, but its frames do not match the packets, the times are wrong, and frames are numbered in
+the order in which they come out of the decoder.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from recordmill.transforms.sources.video.video_decoder import (
 
 Frames = Iterator[tuple[int, Any]]
 
-_EMPTY = 8  # bytes of a packet that may hold no frame: MPEG-4 repeats the frame before by 7
-_DAMAGE = 0.25  # packets without a frame, as a share of all, that cannot be damage
+_EMPTY = 8  # bytes of a packet that may hold no frame; one of MPEG-4 without a frame has 7
+_DAMAGE = 0.25  # share of packets without a frame from which on the cause is not damage
 
-# Frames that are decoded to check the times of a long video: one in so many, within limits.
+# Frames that are decoded to check the times of a long video: a share of all, within limits.
 _CHECKED_SHARE = 128
 _CHECKED_LEAST, _CHECKED_MOST = 12, 500
 
 
 class UnexpectedFramesError(Exception):
-    """The frames of the decoder are not those of the packets, though it reports no fault."""
+    """The frames of the decoder do not match the packets, though it reports no fault."""
 
 
 def decode_section(video: VideoFile, section: ClipSection, *, strict: bool = False) -> Frames:
@@ -44,8 +44,10 @@ def decode_section(video: VideoFile, section: ClipSection, *, strict: bool = Fal
     After a broken frame, all frames up to the next key frame are broken too, because they depend on
     it.
 
+    strict: whether frames that do not match the packets are an error.
+
     Raises:
-      UnexpectedFramesError: `strict`, and frames are not those of the packets.
+      UnexpectedFramesError: `strict`, and frames do not match the packets.
     """
     if section.ordered:
         yield from _by_time(video, section.key, section.base, section.times, strict=strict)
@@ -56,9 +58,9 @@ def decode_section(video: VideoFile, section: ClipSection, *, strict: bool = Fal
 
 
 def is_divisible(video: VideoFile, packets: Packets) -> bool:
-    """Return whether a video can be decoded from key frames on, as far as its beginning shows.
+    """Return whether decoding can start at any key frame, judged by the beginning of a video.
 
-    The times of packets must identify frames, and its key frames must be those of the decoder.
+    The times of packets must identify frames, and key frames must be those of the decoder.
     """
     if not packets.ordered or video.stream.codec_context.codec.intra_only:
         return packets.ordered
@@ -75,11 +77,11 @@ def is_divisible(video: VideoFile, packets: Packets) -> bool:
 
 
 def count_frames(video: VideoFile, packets: Packets) -> Packets:
-    """Return the frames of a video as they come out of the decoder.
+    """Decode a video to count its frames, and return them in the order of the decoder.
 
-    Packets that give no frame hold none if they are empty, or if they are many, such as those of
-    the second fields of frames. Otherwise they are damaged: then the result is `packets` if all
-    frames have the times of their packets, in order.
+    Packets without a frame are intact if they are empty, or if they are many, such as second fields
+    of frames. Otherwise they are damaged; `packets` is then returned as it is, if its times
+    identify the frames.
 
     Restarts the video before and after.
 
@@ -124,7 +126,7 @@ def _by_time(
 ) -> Frames:
     """Decode the frames with the given times. The first is the key frame, whose number is `base`.
 
-    strict: whether to raise UnexpectedFramesError.
+    strict: as of `decode_section`, with its errors.
     """
     following, stop = base, base + len(times)
     numbers = {time: number for number, time in enumerate(times.tolist(), base)}
@@ -141,7 +143,7 @@ def _by_time(
             if is_broken and packet.is_keyframe and packet.pts is not None:
                 is_broken, sound_from = False, packet.pts
         is_broken |= is_bad
-        strict &= not is_bad  # what follows a fault is up to the fault
+        strict &= not is_bad  # after a fault, frames may be missing because of it
         if packet is not None:
             is_early = packet.pts is not None and packet.pts < sound_from
             if is_broken or is_early:
@@ -167,10 +169,10 @@ def _by_time(
 
 
 def _put_out(video: VideoFile, packets: Iterator[Any]) -> Iterator[tuple[int, Any]]:
-    """Yield what the decoder puts out for packets, in its order, whatever their times.
+    """Decode packets without regard to their times.
 
-    Yields (number of the packet, frame of PyAV, or None for a frame or packet that is broken).
-    Writes the number of each packet over its time, which decoders hand on to frames.
+    Yields (number of the packet, frame of PyAV, or None for a broken frame or packet), in the order
+    of the decoder. Replaces the time of each packet with its number, which decoders pass to frames.
     """
     is_broken = False
     broken: set[int] = set()
@@ -222,7 +224,7 @@ def _undecodable(number: int) -> RecordError:
 def _from_key(video: VideoFile, time: int | None = None) -> Iterator[Any]:
     """Yield the packets from a key frame on. Reads from the beginning if the index is wrong.
 
-    time: of the key frame; None for the first key frame, or the first packet if there is none.
+    time: of the key frame; None for the first key frame, or the first packet without key frames.
     """
     started = False
     for again in (False, True):

@@ -40,7 +40,6 @@ FORMATS = (
     *("mp3", "wav", "flac", "aac", "amr", "w64", "aiff"),
 )
 _OPTIONS = {"protocol_whitelist": "file", "format_whitelist": ",".join(FORMATS)}
-_HEAD = 12  # bytes that identify a format
 _SHOWN_VP8 = 0x10  # bit in the first byte of a VP8 packet: the frame is shown
 # Duration of a stream in Matroska.
 _DURATION = re.compile(r"(\d+):(\d\d):(\d\d(?:\.\d+)?)", re.ASCII)
@@ -102,14 +101,13 @@ class VideoFile:
         self._kept: collections.deque[Any] | None = None
         self._file = DecoderStream(path, size=size, mtime=mtime)
         try:
-            self._open(self._file.read(_HEAD))
+            self._open()
         except BaseException:
             self._file.close()
             raise
 
-    def _open(self, head: bytes) -> None:
+    def _open(self) -> None:
         av = pyav()
-        self._file.seek(0)
         try:
             self._container = av.open(
                 self._file, options=_OPTIONS, metadata_errors="ignore", buffer_size=_BUFFER
@@ -117,7 +115,7 @@ class VideoFile:
         except av.FFmpegError as error:
             self._file.check()
             self._file.seek(0)
-            raise open_error(head, self._file.read(HEAD)) from error
+            raise open_error(self._file.read(HEAD)) from error
         try:
             self._file.check()
             self._container.flags |= av.container.Flags.gen_pts.value
@@ -179,7 +177,7 @@ class VideoFile:
         """Read all packets without decoding them.
 
         keep: whether to keep the packets in memory, so that the next `demux` yields them again.
-        keyless: whether the first packet counts as a key frame, because none is.
+        keyless: whether the first packet counts as a key frame, because no packet is marked as one.
 
         Raises:
           RecordError: there are no frames, or the file holds several videos.
@@ -333,9 +331,9 @@ class VideoFile:
     def _missing(
         self, packets: Packets, read: int, end: int | None, time: int | None
     ) -> int | None:
-        """Return the number of missing frames, given facts about packets.
+        """Return the number of missing frames, None if frames are missing in an unknown number.
 
-        read: how many. end, time: end in bytes and decoding time of the last.
+        read: number of packets. end: offset of the end of the last one. time: its decoding time.
         """
         if self._has_hole:
             return None
@@ -351,9 +349,9 @@ class VideoFile:
         return None if declared > packets.end * self.unit + late else 0
 
     def _missing_of_avi(self, read: int, end: int | None, time: int | None) -> int | None:
-        """Return the number of missing frames of an AVI, whose times count empty chunks, too."""
+        """Return the number of missing frames of an AVI, whose times also count empty chunks."""
         if self._indexed > read:
-            return None  # frames inside the file that cannot be read
+            return None  # frames inside the file could not be read
         missing = int(self.stream.frames) - max(read, 0 if time is None else time + 1)
         if missing > 0 and end is not None:
             at = self._file.tell()
@@ -381,7 +379,7 @@ class VideoFile:
 
 
 def time_of_packet(packet: Any, default: int) -> int:
-    """Return the presentation time of a packet, else its decoding time, else the default."""
+    """Return the presentation time of a packet, or else its decoding time, or the default."""
     time = packet.dts if packet.pts is None else packet.pts
     return default if time is None else int(time)
 

@@ -19,7 +19,7 @@ _BT2020 = 9  # of ColourPrimaries in ITU-T H.273
 
 
 class ProbedVideo(NamedTuple):
-    """Header of a video; of a long one also its packets, if it can be divided.
+    """Header of a video; for a long video also its packets, if it can be cut into sections.
 
     unread: as of `unread_parts`.
     """
@@ -73,10 +73,10 @@ class VideoProbe:
 
 
 def unread_parts(video: VideoFile) -> Sequence[str]:
-    """Return the parts of a video that are not read, or not applied to its frames."""
+    """Return the parts of a video that are not read, or are not applied to its frames."""
     found: list[str] = []
     stream, context = video.stream, video.stream.codec_context
-    # All frames of GIF have a format with alpha. VP8 and VP9 store it beside the frames.
+    # Frames of GIF always have a format with alpha. VP8 and VP9 store alpha beside the frames.
     components = (
         () if context.name == "gif" or context.format is None else context.format.components
     )

@@ -210,7 +210,7 @@ class VideoSource:
         yield found.take()
 
     def _packets(self, video: VideoFile, size: int) -> Packets:
-        """Return the packets of a whole video. Counts the frames if times do not identify them."""
+        """Return the packets of a whole video; counts the frames if times do not identify them."""
         packets = video.packets(keep=size <= self.section_above)
         return packets if packets.ordered else count_frames(video, packets)
 
