@@ -75,7 +75,7 @@ def test_a_night(airflow, tmp_path):
     assert json.loads((tmp_path / "sets" / "2026-11-21" / "dataset.json").read_text()) == manifest
 
 
-def test_a_night_of_texts(airflow, tmp_path):
+def test_the_dag_runs_the_command_of_its_job_file(airflow, tmp_path):
     (tmp_path / "texts.csv").write_text("text,label\none,a\ntwo,b\n")
     job = {"command": "text", "input": str(tmp_path / "texts.csv"), "splits": {"train": 1}}
     (tmp_path / "job.yaml").write_text(json.dumps(job))

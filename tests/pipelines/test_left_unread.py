@@ -256,7 +256,7 @@ def test_parts_of_listing_and_pixels_share_one_note(folder, tmp_path, capsys) ->
     assert parts_of(Made(tmp_path / "other")) == expected
 
 
-def film(path: pathlib.Path, *, pixels: str, codec: str, **colour: int) -> None:
+def make_video(path: pathlib.Path, *, pixels: str, codec: str, **colour: int) -> None:
     with av.open(str(path), "w") as out:
         stream = out.add_stream(codec, rate=10)
         stream.width, stream.height, stream.pix_fmt = 32, 16, pixels
@@ -275,14 +275,14 @@ def film(path: pathlib.Path, *, pixels: str, codec: str, **colour: int) -> None:
 def test_alpha_and_high_range_of_videos_are_noted(tmp_path) -> None:
     place = tmp_path / "in"
     make_film(place / "plain.mp4", 4, size=(16, 32))
-    film(place / "plain.gif", pixels="rgb8", codec="gif")
-    film(place / "argb.mov", pixels="argb", codec="qtrle")
-    film(place / "png.mov", pixels="rgba", codec="png")
-    film(place / "vp9.webm", pixels="yuva420p", codec="libvpx-vp9")
+    make_video(place / "plain.gif", pixels="rgb8", codec="gif")
+    make_video(place / "argb.mov", pixels="argb", codec="qtrle")
+    make_video(place / "png.mov", pixels="rgba", codec="png")
+    make_video(place / "vp9.webm", pixels="yuva420p", codec="libvpx-vp9")
     tens = {"pixels": "yuv420p10le", "codec": "libx264"}
-    film(place / "hlg.mp4", **tens, color_trc=18, color_primaries=9)
-    film(place / "pq.mp4", **tens, color_trc=16, color_primaries=9)
-    film(place / "wide.mp4", **tens, color_trc=14, color_primaries=9)
+    make_video(place / "hlg.mp4", **tens, color_trc=18, color_primaries=9)
+    make_video(place / "pq.mp4", **tens, color_trc=16, color_primaries=9)
+    make_video(place / "wide.mp4", **tens, color_trc=14, color_primaries=9)
     made = made_of(tmp_path, "--input", place, "--clip-frames", 2, command="video")
     assert parts_of(made) == [
         "alpha of 3 videos, such as argb.mov",

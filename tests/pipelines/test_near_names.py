@@ -162,7 +162,7 @@ def test_annotations_of_two_formats_are_an_error(tmp_path, capsys):
     assert made.manifest.ledger.records.written == 5
 
 
-def test_readme_files_beside_yolo_are_no_annotations(tmp_path):
+def test_readme_files_beside_yolo_are_not_annotations(tmp_path):
     images(tmp_path, "0.png")
     for name in ("0.txt", "other.txt", "README.roboflow.txt"):
         (tmp_path / "in" / name).write_text("0 0.5 0.5 0.1 0.1\n")

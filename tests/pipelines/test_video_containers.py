@@ -1,7 +1,7 @@
-"""Films of many containers and codecs through the command line, against a plain decoding loop.
+"""Videos in many containers and codecs through the command line, compared with a decoding loop.
 
-The loop takes every frame as the decoder puts it out, from the beginning of the film, and looks at
-no time. Pixels are equal to the last bit, and each frame shows the picture that was encoded.
+The loop takes every frame in the order of the decoder, from the beginning of the video, and ignores
+times. Pixels are equal to the last bit, and each frame shows the picture that was encoded.
 """
 
 import collections
@@ -67,7 +67,7 @@ CONTAINERS = {
 }
 
 
-def film(path: pathlib.Path, codec: str, **more: object) -> pathlib.Path:
+def make_video(path: pathlib.Path, codec: str, **more: object) -> pathlib.Path:
     return make_film(path, FRAMES, size=SIZE, **CODECS[codec], **more)
 
 
@@ -92,22 +92,20 @@ def plain_frames(path: pathlib.Path) -> list[np.ndarray]:
                     graph.add("format", "rgb24"),
                     graph.add("buffersink"),
                 ).configure()
-            frame.pts = len(found)  # a filter wants times that ascend
+            frame.pts = len(found)  # filters need ascending times
             graph.push(frame)
             found.append(graph.pull().to_ndarray())
     return found
 
 
 def made_of(tmp_path: pathlib.Path, *options: object, frames: int = 1) -> Made:
-    """The clips of the films in the folder `in`."""
+    """The clips of the videos in the folder `in`."""
     fixed = ("--input", tmp_path / "in", "--splits", "train=1", "--image-format", "raw")
-    return make(
-        tmp_path / "out", *fixed, "--clip-frames", frames, *options, command="video"
-    )  # fmt: skip
+    return make(tmp_path / "out", *fixed, "--clip-frames", frames, *options, command="video")
 
 
 def clips_of(made: Made) -> dict[str, dict[int, np.ndarray]]:
-    """{film: {number of the first frame: uint8[frames, height, width, 3]}}."""
+    """{video: {number of the first frame: uint8[frames, height, width, 3]}}."""
     found: dict[str, dict[int, np.ndarray]] = collections.defaultdict(dict)
     keys = [row["key"] for row in made.index("train")]
     for key, record in zip(keys, recordmill.read(made.folder, "train"), strict=True):
@@ -122,7 +120,7 @@ def record_shape(record: dict) -> tuple[int, ...]:
 
 
 def check(path: pathlib.Path, clips: dict[int, np.ndarray], pictures: Sequence[int]) -> None:
-    """Check clips of one frame. pictures: numbers of what each frame of the film shows."""
+    """Check clips of one frame. pictures: numbers of what each frame of the video shows."""
     plain = plain_frames(path)
     assert sorted(clips) == list(range(len(plain))), path.name
     assert len(plain) == len(pictures), path.name
@@ -139,7 +137,8 @@ def check(path: pathlib.Path, clips: dict[int, np.ndarray], pictures: Sequence[i
 @pytest.mark.parametrize("container", CONTAINERS)
 def test_frames_are_those_of_the_decoder_in_its_order(container, tmp_path) -> None:
     paths = [
-        film(tmp_path / "in" / f"{codec}.{container}", codec) for codec in CONTAINERS[container]
+        make_video(tmp_path / "in" / f"{codec}.{container}", codec)
+        for codec in CONTAINERS[container]
     ]
     made = made_of(tmp_path)
     clips = clips_of(made)
@@ -149,12 +148,12 @@ def test_frames_are_those_of_the_decoder_in_its_order(container, tmp_path) -> No
 
 
 def micros_of(made: Made, name: str) -> list[int]:
-    """Times of the frames of a film in microseconds, in order."""
+    """Times of the frames of a video in microseconds, in order."""
     keys = [row["key"].rsplit("#", 1) for row in made.index("train")]
     found = {
         int(number): int(np.ravel(record["image/timestamp"])[0])
-        for (film, number), record in zip(keys, recordmill.read(made.folder, "train"), strict=True)
-        if film == name
+        for (key, number), record in zip(keys, recordmill.read(made.folder, "train"), strict=True)
+        if key == name
     }
     return [found[number] for number in sorted(found)]
 
@@ -185,7 +184,7 @@ def muxed(
 def with_times(
     source: pathlib.Path, path: pathlib.Path, time: Callable[[int, int], tuple[int, int]]
 ) -> pathlib.Path:
-    """Write a film with other times: (pts, dts) by (number in order of decoding, pts)."""
+    """Write a video with other times: (pts, dts) by (number in order of decoding, pts)."""
     rows = []
     for number, packet in enumerate(packets_of(source)):
         shown = round(packet.pts * packet.time_base * 25)
@@ -225,15 +224,15 @@ def packed(source: pathlib.Path, path: pathlib.Path) -> pathlib.Path:
 
 @pytest.mark.parametrize("name", ["packed.avi", "packed.mkv", "packed.mp4"])
 def test_packed_b_frames_are_read_in_their_order(name, tmp_path) -> None:
-    path = packed(film(tmp_path / "source.avi", "mpeg4-b"), tmp_path / "in" / name)
+    path = packed(make_video(tmp_path / "source.avi", "mpeg4-b"), tmp_path / "in" / name)
     made = made_of(tmp_path)
     check(path, clips_of(made)[name], range(FRAMES))
     assert not made.rejects
 
 
 @pytest.mark.parametrize("codec", ["h264-b", "h264-open", "hevc-b", "mpeg4-b", "mpeg2-b"])
-def test_times_of_decoding_in_place_of_presentation_change_nothing(codec, tmp_path) -> None:
-    source = film(tmp_path / "source.mkv", codec)
+def test_times_of_decoding_as_times_of_presentation_change_nothing(codec, tmp_path) -> None:
+    source = make_video(tmp_path / "source.mkv", codec)
     paths = [
         with_times(source, tmp_path / "in" / f"equal.{one}", lambda n, shown: (n, n))
         for one in ("mp4", "mkv", "mov", "nut")
@@ -258,15 +257,15 @@ ODD_TIMES: dict[str, tuple[str, Callable[[int, int], tuple[int, int]]]] = {
 @pytest.mark.parametrize("name", ODD_TIMES)
 def test_odd_times_lose_no_frame(name, tmp_path) -> None:
     codec, time = ODD_TIMES[name]
-    source = film(tmp_path / "source.mkv", codec)
+    source = make_video(tmp_path / "source.mkv", codec)
     path = with_times(source, tmp_path / "in" / name, time)
     made = made_of(tmp_path)
     check(path, clips_of(made)[name], range(FRAMES))
     assert not made.rejects
 
 
-def test_a_film_without_marks_of_key_frames_is_read(tmp_path) -> None:
-    source = film(tmp_path / "source.mkv", "mpeg4")
+def test_a_video_without_marks_of_key_frames_is_read(tmp_path) -> None:
+    source = make_video(tmp_path / "source.mkv", "mpeg4")
     rows = [(bytes(packet), n, n, False) for n, packet in enumerate(packets_of(source))]
     path = muxed(source, tmp_path / "in" / "x.nut", rows)
     assert not any(packet.is_keyframe for packet in packets_of(path))
@@ -276,15 +275,15 @@ def test_a_film_without_marks_of_key_frames_is_read(tmp_path) -> None:
 
 
 def test_frames_before_an_edit_list_are_left_out(tmp_path) -> None:
-    source = film(tmp_path / "source.mkv", "h264-b")
+    source = make_video(tmp_path / "source.mkv", "h264-b")
     path = with_times(source, tmp_path / "in" / "x.mp4", lambda n, shown: (shown - 8, n - 12))
     made = made_of(tmp_path)
     check(path, clips_of(made)["x.mp4"], range(8, FRAMES))
     assert not made.rejects
 
 
-def test_frames_that_are_not_coded_are_no_damage(tmp_path) -> None:
-    source = film(tmp_path / "source.avi", "mpeg4")
+def test_frames_that_are_not_coded_are_not_damage(tmp_path) -> None:
+    source = make_video(tmp_path / "source.avi", "mpeg4")
     rows = []
     for number, packet in enumerate(packets_of(source)):
         if number in (4, 11, 12):
@@ -301,7 +300,7 @@ def test_frames_that_are_not_coded_are_no_damage(tmp_path) -> None:
 
 def sparse(tmp_path: pathlib.Path, path: pathlib.Path) -> pathlib.Path:
     """Write an AVI whose frames 10 to 19 repeat the one before, as empty chunks."""
-    source = film(tmp_path / "source.avi", "mjpeg")
+    source = make_video(tmp_path / "source.avi", "mjpeg")
     return with_times(source, path, lambda n, shown: (n + 10 * (n >= 10), n + 10 * (n >= 10)))
 
 
@@ -323,7 +322,7 @@ def empty_last_chunks(path: pathlib.Path, count: int) -> None:
 
 def test_empty_chunks_of_an_avi_are_not_missing(tmp_path) -> None:
     path = sparse(tmp_path, tmp_path / "in" / "x.avi")
-    last = film(tmp_path / "in" / "last.avi", "mjpeg")
+    last = make_video(tmp_path / "in" / "last.avi", "mjpeg")
     empty_last_chunks(last, 4)
     for one, declared, held in ((path, FRAMES + 10, FRAMES), (last, FRAMES, FRAMES - 4)):
         with av.open(str(one)) as source:
@@ -341,7 +340,7 @@ def details(made: Made) -> dict[str, str]:
     return {one["key"]: one["detail"] for one in map(json.loads, text.splitlines())}
 
 
-def test_a_truncated_avi_with_empty_chunks_misses_what_it_misses(tmp_path) -> None:
+def test_empty_chunks_of_a_truncated_avi_do_not_count_as_missing(tmp_path) -> None:
     path = sparse(tmp_path, tmp_path / "in" / "x.avi")
     places = [packet.pos for packet in packets_of(path)]
     path.write_bytes(path.read_bytes()[: places[24]])
@@ -354,9 +353,9 @@ def test_a_truncated_avi_with_empty_chunks_misses_what_it_misses(tmp_path) -> No
 @pytest.mark.parametrize("name", ["packed.avi", "equal.mp4"])
 def test_damage_is_reported_where_times_are_wrong(name, tmp_path) -> None:
     if name == "packed.avi":
-        path = packed(film(tmp_path / "source.avi", "mpeg4-b"), tmp_path / "in" / name)
+        path = packed(make_video(tmp_path / "source.avi", "mpeg4-b"), tmp_path / "in" / name)
     else:
-        source = film(tmp_path / "source.mkv", "h264-b")
+        source = make_video(tmp_path / "source.mkv", "h264-b")
         path = with_times(source, tmp_path / "in" / name, lambda n, shown: (n, n))
     before = plain_frames(path)
     keys = [number for number, packet in enumerate(packets_of(path)) if packet.is_keyframe]
@@ -377,8 +376,8 @@ def test_damage_is_reported_where_times_are_wrong(name, tmp_path) -> None:
     assert not {*range(keys[1], keys[2] - 3)} & {*found}
 
 
-def test_clips_of_films_whose_times_are_wrong_are_the_same_from_any_segment(tmp_path) -> None:
-    source = film(tmp_path / "source.mkv", "h264-b")
+def test_segments_of_videos_with_wrong_times_give_the_same_clips(tmp_path) -> None:
+    source = make_video(tmp_path / "source.mkv", "h264-b")
     path = with_times(source, tmp_path / "x.mp4", lambda n, shown: (n, n))
     (tmp_path / "in").mkdir()
     listing = tmp_path / "in" / "list.csv"
