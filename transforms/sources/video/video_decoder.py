@@ -108,6 +108,7 @@ class VideoFile:
 
     def _open(self) -> None:
         av = pyav()
+        self._file.seek(0)
         try:
             self._container = av.open(
                 self._file, options=_OPTIONS, metadata_errors="ignore", buffer_size=_BUFFER
@@ -133,7 +134,7 @@ class VideoFile:
         """Reopen the video at the beginning. Raises RecordError."""
         self._kept = None
         self._container.close()
-        self._open(b"")
+        self._open()
 
     def __enter__(self) -> VideoFile:
         return self
