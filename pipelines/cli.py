@@ -131,11 +131,11 @@ def _main(argv: Sequence[str] | None) -> int:
 
         print(f"recordmill {version('recordmill')}")
         return 0
-    prog = f"recordmill {command}"
+    prog = "recordmill"
     try:
         if command.startswith("--"):
             command, rest = _command_of(argv), argv
-            prog = f"recordmill {command}"
+        prog = f"recordmill {command}"
         if command in DATA_TYPES:
             return _build_dataset(command, rest, prog)
         if command in _TOOLS:

@@ -143,7 +143,10 @@ def show_help(config_class: type, *, prog: str, description: str = "") -> str:
             if one.group == group:
                 lines += _help_lines(one, width)
         lines += [""]
-    last = "The file of --config takes the same options, one per line, as `option: value`."
+    last = (
+        "The file of --config takes the same options, one per line, as `option: value`, and the"
+        f" command, as `{job_file.COMMAND}: {_command_name(prog)}`."
+    )
     if "runner" in options_of(config_class):
         last += " With --runner flink, Beam's own options for Flink are accepted, too."
     lines += textwrap.wrap(last, width)

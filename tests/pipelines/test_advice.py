@@ -1,4 +1,4 @@
-"""Advice in errors: it reads more rows, names the data it loses, and the most frequent reason."""
+"""Advice in errors: it reads more rows and names lost data; the most frequent reason is first."""
 
 import pytest
 

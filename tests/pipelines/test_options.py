@@ -301,7 +301,10 @@ def test_a_job_file_can_name_the_command(tmp_path, capsys: pytest.CaptureFixture
     path.write_text("dataset: nowhere\n")
     for argv, message in (
         (["--config", str(path)], "job.yaml: expected a line such as `command: images`"),
-        (["--dataset", "x"], "expected a command, or --config FILE; see recordmill --help"),
+        (
+            ["--dataset", "x"],
+            "recordmill: error: expected a command, or --config FILE; see recordmill --help",
+        ),
         (["--config", str(tmp_path / "none.yaml")], "--config: cannot read"),
     ):
         assert main(argv) == 2
