@@ -1,4 +1,4 @@
-"""Files that hold something else than their names or options say are named for what they are."""
+"""Files whose content does not match their names or options are identified in messages."""
 
 import gzip
 import io

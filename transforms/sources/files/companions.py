@@ -79,7 +79,7 @@ class CompanionFinder:
     def skip(self, root: InputRoot, file: File) -> None:
         """Take a file of a folder or an archive that is skipped by its extension."""
         if self._sidecars is not None:
-            self._sidecars.skip(root.prefix + file.key)
+            self._sidecars.add_skipped(root.prefix + file.key)
         if Member.of(file.path) is not None:
             return
         extension = file.key.rpartition(".")[2].lower()
@@ -95,10 +95,10 @@ class CompanionFinder:
             if self._probed[extension] <= _PROBED and matches(_begin(file.path)):
                 self._first[extension] = path
 
-    def see(self, key: str) -> None:
+    def add_record(self, key: str) -> None:
         """Take the key of a record, in the order of all files."""
         if self._sidecars is not None:
-            self._sidecars.see(key)
+            self._sidecars.add_record(key)
 
     def seen(self, part: ListingPart) -> ListingPart:
         """Take the names of records. A mask is found if its image is in the same part."""

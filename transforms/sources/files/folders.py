@@ -326,7 +326,7 @@ class FileTree:
         )
         for one in files:
             if isinstance(one, LabelledFile):
-                finder.see(one.file.key)
+                finder.add_record(one.file.key)
                 more = (one.source,) if archived else ()
                 found.add(*one.file, *more, label=one.label, split=one.split)
             elif isinstance(one, SkippedPath):

@@ -101,7 +101,7 @@ class SidecarTexts:
         self._counts: Counter[str] = Counter()  # by extension
         self._examples: dict[str, str] = {}
 
-    def see(self, key: str) -> None:
+    def add_record(self, key: str) -> None:
         """Take the key of a record."""
         self._record = key
         if self._before:
@@ -110,7 +110,7 @@ class SidecarTexts:
                     self._count(one)
             self._before = []
 
-    def skip(self, key: str) -> None:
+    def add_skipped(self, key: str) -> None:
         """Take the key of a file that is not read."""
         if _extension(key) not in _TEXTS:
             return
