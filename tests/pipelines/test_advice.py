@@ -11,6 +11,7 @@ pytestmark = pytest.mark.usefixtures("encoders")
 
 
 def printed(capsys):
+    """Return the printed text with single spaces."""
     captured = capsys.readouterr()
     return " ".join((captured.err + captured.out).split())
 

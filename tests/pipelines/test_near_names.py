@@ -7,6 +7,7 @@ import pytest
 
 from tests.folders import make_folder
 from tests.image_runs import make, run
+from tests.pipelines.test_advice import printed
 from tests.pipelines.test_helpful_errors import details
 
 pytestmark = pytest.mark.usefixtures("encoders")
@@ -37,11 +38,6 @@ def coco(*names):
     boxes = [{"image_id": n, "category_id": 1, "bbox": [1, 1, 4, 4]} for n in range(len(names))]
     categories = [{"id": 1, "name": "ant"}]
     return json.dumps({"images": entries, "annotations": boxes, "categories": categories})
-
-
-def printed(capsys):
-    captured = capsys.readouterr()
-    return " ".join((captured.err + captured.out).split())
 
 
 @pytest.mark.parametrize(("name", "given", "how"), NEAR.values(), ids=NEAR)
