@@ -3,8 +3,8 @@
 import struct
 
 SIDE = 8
-_PIXELS = 16  # where they begin
-_IMAGE = {256: SIDE, 257: SIDE, 258: 8, 259: 1, 262: 1, 273: _PIXELS, 277: 1, 278: SIDE,
+PIXELS = 16  # where they begin
+_IMAGE = {256: SIDE, 257: SIDE, 258: 8, 259: 1, 262: 1, 273: PIXELS, 277: 1, 278: SIDE,
           279: SIDE * SIDE}  # fmt: skip
 
 
@@ -12,7 +12,7 @@ def tiff(*pages: dict[int, int], inner: dict[int, int] | None = None, mark: byte
     """The bytes of a TIFF. pages: further tags of each page. inner: tags of an image inside the
     first (SubIFDs). mark: bytes at offset 8."""
     tags = [{**_IMAGE, **page} for page in pages]
-    at = _PIXELS + SIDE * SIDE
+    at = PIXELS + SIDE * SIDE
     places = []
     if inner is not None:
         tags[0][330] = 0

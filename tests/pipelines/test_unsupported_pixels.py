@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from tests.image_runs import images, make
-from tests.tiff_files import tiff
+from tests.tiff_files import PIXELS, tiff
 
 pytestmark = pytest.mark.usefixtures("encoders")
 
@@ -37,6 +37,12 @@ def folder(tmp_path):
     place = tmp_path / "in"
     place.mkdir()
     return place
+
+
+def pixels_of(made) -> np.ndarray:
+    """The pixels of the only image of a dataset."""
+    (example,) = made.examples().values()
+    return np.asarray(Image.open(io.BytesIO(example["image/encoded"][0])))
 
 
 def details(made) -> dict[str, str]:
@@ -79,9 +85,47 @@ def test_run_lengths_that_pillow_reads_wrongly_are_unsupported(folder, tmp_path)
     argv = ("--input", folder, "--splits", "train=1", "--max-reject-fraction", "1")
     made = make(tmp_path / "out", *argv, "--image-format", "png", "--mode", "gray")
     assert made.rejects == {"wrong.bmp": "unsupported"}
-    (example,) = made.examples().values()
-    found = np.asarray(Image.open(io.BytesIO(example["image/encoded"][0])))
-    assert (found // 17).tolist() == [[1, 2, 3, 4, 6, 6, 6, 6]]
+    assert (pixels_of(made) // 17).tolist() == [[1, 2, 3, 4, 6, 6, 6, 6]]
+
+
+def test_unsigned_integers_of_32_bits_keep_their_upper_half(folder, tmp_path):
+    data = tiff({256: 4, 257: 4, 258: 32, 278: 4})
+    (folder / "a.tif").write_bytes(data)
+    values = np.frombuffer(data[PIXELS:], "<u4", 16)
+    assert values.min() < 2**31 < values.max()
+    Image.new("L", (2, 2)).save(folder / "right.png")
+    argv = ("--input", folder, "--splits", "train=1", "--mode", "gray", "--image-format", "png")
+    made = make(tmp_path / "none", *argv, "--max-reject-fraction", "1")
+    assert details(made)["a.tif"].startswith(
+        f"integer pixels from {values.min()} to {values.max()}: expected 0 to 65535"
+    )
+    (folder / "right.png").unlink()
+    made = make(tmp_path / "out", *argv, "--intensity-window", "0:4294967295")
+    assert (pixels_of(made).ravel() == np.rint(values / (2**32 - 1) * 65535)).all()
+
+
+def test_signed_integers_of_8_bits_are_read_as_those_of_16(folder, tmp_path):
+    eight = tiff({339: 2})
+    (folder / "8.tif").write_bytes(eight)
+    (folder / "16.tif").write_bytes(tiff({256: 4, 258: 16, 339: 2}))
+    Image.new("L", (2, 2)).save(folder / "right.png")
+    argv = ("--input", folder, "--splits", "train=1", "--mode", "gray", "--image-format", "png")
+    made = make(tmp_path / "none", *argv, "--max-reject-fraction", "1")
+    assert made.rejects == {"8.tif": "unsupported", "16.tif": "unsupported"}
+    assert details(made)["8.tif"].startswith("integer pixels from -128 to 127: expected 0 to")
+    for name in ("16.tif", "right.png"):
+        (folder / name).unlink()
+    made = make(tmp_path / "out", *argv, "--intensity-window=-128:127")
+    values = np.frombuffer(eight[PIXELS:], "i1", 64)
+    assert (pixels_of(made).ravel() == values + 128.0).all()
+
+
+def test_signed_integers_of_8_bits_without_negative_ones_are_levels(folder, tmp_path):
+    data = tiff({256: 5, 257: 5, 278: 5, 339: 2})  # 100 to 124
+    (folder / "a.tif").write_bytes(data)
+    argv = ("--input", folder, "--splits", "train=1", "--mode", "gray", "--image-format", "png")
+    made = make(tmp_path / "out", *argv)
+    assert pixels_of(made).ravel().tolist() == list(range(100, 125))
 
 
 @pytest.mark.parametrize("name", ["a.tif", "a.gif"])

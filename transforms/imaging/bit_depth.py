@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -32,8 +33,10 @@ from recordmill.transforms.imaging.image_options import IntensityWindow
 PNG_BIT_DEPTH = 24  # offset of the bits per channel in a PNG
 
 # Tags of TIFF 6.0.
-_BITS_PER_SAMPLE, _PLANAR_CONFIGURATION = 258, 284
+_BITS_PER_SAMPLE, _PLANAR_CONFIGURATION, _SAMPLE_FORMAT = 258, 284, 339
 _SEPARATE = 2  # planes of one channel each
+_SIGNED = (2,)
+_SIGNED_8 = "I;8S"  # Pillow's name of signed integers of 8 bits
 
 _NATIVE = "L" if sys.byteorder == "little" else "B"
 # Pillow's names of numbers in the byte order of the machine, by those of other orders.
@@ -142,16 +145,17 @@ def to_16_bits(
 def correct_raw_modes(image: ImageFile) -> None:
     """Correct what Pillow takes the bytes of a TIFF for, before it is loaded.
 
-    Separate planes of 16 bits are taken for 8-bit pixels. Compressed numbers of 32 bits are taken
-    to have the byte order of the file, but libtiff returns them in that of the machine.
+    Separate planes of 16 bits are taken for 8-bit pixels, and signed integers of 8 bits for
+    unsigned ones. Compressed numbers of 32 bits are taken to have the byte order of the file, but
+    libtiff returns them in that of the machine.
     """
     if not isinstance(image, TiffImageFile) or not image.tile:
         return
+    if image.mode == "L" and image.tag_v2.get(_SAMPLE_FORMAT) == _SIGNED:
+        image._mode = "I"
+        _rename_raw_modes(image, lambda _: _SIGNED_8)
     if image.tile[0].codec_name != "raw":
-        native = _NATIVE_MODES.get(_raw_mode(image))
-        if native is not None:
-            args: Any = image.tile[0].args
-            image.tile = [image.tile[0]._replace(args=(native, *args[1:]))]
+        _rename_raw_modes(image, lambda name: _NATIVE_MODES.get(name, name))
     elif _is_separate(image) and _tiff_bits(image) == 16:
         _set_raw_modes(image, _byte_order(image))
 
@@ -226,12 +230,19 @@ def _raw_mode(image: TiffImageFile) -> str:
 def _set_raw_modes(image: TiffImageFile, order: str) -> None:
     """Set the byte order of the 16-bit pixels in all tiles; colours are not divided by alpha."""
 
-    def ordered(args: Any) -> tuple[Any, ...]:
-        name = args[0].partition(";")[0].replace("RGBa", "RGBA")
+    def ordered(name: str) -> str:
+        name = name.partition(";")[0].replace("RGBa", "RGBA")
         suffix = order.removesuffix("L") if name == "I" else order
-        return (f"{name};16{suffix}", *args[1:])
+        return f"{name};16{suffix}"
 
-    image.tile = [tile._replace(args=ordered(tile.args)) for tile in image.tile]
+    _rename_raw_modes(image, ordered)
+
+
+def _rename_raw_modes(image: TiffImageFile, rename: Callable[[str], str]) -> None:
+    def renamed(args: Any) -> tuple[Any, ...]:
+        return (rename(args[0]), *args[1:])
+
+    image.tile = [tile._replace(args=renamed(tile.args)) for tile in image.tile]
 
 
 def _from_pnm(image: PpmImageFile, data: bytes) -> Image16 | None:

@@ -35,6 +35,13 @@ _RESAMPLING_MODES = {  # by Pillow's mode
 _SPACES = {"L": "GRAY", "RGB": "RGB", "CMYK": "CMYK"}  # ICC's names of colour spaces
 _SAME = 2  # levels: the greatest difference between common profiles of sRGB
 _FULL_SCALE = (1 << 16) - 1
+# Tags of TIFF 6.0.
+_BITS_PER_SAMPLE, _PHOTOMETRIC, _SAMPLE_FORMAT = 258, 262, 339
+_UNSIGNED = (1,)
+_FULL_SCALES: dict[tuple[int, ...], int] = {
+    (8,): (1 << 8) - 1,
+    (12,): (1 << 12) - 1,
+}  # by bits per sample
 
 
 def to_resampling_mode(image: Image.Image, window: IntensityWindow | None = None) -> Image.Image:
@@ -155,7 +162,7 @@ def windowed_levels(image: Image.Image, window: IntensityWindow) -> npt.NDArray[
     An image of one intensity is black if the window is its own range.
     """
     with np.errstate(invalid="ignore"):  # of signalling NaN
-        values = np.asarray(image, np.float64)
+        values = _intensities(image).astype(np.float64)
     if window == "image":
         finite = values[np.isfinite(values)]
         low, high = (finite.min(), finite.max()) if finite.size else (0.0, 0.0)
@@ -173,10 +180,10 @@ def gray_levels(image: Image.Image) -> tuple[npt.NDArray[Any], int]:
     Raises:
         RecordError: UNSUPPORTED, they are not from 0 to 65535.
     """
-    values = np.asarray(image)
+    values = _intensities(image)
     low, high = values.min(), values.max()
     tags = getattr(image, "tag_v2", {})
-    full = 4095 if tags.get(258) == (12,) else _FULL_SCALE  # TIFF's BitsPerSample
+    full = _FULL_SCALES.get(tags.get(_BITS_PER_SAMPLE, ()), _FULL_SCALE)
     if low < 0 or high > _FULL_SCALE:
         raise RecordError(
             Reason.UNSUPPORTED,
@@ -189,7 +196,17 @@ def gray_levels(image: Image.Image) -> tuple[npt.NDArray[Any], int]:
 def _has_white_zero(image: Image.Image) -> bool:
     """Return whether 0 is white in a TIFF; Pillow inverts such pixels only if they have 8 bits."""
     tags = getattr(image, "tag_v2", {})
-    return image.mode != "L" and tags.get(262) == 0  # TIFF's PhotometricInterpretation
+    return image.mode != "L" and tags.get(_PHOTOMETRIC) == 0
+
+
+def _intensities(image: Image.Image) -> npt.NDArray[Any]:
+    """Return the numbers of a gray image; Pillow takes unsigned ones of 32 bits for signed ones."""
+    values = np.asarray(image)
+    tags = getattr(image, "tag_v2", {})
+    is_unsigned = tags.get(_SAMPLE_FORMAT, _UNSIGNED) == _UNSIGNED
+    if image.mode == "I" and tags.get(_BITS_PER_SAMPLE) == (32,) and is_unsigned:
+        return values.view(np.uint32)
+    return values
 
 
 def _from_16_bits(image: Image.Image) -> Image.Image:
