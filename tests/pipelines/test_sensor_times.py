@@ -5,6 +5,7 @@ import pathlib
 import re
 import zoneinfo
 
+import fastavro
 import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet as pq
@@ -324,3 +325,68 @@ def test_options_without_effect_on_times_are_noted(tmp_path, times, options, not
     made = make(tmp_path / "out", *rows(tmp_path, times), *options, command="sensor")
     found = [str(one) for one in made.manifest.notes if "no effect" in str(one)]
     assert found == ([] if note is None else [note])
+
+
+@pytest.mark.parametrize("unit", ["us", "ns"])
+@pytest.mark.parametrize("written", ["csv", "int64", "double"])
+def test_numbers_too_large_for_seconds_name_the_unit_that_fits(unit, written, tmp_path, capsys):
+    factor = {"us": 10**6, "ns": 10**9}[unit]
+    times = [(1709510400 + 60 * i) * factor for i in range(20)]
+    argv = rows(tmp_path, [str(time) for time in times])
+    if written != "csv":
+        table = pa.table({"time": pa.array(times).cast(written, safe=False), "v": range(20)})
+        pq.write_table(table, tmp_path / "in.parquet")
+        argv = ("--input", tmp_path / "in.parquet", *argv[2:])
+    assert refused(capsys, tmp_path, *argv).endswith(
+        "error: --time-unit: numbers in 'time' are too large for seconds since 1970; pass"
+        f" --time-unit {unit}, which gives the year 2024"
+    )
+    assert "too large for days" in refused(capsys, tmp_path, *argv, "--time-unit", "excel")
+    made = make(tmp_path / "out", *argv, "--time-unit", unit, command="sensor")
+    assert starts(made)[1] == "2024-03-04T00:01:00"
+
+
+def test_a_number_too_large_for_its_unit_is_rejected_as_a_number(tmp_path):
+    argv = rows(tmp_path, [str(1709510400 + i) for i in range(9)] + ["9" * 14])
+    make(tmp_path / "out", *argv, command="sensor")
+    (reject,) = (tmp_path / "out/rejects.jsonl").read_text().splitlines()
+    assert (
+        "expected a time in 'time' such as 2026-01-31 18:00, or a number of the unit --time-unit"
+        f" that int64 microseconds hold, got '{'9' * 14}'"
+    ) in reject
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_columns_of_durations_have_the_unit_of_their_type(unit, tmp_path, capsys):
+    factor = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[unit]
+    times = pa.array([2 * i * factor for i in range(12)], pa.duration(unit))
+    steps = pa.array([2 * factor] * 12, pa.duration(unit))
+    table = pa.table({"time": times, "every": steps, "v": pa.array(range(12), pa.float64())})
+    pq.write_table(table, tmp_path / "a.parquet")
+    pyarrow.feather.write_feather(table, str(tmp_path / "b.arrow"))
+    argv = ("--time-column", "time", "--step", "every", "--window", 4, "--splits", "train=1")
+    for name in ("a.parquet", "b.arrow"):
+        made = make(tmp_path / name[0], "--input", tmp_path / name, *argv, command="sensor")
+        assert starts(made) == [f"1970-01-01T00:00:{second}" for second in ("00", "08", "16")]
+        assert not [note for note in made.manifest.notes if note.code == "times"]
+    options = (*argv, "--time-unit", "ms", "--output", tmp_path / "c", "--dry-run")
+    assert main(["sensor", "--input", str(tmp_path / "a.parquet"), *map(str, options)]) == 0
+    shown = " ".join("".join(capsys.readouterr()).split())
+    assert "times in 'time' have the unit of their type: --time-unit has no effect" in shown
+
+
+@pytest.mark.parametrize("logical", ["timestamp-nanos", "local-timestamp-nanos"])
+def test_nanoseconds_of_avro_are_times(logical, tmp_path):
+    time = {"name": "time", "type": ["null", {"type": "long", "logicalType": logical}]}
+    fields = [time, {"name": "v", "type": "double"}]
+    schema = fastavro.parse_schema({"type": "record", "name": "row", "fields": fields})
+    first = 1709510400 * 10**9
+    with (tmp_path / "in.avro").open("wb") as file:
+        found = [{"time": first + 1500 * i, "v": float(i)} for i in range(4)]
+        fastavro.writer(file, schema, found)
+    argv = ("--input", tmp_path / "in.avro", "--time-column", "time", "--window", 1)
+    made = make(tmp_path / "out", *argv, "--splits", "train=1", command="sensor")
+    assert starts(made) == [
+        "2024-03-04T00:00:00",
+        *(f"2024-03-04T00:00:00.{micros:06}" for micros in (1, 3, 4)),
+    ]

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.transforms.sources.rows.sample_times import EPOCHS, strptime
+
+UNIT_NAMES = {
+    **{"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"},
+    **dict.fromkeys(EPOCHS, "days"),
+}
+YEARS = (1970, 2100)  # numbers that give times outside these years may have another unit
+RECENT = 1980  # a time after this year, read in too large a unit, is after the year 11970
 
 _SECOND = 10**6
 _FIRST, _LAST = 1900, 2100  # years
@@ -20,6 +29,25 @@ _LATE = 2_200_000_000
 _LEAST_DATES = 20
 _PROGRAMS = {"excel": "Excel", "matlab": "MATLAB"}
 _LIKELY_DAYS = (7_305, 29_220)  # since 1970: 1990 to 2050
+
+
+def are_recent(times: pa.Array) -> bool:
+    """Return whether times are in `YEARS`, but not all in the first of these years."""
+    first, last = years_of(times)
+    return first >= YEARS[0] and YEARS[0] < last < YEARS[1]
+
+
+def years_of(times: pa.Array, factor: float = 1) -> tuple[int, int]:
+    """Return the years of the first and the last time; times: microseconds since 1970."""
+    found = pc.min_max(times).as_py()
+    year = 365.2425 * 86400 * 10**6
+    first, last = (math.floor(1970 + found[name] * factor / year) for name in ("min", "max"))
+    return first, last
+
+
+def years_text(years: tuple[int, int]) -> str:
+    first, last = years
+    return f"the year {first}" if first == last else f"the years {first} to {last}"
 
 
 def date_format(times: pa.Array) -> str | None:

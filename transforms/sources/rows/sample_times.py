@@ -1,7 +1,8 @@
-"""Parsing of the times of samples: ISO 8601, numbers of a unit, or a strptime format."""
+"""Parsing of the times and steps of samples: ISO 8601, numbers of a unit, or a strptime format."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import re
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,8 @@ import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError
 from recordmill.transforms.encoders.time_zones import to_microseconds
+from recordmill.transforms.model import batch
+from recordmill.transforms.model.durations import duration
 from recordmill.transforms.sources.row_formats.value_parsing import ValueParser, decimal_hint
 
 TimeUnit = Literal["s", "ms", "us", "ns", "excel", "matlab"]
@@ -69,11 +72,12 @@ def parse_times(
 
     int64[n], null for an invalid time, and bool[n]. Numbers do not lack a time zone.
 
-    texts: string[n], or timestamps, which are read as they are; time_format: of texts.
+    texts: string[n], or timestamps or durations since 1970, which are read with the unit of their
+      type; time_format: of texts.
     """
-    if pa.types.is_timestamp(texts.type):
-        times = to_microseconds(texts)
-        return times, pa.repeat(texts.type.tz is None, len(texts))
+    if not pa.types.is_string(texts.type):
+        is_local = pa.types.is_timestamp(texts.type) and texts.type.tz is None
+        return to_microseconds(texts), pa.repeat(is_local, len(texts))
     if time_format is not None:
         times = strptime(texts, time_format)
         zoned = not _ZONES.isdisjoint(_PARTS.findall(time_format))
@@ -87,6 +91,24 @@ def parse_times(
     return times, moments.is_valid()
 
 
+def parse_steps(steps: pa.Array) -> pa.Array:
+    """Parse time steps. Returns microseconds, int64[n], null for an invalid step.
+
+    steps: string[n], such as 10min or a number of seconds, or durations.
+    """
+    if pa.types.is_duration(steps.type):
+        found = np.asarray(to_microseconds(steps).fill_null(0))
+    else:
+        codes, names = batch.encode(steps)
+        parsed = np.zeros(len(names) + 1, np.int64)  # the last is that of missing texts
+        for code, name in enumerate(names.to_pylist()):
+            with contextlib.suppress(ValueError):
+                step = duration(name)
+                parsed[code] = step if step < 2**61 else 0
+        found = parsed[codes]
+    return pa.array(found, mask=found <= 0)
+
+
 def format_hint(text: str, time_format: str | None) -> str:
     """Return the format that a time was expected in, and options that may parse it."""
     usual = [
@@ -98,6 +120,11 @@ def format_hint(text: str, time_format: str | None) -> str:
     if time_format is None:
         if not usual and (hint := decimal_hint(text)):
             return f" such as 2026-01-31 18:00, or a number{hint}"
+        if not usual and re.match(_NUMBER, text, re.ASCII):
+            return (
+                " such as 2026-01-31 18:00, or a number of the unit --time-unit that int64"
+                " microseconds hold"
+            )
         if not usual:
             return " such as 2026-01-31 18:00, or a number (--time-format names another format)"
         return f" such as 2026-01-31 18:00 (is it --time-format {options}?)"

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import itertools
-import math
 from collections.abc import Iterable, Sequence
 from typing import ClassVar, get_args
 
@@ -19,7 +17,6 @@ from recordmill.notes import Note
 from recordmill.storage.files import Location
 from recordmill.transforms.encoders.time_zones import zone_of
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.durations import duration
 from recordmill.transforms.model.source import ListingPart
 from recordmill.transforms.sources.files.file_stat import RejectCause
 from recordmill.transforms.sources.row_formats.column_types import ColumnTypes
@@ -27,7 +24,16 @@ from recordmill.transforms.sources.row_formats.row_file import Rows
 from recordmill.transforms.sources.row_formats.value_parsing import Mask, with_points
 from recordmill.transforms.sources.rows.clock_times import to_utc
 from recordmill.transforms.sources.rows.column_roles import ColumnRoles, quoted
-from recordmill.transforms.sources.rows.numeric_times import date_format, unlikely_seconds
+from recordmill.transforms.sources.rows.numeric_times import (
+    RECENT,
+    UNIT_NAMES,
+    YEARS,
+    are_recent,
+    date_format,
+    unlikely_seconds,
+    years_of,
+    years_text,
+)
 from recordmill.transforms.sources.rows.record_columns import (
     BEYOND,
     SYSTEM_FIELDS,
@@ -42,6 +48,7 @@ from recordmill.transforms.sources.rows.sample_times import (
     TimeUnit,
     check_time_format,
     format_hint,
+    parse_steps,
     parse_times,
 )
 from recordmill.transforms.sources.rows.series_intervals import SeriesIntervals
@@ -49,9 +56,6 @@ from recordmill.transforms.sources.rows.table_rows import TableRows
 from recordmill.transforms.windowing.series_steps import STEP
 from recordmill.transforms.windowing.time_survey import SERIES, TIME
 
-_UNIT_NAMES = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
-_YEARS = (1970, 2100)  # numbers that give times outside these years may have another unit
-_RECENT = 1980  # a time after this year, read in too large a unit, is after the year 11970
 JOINED = "all"  # the name of the series that consists of all files
 
 
@@ -138,6 +142,7 @@ class SensorRows(TableRows):
         for part in first:
             listed = next(self.read(part, layout), None)
             if listed is not None and listed.rows is None:
+                self._check_magnitude(part, layout)
                 wrong = [r for r in listed.rejects if "expected a time" in r.detail]
                 if wrong:
                     raise ConfigError(f"{wrong[0].key}: {wrong[0].detail}")
@@ -163,14 +168,39 @@ class SensorRows(TableRows):
             self._notes["zone"] = Note("times", text)
         if self.time_format is not None:
             return
-        if self.time_unit is None and _are_recent(times) and date_format(times) is None:
+        if self.time_unit is None and are_recent(times) and date_format(times) is None:
             return
         unit: TimeUnit = "us" if self.time_unit == "ns" else "ns"
         if differ(dataclasses.replace(self, time_unit=unit)):
             self._check_numbers(times)
         elif self.time_unit is not None:
-            text = f"times in {columns} are dates, not numbers: --time-unit has no effect"
+            typed = {field.name: field.type for field in layout.typed}
+            has_unit = pa.types.is_duration(typed.get(self.time_columns[0], pa.null()))
+            are = "have the unit of their type" if has_unit else "are dates, not numbers"
+            text = f"times in {columns} {are}: --time-unit has no effect"
             self._notes["times"] = Note("times", text)
+
+    def _check_magnitude(self, part: pa.RecordBatch, layout: RowLayout) -> None:
+        """Check that rows without any valid time do not have numbers of a smaller unit.
+
+        Raises:
+          ConfigError: with a smaller unit, their numbers give recent times.
+        """
+        if self.time_format is not None:
+            return
+        smaller: tuple[TimeUnit, ...] = ("ms", "us", "ns")
+        for name in smaller:
+            other = dataclasses.replace(self, time_unit=name)
+            listed = next(other.read(part, dataclasses.replace(layout, kept=None)), None)
+            if listed is None or listed.rows is None:
+                continue
+            years = years_of(listed.rows[TIME])
+            if years[0] >= RECENT and years[1] < YEARS[1]:
+                raise ConfigError(
+                    f"--time-unit: numbers in {', '.join(map(repr, self.time_columns))} are too"
+                    f" large for {UNIT_NAMES[self._unit]} since 1970; pass --time-unit {name},"
+                    f" which gives {years_text(years)}"
+                )
 
     def _check_numbers(self, times: pa.Array) -> None:
         """Check that the numbers of the first rows give times from 1970 to 2100, or note it.
@@ -182,14 +212,16 @@ class SensorRows(TableRows):
           ConfigError: they give later times, but with another unit all would be in this range; or
             they look like dates, and no unit was given.
         """
-        years = _years(times)
-        in_range = years[0] >= _YEARS[0] and years[1] < _YEARS[1]
+        years = years_of(times)
+        in_range = years[0] >= YEARS[0] and years[1] < YEARS[1]
         date = date_format(times) if self.time_unit is None else None
-        if self.time_unit in EPOCHS or (_are_recent(times) and date is None):
+        if self.time_unit in EPOCHS or (are_recent(times) and date is None):
             return
         columns = ", ".join(map(repr, self.time_columns))
-        unit = _UNIT_NAMES[self._unit]
-        read = f"numbers in {columns} are read as {unit} since 1970, which gives {_shown(years)}"
+        unit = UNIT_NAMES[self._unit]
+        read = (
+            f"numbers in {columns} are read as {unit} since 1970, which gives {years_text(years)}"
+        )
         if date is not None:
             raise ConfigError(
                 f"--time-column: {read}, but they look like dates: pass --time-format {date}, or"
@@ -200,13 +232,13 @@ class SensorRows(TableRows):
             self._notes["times"] = Note("times", text)
         for name in PER_SECOND:
             factor = PER_SECOND[self._unit] / PER_SECOND[name]
-            found = _years(times, factor)
-            if years[0] >= _YEARS[1] and found[0] >= _RECENT and found[1] < _YEARS[1]:
+            found = years_of(times, factor)
+            if years[0] >= YEARS[1] and found[0] >= RECENT and found[1] < YEARS[1]:
                 raise ConfigError(
-                    f"--time-unit: {read}; pass --time-unit {name}, which gives {_shown(found)}"
+                    f"--time-unit: {read}; pass --time-unit {name}, which gives {years_text(found)}"
                 )
-            if in_range and found[0] >= _RECENT and found[1] < _YEARS[1]:
-                read += f"; --time-unit {name} gives {_shown(found)}"
+            if in_range and found[0] >= RECENT and found[1] < YEARS[1]:
+                read += f"; --time-unit {name} gives {years_text(found)}"
                 self._notes["times"] = Note("times", read)
         if not in_range:
             self._notes["times"] = Note("times", f"{read}; --time-unit sets the unit")
@@ -219,11 +251,18 @@ class SensorRows(TableRows):
         return self.time_columns[-1] if self.time_format is None else None
 
     def _typed_columns(self, found: ColumnTypes) -> tuple[pa.Field, ...]:
-        """Return the time column if the files declare timestamps and no format reads their text."""
-        if len(self.time_columns) > 1 or self.time_format is not None:
-            return ()
-        time = found[self.time_columns[0]].field(self.time_columns[0])
-        return (time,) if pa.types.is_timestamp(time.type) else ()
+        """Return the columns of times and steps that files declare as timestamps or durations.
+
+        Columns of times are left out if a format reads their text, or if several are joined.
+        """
+        names = [] if self.step_column is None else [self.step_column]
+        typed = [found[name].field(name) for name in names]
+        typed = [field for field in typed if pa.types.is_duration(field.type)]
+        if len(self.time_columns) == 1 and self.time_format is None:
+            time = found[self.time_columns[0]].field(self.time_columns[0])
+            if pa.types.is_timestamp(time.type) or pa.types.is_duration(time.type):
+                typed.append(time)
+        return tuple(typed)
 
     def _infer_remaining(
         self,
@@ -276,7 +315,7 @@ class SensorRows(TableRows):
 
         def no_time(row: int) -> RejectCause:
             why = f"no time in {columns}"
-            if pa.types.is_timestamp(text.type) and text[row].is_valid:
+            if not pa.types.is_string(text.type) and text[row].is_valid:
                 number = f"{text[row].value} {text.type.unit}"
                 why = f"column {columns}: {number} {BEYOND}"
             elif (got := text[row].as_py()) is not None:
@@ -296,7 +335,8 @@ class SensorRows(TableRows):
         if self.step_column is None:
             return [series, times], faults
         written = rows.columns[self.step_column]
-        steps = _parse_steps(with_points(written, self.format.decimal))
+        is_text = pa.types.is_string(written.type)
+        steps = parse_steps(with_points(written, self.format.decimal) if is_text else written)
 
         def no_step(row: int) -> RejectCause:
             why = "expected a step, such as 10min, or seconds, in"
@@ -348,36 +388,6 @@ class SensorRows(TableRows):
         classes = self.intervals.classes_of(listed.rows[SERIES], listed.rows[TIME])
         labelled = batch.set_column(listed.rows, batch.LABEL, classes)
         return dataclasses.replace(listed, rows=labelled)
-
-
-def _are_recent(times: pa.Array) -> bool:
-    """Return whether times are in `_YEARS`, but not all in the first of these years."""
-    first, last = _years(times)
-    return first >= _YEARS[0] and _YEARS[0] < last < _YEARS[1]
-
-
-def _years(times: pa.Array, factor: float = 1) -> tuple[int, int]:
-    """Return the years of the first and the last time; times: microseconds since 1970."""
-    found = pc.min_max(times).as_py()
-    year = 365.2425 * 86400 * 10**6
-    first, last = (math.floor(1970 + found[name] * factor / year) for name in ("min", "max"))
-    return first, last
-
-
-def _shown(years: tuple[int, int]) -> str:
-    first, last = years
-    return f"the year {first}" if first == last else f"the years {first} to {last}"
-
-
-def _parse_steps(texts: pa.Array) -> pa.Array:
-    """Parse time steps. Returns microseconds, int64[n], null for an invalid step."""
-    codes, names = batch.encode(texts)
-    steps = np.zeros(len(names) + 1, np.int64)  # the last is that of missing texts
-    for code, name in enumerate(names.to_pylist()):
-        with contextlib.suppress(ValueError):
-            step = duration(name)
-            steps[code] = step if step < 2**61 else 0
-    return pa.array(steps[codes], mask=steps[codes] <= 0)
 
 
 def _is_null(column: pa.Array) -> Mask:
