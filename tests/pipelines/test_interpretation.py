@@ -155,7 +155,8 @@ def test_classes_that_a_split_lacks_are_noted(tmp_path):
         ),
         (
             "empty-class",
-            "of 5 classes, train lacks 1 ('e'); validation lacks 2 ('c', 'e')",
+            "of 5 classes, train lacks 1 ('e'); validation lacks 3 ('c', 'e' and the one of train"
+            " alone)",
         ),
     ]
 
@@ -186,7 +187,8 @@ def test_many_classes_that_train_alone_has_are_one_note(tmp_path):
     assert [str(one) for one in made.manifest.notes if one.code == "empty-class"] == [
         "train alone has 28 of 30 classes: 'c02' (1 record), 'c03' (1 record), 'c04' (1 record),"
         " ...; --exclude-labels leaves their records out",
-        "of 30 classes, validation lacks 1 ('c00'); test lacks 1 ('c01')",
+        "of 30 classes, validation lacks 29 ('c00' and the 28 of train alone); test lacks 29 ('c01'"
+        " and the 28 of train alone)",
     ]
 
 

@@ -307,7 +307,9 @@ def _empty_classes(survey: Survey, labels: Sequence[str], run: RunSpec) -> Itera
     for name, held in there.items():
         missing = [label for label in labels if label not in held and label not in alone]
         if missing:
-            lacking.append(f"{name} lacks {len(missing)} ({_some(missing)})")
+            noted = 0 if name == TRAIN else len(alone)
+            also = f" and the {'one' if noted == 1 else noted} of train alone" if noted else ""
+            lacking.append(f"{name} lacks {len(missing) + noted} ({_some(missing)}{also})")
     if lacking:
         text = f"of {len(labels)} classes, {'; '.join(lacking)}"
         yield Note("empty-class", text)
