@@ -430,6 +430,28 @@ def test_bad_files_are_rejected(tmp_path, balance):
     assert len(made.keys("train")) == 4
 
 
+@pytest.mark.parametrize("balance", ["none", "oversample"])
+def test_mp3_files_that_end_early_are_rejected(tmp_path, balance):
+    place = tmp_path / "in" / "x"
+    write(place / "whole.mp3", chirp(16000, 16000))
+    whole = (place / "whole.mp3").read_bytes()
+    (place / "tagged.mp3").write_bytes(whole + b"TAG" + bytes(125))
+    (place / "cut.mp3").write_bytes(whole[: len(whole) * 3 // 5])
+    (place / "short.mp3").write_bytes(whole[:-7])
+    at = whole.index(b"Xing")
+    undeclared = whole[:at] + b"none" + whole[at + 4 :]
+    (place / "undeclared.mp3").write_bytes(undeclared[:-7])
+    made = made_of(tmp_path, place.parent, "--balance", balance, "--max-reject-fraction", 1)
+    early = ("cut.mp3", "short.mp3", "undeclared.mp3")
+    assert made.rejects == {f"x/{name}": "truncated" for name in early}
+    lines = (made.folder / "rejects.jsonl").read_text().splitlines()
+    details = {line["key"]: line["detail"] for line in map(json.loads, lines)}
+    assert details["x/short.mp3"] == "it ends within a frame"
+    assert details["x/cut.mp3"] == (
+        f"its header declares {len(whole)} bytes of audio, but the file has {len(whole) * 3 // 5}"
+    )
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -2,8 +2,8 @@
 
 The content of a file decides its format. libsndfile takes half the time of FFmpeg, but conceals
 damage in MP3, and supports few of the codecs that these containers may hold: FFmpeg decodes the
-others, and MP3 in every container. Formats and protocols of FFmpeg are
-restricted, so that a file (such as a playlist) cannot open other files.
+others, and MP3 in every container. Formats and protocols of FFmpeg are restricted, so that a file
+(such as a playlist) cannot open other files.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from recordmill.transforms.audio.audio_structure import (
     recognize_format,
 )
 from recordmill.transforms.audio.flac_files import open_short_flac, pyav
+from recordmill.transforms.audio.mpeg_frames import check_mpeg_end
 
 _MOST_FRAMES = 1 << 48  # libsndfile's number for an unknown length is larger
 _SKIPPED = 1 << 16  # samples that are decoded at once before a segment
@@ -171,7 +172,6 @@ class _WavFile:
         dtype = np.dtype(layout.dtype)
         block = layout.channels * dtype.itemsize
         data = self._stream.read_at(layout.offset + start * block, count * block)
-        self._stream.check()
         samples = np.frombuffer(data, dtype).astype(np.float32)
         if not self.may_be_nan:
             samples *= _INT16
@@ -310,6 +310,10 @@ class _FFmpegFile:
                 raise RecordError(
                     Reason.TRUNCATED, f"{missing} packets that its index names are missing"
                 )
+        if form == "mp3":
+            place = self._stream.tell()  # FFmpeg goes on reading there
+            check_mpeg_end(self._stream, size=size)
+            self._stream.seek(place)
         frames = digest = None
         if form == "flac":
             layout = parse_flac_layout(_FLAC_START + (context.extradata or b""))

@@ -35,8 +35,11 @@ class FileInRanges(DecoderStream):
     """A large file. A seek before its beginning is ignored."""
 
     def read_at(self, offset: int, size: int) -> memoryview:
+        """Return up to `size` bytes. Raises the error of a read that failed, as `check` does."""
         super().seek(offset)
-        return memoryview(self.read(size))
+        data = self.read(size)
+        self.check()
+        return memoryview(data)
 
     def seek(self, offset: int, whence: int = 0) -> int:
         try:

@@ -5,16 +5,31 @@ import struct
 import numpy as np
 import pytest
 import soundfile
+from hypothesis import given
+from hypothesis import strategies as st
 
 from recordmill.errors import Reason, RecordError, StorageError
 from recordmill.storage.decoder_stream import DecoderStream
 from recordmill.transforms.audio import audio_decoders, audio_streams
 from recordmill.transforms.audio.audio_decoders import open_audio, read_header
 from recordmill.transforms.audio.audio_files import AudioFile, read_segment
+from recordmill.transforms.audio.audio_streams import FileInMemory
+from recordmill.transforms.audio.mpeg_frames import check_mpeg_end
 from tests.sounds import chirp, decode, encode, write
 
 SOUND = chirp(16000, 8000)
 STEREO = np.stack([SOUND, -SOUND], axis=1)
+
+
+# Headers of frames, and their bytes: of MPEG-1, 2 and 2.5, and of layers I to III.
+MPEG_FRAMES = [
+    (b"\xff\xfb\x90\x64", 417),  # 144 * 128000 // 44100
+    (b"\xff\xfb\x92\x64", 418),  # with padding
+    (b"\xff\xf3\x84\xc4", 192),  # 72 * 64000 // 24000
+    (b"\xff\xe3\x48\xc4", 288),  # 72 * 32000 // 8000
+    (b"\xff\xfd\x84\x04", 384),  # 144 * 128000 // 48000
+    (b"\xff\xff\x44\x04", 128),  # 12 * 128000 // 48000 * 4
+]
 
 
 def opened(path: pathlib.Path) -> AudioFile:
@@ -101,6 +116,35 @@ def test_files_that_end_early_are_rejected(tmp_path, extension, kept):
     data = path.read_bytes()
     path.write_bytes(data[: int(kept * len(data))])
     assert reason_of(path) in (Reason.TRUNCATED, Reason.CORRUPT)
+
+
+@pytest.mark.parametrize("large", [False, True])
+@pytest.mark.parametrize("extension", ["mp3", "mp2"])
+@pytest.mark.parametrize("rate", [16000, 24000, 44100, 48000])
+def test_an_mpeg_file_ends_after_a_frame(tmp_path, monkeypatch, extension, rate, large):
+    if large:
+        monkeypatch.setattr(audio_streams, "IN_MEMORY", 0)
+    codec = {"mp3": "libmp3lame", "mp2": "mp2"}[extension]
+    path = encode(tmp_path / f"x.{extension}", chirp(rate, rate), rate, codec=codec)
+    whole = path.read_bytes()
+    path.write_bytes(whole + b"TAG" + bytes(125))
+    assert len(read(path)) >= rate
+    for after in (b"", bytes(999), b"APETAGEX" + bytes(300)):
+        check_mpeg_end(FileInMemory(whole + after), size=len(whole + after))
+    for missing in (1, 2, 50, len(whole) // 2 + 1):
+        path.write_bytes(whole[:-missing])
+        assert reason_of(path) == Reason.TRUNCATED, missing
+        assert reason_of(path, 0.1, 0.2) == Reason.TRUNCATED, missing
+
+
+@given(st.binary(max_size=300), st.sampled_from(MPEG_FRAMES), st.integers(3, 9), st.integers(1, 20))
+def test_bytes_after_a_frame_do_not_hide_its_end(before, frame, count, missing):
+    header, size = frame
+    frames = (header + bytes(size - len(header))) * count
+    whole = before.replace(b"\xff", b"") + frames
+    check_mpeg_end(FileInMemory(whole), size=len(whole))
+    with pytest.raises(RecordError, match="it ends within a frame"):
+        check_mpeg_end(FileInMemory(whole[:-missing]), size=len(whole) - missing)
 
 
 @pytest.mark.parametrize("subtype", ["VORBIS", "OPUS"])
