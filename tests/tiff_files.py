@@ -2,15 +2,20 @@
 
 import struct
 
+Tags = dict[int, int | tuple[int, int]]
+
 SIDE = 8
 PIXELS = 16  # where they begin
 _IMAGE = {256: SIDE, 257: SIDE, 258: 8, 259: 1, 262: 1, 273: PIXELS, 277: 1, 278: SIDE,
           279: SIDE * SIDE}  # fmt: skip
 
 
-def tiff(*pages: dict[int, int], inner: dict[int, int] | None = None, mark: bytes = b"") -> bytes:
-    """The bytes of a TIFF. pages: further tags of each page. inner: tags of an image inside the
-    first (SubIFDs). mark: bytes at offset 8."""
+def tiff(*pages: Tags, inner: Tags | None = None, mark: bytes = b"") -> bytes:
+    """The bytes of a TIFF.
+
+    pages: further tags of each page, with one or two values. inner: tags of an image inside the
+    first (SubIFDs). mark: bytes at offset 8.
+    """
     tags = [{**_IMAGE, **page} for page in pages]
     at = PIXELS + SIDE * SIDE
     places = []
@@ -28,6 +33,11 @@ def tiff(*pages: dict[int, int], inner: dict[int, int] | None = None, mark: byte
     return out if inner is None else out + _directory({**_IMAGE, **inner}, 0)
 
 
-def _directory(tags: dict[int, int], following: int) -> bytes:
-    entries = [struct.pack("<HHLL", tag, 4, 1, value) for tag, value in sorted(tags.items())]
+def _directory(tags: Tags, following: int) -> bytes:
+    entries = []
+    for tag, value in sorted(tags.items()):
+        if isinstance(value, tuple):
+            entries.append(struct.pack("<HHLHH", tag, 3, 2, *value))
+        else:
+            entries.append(struct.pack("<HHLL", tag, 4, 1, value))
     return struct.pack("<H", len(tags)) + b"".join(entries) + struct.pack("<L", following)

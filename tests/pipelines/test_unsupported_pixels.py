@@ -65,6 +65,35 @@ def test_tiffs_of_several_gray_bands_are_unsupported(folder, tmp_path):
     )
 
 
+def test_complete_tiffs_that_pillow_cannot_read_are_unsupported(folder, tmp_path):
+    planes = {258: (16, 16), 277: 2, 273: (PIXELS, PIXELS + 32), 279: (32, 32), 284: 2, 338: 0}
+    separate = {256: 4, 257: 4, 278: 4, **planes}
+    (folder / "planes.tif").write_bytes(tiff(separate))
+    (folder / "cut.tif").write_bytes(tiff(separate | {279: (32, 30_000)}))
+    extra = {256: 4, 257: 4, 277: 3, 278: 4, 279: 48, 338: (0, 0)}
+    (folder / "extra.tif").write_bytes(tiff(extra))
+    (folder / "signed.tif").write_bytes(tiff(extra | {262: _RGB, 339: 2}))
+    Image.new("YCbCr", (8, 8)).save(folder / "ycbcr.tif")
+    (folder / "followed.tif").write_bytes((folder / "ycbcr.tif").read_bytes() + bytes(99))
+    Image.new("L", (2, 2)).save(folder / "right.png")
+    argv = ("--input", folder, "--splits", "train=1", "--max-reject-fraction", "1")
+    made = make(tmp_path / "out", *argv)
+    whole = ("planes.tif", "extra.tif", "signed.tif", "ycbcr.tif", "followed.tif")
+    assert made.rejects == dict.fromkeys(whole, "unsupported") | {"cut.tif": "corrupt"}
+    ycbcr = "a TIFF of YCbCr without compression, which Pillow cannot read: convert it to RGB"
+    found = details(made)
+    del found["cut.tif"]
+    assert found == {
+        "planes.tif": "a TIFF of 16-bit integers in 2 channels, in separate planes, which Pillow"
+        " cannot read",
+        "extra.tif": "a TIFF of 8-bit integers in 3 channels, which Pillow cannot read: write 1 of"
+        " them (gray) or 3 (RGB) to a file",
+        "signed.tif": "a TIFF of 8-bit signed integers in 3 channels, which Pillow cannot read",
+        "ycbcr.tif": ycbcr,
+        "followed.tif": ycbcr,
+    }
+
+
 def test_bands_beyond_rgb_are_noted(folder, tmp_path, capsys):
     for name in ("a.tif", "b.tif"):
         (folder / name).write_bytes(bands(4, t262=_RGB, t338=0))  # the last band is not alpha

@@ -34,7 +34,7 @@ from recordmill.format.file_content import HEAD, HEIC, identify
 from recordmill.format.image_files import PNG_SIGNATURE, check_chunks, gif_size
 from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.imaging.tiff_directories import preview_problem
-from recordmill.transforms.imaging.tiff_pixels import is_unknown_type, tiff_pixels
+from recordmill.transforms.imaging.tiff_pixels import is_unknown_type, misread_pixels, tiff_pixels
 
 # Pillow warns of bad metadata and of many pixels; both are handled here. The filter is set once and
 # for its modules only, because `warnings.catch_warnings` is not thread-safe.
@@ -161,6 +161,8 @@ def open_image(file: BinaryIO, options: ImageOptions) -> ImageFile:
         if name != "AVIF":  # libavif alone reports bad bytes so
             raise
         raise decode_error(name, error, options, opened=False) from error
+    if isinstance(image, TiffImageFile) and (pixels := misread_pixels(image)):
+        raise RecordError(Reason.UNSUPPORTED, f"a TIFF of {pixels}")
     _check_size(image.size, options)
     if min(image.size) < options.min_size:
         raise Filtered("min-size")

@@ -19,6 +19,7 @@ import numpy as np
 from PIL import Image
 from PIL.ImageFile import ImageFile
 from PIL.JpegImagePlugin import JpegImageFile
+from PIL.TiffImagePlugin import TiffImageFile
 
 from recordmill.errors import Reason, RecordError
 from recordmill.format.image_files import (
@@ -59,6 +60,7 @@ from recordmill.transforms.imaging.image_options import JPEG_SIDE, ImageOptions
 from recordmill.transforms.imaging.png16 import encode_png
 from recordmill.transforms.imaging.resample import resize
 from recordmill.transforms.imaging.stored_form import complies
+from recordmill.transforms.imaging.tiff_pixels import unread_pixels
 from recordmill.transforms.imaging.unread_parts import unread_parts
 
 __all__ = ["EncodedImage", "Header", "ImageOptions", "decode", "encode", "process", "read_header"]
@@ -366,6 +368,8 @@ def load(image: ImageFile, data: bytes, options: ImageOptions) -> str | None:
         correct_raw_modes(image)
         damage = load_image(image, data)
     except DECODE_ERRORS as error:
+        if isinstance(image, TiffImageFile) and (pixels := unread_pixels(data)):
+            raise RecordError(Reason.UNSUPPORTED, f"a TIFF of {pixels}") from error
         raise decode_error(format_name(image), error, options) from error
     except RuntimeError as error:
         if format_name(image) != "AVIF":  # libavif alone reports bad bytes so
