@@ -50,6 +50,9 @@ _EXTENSIONS = {
 }
 
 
+_COMPRESSED = ("gzip-compressed data", "bzip2-compressed data", "zstd-compressed data")
+
+
 class Content(NamedTuple):
     """Content of a file.
 
@@ -151,6 +154,29 @@ _HEIC_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx")  # brands 
 def identify(head: bytes) -> Content | None:
     """Return the content of a file by its first bytes (`HEAD` are enough), None if unknown."""
     return _text_kind(head.lstrip(_BLANK)) or _package(head) or _signed(head) or _marked(head)
+
+
+def not_compressed(name: str, head: bytes) -> Content | None:
+    """Return the content of a file that is not compressed as its name says; None for others.
+
+    Args:
+      name: Name of the file.
+      head: First bytes of the file.
+    """
+    content = identify(head)
+    for noun in _COMPRESSED:
+        stem = name.rpartition(".")[0]
+        if (
+            not head
+            or not name.lower().endswith(_EXTENSIONS[noun])
+            or (content and content.noun == noun)
+        ):
+            continue
+        if content is None or content.is_named(stem):
+            is_text = _CONTROL.isdisjoint(head[:_TEXT_HEAD])
+            extension = name[len(stem) :]
+            return Content(f"not {noun}", f"name it without {extension}" if is_text else "")
+    return None
 
 
 def unknown_media(expected: str, head: bytes) -> RecordError:

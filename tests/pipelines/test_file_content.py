@@ -45,8 +45,41 @@ ROWS = [
     ("a.csv", workbook(), "is an Excel workbook: export it as CSV or Parquet"),
     ("a.arff", b"% iris\n@relation iris\n@data\n1,a\n", "is an ARFF file: export it as CSV"),
     ("a.csv", b"@RELATION iris\n@attribute x numeric\n@data\n1\n", "is an ARFF file: export it"),
-    ("a.csv", b'{"x": 1, "label": "a"}\n{"x": 2, "label": "b"}\n', "is a JSON document"),
+    ("a.csv.gz", b"x,label\n1,a\n2,b\n", "is not gzip-compressed data: name it without .gz"),
+    ("a.jsonl.bz2", b'{"x": 1}\n' * 9, "is not bzip2-compressed data: name it without .bz2"),
+    ("a.tsv.zst", b"x\tlabel\n1\ta\n", "is not zstd-compressed data: name it without .zst"),
+    ("a.csv.gz", bytes(range(99)), "is not gzip-compressed data\n"),
 ]
+IN_LINES = "write each record into a line of its own, for example by jq -c"
+FROM_PANDAS = (
+    "one JSON object with all rows, as DataFrame.to_json writes it{}: write it with to_json(FILE,"
+    " orient='records', lines=True)"
+)
+JSON = {
+    '[{"text": "x", "label": "a"}]': f"one JSON array{{}}: {IN_LINES} '.[]' FILE > FILE.jsonl",
+    '[["x", "a"], ["y", "b"]]': "one JSON array of arrays{}: write it as CSV, for example by jq -r"
+    " '.[] | @csv' FILE > FILE.csv",
+    '{\n "data": [\n  {"text": "x"}\n ]\n}\n': "one JSON object with all records{}:"
+    f" {IN_LINES} '.data[]'",
+    '{"data": [\n{"text": "x"},\n{"text": "y"}]}': "one JSON object with all records{}:"
+    f" {IN_LINES} '.data[]'",
+    '{\n "n": 2, "e": {}, "all": {"my rows": [\n{"text": "x"}]}}': "one JSON object with all"
+    f" records{{}}: {IN_LINES} '.all[\"my rows\"][]'",
+    '{\n "my rows": [{"text": "' + "x" * 99_999: "one JSON object with all records{}:"
+    f" {IN_LINES} '.[\"my rows\"][]'",
+    '{\n "text": "x"\n}\n{\n "text": "y"\n}': "a JSON object over several lines{}:"
+    f" {IN_LINES} . FILE",
+    '{"text": {"0": "x", "1": "y"}, "label": {"0": "a", "1": "b"}}': FROM_PANDAS,
+    '{\n  "text": {\n    "0": "x",\n    "1": "y"\n  }\n}': FROM_PANDAS,
+}
+JSON_ROWS = {
+    '{"text": "x", "label": "a"}\n{"text": "y", "label": "b"}\n': "a file of JSON lines: pass"
+    " --format jsonl",
+    '{"error": "not found"}\n': "one JSON object, such as an error response of a server: pass"
+    " --format jsonl if it is a row",
+    '{"data": [{"text": "x"}]}\n': f"one JSON object with all records: {IN_LINES} '.data[]'",
+    '{"text": "' + "x" * 99_999: "JSON: pass --format jsonl if it has one JSON object per line",
+}
 
 
 @pytest.mark.parametrize(("name", "content", "said"), ROWS, ids=range(len(ROWS)))
@@ -56,6 +89,28 @@ def test_files_of_rows_with_other_content_are_an_error(name, content, said, tmp_
     assert run("table", *given) == 2
     assert f"{name} {said}" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("text", JSON, ids=range(len(JSON)))
+def test_json_that_is_not_in_lines_is_an_error_with_the_command_that_writes_lines(
+    text, tmp_path, capsys
+):
+    for name in ("a.jsonl", "a.json", "a.csv"):
+        (tmp_path / name).write_text(text)
+        assert run("text", "--input", tmp_path / name, "--output", tmp_path / "out") == 2
+        in_lines = name == "a.jsonl"
+        said = JSON[text].format(", not one JSON object per line" if in_lines else "")
+        assert f"{name} {'holds' if in_lines else 'is'} {said}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", JSON_ROWS, ids=range(len(JSON_ROWS)))
+@pytest.mark.parametrize("name", ["a.json", "a.csv", "a.rows"])
+def test_rows_of_json_with_another_name_are_an_error_that_names_the_format(
+    text, name, tmp_path, capsys
+):
+    (tmp_path / name).write_text(text)
+    assert run("text", "--input", tmp_path / name, "--output", tmp_path / "out") == 2
+    assert f"{name} is {JSON_ROWS[text]}" in capsys.readouterr().err
 
 
 def test_a_listing_that_is_a_pointer_is_an_error(tmp_path, capsys):

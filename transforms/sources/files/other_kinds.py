@@ -33,6 +33,11 @@ def is_archive(name: str) -> bool:
     return _ARCHIVE.search(name) is not None
 
 
+def is_json(name: str) -> bool:
+    """Return whether the name of a file says that it holds JSON, but not in lines."""
+    return _JSON.search(name) is not None
+
+
 def archive_stem(name: str) -> str:
     """Return the name of an archive without its extension; other names as they are."""
     return _ARCHIVE.sub("", name)
@@ -60,7 +65,7 @@ def other_kind(name: str) -> str | None:
         return "is an archive: unpack it, and pass the folder"
     if _SVG.search(name):
         return f"is an SVG, which is not a raster image: {RASTERIZE}"
-    if _JSON.search(name):
+    if is_json(name):
         return (
             "is a JSON document: pass annotations as --annotations, and a table or listing with one"
             " JSON object per line, as .jsonl (jq -c '.[]' FILE > FILE.jsonl makes it of an array)"

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 from recordmill.errors import ConfigError
+from recordmill.format.file_content import JSON_DOCUMENT
 from recordmill.transforms.model import limits
 from recordmill.transforms.sources.row_formats.column_types import ColumnType, ColumnTypes, unify
 from recordmill.transforms.sources.row_formats.csv_blocks import (
@@ -26,6 +27,7 @@ from recordmill.transforms.sources.row_formats.header_check import (
     other_layout,
     repeated,
 )
+from recordmill.transforms.sources.row_formats.json_documents import describe_json
 from recordmill.transforms.sources.row_formats.number_points import point_use
 from recordmill.transforms.sources.row_formats.odd_values import OddValue, odd_value
 from recordmill.transforms.sources.row_formats.quote_anomalies import QuoteAnomalies
@@ -72,6 +74,7 @@ class DelimitedFile:
                 f" line, and pass --delimiter {ascii(line[4:])[1:]} unless it is the default"
             )
         if self._shape.checks_header and not self._shape.columns:
+            self._refuse_other_text()
             self._refuse_data_as_header()
         return {name: ColumnType() for name in self._names}
 
@@ -79,6 +82,8 @@ class DelimitedFile:
         begin = self._file.begin if self._shape.columns else self._first_row[1]
         if self._shape.columns:
             self._refuse_header()
+        elif self._shape.checks_header:
+            self._refuse_other_text()
         return self._file.sections(begin, size)
 
     def column_types(self, section: FileSection, names: Collection[str] | None) -> ColumnTypes:
@@ -207,13 +212,18 @@ class DelimitedFile:
         start = 0 if self._file.streamed else begin
         yield from self._read_text(FileSection(start, _END, 1, 0), self._names)
 
+    def _refuse_other_text(self) -> None:
+        """Raise ConfigError if the file has text of another format, such as JSON."""
+        content = other_text(self._file.first_text)
+        if content is not None and content.noun == JSON_DOCUMENT:
+            content = describe_json(self._file.first_text)
+        if content is not None and not self._shape.skip_rows:
+            raise ConfigError(f"{self._origin.place} is {content}")
+
     def _refuse_data_as_header(self) -> None:
         names = self._parse_header(self._first_row[0])
         if self._head_block is None or self._first_row[1] == 0:
             return
-        content = other_text(self._file.first_text)
-        if content is not None and not self._shape.skip_rows:
-            raise ConfigError(f"{self._origin.place} is {content}")
         numbered = [str(number) for number in range(len(names))]  # names may be repeated
         with self._origin.parsing():
             rows = CsvBlockParser(numbered, self._shape).parse(

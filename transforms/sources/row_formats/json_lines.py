@@ -22,6 +22,11 @@ from recordmill.transforms.sources.row_formats.column_types import (
     unify,
 )
 from recordmill.transforms.sources.row_formats.equal_floats import equal_floats
+from recordmill.transforms.sources.row_formats.json_documents import (
+    SPACE,
+    describe_json,
+    is_document,
+)
 from recordmill.transforms.sources.row_formats.line_blocks import LineBlock
 from recordmill.transforms.sources.row_formats.nested import (
     flat_object,
@@ -55,9 +60,6 @@ _DECODER = json.JSONDecoder()
 _MOST_CELLS = 1 << 27  # rows times columns of a block: 1 GiB; dense rows have a hundredth
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _UNPAIRED = "an unpaired surrogate: expected both escapes of a pair, such as \\ud83d\\ude00"
-# Beginnings of documents that pandas writes with the orientations columns, index and split.
-_PANDAS = re.compile(r'\{\s*("[^"]*"\s*:\s*\{\s*"0"\s*:|"0"\s*:\s*\{|"columns"\s*:\s*\[)')
-_SPACE = "\ufeff \t\r\n"  # concatenated files have byte order marks inside
 
 
 class JsonLines:
@@ -92,20 +94,11 @@ class JsonLines:
         content = other_text(self._file.first_text)
         if content is not None and content.noun != JSON_DOCUMENT:
             raise ConfigError(f"{self._origin.place} is {content}")
-        text = self._file.first_text.lstrip(_SPACE)
-        if _PANDAS.match(text) and not text.partition("\n")[2].strip():
+        if is_document(self._file.first_text):
+            document = describe_json(self._file.first_text)
             raise ConfigError(
-                f"{self._origin.place} holds one JSON object with all rows, as DataFrame.to_json"
-                " writes it, not one JSON object per line: write it with"
-                " to_json(FILE, orient='records', lines=True)"
-            )
-        found = "one JSON array" if text.startswith("[") else "a JSON object over several lines"
-        line, end, _ = text.partition("\n")
-        if text.startswith("[") or (end and line.rstrip() == "{"):
-            every = " '.[]'" if text.startswith("[") else " ."
-            raise ConfigError(
-                f"{self._origin.place} holds {found}, not one JSON object per line: write each"
-                f" record into a line of its own, for example by jq -c{every} FILE > FILE.jsonl"
+                f"{self._origin.place} holds {document.noun}, not one JSON object per line:"
+                f" {document.advice}"
             )
 
     def column_types(self, section: FileSection, names: Collection[str] | None) -> ColumnTypes:
@@ -289,7 +282,7 @@ def _objects(lines: LineBlock) -> _Objects:
 def _object(line: bytes) -> dict[str, Any]:
     """Parse a JSON object. Raises ValueError with a stable message."""
     try:
-        text = line.decode().strip(_SPACE)
+        text = line.decode().strip(SPACE)
         value, end = _DECODER.raw_decode(text)  # twice as fast as json.loads
         if b"\\u" in line:  # reject a lone surrogate, which UTF-8 cannot encode
             json.dumps(value, ensure_ascii=False).encode()

@@ -13,13 +13,21 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recordmill.errors import ConfigError, Reason, RunError
-from recordmill.format.file_content import HEAD, Content, identify
+from recordmill.format.file_content import (
+    HEAD,
+    JSON_DOCUMENT,
+    Content,
+    identify,
+    not_compressed,
+)
 from recordmill.storage.files import Location
 from recordmill.storage.input_files import open_file
 from recordmill.transforms.model import limits
 from recordmill.transforms.sources.row_formats.column_types import ColumnTypes
+from recordmill.transforms.sources.row_formats.json_documents import describe_json
 from recordmill.transforms.sources.row_formats.quote_anomalies import QuoteAnomalies
 
+_FIRST_READ = 1 << 16  # bytes of JSON that are searched for records
 COPIES = "copies"  # reason of rows that are oversampled copies in a dataset
 
 # Errors of pyarrow, of decompressors, and of numbers too large for their column.
@@ -167,10 +175,26 @@ class Origin:
 
     def other_content(self) -> Content | None:
         """Return the content of a file that cannot be parsed; None if its extension is right."""
+        head = self._head(HEAD)
+        name = self.path or self.place.name
+        content = identify(head)
+        if (plain := not_compressed(name, head)) is not None:
+            return plain
+        if content is None or content.is_named(name):
+            return None
+        return self.json_content() if content.noun == JSON_DOCUMENT else content
+
+    def json_content(self) -> Content | None:
+        """Return the content of a file that may be JSON by its name; None if it is unknown."""
+        head = self._head(_FIRST_READ)
+        content = identify(head)
+        if content is None or content.noun != JSON_DOCUMENT:
+            return content
+        return describe_json(head.decode(errors="ignore"))
+
+    def _head(self, size: int) -> bytes:
         with self.open() as file:
-            content = identify(file.read(HEAD))
-        name = (self.path or self.place.name).lower()
-        return None if content is None or content.is_named(name) else content
+            return file.read(size)
 
     @property
     def encoding_advice(self) -> str:

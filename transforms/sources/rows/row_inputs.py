@@ -13,7 +13,7 @@ from recordmill.storage.files import Location, PathError, shown
 from recordmill.transforms.sources.files.folders import file_problem, list_files
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.inputs import InputRoot
-from recordmill.transforms.sources.files.other_kinds import filter_reason, other_kind
+from recordmill.transforms.sources.files.other_kinds import filter_reason, is_json, other_kind
 from recordmill.transforms.sources.files.path_layout import (
     LaidOutInput,
     LayoutRules,
@@ -138,10 +138,13 @@ class RowInput:
 
     def file_format(self, file: File) -> FileFormat:
         """Return the format of a file. Raises ConfigError if neither name nor options give one."""
-        if not self.format.recognizes(_name(file)) and other_kind(_name(file)) is None:
+        name, content = _name(file), None
+        if not self.format.recognizes(name) and is_json(name):
+            content = self.origin(file).json_content()
+        elif not self.format.recognizes(name) and other_kind(name) is None:
             content = self.origin(file).other_content()
-            if content is not None:
-                raise ConfigError(f"{file.key} is {content}")
+        if content is not None:
+            raise ConfigError(f"{file.key} is {content}")
         return self.format.resolve(file.key)
 
     @staticmethod
