@@ -115,15 +115,15 @@ def late_header(
             " columns, and whose third and fourth describe them: pass --skip-rows"
             f" {file_format.skip_rows + _LOGGER_LINES} --columns {shlex.quote(list_text(columns))}"
         )
+    others = [one for one in DELIMITERS if one != delimiter and one in "".join(names)]
     one_more = f"expected {len(names)} columns, got {len(names) + 1}"
     some_rows = len(rows.bad) >= _LEAST_ROWS and not len(rows.columns)
-    if some_rows and all(one_more in bad.why for bad in rows.bad):
+    if some_rows and not others and all(one_more in bad.why for bad in rows.bad):
         return (
             "each row has one value more than the header, as R writes tables with row names: pass"
             f" --skip-rows {file_format.skip_rows + 1} --columns"
             f" {shlex.quote(list_text(['row', *names]))}"
         )
-    others = [one for one in DELIMITERS if one != delimiter and one in "".join(names)]
     if wrong <= len(rows.columns) or others or names[0].startswith("#"):
         return None
     quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if file_format.quotes else csv.QUOTE_NONE
