@@ -36,7 +36,7 @@ from recordmill.pipelines.layout_checks import (
     check_layout,
     check_not_nested,
     check_splits,
-    layout_of,
+    layout_of_records,
 )
 from recordmill.pipelines.learned_from import LearnedDataset
 from recordmill.pipelines.limits_of_published import keeps_limits
@@ -182,7 +182,7 @@ class Job:
                 f"the input has changed since {shown(self.output)} was written{differ}:"
                 " --overwrite replaces the dataset, another --output keeps it"
             )
-        layout = layout_of(self.data_type, listing, self.staging)
+        layout = layout_of_records(self.data_type, listing, self.staging)
         self._compare_as(layout)
         self._numbers = class_numbers(
             self.config, source, layout, labels=self.labels, learned=self.learned

@@ -12,28 +12,21 @@ from recordmill.storage.files import Location, shown
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.annotations import OBJECTS
 from recordmill.transforms.model.data_type import DataType, needs_classes
-from recordmill.transforms.model.source import Layout, RowSource, split_source_of
+from recordmill.transforms.model.source import Layout
 from recordmill.transforms.model.user_columns import user_fields
 from recordmill.transforms.model.window_options import EVERY_SPLIT, WindowOptions
 from recordmill.transforms.planning.refusals import unknown_splits
-from recordmill.transforms.staged.listing import listed_columns, row_layout
+from recordmill.transforms.staged.listing import layout_of
 
 
-def layout_of(data_type: DataType, listing: Listing, staging: Staging) -> Layout:
-    """Return the layout of the rows, as they were listed or as workers will read them."""
-    source, duplicates, near = data_type.source, data_type.duplicates, data_type.near
-    by_content = any(rule is not None and rule.mode == "group" for rule in (duplicates, near))
-    if not isinstance(source, RowSource):
-        return Layout(
-            columns=listed_columns(listing, staging),
-            labelled=listing.labelled > 0,
-            grouped=listing.grouped > 0 or by_content,
-            split_source=split_source_of(source, presplit=listing.presplit > 0),
-            of_values=listing.of_values,
-        )
-    layout = row_layout(source, listing, staging)
-    together = data_type.chunker is not None or by_content
-    return dataclasses.replace(layout, grouped=layout.grouped or together)
+def layout_of_records(data_type: DataType, listing: Listing, staging: Staging) -> Layout:
+    """Return the layout of the records, as they were listed or as workers will make them."""
+    layout = layout_of(data_type.source, listing, staging)
+    rules = (data_type.duplicates, data_type.near)
+    by_content = any(rule is not None and rule.mode == "group" for rule in rules)
+    return dataclasses.replace(
+        layout, grouped=layout.grouped or by_content or data_type.chunker is not None
+    )
 
 
 def check_splits(config: CommonConfig, windows: WindowOptions | None, rows: Layout) -> None:

@@ -70,13 +70,12 @@ class Road:
 
     def build(self, pipeline: beam.Pipeline) -> None:
         """Put the whole graph into a pipeline; without a dataset to write, only its beginning."""
-        run, profiling = self.run, self.profiling
+        profiling = self.profiling
         infers = profiling is not None and profiling.infer
         analyzed = (
             pipeline
-            | Read(run, listing=self.listing, reader=self.reader)
+            | Read(self.run, listing=self.listing, reader=self.reader)
             | Check(
-                run,
                 check=self._check,
                 duplicates=self.duplicates,
                 content=self.content,
@@ -85,7 +84,6 @@ class Road:
                 conflicts=self.conflicts,
             )
             | AssignSplits(
-                run,
                 stratify=self.stratify and not infers,
                 windowing=None if infers else self.windowing,
                 selection=self.selection,
@@ -94,7 +92,6 @@ class Road:
                 remedy=self._remedy,
             )
             | Analyze(
-                run,
                 analysis=self.analysis,
                 profiling=profiling,
                 artifacts=self.artifacts,
@@ -104,13 +101,13 @@ class Road:
         if infers:
             return
         planned = analyzed | Rebalance(
-            run, balance=self.balance, target=self.balance_target, plan_only=self.dry_run
+            self.balance, target=self.balance_target, plan_only=self.dry_run
         )
         if self.dry_run:
             return
-        written = planned | Reshuffle(run) | WriteToTFRecord(run, only=self.shards)
+        written = planned | Reshuffle() | WriteToTFRecord(only=self.shards)
         if self.shards is None:
-            written | Publish(run, at_most=self._at_most)
+            written | Publish(at_most=self._at_most)
 
     @property
     def _at_most(self) -> int | None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 import apache_beam as beam
 
 from recordmill.runners import direct
+from recordmill.transforms.staged.records import RecordValues
 
 _found: defaultdict[str, list] = defaultdict(list)
 
@@ -27,6 +28,8 @@ def results(
 
     def build_and_keep(pipeline: beam.Pipeline) -> None:
         for name, collection in build(pipeline).items():
+            if isinstance(collection, RecordValues):
+                collection = collection.batches
             collection | f"Keep {name}" >> beam.Map(_keep, name)
 
     _found.clear()

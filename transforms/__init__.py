@@ -13,13 +13,13 @@ A whole pipeline, from a folder of images to a published dataset::
         (
             pipeline
             | Read.from_source(FileTree(input="photos/"), run)
-            | Check(run, check=HeaderCheck(options=options))
-            | AssignSplits(run)
-            | Analyze(run)
-            | Rebalance(run, balance="oversample")
-            | Reshuffle(run)
-            | WriteToTFRecord(run)
-            | Publish(run)
+            | Check(check=HeaderCheck(options=options))
+            | AssignSplits()
+            | Analyze()
+            | Rebalance("oversample")
+            | Reshuffle()
+            | WriteToTFRecord()
+            | Publish()
         )
 
 The commands are built of the same transforms (`pipelines/road.py`). Batches that a pipeline makes
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from recordmill.transforms.analyze import Analyze
     from recordmill.transforms.assign_splits import AssignSplits
     from recordmill.transforms.check import Check
-    from recordmill.transforms.encode_examples import EncodeExamples
+    from recordmill.transforms.encode import EncodeExamples, SerializeExamples
     from recordmill.transforms.encoders.image_headers import DepthAnalysis, HeaderCheck
     from recordmill.transforms.encoders.images import ImageEncoder
     from recordmill.transforms.images import DecodeAndResizeImages, ReadImages
@@ -48,15 +48,17 @@ if TYPE_CHECKING:
     from recordmill.transforms.reshuffle import Reshuffle
     from recordmill.transforms.sources.files.folders import FileTree
     from recordmill.transforms.sources.rows.file_list import FileList
+    from recordmill.transforms.staged.batch_records import BatchRecords
     from recordmill.transforms.write import WriteToTFRecord
 
 _MODULES = {
     "Analyze": "analyze",
     "AssignSplits": "assign_splits",
+    "BatchRecords": "staged.batch_records",
     "Check": "check",
     "DecodeAndResizeImages": "images",
     "DepthAnalysis": "encoders.image_headers",
-    "EncodeExamples": "encode_examples",
+    "EncodeExamples": "encode",
     "FileList": "sources.rows.file_list",
     "FileTree": "sources.files.folders",
     "HeaderCheck": "encoders.image_headers",
@@ -69,6 +71,7 @@ _MODULES = {
     "Rebalance": "rebalance",
     "Reshuffle": "reshuffle",
     "RunSpec": "model.run_spec",
+    "SerializeExamples": "encode",
     "StageBatches": "read",
     "WriteToTFRecord": "write",
 }
@@ -76,6 +79,7 @@ _MODULES = {
 __all__ = [
     "Analyze",
     "AssignSplits",
+    "BatchRecords",
     "Check",
     "DecodeAndResizeImages",
     "DepthAnalysis",
@@ -92,6 +96,7 @@ __all__ = [
     "Rebalance",
     "Reshuffle",
     "RunSpec",
+    "SerializeExamples",
     "StageBatches",
     "WriteToTFRecord",
 ]

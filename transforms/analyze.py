@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import apache_beam as beam
 from apache_beam.transforms.window import GlobalWindows
@@ -24,20 +24,22 @@ from recordmill.transforms.planning.profiling import (
 from recordmill.transforms.planning.survey import Survey
 from recordmill.transforms.staged.batches import scan
 from recordmill.transforms.staged.handles import Element
+from recordmill.transforms.staged.records import StagedRecords
 from recordmill.transforms.staged.step_order import OrderedStep
 
 _SUMMED_AT_ONCE = 10  # surveys that are held in memory before they are added up
 
 
 class AnalyzedBatches(NamedTuple):
-    """Batches, and the results of the analysis of all of them.
+    """Handles on batches, and the results of the analysis of all of them.
 
     surveys: partial sums, one or more per bundle. learned, profiled: one element each, or the
     value itself if it is known before the run. problems: sentences about repeated keys; None if the
     source guarantees unique ones.
     """
 
-    batches: beam.PCollection[Element]
+    handles: beam.PCollection[Element]
+    run: RunSpec
     surveys: beam.PCollection[Survey]
     learned: beam.PCollection[Learned] | Learned
     profiled: beam.PCollection[ProfileOutcome] | ProfileOutcome
@@ -67,7 +69,7 @@ def _hashes(summary: PartSummary) -> Iterable[tuple[int, bytes]]:
 
 @dataclasses.dataclass(eq=False)
 class Analyze(OrderedStep):
-    """Count all records and learn from those of train: handles on batches with splits in,
+    """Count all records and learn from those of train: `StagedRecords` with splits in,
     `AnalyzedBatches` out.
 
     All records are read once.
@@ -77,10 +79,9 @@ class Analyze(OrderedStep):
     unique_keys: whether the source guarantees unique keys; otherwise they are checked here.
     """
 
-    takes = (Element,)
+    takes = (StagedRecords,)
     after = "Read or StageBatches"
 
-    run: RunSpec
     _: dataclasses.KW_ONLY
     analysis: data_type.Analysis | Preprocessing | None = None
     profiling: Profiling | None = None
@@ -90,15 +91,18 @@ class Analyze(OrderedStep):
     def __post_init__(self) -> None:
         super().__init__()
 
-    def expand(self, batches: beam.PCollection[Element]) -> Any:  # AnalyzedBatches
-        run, profiling = self.run, self.profiling
+    def expand(self, records: StagedRecords) -> AnalyzedBatches:
+        batches, run, unique = records
+        unique = unique or self.unique_keys
+        profiling = self.profiling
         counted = None if isinstance(self.analysis, Preprocessing) else self.analysis
         planning_pass = PlanningPass(
             staging=run.staging,
             seed=run.seed,
             workers=run.workers,
             worker_limits=run.worker_limits,
-            keys=not self.unique_keys,
+            columns=run.layout is None,
+            keys=not unique,
             groups=run.group_noun is not None,
             analysis=counted,
             records=None if profiling is None else profiling.of_records,
@@ -109,7 +113,7 @@ class Analyze(OrderedStep):
             infer_dataset_schema(summaries, profiling=profiling)
         surveys = summaries | "SumSurveys" >> beam.ParDo(_SumSurveys()).with_output_types(Survey)
         problems = None
-        if not self.unique_keys:
+        if not unique:
             keys = functools.partial(
                 scan,
                 batches,
@@ -124,27 +128,29 @@ class Analyze(OrderedStep):
                 hashes, keys, chunked=run.unit == "chunk", custom=run.is_custom
             )
         return AnalyzedBatches(
-            batches=batches,
+            handles=batches,
+            run=run,
             surveys=surveys,
-            learned=self._learned(batches, summaries),
+            learned=self._learned(records, summaries),
             profiled=self._profiled(summaries),
             problems=problems,
         )
 
     def _learned(
         self,
-        batches: beam.PCollection[Element],
+        records: StagedRecords,
         summaries: beam.PCollection[PartSummary],
     ) -> beam.PCollection[Learned] | Learned:
+        batches, run, _ = records
         if isinstance(self.analysis, Preprocessing):
             from recordmill.transforms.planning import tft_analysis  # imports TensorFlow: seconds
 
-            assert self.run.layout is not None, "a preprocessing function needs the columns"
+            assert run.layout is not None, "a preprocessing function needs the columns"
             return tft_analysis.learn(
                 batches,
-                staging=self.run.staging,
+                staging=run.staging,
                 function=self.analysis.function,
-                columns=self.run.layout.columns,
+                columns=run.layout.columns,
                 given=self.artifacts,
             )
         if self.analysis is not None:
@@ -152,8 +158,8 @@ class Analyze(OrderedStep):
                 summaries,
                 analysis=self.analysis,
                 given=self.artifacts,
-                staging=self.run.staging,
-                read_again=functools.partial(scan, batches, staging=self.run.staging),
+                staging=run.staging,
+                read_again=functools.partial(scan, batches, staging=run.staging),
             )
         return Learned(artifacts=self.artifacts)
 

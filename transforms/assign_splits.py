@@ -3,13 +3,14 @@
 import dataclasses
 import functools
 import math
-from typing import Any
+from collections.abc import Mapping
+from typing import overload
 
 import apache_beam as beam
 import pyarrow as pa
-from apache_beam import typehints
 from apache_beam.pvalue import AsSingleton
 
+from recordmill.errors import ConfigError
 from recordmill.job.staging import StagedPart
 from recordmill.transforms.balancing.held_labels import HeldLabels
 from recordmill.transforms.balancing.label_bins import BinLabels, LabelBins
@@ -28,8 +29,9 @@ from recordmill.transforms.checks.group_leakage import find_group_leakage
 from recordmill.transforms.checks.select_records import RecordSelection, SelectRecords
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.counters import RecordCounters
-from recordmill.transforms.model.run_spec import RunSpec
+from recordmill.transforms.model.run_spec import DEFAULT_SPLITS, RunSpec, check_fractions
 from recordmill.transforms.model.splits import SplitByKey
+from recordmill.transforms.sources.rows.content_keys import with_keys_by_content
 from recordmill.transforms.staged.batches import RowScan, scan
 from recordmill.transforms.staged.handles import (
     Element,
@@ -40,22 +42,26 @@ from recordmill.transforms.staged.handles import (
     with_step,
 )
 from recordmill.transforms.staged.listing import SYSTEM
-from recordmill.transforms.staged.step_order import OrderedStep
+from recordmill.transforms.staged.records import RecordValues, StagedRecords, Values, values_of
+from recordmill.transforms.staged.step_order import VALUES, OrderedStep, refuse_options
 from recordmill.transforms.windowing.cut_windows import CutWindows
 from recordmill.transforms.windowing.window_tasks import Windowing
 
 _COUNTERS = RecordCounters("AssignSplits")
 
 
-def _assign(element: Any, strata: str = "", *, run: RunSpec) -> Any:
-    """Assign splits to rows in memory, or append the step that does so to a handle.
+def _assign_rows(rows: pa.RecordBatch, splits: SplitByKey) -> pa.RecordBatch:
+    rows = with_keys_by_content(rows)
+    _COUNTERS.add(read=len(rows), out=len(rows))
+    return splits(batch.without_hash(rows))  # a step before may have changed keys
+
+
+def _assign(element: Element, strata: str = "", *, run: RunSpec) -> Element:
+    """Append the step that assigns splits to a handle.
 
     strata: name of the staged strata of a stratified split; empty for a split by key.
     """
     by_key = SplitByKey(run.splits, run.seed)
-    if isinstance(element, pa.RecordBatch):
-        _COUNTERS.add(read=len(element), out=len(element))
-        return by_key(batch.without_hash(element))  # a step before may have changed keys
     if isinstance(element, StagedBatch):
         if element.role == "records":
             _COUNTERS.add(read=element.part.rows, out=element.part.rows)
@@ -75,31 +81,37 @@ def _source(part: StagedPart) -> StagedBatch:
 
 @dataclasses.dataclass(eq=False)
 class AssignSplits(OrderedStep):
-    """Assign every record to a split: batches in, batches out (in memory, or handles).
+    """Assign every record to a split: `StagedRecords` in and out; of batches, `RecordValues` out.
 
     The split is a function of the seed and the key of a record, or its group, so that records added
     later never move old ones. Splits that the input assigns are kept.
 
+    splits: {name: fraction}, in order; the fractions sum to 1. seed: of the splits. Those of
+      `StagedRecords` are in their `RunSpec`; those of batches are 80 % train, 10 % validation and
+      10 % test, with the seed 0, unless given.
     stratify: whether all splits get the same fractions of every class, exactly, or as near as whole
-      groups allow; needs handles.
+      groups allow. Batches then get their splits in `WriteToTFRecord`.
+
+    The other options are for `StagedRecords` alone:
+
     windowing: cuts series into windows; no window spans two splits. The output is batches of
       windows.
-    selection: records to keep, applied before splits are assigned; needs handles.
-    label_bins: bins of a number to predict that take the place of classes; needs handles.
+    selection: records to keep, applied before splits are assigned.
+    label_bins: bins of a number to predict that take the place of classes.
     keep_source: whether the output also has the rows that windows were cut from, for statistics and
       schemas.
     remedy: advice in the message if the input assigns one group to several splits.
 
     Example::
 
-        batches | AssignSplits(run)
+        batches | AssignSplits({"train": 0.9, "test": 0.1}, seed=7)
     """
 
-    takes = (Element, pa.RecordBatch)
-    after = "Read or StageBatches"
+    takes = (StagedRecords, *VALUES)
 
-    run: RunSpec
+    splits: Mapping[str, float] | None = None
     _: dataclasses.KW_ONLY
+    seed: int | None = None
     stratify: bool = False
     windowing: Windowing | None = None
     selection: RecordSelection = RecordSelection()  # noqa: RUF009, it is frozen
@@ -109,27 +121,56 @@ class AssignSplits(OrderedStep):
 
     def __post_init__(self) -> None:
         super().__init__()
+        if self.splits is not None:
+            check_fractions(self.splits)
+        if self.seed is not None and not isinstance(self.seed, int):
+            raise ConfigError(f"AssignSplits: expected seed to be an integer, got {self.seed!r}")
 
-    def expand(self, batches: beam.PCollection[Any]) -> beam.PCollection[Any]:
-        run = self.run
-        if batches.element_type in (pa.RecordBatch, typehints.Any):
-            return batches | "Assign" >> beam.Map(_assign, run=run).with_output_types(
-                batches.element_type
+    @overload
+    def expand(self, records: StagedRecords) -> StagedRecords: ...
+
+    @overload
+    def expand(self, records: Values) -> RecordValues: ...
+
+    def expand(self, records: StagedRecords | Values) -> StagedRecords | RecordValues:
+        if isinstance(records, StagedRecords):
+            refuse_options("AssignSplits", {"splits": self.splits, "seed": self.seed})
+            assigned = self._assign_staged(records.handles, records.run)
+            unique = records.unique_keys and self.windowing is None
+            return StagedRecords(assigned, records.run, unique)
+        values = values_of(records)
+        by_key = SplitByKey(self.splits or DEFAULT_SPLITS, self.seed or 0)
+        found = dataclasses.replace(
+            values.options, splits=by_key.fractions, seed=by_key.seed, stratify=self.stratify
+        )
+        others = (self.windowing, self.label_bins)
+        if others != (None, None) or not self.selection.is_all:
+            raise ConfigError(
+                "AssignSplits: windowing, selection and label_bins need staged records: apply"
+                " StageBatches before it"
             )
+        batches = values.batches
+        if not self.stratify:
+            batches |= "Assign" >> beam.Map(_assign_rows, by_key).with_output_types(pa.RecordBatch)
+        return values._replace(batches=batches, options=found)
+
+    def _assign_staged(
+        self, batches: beam.PCollection[Element], run: RunSpec
+    ) -> beam.PCollection[Element]:
         if self.windowing is not None:
-            batches = self._cut_windows(batches, self.windowing)
+            batches = self._cut_windows(batches, self.windowing, run)
         held: AsSingleton | None = None
         if run.multi_label:
             # Strata are those of the records that are kept.
             stratified = self.stratify and self.selection.is_all
-            counted = count_held(self._read_labels(batches), sets=stratified)
-            batches = self._choose_classes(batches, counted, stratified=stratified)
+            counted = count_held(_read_labels(batches, run), sets=stratified)
+            batches = self._choose_classes(batches, counted, run, stratified=stratified)
             held = AsSingleton(counted)
         if not self.selection.is_all:
             batches |= "Select" >> SelectRecords(run.staging, self.selection)
             if self.stratify:
-                counted = count_sets(self._read_labels(batches))
-                batches = self._choose_strata(batches, counted)
+                counted = count_sets(_read_labels(batches, run))
+                batches = self._choose_strata(batches, counted, run)
                 held = AsSingleton(counted) if run.multi_label else None
         if self.label_bins is not None:
             batches |= "LabelBins" >> BinLabels(run.staging, self.label_bins)
@@ -163,25 +204,14 @@ class AssignSplits(OrderedStep):
             found.append(leakage | "GroupLeakage" >> _problems())
         return (batches, *found) | "WithProblems" >> beam.Flatten() if found else batches
 
-    def _read_labels(self, batches: beam.PCollection[Element]) -> RowScan:
-        columns = (batch.LABELS, batch.LABEL, batch.STRATUM)
-        return functools.partial(scan, batches, staging=self.run.staging, columns=columns)
-
-    @property
-    def _least(self) -> int:
-        """Minimum number of records of a stratum of label sets."""
-        if self.run.multi_label and not self.run.grouped:
-            return 1
-        # Groups are divided by their most frequent stratum, which needs large strata. Sets of the
-        # classes of boxes need large strata, too.
-        splits = self.run.splits
-        return max(len(splits), math.ceil(1 / min(splits.values())))
-
     def _choose_strata(
-        self, batches: beam.PCollection[Element], counted: beam.PCollection[HeldLabels]
+        self,
+        batches: beam.PCollection[Element],
+        counted: beam.PCollection[HeldLabels],
+        run: RunSpec,
     ) -> beam.PCollection[Element]:
         name = counted | "StoreSelected" >> beam.Map(
-            store_held, staging=self.run.staging, least=self._least
+            store_held, staging=run.staging, least=_least(run)
         ).with_output_types(str)
         choose = beam.Map(_choose, AsSingleton(name), only_stratum=True)
         return batches | "ChooseStratum" >> choose.with_output_types(Element)
@@ -190,12 +220,12 @@ class AssignSplits(OrderedStep):
         self,
         batches: beam.PCollection[Element],
         counted: beam.PCollection[HeldLabels],
+        run: RunSpec,
         *,
         stratified: bool,
     ) -> beam.PCollection[Element]:
-        run = self.run
         name = counted | "StoreHeld" >> beam.Map(
-            store_held, staging=run.staging, least=self._least if stratified else None
+            store_held, staging=run.staging, least=_least(run) if stratified else None
         ).with_output_types(str)
         return (
             batches
@@ -204,10 +234,10 @@ class AssignSplits(OrderedStep):
         )
 
     def _cut_windows(
-        self, batches: beam.PCollection[Element], windowing: Windowing
+        self, batches: beam.PCollection[Element], windowing: Windowing, run: RunSpec
     ) -> beam.PCollection[Element]:
         parts = batches | "RowParts" >> beam.Map(part_of).with_output_types(StagedPart)
-        cut, problems = parts | CutWindows(windowing, self.run.workers)
+        cut, problems = parts | CutWindows(windowing, run.workers)
         out = [
             cut | "Windows" >> beam.Map(StagedBatch).with_output_types(StagedBatch),
             problems | "NoWindows" >> _problems(),
@@ -215,6 +245,20 @@ class AssignSplits(OrderedStep):
         if self.keep_source:
             out.append(parts | "SourceRows" >> beam.Map(_source).with_output_types(StagedBatch))
         return tuple(out) | "WithWindows" >> beam.Flatten()
+
+
+def _read_labels(batches: beam.PCollection[Element], run: RunSpec) -> RowScan:
+    columns = (batch.LABELS, batch.LABEL, batch.STRATUM)
+    return functools.partial(scan, batches, staging=run.staging, columns=columns)
+
+
+def _least(run: RunSpec) -> int:
+    """Return the minimum number of records of a stratum of label sets."""
+    if run.multi_label and not run.grouped:
+        return 1
+    # Groups are divided by their most frequent stratum, which needs large strata. Sets of the
+    # classes of boxes need large strata, too.
+    return max(len(run.splits), math.ceil(1 / min(run.splits.values())))
 
 
 def _problems() -> beam.PTransform:

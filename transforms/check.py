@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Iterator
 
 import apache_beam as beam
+from apache_beam.pvalue import TaggedOutput
 
 from recordmill.job.staging import StagedPart
 from recordmill.transforms.checks.duplicates import DropDuplicates
@@ -16,20 +17,20 @@ from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.near_duplicates.bands import bands_of
 from recordmill.transforms.sources.rows.repeated_rows import Conflicts
 from recordmill.transforms.staged.handles import Element, StagedBatch, part_of
+from recordmill.transforms.staged.records import StagedRecords
 from recordmill.transforms.staged.step_order import OrderedStep
 
 _COUNTERS = RecordCounters("Check")
+_OTHERS = "others"  # tag of problems and remarks
 
 
-def _incoming(element: Element) -> Iterator[StagedPart]:
+def _incoming(element: Element) -> Iterator[StagedPart | TaggedOutput]:
     if isinstance(element, StagedBatch):
         part = part_of(element)
         _COUNTERS.add(read=part.rows)
         yield part
-
-
-def _is_no_batch(element: Element) -> bool:
-    return not isinstance(element, StagedBatch)
+    else:
+        yield TaggedOutput(_OTHERS, element)
 
 
 def _checked(part: StagedPart) -> StagedBatch:
@@ -45,7 +46,8 @@ def _unchanged(element: Element) -> Element:
 
 @dataclasses.dataclass(eq=False)
 class Check(OrderedStep):
-    """Reject invalid records, and drop duplicates: handles in, handles on the remaining rows out.
+    """Reject invalid records, and drop duplicates: `StagedRecords` in, those of
+    the remaining rows out.
 
     Rejects and their reasons are written beside each part. If workers read the rows (`Read` with a
     reader), they check them in the same task instead, so that rows are read only once.
@@ -58,10 +60,9 @@ class Check(OrderedStep):
     known: contents of records to leave out. near: finds near duplicates, by hashes of `content`.
     """
 
-    takes = (Element,)
+    takes = (StagedRecords,)
     after = "Read or StageBatches"
 
-    run: RunSpec
     _: dataclasses.KW_ONLY
     check: data_type.RowCheck | None = None
     duplicates: data_type.Duplicates | None = None
@@ -73,24 +74,27 @@ class Check(OrderedStep):
     def __post_init__(self) -> None:
         super().__init__()
 
-    def expand(self, batches: beam.PCollection[Element]) -> beam.PCollection[Element]:
+    def expand(self, records: StagedRecords) -> StagedRecords:
+        batches, run = records.handles, self._with_groups(records.run)
         drop = self.duplicates is not None and self.duplicates.mode == "drop"
         checks = self.check is not None or self.content is not None
         if not checks and not drop and self.near is None:
-            return batches | "Unchanged" >> beam.Map(_unchanged).with_output_types(Element)
-        staging = self.run.staging
-        others = batches | "Others" >> beam.Filter(_is_no_batch).with_output_types(Element)
-        parts = batches | "Parts" >> beam.FlatMap(_incoming).with_output_types(StagedPart)
+            unchanged = batches | "Unchanged" >> beam.Map(_unchanged).with_output_types(Element)
+            return records._replace(handles=unchanged)
+        staging = run.staging
+        incoming = batches | "Parts" >> beam.FlatMap(_incoming).with_outputs(_OTHERS, main="parts")
+        parts, others = incoming.parts, incoming[_OTHERS]
+        parts.element_type, others.element_type = StagedPart, Element
         if checks:
             check = PartCheck(
                 staging=staging,
-                workers=self.run.workers,
-                worker_limits=self.run.worker_limits,
+                workers=run.workers,
+                worker_limits=run.worker_limits,
                 check=self.check,
                 content=self.content,
                 duplicates=self.duplicates,
                 known=self.known,
-                reuse=self.run.reuse if self.run.fingerprint == "stat" else None,
+                reuse=run.reuse if run.fingerprint == "stat" else None,
             )
             parts |= "CheckRows" >> PrepareParts(check.apply)
         if drop:
@@ -103,4 +107,12 @@ class Check(OrderedStep):
                     staging, conflicts=self.conflicts, bands=bands
                 )
         checked = parts | "Batches" >> beam.Map(_checked).with_output_types(Element)
-        return (checked, others) | "WithOthers" >> beam.Flatten()
+        with_others = (checked, others) | "WithOthers" >> beam.Flatten()
+        return StagedRecords(with_others, run, records.unique_keys)
+
+    def _with_groups(self, run: RunSpec) -> RunSpec:
+        """Return the run, whose records have groups if these follow from their content."""
+        rules = (self.duplicates, self.near)
+        if run.layout is None or not any(one is not None and one.mode == "group" for one in rules):
+            return run
+        return dataclasses.replace(run, layout=dataclasses.replace(run.layout, grouped=True))

@@ -8,7 +8,7 @@ import collections
 import dataclasses
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from typing import Any, NamedTuple
+from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
@@ -27,16 +27,10 @@ from recordmill.transforms.model.source import Source
 from recordmill.transforms.sources.files.folders import FileTree
 from recordmill.transforms.sources.rows.file_list import FileList, is_listing
 from recordmill.transforms.staged.encoder_tasks import encode_columns, pack_encoder, row_task
-from recordmill.transforms.staged.step_order import OrderedStep
+from recordmill.transforms.staged.records import RecordValues, Values, values_of
+from recordmill.transforms.staged.step_order import VALUES, OrderedStep
 
 _REJECTS = "rejects"
-
-
-class ImageBatches(NamedTuple):
-    """Batches of images or of references to them, and the rejects: `recordmill.errors.Reject`s."""
-
-    batches: beam.PCollection[pa.RecordBatch]
-    rejects: beam.PCollection[Reject]
 
 
 def image_source(path: str) -> Source:
@@ -59,8 +53,8 @@ def _scan(_: bytes, source: Any) -> Iterator[Any]:
 
 
 @dataclasses.dataclass(eq=False)
-class ReadImages(beam.PTransform):
-    """List image files: a pipeline in; batches of references, and rejects, out.
+class ReadImages(OrderedStep):
+    """List image files: a pipeline in, `RecordValues` out: batches of references, and rejects.
 
     Image files are not opened.
 
@@ -69,15 +63,17 @@ class ReadImages(beam.PTransform):
 
     Example::
 
-        batches, rejects = pipeline | ReadImages("photos/")
+        pipeline | ReadImages("photos/")
     """
+
+    takes = (beam.Pipeline, beam.pvalue.PBegin)
 
     input: str | Source
 
     def __post_init__(self) -> None:
         super().__init__()
 
-    def expand(self, begin: beam.pvalue.PBegin) -> Any:  # ImageBatches, no type hint of Beam's
+    def expand(self, begin: beam.pvalue.PBegin) -> RecordValues:
         listed = (
             begin
             | "Once" >> beam.Impulse()
@@ -88,7 +84,7 @@ class ReadImages(beam.PTransform):
         )
         # Without a reshuffle all later steps would run on the worker that listed the files.
         spread = listed.batches | "Spread" >> beam.Reshuffle().with_output_types(pa.RecordBatch)
-        return ImageBatches(spread, listed[_REJECTS])
+        return RecordValues(spread, listed[_REJECTS])
 
 
 class _Decode(beam.DoFn):
@@ -134,7 +130,8 @@ def _run_ahead(
 
 @dataclasses.dataclass(eq=False)
 class DecodeAndResizeImages(OrderedStep):
-    """Decode and resize images: batches of references in; batches of features, and rejects, out.
+    """Decode and resize images: batches of references, or `RecordValues` of them, in;
+    `RecordValues` with batches of features, and rejects, out.
 
     The columns of the output are the features of the Examples (`image/encoded` and the others), and
     the key, label, split and copy of the record.
@@ -147,10 +144,10 @@ class DecodeAndResizeImages(OrderedStep):
 
     Example::
 
-        images, rejects = batches | DecodeAndResizeImages(ImageOptions(size=(224, 224)))
+        pipeline | ReadImages("photos/") | DecodeAndResizeImages(ImageOptions(size=(224, 224)))
     """
 
-    takes = (pa.RecordBatch,)
+    takes = VALUES
 
     options: ImageOptions
     labels: Sequence[str] | AsSideInput = ()
@@ -167,10 +164,14 @@ class DecodeAndResizeImages(OrderedStep):
                 f" ImageOptions(size=(224, 224)), got {self.options!r}"
             )
 
-    def expand(self, batches: beam.PCollection[pa.RecordBatch]) -> Any:  # ImageBatches
+    def expand(self, records: Values) -> RecordValues:
+        values = values_of(records)
         encoder = ImageEncoder(options=self.options, augment=self.augment)
         context = Context(seed=self.seed, label_offset=self.label_offset)
-        decoded = batches | "Decode" >> beam.ParDo(
+        decoded = values.batches | "Decode" >> beam.ParDo(
             _Decode(encoder, context, self.workers), self.labels
         ).with_outputs(_REJECTS, main="batches").with_output_types(pa.RecordBatch)
-        return ImageBatches(decoded.batches, decoded[_REJECTS])
+        rejects = decoded[_REJECTS]
+        if values.rejects is not None:
+            rejects = (values.rejects, rejects) | "WithEarlier" >> beam.Flatten()
+        return values._replace(batches=decoded.batches, rejects=rejects)

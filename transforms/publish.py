@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import NamedTuple
 
 import apache_beam as beam
 from apache_beam.pvalue import AsList, AsSingleton
@@ -23,7 +23,6 @@ from recordmill.transforms.model.counters import RecordCounters
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.planning.plan import Plan
 from recordmill.transforms.staged.step_order import OrderedStep
-from recordmill.transforms.write import WrittenShards
 from recordmill.transforms.writing.dataset_manifest import publish_dataset
 
 # A shard, and the hashes of its contents.
@@ -79,6 +78,16 @@ def _publish(
     return [manifest.digest]
 
 
+class WrittenShards(NamedTuple):
+    """Each finished shard, with the number of records that are planned for the dataset, the plan
+    and the run.
+    """
+
+    infos: beam.PCollection[tuple[ShardInfo, int]]
+    plan: beam.PCollection[Plan]
+    run: RunSpec
+
+
 @dataclasses.dataclass(eq=False)
 class Publish(OrderedStep):
     """Publish the dataset once all shards are written: `WrittenShards` in, the digest out.
@@ -96,15 +105,14 @@ class Publish(OrderedStep):
     takes = (WrittenShards,)
     after = "WriteToTFRecord"
 
-    run: RunSpec
     _: dataclasses.KW_ONLY
     at_most: int | None = None
 
     def __post_init__(self) -> None:
         super().__init__()
 
-    def expand(self, shards: Any) -> beam.PCollection[str]:  # WrittenShards
-        run = self.run
+    def expand(self, shards: WrittenShards) -> beam.PCollection[str]:
+        run = shards.run
         # Each side input is a vertex of its own on Flink, so one brings summaries and hashes.
         if self.at_most is not None and self.at_most <= limits.INDEX_ROWS:
             hashed = shards.infos | "Hash" >> beam.Map(

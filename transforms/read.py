@@ -2,14 +2,16 @@
 
 import dataclasses
 import functools
-from collections.abc import Iterator
+import uuid
+from collections.abc import Iterator, Sequence
 from typing import Self
 
 import apache_beam as beam
 import pyarrow as pa
 
-from recordmill.errors import ConfigError
-from recordmill.job.staging import Listing, StagedPart
+from recordmill.errors import ConfigError, Reject
+from recordmill.job.publishing import check_output_folder
+from recordmill.job.staging import Listing, StagedPart, Staging
 from recordmill.processes.pool import shared_pool
 from recordmill.transforms.checks.equal_rows import NumberEqualRows
 from recordmill.transforms.checks.key_conflicts import DecideRepeatedRows
@@ -21,16 +23,20 @@ from recordmill.transforms.model.data_type import Chunker, Duplicates, RowCheck
 from recordmill.transforms.model.label_rules import LabelRules
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.model.source import RowSource, Source, keyed_by_content
+from recordmill.transforms.sources.rows.content_keys import with_keys_by_content
 from recordmill.transforms.staged.handles import Element, Problem, StagedBatch
 from recordmill.transforms.staged.listing import (
+    layout_of,
     prepare_output,
-    row_layout,
     stage_batch,
     stage_listing,
+    write_checked_part,
 )
+from recordmill.transforms.staged.records import StagedRecords, Values, values_of
 from recordmill.transforms.staged.row_reader import RowReader
-from recordmill.transforms.staged.step_order import OrderedStep
+from recordmill.transforms.staged.step_order import VALUES, OrderedStep
 
+_REJECTS_AT_ONCE = 1000
 _STRINGS = (pa.string(), pa.large_string())
 
 
@@ -43,23 +49,27 @@ def _batch(part: StagedPart | Problem, *, counters: RecordCounters) -> Element:
 
 
 @dataclasses.dataclass(eq=False)
-class Read(beam.PTransform):
-    """Read a staged listing: a pipeline in, handles on batches out.
+class Read(OrderedStep):
+    """Read a staged listing: a pipeline in, `StagedRecords` out.
 
     The submitter lists the input before it builds the pipeline; all later steps read the listing
     from staging. If the listing holds only sections of large files, workers read their rows here.
 
     reader: reads the rows of sections; None if the listing holds rows, or references to files.
+    unique_keys: whether the source guarantees unique keys.
 
     Example::
 
         pipeline | Read.from_source(FileTree(input="photos/"), run)
     """
 
+    takes = (beam.Pipeline, beam.pvalue.PBegin)
+
     run: RunSpec
     _: dataclasses.KW_ONLY
     listing: Listing
     reader: RowReader | None = None
+    unique_keys: bool = False
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -89,20 +99,24 @@ class Read(beam.PTransform):
         listing = stage_listing(
             source, run.staging, rules=LabelRules() if isinstance(source, RowSource) else rules
         )
+        unique = source.unique_keys and chunker is None
+        layout = layout_of(source, listing, run.staging)
+        if run.layout is None:
+            run = dataclasses.replace(run, layout=layout)
         if not isinstance(source, RowSource):
-            return cls(run, listing=listing)
+            return cls(run, listing=listing, unique_keys=unique)
         reader = RowReader(
             source=source,
-            layout=row_layout(source, listing, run.staging),
+            layout=layout,
             staging=run.staging,
             check=check,
             duplicates=duplicates,
             chunker=chunker,
             rules=rules,
         )
-        return cls(run, listing=listing, reader=reader)
+        return cls(run, listing=listing, reader=reader, unique_keys=unique)
 
-    def expand(self, begin: beam.pvalue.PBegin) -> beam.PCollection[Element]:
+    def expand(self, begin: beam.pvalue.PBegin) -> StagedRecords:
         # Create reshuffles its elements, so that all workers get some.
         parts = begin | "Listing" >> beam.Create(self.listing.parts)
         if self.reader is not None:
@@ -120,30 +134,25 @@ class Read(beam.PTransform):
                 parts |= "DecideRepeatedRows" >> DecideRepeatedRows(
                     self.run.staging, conflicts=self.reader.conflicts, partitions=partitions
                 )
-        return parts | "Batches" >> beam.Map(
+        handles = parts | "Batches" >> beam.Map(
             _batch, counters=RecordCounters("Read")
         ).with_output_types(Element)
+        return StagedRecords(handles, self.run, self.unique_keys)
 
 
 def _check_columns(rows: pa.RecordBatch) -> None:
-    """Raise ConfigError for a batch of a custom pipeline without keys, or with columns of other
-    types.
-    """
+    """Raise ConfigError for a batch of a custom pipeline with columns of other types."""
     if not isinstance(rows, pa.RecordBatch):  # Beam may not know the type of the elements
         raise ConfigError(
             f"StageBatches: expected elements of type pyarrow.RecordBatch, got {type(rows)}"
         )
     names = rows.schema.names
-    if batch.KEY not in names:
-        got = f"the columns {', '.join(names)}" if names else "no columns"
-        raise ConfigError(
-            f"StageBatches: expected batches with a column {batch.KEY}, a unique string for each"
-            f" record, got {got}"
-        )
-    kind = rows.schema.field(batch.KEY).type
+    if not names:
+        raise ConfigError("StageBatches: expected batches with columns, got one without any")
+    kind = rows.schema.field(batch.KEY).type if batch.KEY in names else pa.string()
     if kind not in _STRINGS:
         raise _no_strings(batch.KEY, kind)
-    if rows[batch.KEY].null_count:
+    if batch.KEY in names and rows[batch.KEY].null_count:
         raise ConfigError(f"StageBatches: {rows[batch.KEY].null_count} records have no {batch.KEY}")
     for name in (name for name in (batch.LABEL, batch.GROUP, batch.SPLIT) if name in names):
         kind = rows.schema.field(name).type
@@ -159,47 +168,83 @@ def _no_strings(name: str, kind: pa.DataType) -> ConfigError:
     )
 
 
+def _with_observed_nulls(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Return rows whose user columns are nullable only if they hold a null."""
+    fields = [
+        field.with_nullable(rows[field.name].null_count > 0)
+        if not field.name.startswith("__")
+        else field
+        for field in rows.schema
+    ]
+    return pa.RecordBatch.from_arrays(rows.columns, schema=pa.schema(fields))
+
+
 class _Stage(beam.DoFn):
     def __init__(self, run: RunSpec) -> None:
         self._run = run
         self._counters = RecordCounters("StageBatches")
 
     def setup(self) -> None:
-        prepare_output(self._run.staging, overwrite=self._run.overwrite)
+        # Whether a dataset there is the same one is known only once this one is written.
+        check_output_folder(self._run.staging.output)
 
-    def process(self, rows: pa.RecordBatch) -> Iterator[StagedBatch]:
+    def process(self, rows: pa.RecordBatch) -> Iterator[StagedPart]:
         _check_columns(rows)
         rules = LabelRules(allowed=self._run.labels)
-        rows = batch.complete(rows)
+        rows = batch.complete(with_keys_by_content(rows))
         rows = rows.select(sorted(rows.schema.names))  # their order does not matter
+        rows = _with_observed_nulls(rows)
         part = stage_batch(rows, self._run.staging, rules=rules)
         self._counters.add(read=len(rows), out=part.rows, rejected=part.unread)
-        yield StagedBatch(part)
+        yield part
+
+
+def _stage_rejects(rejects: Sequence[Reject], *, staging: Staging) -> StagedPart:
+    """Write a part without rows, with the rejects of steps before it beside it."""
+    rows = batch.complete(pa.RecordBatch.from_pydict({batch.KEY: pa.array([], pa.string())}))
+    name = f"rejects/{uuid.uuid4().hex}.arrow"
+    staging.place("rejects").make_dirs()
+    return write_checked_part(
+        batch.with_hash(rows), staging, name, rejects=rejects, filtered={}, unread=len(rejects)
+    )
 
 
 @dataclasses.dataclass(eq=False)
 class StageBatches(OrderedStep):
-    """Stage the batches of a custom pipeline: `pyarrow.RecordBatch`es in, handles out.
+    """Stage the batches of a custom pipeline: batches or `RecordValues` in, `StagedRecords` out.
 
-    Batches have a column `__key__` (string, unique) and the columns that the encoder reads, and may
-    have `__label__`, `__group__` and `__split__`. All batches must have the same columns. Each
-    batch is written to the staging folder, so that memory does not grow with the number of batches.
-    Records whose label is not among `run.labels` are rejected.
-    A batch without keys, or with other keys, labels, groups or splits than strings, raises
+    Batches have the columns that the encoder reads, and may have `__key__` (string, unique),
+    `__label__`, `__group__` and `__split__`. Without `__key__`, keys follow from content, and equal
+    rows are numbered. All batches must have the same columns. Each batch is written to the staging
+    folder, so that memory does not grow with the number of batches. Records whose label is not
+    among `run.labels` are rejected. Keys, labels, groups or splits that are no strings raise
     ConfigError.
     """
 
-    takes = (pa.RecordBatch,)
+    takes = VALUES
 
     run: RunSpec
 
     def __post_init__(self) -> None:
         super().__init__()
 
-    def expand(self, batches: beam.PCollection[pa.RecordBatch]) -> beam.PCollection[Element]:
-        return (
-            batches
-            | "Stage" >> beam.ParDo(_Stage(self.run)).with_output_types(StagedBatch)
+    def expand(self, records: Values) -> StagedRecords:
+        values, staging = values_of(records), self.run.staging
+        parts = (
+            values.batches
+            | "Stage" >> beam.ParDo(_Stage(self.run)).with_output_types(StagedPart)
             # Later steps read batches by name, so a retry must not give them other names.
             | "Spread" >> beam.Reshuffle()
+            | "NumberEqualRows" >> NumberEqualRows(staging, only_by_content=True)
         )
+        if values.rejects is not None:
+            rejected = (
+                values.rejects
+                | "BatchRejects" >> beam.BatchElements(1, _REJECTS_AT_ONCE)
+                | "StageRejects"
+                >> beam.Map(_stage_rejects, staging=staging).with_output_types(StagedPart)
+                | "SpreadRejects" >> beam.Reshuffle()
+            )
+            parts = (parts, rejected) | "WithRejects" >> beam.Flatten()
+        handles = parts | "Handles" >> beam.Map(StagedBatch).with_output_types(Element)
+        return StagedRecords(handles, self.run)

@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
@@ -18,6 +17,7 @@ from recordmill.transforms.planning.plan import Plan
 from recordmill.transforms.rebalance import PlannedBatches
 from recordmill.transforms.staged.batches import scan
 from recordmill.transforms.staged.handles import Element, Problem
+from recordmill.transforms.staged.records import StagedRecords
 from recordmill.transforms.staged.step_order import OrderedStep
 from recordmill.transforms.writing.shuffle import balanced_rows
 
@@ -46,9 +46,28 @@ def _refuse(rows: pa.RecordBatch, problems: Sequence[str]) -> pa.RecordBatch:
     return rows
 
 
+def _problems(batches: beam.PCollection[Element], run: RunSpec) -> beam.PCollection[str]:
+    """Return the problems among handles, and a sentence on keys that repeat."""
+    keys = functools.partial(
+        scan,
+        batches,
+        staging=run.staging,
+        columns=(batch.KEY, batch.HASH),
+        apply_steps=False,
+    )
+    hashes = keys("Keys") | "Hashes" >> beam.FlatMap(partition_hashes).with_output_types(
+        tuple[int, bytes]
+    )
+    known = batches | "Problems" >> beam.FlatMap(_messages).with_output_types(str)
+    return (
+        known,
+        find_repeated_keys(hashes, keys, custom=True),
+    ) | "AllProblems" >> beam.Flatten()
+
+
 @dataclasses.dataclass(eq=False)
 class ReadBatches(OrderedStep):
-    """Read staged batches: handles or `PlannedBatches` in, `pyarrow.RecordBatch`es out.
+    """Read staged batches: `StagedRecords` or `PlannedBatches` in, `pyarrow.RecordBatch`es out.
 
     It is for custom pipelines that continue with other transforms. Rows have the splits that were
     assigned. Rows of `PlannedBatches` also have `__copy__`, and each record appears as often as the
@@ -56,44 +75,25 @@ class ReadBatches(OrderedStep):
     RunError.
     """
 
-    takes = (Element, PlannedBatches)
+    takes = (StagedRecords, PlannedBatches)
     after = "Read or StageBatches"
-
-    run: RunSpec
 
     def __post_init__(self) -> None:
         super().__init__()
 
-    def expand(self, batches: Any) -> beam.PCollection[pa.RecordBatch]:  # handles, PlannedBatches
-        if isinstance(batches, PlannedBatches):
+    def expand(self, records: StagedRecords | PlannedBatches) -> beam.PCollection[pa.RecordBatch]:
+        run = records.run
+        if isinstance(records, PlannedBatches):
             rows = (
-                batches.batches
+                records.handles
                 | "Spread" >> beam.Reshuffle()
                 | "Balanced"
-                >> beam.FlatMap(
-                    _balanced, AsSingleton(batches.plan), run=self.run
-                ).with_output_types(pa.RecordBatch)
+                >> beam.FlatMap(_balanced, AsSingleton(records.plan), run=run).with_output_types(
+                    pa.RecordBatch
+                )
             )
         else:
-            problems = AsList(self._problems(batches))
-            rows = scan(batches, "Rows", problems, staging=self.run.staging, columns=None)
+            problems = AsList(_problems(records.handles, run))
+            rows = scan(records.handles, "Rows", problems, staging=run.staging, columns=None)
             rows |= "Refuse" >> beam.Map(_refuse, problems).with_output_types(pa.RecordBatch)
         return rows | "Count" >> beam.Map(_count).with_output_types(pa.RecordBatch)
-
-    def _problems(self, batches: beam.PCollection[Element]) -> beam.PCollection[str]:
-        """Return the problems among handles, and a sentence on keys that repeat."""
-        keys = functools.partial(
-            scan,
-            batches,
-            staging=self.run.staging,
-            columns=(batch.KEY, batch.HASH),
-            apply_steps=False,
-        )
-        hashes = keys("Keys") | "Hashes" >> beam.FlatMap(partition_hashes).with_output_types(
-            tuple[int, bytes]
-        )
-        known = batches | "Problems" >> beam.FlatMap(_messages).with_output_types(str)
-        return (
-            known,
-            find_repeated_keys(hashes, keys, custom=True),
-        ) | "AllProblems" >> beam.Flatten()

@@ -2,12 +2,14 @@
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, get_args
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, get_args, overload
 
 import apache_beam as beam
-from apache_beam.pvalue import AsList, AsSingleton, PCollection
+import pyarrow as pa
+from apache_beam.pvalue import AsList, AsSingleton, PCollection, TaggedOutput
 
+from recordmill.errors import ConfigError
 from recordmill.job.staging import Verdict, reject_line, to_json
 from recordmill.notes import first_failing, join_left_unread
 from recordmill.option_checks import expect_one_of
@@ -21,46 +23,53 @@ from recordmill.transforms.planning.plan import Plan, make_plan
 from recordmill.transforms.planning.profiling import ProfileOutcome
 from recordmill.transforms.planning.survey import Survey
 from recordmill.transforms.staged.batches import scan
-from recordmill.transforms.staged.handles import Element, StagedBatch
+from recordmill.transforms.staged.handles import Element
 from recordmill.transforms.staged.listing import excluded_from
-from recordmill.transforms.staged.parts import read_part
-from recordmill.transforms.staged.step_order import OrderedStep
+from recordmill.transforms.staged.parts import joined_columns, write_columns
+from recordmill.transforms.staged.records import RecordValues, Values, values_of
+from recordmill.transforms.staged.step_order import VALUES, OrderedStep
 from recordmill.transforms.writing.dataset_manifest import tfds_notes
 from recordmill.transforms.writing.depth_notes import depth_notes
 from recordmill.transforms.writing.encoder_notes import encoder_notes
 
+_BATCHES = "batches"  # tag
+
 
 class PlannedBatches(NamedTuple):
-    """Batches, and the plan as a single element: quotas, shards, labels, verdict on the input."""
+    """Handles on batches, the plan, and the run.
 
-    batches: beam.PCollection[Element]
+    The plan is a single element: quotas, shards, labels, verdict on the input.
+    """
+
+    handles: beam.PCollection[Element]
     plan: beam.PCollection[Plan]
+    run: RunSpec
 
 
 def _plan(
-    _: bytes,
-    surveys: Sequence[Survey],
+    survey: Survey,
     quotas: Mapping[str, Quota],
     problems: Sequence[str],
     learned: Learned,
     profiled: ProfileOutcome,
     *,
     run: RunSpec,
-    plan_only: bool = False,
-) -> tuple[Plan, tuple[StagedBatch, ...]]:
-    """Return the plan, and handles on all batches of records."""
+    plan_only: bool,
+) -> Plan:
     if run.is_custom:
         run.staging.root.make_dirs()
         run.staging.begin()
-    survey = Survey.sum(surveys)
     sentences = sorted([*problems, *survey.problems])
     if learned.problem is not None and survey.counts:
         sentences.append(learned.problem)
-    if run.is_custom and run.rename and survey.counts and not sentences:
-        # A command checks the names before the job; here the columns are known only now.
-        columns = read_part(survey.parts[0].name, staging=run.staging).schema
-        context = run.context(survey.labels, learned.artifacts)
-        check_renames(run.rename, run.encoder.features(columns, context), option="rename")
+    if run.layout is None and survey.columns and not sentences:
+        try:
+            columns = joined_columns(survey.columns)
+        except ConfigError as error:
+            sentences.append(str(error))
+        else:
+            write_columns(columns, run.staging)
+            _check_columns(columns, survey, learned, run)
     listing = run.staging.listing()
     plan = make_plan(
         survey,
@@ -90,29 +99,45 @@ def _plan(
         plan = dataclasses.replace(
             plan, notes=join_left_unread((*plan.notes, *found, *tfds_notes(plan, run)))
         )
-    elif run.layout is None:  # report a column that no feature can hold before anything is encoded
-        columns = read_part(plan.parts[0].name, staging=run.staging).schema
-        run.encoder.features(columns, plan.context)
     run.staging.place("plan.json").write_bytes(to_json(plan.to_json()))
     RecordCounters("Rebalance").add(
         read=sum(sum(split.before.values()) for split in plan.splits.values()),
         out=sum(split.records for split in plan.splits.values()),
     )
-    return plan, survey.batches
+    return plan
 
 
-def _plan_of(planned: tuple[Plan, tuple[StagedBatch, ...]]) -> Plan:
-    return planned[0]
+def _check_columns(columns: pa.Schema, survey: Survey, learned: Learned, run: RunSpec) -> None:
+    """Check the columns of a custom pipeline, which are known only now.
+
+    Raises:
+      ConfigError: no feature can hold a column, or a new name is not that of a feature.
+    """
+    features = run.encoder.features(columns, run.context(survey.labels, learned.artifacts))
+    check_renames(run.rename, features, option="rename")
 
 
-def _batches_of(planned: tuple[Plan, tuple[StagedBatch, ...]]) -> Iterable[StagedBatch]:
-    return planned[1]
+def _plan_and_batches(
+    _: bytes,
+    surveys: Sequence[Survey],
+    quotas: Mapping[str, Quota],
+    problems: Sequence[str],
+    learned: Learned,
+    profiled: ProfileOutcome,
+    *,
+    run: RunSpec,
+    plan_only: bool,
+) -> Iterator[Plan | TaggedOutput]:
+    """Yield the plan, and handles on the batches of records under a tag."""
+    survey = Survey.sum(surveys)
+    yield _plan(survey, quotas, problems, learned, profiled, run=run, plan_only=plan_only)
+    yield from (TaggedOutput(_BATCHES, one) for one in survey.batches)
 
 
 @dataclasses.dataclass(eq=False)
 class Rebalance(OrderedStep):
     """Balance the classes of train, and plan the dataset: `AnalyzedBatches` in, `PlannedBatches`
-    out.
+    out. Batches and `RecordValues` become `RecordValues`, and are balanced in `WriteToTFRecord`.
 
     Other splits stay as they are. The rows of a class are never gathered on one worker:
     `balancing.quotas` computes how often each record appears, and rows are replicated when batches
@@ -126,15 +151,14 @@ class Rebalance(OrderedStep):
 
     Example::
 
-        batches | Analyze(run) | Rebalance(run, balance="oversample")
+        batches | Rebalance("oversample")
     """
 
-    takes = (AnalyzedBatches,)
+    takes = (AnalyzedBatches, *VALUES)
     after = "Analyze"
 
-    run: RunSpec
-    _: dataclasses.KW_ONLY
     balance: Balance = "none"
+    _: dataclasses.KW_ONLY
     target: Target = None
     plan_only: bool = False
 
@@ -142,40 +166,49 @@ class Rebalance(OrderedStep):
         super().__init__()
         expect_one_of("balance", self.balance, get_args(Balance))
 
-    def expand(self, analyzed: Any) -> Any:  # AnalyzedBatches -> PlannedBatches
-        run = self.run
+    @overload
+    def expand(self, records: AnalyzedBatches) -> PlannedBatches: ...
+
+    @overload
+    def expand(self, records: Values) -> RecordValues: ...
+
+    def expand(self, records: AnalyzedBatches | Values) -> PlannedBatches | RecordValues:
+        if isinstance(records, AnalyzedBatches):
+            return self._plan(records)
+        values = values_of(records)
+        options = dataclasses.replace(values.options, balance=self.balance, target=self.target)
+        return values._replace(options=options)
+
+    def _plan(self, analyzed: AnalyzedBatches) -> PlannedBatches:
+        run = analyzed.run
         quotas: AsSingleton | Mapping[str, Quota] = {}
         if self.balance in ("oversample", "undersample"):
             found = find_quotas(
-                functools.partial(scan, analyzed.batches, staging=run.staging),
+                functools.partial(scan, analyzed.handles, staging=run.staging),
                 balance=self.balance,
                 target=self.target,
                 seed=run.seed,
             )
             quotas = AsSingleton(found, default_value={})
         planned = (
-            analyzed.batches.pipeline
+            analyzed.handles.pipeline
             | "Once" >> beam.Impulse()
             | "Plan"
-            >> beam.Map(
-                functools.partial(_plan, run=run, plan_only=self.plan_only),
+            >> beam.FlatMap(
+                _plan_and_batches,
                 AsList(analyzed.surveys),
                 quotas,
                 () if analyzed.problems is None else AsList(analyzed.problems),
                 _result(analyzed.learned),
                 _result(analyzed.profiled),
-            ).with_output_types(tuple[Plan, tuple[StagedBatch, ...]])
+                run=run,
+                plan_only=self.plan_only,
+            ).with_outputs(_BATCHES, main="plan")
         )
         # The batches come from here, not from Analyze: on Flink, Analyze then shares a region, and
         # a worker, with the plan, as its results go nowhere else.
-        batches = planned | "PlannedBatches" >> beam.FlatMap(_batches_of).with_output_types(Element)
-        plan = planned | "PlanAlone" >> beam.Map(_plan_of).with_output_types(Plan)
-        return PlannedBatches(batches, plan)
-
-    def _extract_input_pvalues(self, analyzed: Any) -> Any:
-        # Beam expects every input to be a PCollection; results known before the run are not.
-        found, inputs = super()._extract_input_pvalues(analyzed)
-        return found, {tag: one for tag, one in inputs.items() if isinstance(one, PCollection)}
+        planned.plan.element_type, planned[_BATCHES].element_type = Plan, Element
+        return PlannedBatches(planned[_BATCHES], planned.plan, run)
 
 
 def _result(value: Any) -> Any:

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple, overload
 
 import apache_beam as beam
 from apache_beam.pvalue import AsSingleton
@@ -11,20 +11,24 @@ from recordmill.transforms.model import coders  # noqa: F401  (registers the bat
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.planning.plan import Plan
 from recordmill.transforms.rebalance import PlannedBatches
-from recordmill.transforms.staged.step_order import OrderedStep
+from recordmill.transforms.staged.records import RecordValues, Values, values_of
+from recordmill.transforms.staged.step_order import VALUES, OrderedStep
 from recordmill.transforms.writing.shuffle import BlockPiece, CutIntoPieces, ShardId
 
 
 class ShuffledShards(NamedTuple):
-    """The plan, and the pieces of each shard: one or more, which may be empty."""
+    """The pieces of each shard, one or more, which may be empty; the plan, and the run."""
 
     pieces: beam.PCollection[tuple[ShardId, Iterable[BlockPiece]]]
     plan: beam.PCollection[Plan]
+    run: RunSpec
 
 
 @dataclasses.dataclass(eq=False)
 class Reshuffle(OrderedStep):
     """Shuffle the dataset into its shards: `PlannedBatches` in, `ShuffledShards` out.
+
+    Batches and `RecordValues` become `RecordValues`, and are shuffled in `WriteToTFRecord`.
 
     The shard of a record and its position there are a function of (seed, key, copy), and so the
     same on any runner. Batches are read again, with the copies of the plan, and cut into pieces:
@@ -32,28 +36,35 @@ class Reshuffle(OrderedStep):
 
     Example::
 
-        planned | Reshuffle(run)
+        planned | Reshuffle()
     """
 
-    takes = (PlannedBatches,)
+    takes = (PlannedBatches, *VALUES)
     after = "Rebalance"
-
-    run: RunSpec
 
     def __post_init__(self) -> None:
         super().__init__()
 
-    def expand(self, planned: Any) -> Any:  # PlannedBatches -> ShuffledShards
+    @overload
+    def expand(self, records: PlannedBatches) -> ShuffledShards: ...
+
+    @overload
+    def expand(self, records: Values) -> RecordValues: ...
+
+    def expand(self, records: PlannedBatches | Values) -> ShuffledShards | RecordValues:
+        if not isinstance(records, PlannedBatches):
+            return values_of(records)
+        planned = records
         shards = (
             # Handles, not rows, wait for the plan: a runner keeps waiting elements in memory.
-            planned.batches
+            planned.handles
             | "SpreadBatches" >> beam.Reshuffle()
             | "Cut"
             >> beam.ParDo(
-                CutIntoPieces(self.run.staging), AsSingleton(planned.plan)
+                CutIntoPieces(planned.run.staging), AsSingleton(planned.plan)
             ).with_output_types(tuple[ShardId, BlockPiece])
             | "GroupByShard" >> beam.GroupByKey()
             # A few keys are distributed unevenly over the workers; reshuffled elements are not.
             | "Spread" >> beam.Reshuffle()
         )
-        return ShuffledShards(shards, planned.plan)
+        return ShuffledShards(shards, planned.plan, planned.run)

@@ -1,55 +1,140 @@
-"""WriteToTFRecord: encoding and writing of shards, with index and checksum, into staging."""
+"""WriteToTFRecord: encoding and writing of shards; of batches of values, the whole dataset."""
+
+from __future__ import annotations
 
 import dataclasses
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any, overload
 
 import apache_beam as beam
 from apache_beam.pvalue import AsSingleton
 
+from recordmill.errors import ConfigError
 from recordmill.job.staging import ShardInfo
-from recordmill.transforms.model.run_spec import RunSpec
-from recordmill.transforms.planning.plan import Plan
-from recordmill.transforms.reshuffle import ShuffledShards
-from recordmill.transforms.staged.step_order import OrderedStep
+from recordmill.transforms.analyze import Analyze
+from recordmill.transforms.assign_splits import AssignSplits
+from recordmill.transforms.encoders.tables import TableEncoder
+from recordmill.transforms.model.run_spec import Compression, RunSpec
+from recordmill.transforms.publish import Publish, WrittenShards
+from recordmill.transforms.read import StageBatches
+from recordmill.transforms.rebalance import Rebalance
+from recordmill.transforms.reshuffle import Reshuffle, ShuffledShards
+from recordmill.transforms.staged.records import RecordValues, Values, values_of
+from recordmill.transforms.staged.step_order import VALUES, OrderedStep, refuse_options
 from recordmill.transforms.writing.shard_writer import ShardWriter, WriteShard
 
+# Spellings of compression in Beam, `beam.io.filesystem.CompressionTypes`.
+_COMPRESSION: Mapping[str, Compression] = {
+    **{"none": "none", "uncompressed": "none", "auto": "none"},
+    **{"gzip": "gzip"},
+}
+# Options that steps before have, too.
+_STEPS = dict.fromkeys(("splits", "seed"), "AssignSplits") | {"rename": "EncodeExamples"}
+_NOT_HERE = ("output", "encoder", "compression", "num_shards", "watched", "job_id", "layout")
 
-class WrittenShards(NamedTuple):
-    """Each finished shard, with the number of records that are planned for the dataset, and the
-    plan.
-    """
 
-    infos: beam.PCollection[tuple[ShardInfo, int]]
-    plan: beam.PCollection[Plan]
-
-
-@dataclasses.dataclass(eq=False)
 class WriteToTFRecord(OrderedStep):
-    """Encode and write every shard: `ShuffledShards` in, `WrittenShards` out.
+    """Encode and write every shard: `ShuffledShards` in, `WrittenShards` out; or write a dataset of
+    batches or `RecordValues`, with its digest as output.
 
     Names and compression are those of Beam's own `WriteToTFRecord`. In addition, the order of
     records is a function of (seed, key, copy), an interrupted run goes on after the last record
     written, and each shard has a sha256 and an index. Records that cannot be encoded are rejected
     with a reason.
 
+    Of `ShuffledShards`, the options are those of their `RunSpec`, and `Publish` comes after this
+    step. Batches are staged, get their splits, are balanced, shuffled, encoded and published here,
+    with the options of the steps before. A batch has a column per feature, and may have the system
+    columns `__key__`, `__label__`, `__group__` and `__split__`. Keys follow from content unless
+    they are given.
+
+    output: folder of the dataset, a path or URI.
+    num_shards: number of shards of every split, or {split: number}; None derives it from
+      `shard_bytes`.
+    compression_type: `none` or `gzip`, in any case.
     only: names of the shards to write; None writes all.
+    options: others of `RunSpec`.
+
+    Raises:
+      ConfigError: an option is unknown or out of its range.
 
     Example::
 
-        shards | WriteToTFRecord(run)
+        batches | Rebalance("oversample") | WriteToTFRecord("out/", num_shards=8)
     """
 
-    takes = (ShuffledShards,)
+    takes = (ShuffledShards, *VALUES)
     after = "Reshuffle"
 
-    run: RunSpec
-    only: frozenset[str] | None = None
-
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        output: str | None = None,
+        *,
+        num_shards: int | Mapping[str, int] | None = None,
+        compression_type: str = "none",
+        only: frozenset[str] | None = None,
+        **options: Any,
+    ) -> None:
         super().__init__()
+        compression = _COMPRESSION.get(str(compression_type).lower())
+        if compression is None:
+            raise ConfigError(
+                f"WriteToTFRecord: expected compression_type none or gzip, got {compression_type!r}"
+            )
+        known = [field.name for field in dataclasses.fields(RunSpec)]
+        for name in options:
+            if name not in known or name in _NOT_HERE:
+                shown = ", ".join(sorted({*known} - {*_NOT_HERE}))
+                raise ConfigError(
+                    f"WriteToTFRecord: unknown option {name!r}; beside output, num_shards and"
+                    f" compression_type it takes {shown}"
+                )
+        self._only = only
+        self._options = {
+            **({} if output is None else {"output": str(output)}),
+            **({} if num_shards is None else {"num_shards": num_shards}),
+            **({} if compression == "none" else {"compression": compression}),
+            **options,
+        }
+        RunSpec(**self._options)  # checks them
 
-    def expand(self, shards: Any) -> Any:  # ShuffledShards -> WrittenShards
-        run = self.run
+    @overload
+    def expand(self, records: ShuffledShards) -> WrittenShards: ...
+
+    @overload
+    def expand(self, records: Values) -> beam.PCollection[str]: ...
+
+    def expand(self, records: ShuffledShards | Values) -> WrittenShards | beam.PCollection[str]:
+        if isinstance(records, ShuffledShards):
+            refuse_options("WriteToTFRecord", self._options)
+            return self._write_shards(records)
+        return self._write_dataset(values_of(records))
+
+    def _write_dataset(self, values: RecordValues) -> beam.PCollection[str]:
+        noted = values.options
+        options = dict(self._options)
+        for name, step in _STEPS.items():
+            found = getattr(noted, name)
+            if found is not None and name in options:
+                raise ConfigError(f"WriteToTFRecord: {step} has {name} already: leave it out here")
+            if found is not None:
+                options[name] = found
+        if "output" not in options:
+            raise ConfigError("WriteToTFRecord: expected the folder of the dataset, got none")
+        run = RunSpec(encoder=noted.encoder or TableEncoder(), **options)
+        return (
+            values
+            | StageBatches(run)
+            | AssignSplits(stratify=noted.stratify)
+            | Analyze()
+            | Rebalance(noted.balance or "none", target=noted.target)
+            | Reshuffle()
+            | "WriteShards" >> WriteToTFRecord(only=self._only)
+            | Publish()
+        )
+
+    def _write_shards(self, shards: ShuffledShards) -> WrittenShards:
+        run = shards.run
         writer = ShardWriter(
             encoder=run.encoder,
             staging=run.staging,
@@ -61,6 +146,6 @@ class WriteToTFRecord(OrderedStep):
             reuse=run.reuse,
         )
         written = shards.pieces | "WriteShard" >> beam.ParDo(
-            WriteShard(writer, only=self.only), AsSingleton(shards.plan)
+            WriteShard(writer, only=self._only), AsSingleton(shards.plan)
         ).with_output_types(tuple[ShardInfo, int])
-        return WrittenShards(written, shards.plan)
+        return WrittenShards(written, shards.plan, run)

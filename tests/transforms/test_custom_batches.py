@@ -61,12 +61,12 @@ def publish(
             pipeline
             | beam.Create(batches)
             | StageBatches(run)
-            | AssignSplits(run, stratify=stratify)
-            | Analyze(run)
-            | Rebalance(run)
-            | Reshuffle(run)
-            | WriteToTFRecord(run)
-            | Publish(run)
+            | AssignSplits(stratify=stratify)
+            | Analyze()
+            | Rebalance()
+            | Reshuffle()
+            | WriteToTFRecord()
+            | Publish()
         )
 
     direct.run(build, workers=2)

@@ -92,10 +92,31 @@ IMAGE = {
 
 def test_every_step_has_an_example():
     headings = re.findall(r"^## (.*)$", PAGE.read_text(), re.MULTILINE)
-    assert {"ReadImages", "AssignSplits", "EncodeExamples"} <= set(headings)
+    assert {"ReadImages", "AssignSplits", "SerializeExamples"} <= set(headings)
     assert "DecodeAndResizeImages(" in example_of(BY_BEAM)
     for step in ROAD:
         assert f"{step}(" in example_of("Folder to dataset").replace("Read.from_source(", "Read(")
+
+
+def test_values_to_dataset(run_example):
+    digest = run_example("Values to dataset").strip()
+    manifest = load(Location.parse("values"))
+    assert manifest.digest == digest
+    assert verify(Location.parse("values"), deep=True).ok
+    assert len(set(manifest.splits["train"].classes.values())) == 1
+    assert len(manifest.splits["train"].shards) == 2
+    read = read_with_tensorflow(
+        "values/train.tfrecord-*", {"image/encoded": IMAGE["image/encoded"]}
+    )
+    assert {tf.io.decode_jpeg(one["image/encoded"]).shape.as_list()[0] for one in read} == {64}
+
+
+def test_dicts_to_dataset(run_example):
+    assert run_example("Dicts to dataset") == ""
+    manifest = load(Location.parse("users"))
+    assert {*manifest.features} == {"age", "kind"}
+    assert manifest.ledger.records.written == 30
+    assert manifest.labels == ("new", "old")
 
 
 def test_folder_to_dataset(run_example):
@@ -171,10 +192,10 @@ def test_balanced_batches_in_memory(tmp_path):
             "rows": pipeline
             | beam.Create([rows])
             | StageBatches(run)
-            | AssignSplits(run)
-            | Analyze(run)
-            | Rebalance(run, balance="oversample")
-            | ReadBatches(run)
+            | AssignSplits()
+            | Analyze()
+            | Rebalance("oversample")
+            | ReadBatches()
         }
 
     found = pa.Table.from_batches(results(build)["rows"])
@@ -184,7 +205,7 @@ def test_balanced_batches_in_memory(tmp_path):
 
 
 def test_encode_examples(run_example):
-    run_example("EncodeExamples")
+    run_example("SerializeExamples")
     features = {
         "user": tf.io.FixedLenFeature([], tf.int64),
         "name": tf.io.FixedLenFeature([], tf.string, default_value="absent"),
@@ -197,7 +218,7 @@ def test_encode_examples(run_example):
 
 
 def test_examples_hold_nothing_of_ours(run_example):
-    run_example("EncodeExamples")
+    run_example("SerializeExamples")
     for record in tf.data.TFRecordDataset("users.tfrecord-00000-of-00001"):
         example = tf.train.Example.FromString(record.numpy())
         assert not [name for name in example.features.feature if name.startswith("__")]
@@ -211,9 +232,9 @@ def test_images_that_cannot_be_decoded_come_out_as_rejects(tmp_path):
     (photos / "cat" / "notes.jpg").write_text("no image")
 
     def build(pipeline):
-        batches, _ = pipeline | ReadImages(str(photos))
-        pictures, rejects = batches | DecodeAndResizeImages(ImageOptions(size=(8, 8)))
-        return {"pictures": pictures, "rejects": rejects}
+        decode = DecodeAndResizeImages(ImageOptions(size=(8, 8)))
+        pictures = pipeline | ReadImages(str(photos)) | decode
+        return {"pictures": pictures, "rejects": pictures.rejects}
 
     found = results(build)
     keys = [key for rows in found["pictures"] for key in rows["__key__"].to_pylist()]
@@ -227,12 +248,11 @@ def test_labels_may_be_a_side_input(tmp_path):
     photos = make_folder(tmp_path / "photos", {"cat": 2, "dog": 2})
 
     def build(pipeline):
-        batches, _ = pipeline | ReadImages(str(photos))
         labels = pipeline | beam.Create([("dog", "cat")])
-        pictures, _ = batches | DecodeAndResizeImages(
+        decode = DecodeAndResizeImages(
             ImageOptions(size=(8, 8)), labels=beam.pvalue.AsSingleton(labels), label_offset=5
         )
-        return {"pictures": pictures}
+        return {"pictures": pipeline | ReadImages(str(photos)) | decode}
 
     table = pa.Table.from_batches(results(build)["pictures"])
     numbers = zip(
@@ -245,10 +265,9 @@ def test_images_of_other_classes_come_out_as_rejects(tmp_path):
     photos = make_folder(tmp_path / "photos", {"cat": 2, "dog": 2})
 
     def build(pipeline):
-        batches, _ = pipeline | ReadImages(str(photos))
-        options = ImageOptions(size=(8, 8))
-        pictures, rejects = batches | DecodeAndResizeImages(options, labels=("cat", "Dog"))
-        return {"pictures": pictures, "rejects": rejects}
+        decode = DecodeAndResizeImages(ImageOptions(size=(8, 8)), labels=("cat", "Dog"))
+        pictures = pipeline | ReadImages(str(photos)) | decode
+        return {"pictures": pictures, "rejects": pictures.rejects}
 
     found = results(build)
     table = pa.Table.from_batches(found["pictures"])
@@ -293,17 +312,10 @@ def write(
     def build(pipeline: beam.Pipeline) -> None:
         rows = pipeline | beam.Create(batches) | StageBatches(run)
         if check is not None:
-            rows |= Check(run, check=check)
+            rows |= Check(check=check)
         if splits:
-            rows |= AssignSplits(run)
-        (
-            rows
-            | Analyze(run)
-            | Rebalance(run)
-            | Reshuffle(run)
-            | WriteToTFRecord(run)
-            | Publish(run)
-        )
+            rows |= AssignSplits()
+        (rows | Analyze() | Rebalance() | Reshuffle() | WriteToTFRecord() | Publish())
 
     direct.run(build, workers=2)
 
@@ -380,8 +392,8 @@ def test_too_many_rejects_of_a_listing_are_reported_before_anything_is_written(t
     listing = FileList(path=str(tmp_path / "images.csv"))
 
     def build(pipeline):
-        handles = pipeline | Read.from_source(listing, run) | AssignSplits(run)
-        return {"rows": handles | Analyze(run) | Rebalance(run) | ReadBatches(run)}
+        handles = pipeline | Read.from_source(listing, run) | AssignSplits()
+        return {"rows": handles | Analyze() | Rebalance() | ReadBatches()}
 
     message = r"1 of 2 inputs .* raise max_reject_fraction; the first rejects: 'gone.jpg' \(no such"
     with pytest.raises(RunError, match=message):
@@ -390,8 +402,10 @@ def test_too_many_rejects_of_a_listing_are_reported_before_anything_is_written(t
 
 def test_a_dataset_is_replaced_only_where_that_is_said(tmp_path):
     write(tmp_path / "out", tiny_batches(50), num_shards=4)
-    with pytest.raises(ConfigError, match="holds a dataset: choose another output"):
+    write(tmp_path / "out", tiny_batches(50), num_shards=4)  # the same
+    with pytest.raises(RunError, match="holds a dataset of other records or options: choose"):
         write(tmp_path / "out", tiny_batches(50), num_shards=2)
+    assert len([*(tmp_path / "out").glob("train.tfrecord-*")]) == 4
     write(tmp_path / "out", tiny_batches(50), num_shards=2, overwrite=True)
     files = {path.name for path in (tmp_path / "out").glob("train.tfrecord-*")}
     assert files == {f"train.tfrecord-{i:05d}-of-00002" for i in range(2)}
@@ -446,28 +460,20 @@ def test_new_names_are_checked_once_the_features_are_known(rename, message, tmp_
 
 def test_a_way_to_balance_that_does_not_exist():
     with pytest.raises(ConfigError, match=r"balance: expected one of none, oversample, .* 'foo'"):
-        Rebalance(RunSpec(output="out", encoder=TinyEncoder()), balance="foo")
-
-
-def keyless(rows: pa.RecordBatch, keys: pa.Array | None = None) -> pa.RecordBatch:
-    """A batch with other keys, or without keys."""
-    if keys is None:
-        return rows.drop_columns(["__key__"])
-    return rows.set_column(0, "__key__", keys)
+        Rebalance("foo")
 
 
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        (None, "column __key__, a unique string for each record, got the columns __label__, value"),
         (pa.array(range(10)), r"strings in the column __key__, got int64: cast it with .cast\(pa"),
         (pa.array([None, *"bcdefghij"]), "StageBatches: 1 records have no __key__"),
     ],
 )
-def test_batches_need_keys(tmp_path, keys, message):
+def test_keys_are_strings(tmp_path, keys, message):
     (rows,) = tiny_batches(10)
     with pytest.raises(ConfigError, match=message):
-        write(tmp_path / "out", [keyless(rows, keys)])
+        write(tmp_path / "out", [rows.set_column(0, "__key__", keys)])
 
 
 @pytest.mark.parametrize("name", ["__label__", "__group__", "__split__"])
@@ -492,10 +498,10 @@ def test_repeated_keys_are_found_where_batches_end_in_memory(tmp_path, planned):
     run = RunSpec(output=str(tmp_path / "out"), encoder=TinyEncoder(), splits={"train": 1.0})
 
     def build(pipeline):
-        rows = pipeline | beam.Create(tiny_batches(10) * 2) | StageBatches(run) | AssignSplits(run)
+        rows = pipeline | beam.Create(tiny_batches(10) * 2) | StageBatches(run) | AssignSplits()
         if planned:
-            rows = rows | Analyze(run) | Rebalance(run)
-        return {"rows": rows | ReadBatches(run)}
+            rows = rows | Analyze() | Rebalance()
+        return {"rows": rows | ReadBatches()}
 
     message = r"expected every key once, got 10 that repeat: .*; make the column __key__ unique \("
     with pytest.raises(RunError, match=message):

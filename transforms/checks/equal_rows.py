@@ -40,15 +40,20 @@ def equal_row_candidates(
     *,
     staging: Staging,
     by_group: bool = True,
+    only_by_content: bool = False,
     partitions: int = limits.PARTITIONS,
 ) -> Iterator[tuple[int, Candidates]]:
     """Yield (partition, candidates) for the rows of a part, and for the part itself.
 
     by_group: whether groups order equal rows. Groups that --dedup group makes must not, because
-      keys do not depend on that option.
+      keys do not depend on that option. only_by_content: whether parts may have other keys, which
+      stay as they are.
     """
     yield part_itself(part)
-    rows = read_part(part.name, staging=staging, columns=_COLUMNS)
+    columns = (*_COLUMNS, batch.CONTENT) if only_by_content else _COLUMNS
+    rows = read_part(part.name, staging=staging, columns=columns)
+    if only_by_content and batch.CONTENT not in rows.schema.names:
+        return
     if not by_group:
         rows = batch.set_column(rows, batch.GROUP, pa.nulls(len(rows), pa.string()))
     found = np.empty(len(rows), _CANDIDATE)
@@ -126,11 +131,12 @@ def write_numbered(
 class NumberEqualRows(beam.PTransform):
     """Give equal rows distinct keys: parts of rows in, the same parts with unique keys out.
 
-    by_group: as in `equal_row_candidates`. partitions: number of groups of hashes.
+    by_group, only_by_content: as in `equal_row_candidates`. partitions: number of groups of hashes.
     """
 
     staging: Staging
     by_group: bool = True
+    only_by_content: bool = False
     partitions: int = limits.PARTITIONS
 
     def __post_init__(self) -> None:
@@ -144,6 +150,7 @@ class NumberEqualRows(beam.PTransform):
                 equal_row_candidates,
                 staging=self.staging,
                 by_group=self.by_group,
+                only_by_content=self.only_by_content,
                 partitions=self.partitions,
             ).with_output_types(tuple[int, Candidates])
             | "GroupByHash" >> beam.GroupByKey()

@@ -39,6 +39,7 @@ from recordmill.transforms.model.source import Layout
 from recordmill.transforms.model.window_options import WindowOptions
 from recordmill.transforms.reuse.frame_places import FramePlaces
 
+DEFAULT_SPLITS: Mapping[str, float] = {"train": 0.8, "validation": 0.1, "test": 0.1}
 Compression = Literal["none", "gzip"]
 GroupNoun = Literal["group", "series", "file"]
 
@@ -112,9 +113,7 @@ class RunSpec:
 
     output: str = ""
     encoder: Encoder = _NoEncoder()  # noqa: RUF009, it has no state
-    splits: Mapping[str, float] = dataclasses.field(
-        default_factory=lambda: {"train": 0.8, "validation": 0.1, "test": 0.1}
-    )
+    splits: Mapping[str, float] = dataclasses.field(default_factory=lambda: {**DEFAULT_SPLITS})
     seed: int = 0
     num_shards: int | Mapping[str, int] | None = None
     shard_bytes: int = 128_000_000

@@ -174,7 +174,7 @@ def make_plan(
     )
     records = sum(sum(counts.values()) for counts in survey.counts.values())
     names = run.split_names(survey.counts)
-    problems = [*problems, *_unlike_columns(survey), *_unusable_splits(survey)]
+    problems = [*problems, *_unusable_splits(survey)]
     problems += _partly_labelled(survey, run)
     problems += [] if run.windows is None else series.problems(run.windows)
     problems += unknown_splits(run.num_shards, run.windows, names, custom=run.is_custom)
@@ -265,14 +265,6 @@ def _rejects(parts: Sequence[StagedPart], staging: Staging) -> list[Reject]:
     """Return the rejects of the listing and of parts, sorted."""
     listing = staging.listing() or NO_LISTING
     return sorted({*listing.rejects, *excluded_from(parts, staging=staging)[0]})
-
-
-def _unlike_columns(survey: Survey) -> list[str]:
-    """Return a sentence if a custom pipeline passed batches of different columns."""
-    if len(survey.columns) < 2:
-        return []
-    one, other, *_ = sorted(survey.columns)
-    return [f"expected batches of the same columns, got\n{one}\nand\n{other}"]
 
 
 def _partly_labelled(survey: Survey, run: RunSpec) -> list[str]:

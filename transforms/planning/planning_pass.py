@@ -28,7 +28,7 @@ from recordmill.transforms.planning.part_task import (
 )
 from recordmill.transforms.planning.survey import Survey
 from recordmill.transforms.staged.handles import Element, Problem, Remark
-from recordmill.transforms.staged.parts import described_columns
+from recordmill.transforms.staged.parts import read_part
 from recordmill.transforms.staged.spill import Piece
 
 _COUNTERS = RecordCounters("Analyze")
@@ -57,6 +57,7 @@ class PlanningPass:
     """Options of the planning pass.
 
     worker_limits: of an encoder process.
+    columns: whether the columns of batches are known only from the batches.
     keys: whether keys may repeat, so that their hashes are needed. groups: whether to compare the
       names of groups. analysis: counts items of train.
     records, source: profile the records, and the rows that windows were cut from.
@@ -66,6 +67,7 @@ class PlanningPass:
     seed: int
     workers: int
     worker_limits: TaskLimits = DEFAULT_LIMITS
+    columns: bool = False
     keys: bool = False
     groups: bool = False
     analysis: Analysis | None = None
@@ -97,9 +99,9 @@ class PlanningPass:
         _COUNTERS.add(read=len(rows), out=len(rows))
         task = self._task(part.name, rows, analysis=self.analysis, profiler=self.records)
         survey = Survey.of(rows, element, seed=self.seed, groups=self.groups)
-        if part.name.startswith("batches/"):
-            columns = frozenset({described_columns(part, self.staging)})
-            survey = dataclasses.replace(survey, columns=columns)
+        if self.columns and part.rows:
+            columns = read_part(part.name, staging=self.staging).schema
+            survey = dataclasses.replace(survey, columns=frozenset({columns}))
         hashes = tuple(partition_hashes(rows)) if self.keys else ()
         counts, profile = task()
         return PartSummary(survey=survey, hashes=hashes, counts=counts, profile=profile)

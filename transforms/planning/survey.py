@@ -33,7 +33,7 @@ class Survey:
       count once in `counts`, under the class that the fewest records hold.
     samples: {split: its records of smallest rank}, with columns (rank uint64, key string, part
       string, row int64), sorted by (rank, key); at most `SAMPLE` of them.
-    columns: descriptions of the columns of batches that a custom pipeline passed.
+    columns: those of batches that a custom pipeline passed.
     notes: the `Remark`s among the batches, sorted.
     problems: messages of the `Problem`s among the batches, sorted.
     groups: names of groups, if they are compared. grouped: whether a record has a group.
@@ -43,7 +43,7 @@ class Survey:
     counts: Mapping[str, Counts] = dataclasses.field(default_factory=dict)
     held: Mapping[str, Mapping[str, int]] = dataclasses.field(default_factory=dict)
     samples: Mapping[str, pa.RecordBatch] = dataclasses.field(default_factory=dict)
-    columns: frozenset[str] = frozenset()
+    columns: frozenset[pa.Schema] = frozenset()
     notes: tuple[Note, ...] = ()
     problems: tuple[str, ...] = ()
     groups: GroupNames | None = None

@@ -26,7 +26,7 @@ from recordmill.transforms.model.label_lists import held
 from recordmill.transforms.model.label_rules import LabelRules
 from recordmill.transforms.model.left_out import LeftOut
 from recordmill.transforms.model.named_classes import SEEN
-from recordmill.transforms.model.source import Layout, RowSource, Source
+from recordmill.transforms.model.source import Layout, RowSource, Source, split_source_of
 from recordmill.transforms.staged.arrow_files import arrow_file
 from recordmill.transforms.staged.parts import read_part
 
@@ -139,12 +139,20 @@ def _delete_derived_files(staging: Staging) -> None:
         staging.place(name).delete_tree()
 
 
-def row_layout(source: RowSource, listing: Listing, staging: Staging) -> Layout:
-    """Return the layout of the rows that workers will read.
+def layout_of(source: Source, listing: Listing, staging: Staging) -> Layout:
+    """Return the layout of the rows, as they were listed or as workers will read them.
 
     Raises:
       ConfigError: the input is unusable.
     """
+    if not isinstance(source, RowSource):
+        return Layout(
+            columns=listed_columns(listing, staging),
+            labelled=listing.labelled > 0,
+            grouped=listing.grouped > 0,
+            split_source=split_source_of(source, presplit=listing.presplit > 0),
+            of_values=listing.of_values,
+        )
     parts = (read_part(part.name, staging=staging) for part in listing.parts)
     # In an object store, writing these rows takes longer than reading them again.
     keep = staging.place("looked") if staging.root.is_local else None
@@ -177,14 +185,17 @@ def prepare_output(staging: Staging, *, overwrite: bool) -> None:
 
 
 def stage_batch(rows: pa.RecordBatch, staging: Staging, *, rules: LabelRules) -> StagedPart:
-    """Write a batch of a custom pipeline into staging, under a hash of its content.
+    """Write a batch of a custom pipeline into staging, under a name of its own.
+
+    Equal batches are several parts: their rows are numbered, or have keys that repeat.
 
     rules: the rules for its labels.
     """
     rows = batch.with_hash(batch.without_hash(rows))
-    digest = xxhash.xxh3_128_hexdigest(batch.to_buffer(rows))
+    if batch.CONTENT in rows.schema.names:  # of keys by content, which are numbered
+        rows = batch.set_column(rows, batch.UNIT, rows[batch.HASH])
     staging.place("batches").make_dirs()
-    name = f"batches/{digest}.arrow"
+    name = f"batches/{uuid.uuid4().hex}.arrow"
     kept, rejects, filtered = rules.apply(rows)
     if not rejects:
         return write_part(kept, staging, name)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
-from recordmill.job.staging import StagedPart, Staging
+from recordmill.errors import ConfigError
+from recordmill.job.staging import Staging
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.file_ranges import with_ranges
 from recordmill.transforms.staged.arrow_files import read_arrow
+
+_COLUMNS = "columns.arrow"
 
 
 def read_part(
@@ -42,10 +45,38 @@ def with_all_keys(rows: pa.RecordBatch, columns: Sequence[str] | None = None) ->
     return rows
 
 
-def described_columns(part: StagedPart, staging: Staging) -> str:
-    """Return the names and types of the columns of a part, for a message."""
-    schema = read_part(part.name, staging=staging).schema
-    return ", ".join(f"{field.name}: {field.type}" for field in schema)
+def joined_columns(schemas: Iterable[pa.Schema]) -> pa.Schema:
+    """Return the columns of all batches of a custom pipeline; nullable if those of a batch are.
+
+    Raises:
+      ConfigError: their names or types differ.
+    """
+    found = {_described(schema): schema for schema in schemas}
+    one, *others = sorted(found)
+    for other in others:
+        unlike = ConfigError(f"expected batches of the same columns, got\n{one}\nand\n{other}")
+        if found[one].names != found[other].names:
+            raise unlike
+        try:
+            found[one] = pa.unify_schemas([found[one], found[other]])
+        except pa.ArrowException as error:
+            raise unlike from error
+    return found[one]
+
+
+def _described(schema: pa.Schema) -> str:
+    nulls = {True: "", False: " not null"}
+    return ", ".join(f"{field.name}: {field.type}{nulls[field.nullable]}" for field in schema)
+
+
+def write_columns(columns: pa.Schema, staging: Staging) -> None:
+    """Write the joined columns of a custom pipeline into staging."""
+    staging.place(_COLUMNS).write_bytes(columns.serialize().to_pybytes())
+
+
+def read_columns(staging: Staging) -> pa.Schema:
+    """Return the columns that `write_columns` has written."""
+    return pa.ipc.read_schema(pa.py_buffer(staging.place(_COLUMNS).read_bytes()))
 
 
 def with_staged_paths(rows: pa.RecordBatch, staging: Staging) -> pa.RecordBatch:

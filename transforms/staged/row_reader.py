@@ -53,7 +53,7 @@ SAME = "__same__"  # string: equal for duplicates, of which one row stays
 class RowReader:
     """Reads the sections of a listing into parts of rows that have passed the check.
 
-    layout: layout of the rows, from `row_layout`.
+    layout: layout of the rows, from `layout_of`.
     check, content, duplicates, chunker: applied to the rows; as in `DataType`.
     rules: for the labels and keys of rows.
     known: contents of rows that are left out.

@@ -1,45 +1,51 @@
 """The order of the steps: each checks that its input is the output of an earlier step."""
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import apache_beam as beam
 import pyarrow as pa
 from apache_beam.typehints import typehints
-from apache_beam.typehints.native_type_compatibility import convert_to_beam_type
+from apache_beam.typehints.decorators import IOTypeHints
 
 from recordmill.errors import ConfigError
-from recordmill.transforms.staged.handles import Element
+from recordmill.transforms.staged.records import RecordValues, is_of
 
-_NAMES = {pa.RecordBatch: "pyarrow.RecordBatch", Element: "handles"}
+_NAMES = {pa.RecordBatch: "pyarrow.RecordBatch", dict: "dict", beam.Row: "beam.Row"}
+VALUES = (RecordValues, pa.RecordBatch, dict, beam.Row)  # records in memory
 
 
 def check_input(given: Any, *, step: str, takes: tuple[Any, ...], after: str) -> None:
     """Raise ConfigError for the input of another step.
 
     step: name of the step. takes: results of earlier steps (named tuples), or types of the elements
-      of a PCollection: `pa.RecordBatch`, `Element`. after: the steps with such an output, if any.
+      of a PCollection: those of `_NAMES`. after: the steps with such a result; "" if the input may
+      begin a pipeline.
     """
     elements = [one for one in takes if one in _NAMES]
     if isinstance(given, beam.PCollection):
-        fits = any(_is_of(given, one) for one in elements)
+        fits = any(is_of(given, one) for one in elements)
     elif isinstance(given, list):  # elements in memory, which Beam makes a PCollection of
         fits = bool(elements)
     else:
         fits = isinstance(given, tuple(one for one in takes if one not in elements))
     if not fits:
-        expected = f"the output of {after}" if after else _shown(takes[0])
+        expected = f"the output of {after}" if after else " or ".join(map(_shown, takes))
         advice = f": apply {after} before it" if after else ""
         raise ConfigError(f"{step}: expected {expected}, got {_describe(given)}{advice}")
 
 
-def _is_of(given: beam.PCollection[Any], element: Any) -> bool:
-    kind = given.element_type  # None if Beam infers no types (--no_pipeline_type_check)
-    known = kind is not None
-    return not known or bool(typehints.is_consistent_with(kind, convert_to_beam_type(element)))
+def refuse_options(step: str, options: Mapping[str, Any]) -> None:
+    """Raise ConfigError for options that staged records have in their run; None is not given."""
+    given = [name for name, value in options.items() if value is not None]
+    if given:
+        raise ConfigError(
+            f"{step}: {given[0]} of staged records is that of their RunSpec: set it there, not here"
+        )
 
 
-def _shown(element: Any) -> str:
-    return f"a PCollection of {_NAMES[element]}"
+def _shown(taken: Any) -> str:
+    return f"a PCollection of {_NAMES[taken]}" if taken in _NAMES else taken.__name__
 
 
 def _describe(given: Any) -> str:
@@ -48,7 +54,7 @@ def _describe(given: Any) -> str:
     kind = given.element_type
     if kind != typehints.Any:
         for element in _NAMES:
-            if _is_of(given, element):
+            if is_of(given, element):
                 return _shown(element)
     return f"a PCollection of {getattr(kind, '__name__', kind)}"
 
@@ -59,6 +65,14 @@ class OrderedStep(beam.PTransform):
     takes: ClassVar[tuple[Any, ...]]
     after: ClassVar[str] = ""
 
+    def default_type_hints(self) -> IOTypeHints:
+        """Return no hints: Beam knows none for named tuples, and the input is checked here."""
+        return IOTypeHints.empty()
+
     def _extract_input_pvalues(self, given: Any) -> Any:
         check_input(given, step=type(self).__name__, takes=self.takes, after=self.after)
-        return super()._extract_input_pvalues(given)
+        found, inputs = super()._extract_input_pvalues(given)
+        if isinstance(given, tuple):
+            # Beam expects every input to be a PCollection; runs, and results known before, are not.
+            inputs = {tag: one for tag, one in inputs.items() if isinstance(one, beam.PCollection)}
+        return found, inputs

@@ -12,12 +12,14 @@ from recordmill.format.ledger import FilterReasons, Ledger
 from recordmill.format.manifest import (
     JOB,
     LABELS,
+    MANIFEST,
     REJECTS,
     SCHEMA,
     Manifest,
     SplitInfo,
     class_weights,
     digest_of,
+    load,
 )
 from recordmill.format.metadata_files import add_metadata
 from recordmill.format.schema import schema_text
@@ -26,7 +28,7 @@ from recordmill.format.tfds import tfds_files
 from recordmill.job import publishing
 from recordmill.job.staging import ShardInfo, Staging, Verdict, reject_line, to_json
 from recordmill.notes import Note, first_failing, join_left_unread
-from recordmill.storage.files import Location
+from recordmill.storage.files import Location, shown
 from recordmill.tfrecord.features import Features
 from recordmill.transforms.checks.near_matches import read_lines
 from recordmill.transforms.model.run_spec import RunSpec
@@ -38,7 +40,7 @@ from recordmill.transforms.staged.listing import (
     read_left_out,
     read_skipped,
 )
-from recordmill.transforms.staged.parts import read_part
+from recordmill.transforms.staged.parts import read_columns
 from recordmill.transforms.writing.closed_ledger import close_ledger
 from recordmill.transforms.writing.declared_features import expect_declared_features
 from recordmill.transforms.writing.shard_recipes import all_have_recipes, assemble_recipes
@@ -146,6 +148,17 @@ def publish_dataset(
         staging.write_verdict(verdict)
         return None
     manifest, files = build_manifest(plan, infos, ledger, rejects, content, run=run)
+    if run.is_custom and not run.overwrite and (staging.output / MANIFEST).exists():
+        found = load(staging.output)
+        if found.digest == manifest.digest:
+            return found
+        staging.write_verdict(
+            Verdict(
+                f"{shown(staging.output)} holds a dataset of other records or options: choose"
+                " another output, or replace the dataset with overwrite=True"
+            )
+        )
+        return None
     expect_declared_features(manifest, infos, run=run)
     assemble_recipes(manifest, run)
     publishing.stage_files(staging, manifest, files)
@@ -164,7 +177,7 @@ def build_manifest(
 ) -> tuple[Manifest, dict[str, bytes]]:
     """Return the manifest, and {name: content} of the files beside the shards."""
     context = plan.context
-    declared = run.encoder.features(_columns(plan, run), context)
+    declared = run.encoder.features(_columns(run), context)
     labels = context.labels if ledger.packs is None else ()  # packed Examples have no class
     features: Features = {context.name(name): feature for name, feature in declared.items()}
     splits = {
@@ -249,7 +262,7 @@ def _before_balancing(
 
 def tfds_notes(plan: Plan, run: RunSpec) -> tuple[Note, ...]:
     """Return the notes on TFDS files that the manifest of a planned dataset will have."""
-    features = run.encoder.features(_columns(plan, run), plan.context)
+    features = run.encoder.features(_columns(run), plan.context)
     labelled = any(feature.kind == "label" for feature in features.values())
     return tfds_files(
         features={plan.context.name(name): feature for name, feature in features.items()},
@@ -260,10 +273,10 @@ def tfds_notes(plan: Plan, run: RunSpec) -> tuple[Note, ...]:
     ).notes
 
 
-def _columns(plan: Plan, run: RunSpec) -> pa.Schema:
+def _columns(run: RunSpec) -> pa.Schema:
     if run.layout is not None:
         return run.layout.columns
-    return read_part(plan.parts[0].name, staging=run.staging).schema
+    return read_columns(run.staging)
 
 
 def _fill_rates(infos: Iterable[ShardInfo]) -> dict[str, float]:

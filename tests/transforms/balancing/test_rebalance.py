@@ -222,9 +222,9 @@ def test_in_a_custom_pipeline(tmp_path):
                 pipeline
                 | f"Create {label}" >> beam.Create([with_value(some) for some in batches])
                 | f"Stage {label}" >> StageBatches(run)
-                | f"Analyze {label}" >> Analyze(run)
-                | f"Rebalance {label}" >> Rebalance(run, balance=balance, target=target)
-                | f"Read {label}" >> ReadBatches(run)
+                | f"Analyze {label}" >> Analyze()
+                | f"Rebalance {label}" >> Rebalance(balance, target=target)
+                | f"Read {label}" >> ReadBatches()
             )
         return made
 

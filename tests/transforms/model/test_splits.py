@@ -150,7 +150,7 @@ def test_batches_in_memory_in_a_custom_pipeline():
         lambda pipeline: {
             "rows": pipeline
             | beam.Create([records(keys[:30]), batch.with_hash(records(keys[30:]))])
-            | AssignSplits(RunSpec(splits=THREE, seed=9))
+            | AssignSplits(THREE, seed=9)
         },
         checks=True,
     )["rows"]

@@ -13,13 +13,13 @@ from recordmill.transforms import (
     AssignSplits,
     Check,
     DecodeAndResizeImages,
-    EncodeExamples,
     ImageOptions,
     Publish,
     ReadBatches,
     Rebalance,
     Reshuffle,
     RunSpec,
+    SerializeExamples,
     StageBatches,
     WriteToTFRecord,
 )
@@ -40,7 +40,7 @@ def run(tmp_path):
 @pytest.mark.parametrize(
     ("left_out", "got"),
     [
-        ("Analyze", "a PCollection of handles"),
+        ("Analyze", "StagedRecords"),
         ("Rebalance", "AnalyzedBatches"),
         ("Reshuffle", "PlannedBatches"),
         ("WriteToTFRecord", "ShuffledShards"),
@@ -48,7 +48,7 @@ def run(tmp_path):
 )
 def test_a_step_that_is_left_out_is_named(run, left_out, got):
     staged = beam.Pipeline() | beam.Create([ROWS]) | StageBatches(run)
-    steps = [step(run) for step in STEPS if step.__name__ != left_out]
+    steps = [step() for step in STEPS if step.__name__ != left_out]
     message = f": expected the output of {left_out}, got {got}: apply {left_out} before it$"
     with pytest.raises(ConfigError, match=message):
         functools.reduce(operator.or_, steps, staged)
@@ -58,19 +58,16 @@ def test_a_step_that_is_left_out_is_named(run, left_out, got):
 def test_batches_that_were_not_staged(run, step):
     batches = beam.Pipeline() | beam.Create([ROWS])
     with pytest.raises(ConfigError, match=f"^{step.__name__}: {STAGE} {OF_BATCHES}: apply Read or"):
-        batches | step(run)
+        batches | step()
 
 
-def test_elements_that_are_no_batches(run):
-    dicts = beam.Pipeline() | beam.Create([{"__key__": "a"}])
-    with pytest.raises(ConfigError, match=f"^AssignSplits: {STAGE} a PCollection of Dict"):
-        dicts | AssignSplits(run)
-    decode = DecodeAndResizeImages(ImageOptions(size=(8, 8)))
-    for step in (StageBatches(run), decode, EncodeExamples()):
-        message = f"^{type(step).__name__}: expected {OF_BATCHES}, got a PCollection of Dict"
-        with pytest.raises(ConfigError, match=message):
-            dicts | step
-    with pytest.raises(ConfigError, match=f"^StageBatches: expected {OF_BATCHES}, got Pipeline$"):
+def test_elements_that_are_no_records(run):
+    words = beam.Pipeline() | beam.Create(["a"])
+    expected = "expected RecordValues or a PCollection of pyarrow.RecordBatch or a"
+    for step in (StageBatches(run), DecodeAndResizeImages(ImageOptions()), SerializeExamples()):
+        with pytest.raises(ConfigError, match=f"^{type(step).__name__}: {expected} .*of str$"):
+            words | step
+    with pytest.raises(ConfigError, match=f"^StageBatches: {expected} .*, got Pipeline$"):
         beam.Pipeline() | StageBatches(run)
 
 
@@ -81,14 +78,18 @@ def _unhinted(element):
 def test_elements_whose_type_only_the_run_shows(run):
     def build(pipeline):
         unhinted = beam.Map(_unhinted).with_output_types(beam.typehints.Any)
-        return {"staged": pipeline | beam.Create([{"__key__": "a"}]) | unhinted | StageBatches(run)}
+        return {
+            "staged": (
+                pipeline | beam.Create([{"__key__": "a"}]) | unhinted | StageBatches(run)
+            ).handles
+        }
 
     with pytest.raises(ConfigError, match="StageBatches: expected elements of type py"):
         results(build)
 
 
 def test_batches_in_memory_without_a_pipeline():
-    (example,) = [ROWS] | EncodeExamples()
+    (example,) = [ROWS] | SerializeExamples()
     assert example
 
 
@@ -98,4 +99,4 @@ def test_columns_of_one_name_are_an_error_that_names_them():
     with pytest.raises(
         ValueError, match=r"expected one column per feature, got several named \['a"
     ):
-        _ = [rows] | EncodeExamples()
+        _ = [rows] | SerializeExamples()

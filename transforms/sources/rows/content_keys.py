@@ -61,6 +61,18 @@ def content_hashes(rows: pa.RecordBatch, parser: ValueParser) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(16), len(rows), [None, pa.py_buffer(halves.tobytes())])
 
 
+def with_keys_by_content(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Return rows with keys: without a column `__key__`, the hash of the user's cells of each row.
+
+    Equal rows get equal keys, and so the same split; `StageBatches` numbers them.
+    """
+    if batch.KEY in rows.schema.names:
+        return rows
+    content = content_hashes(rows, ValueParser())
+    rows = batch.set_column(rows, batch.CONTENT, content)
+    return batch.set_column(rows, batch.KEY, batch.hex_of(content))
+
+
 def _hash_distinct(
     column: pa.Array, parser: ValueParser
 ) -> tuple[Hashes, npt.NDArray[np.int64] | None]:

@@ -1,0 +1,221 @@
+"""Records in memory become datasets: batches, dicts and rows, without a listing of their own."""
+
+import collections
+import pathlib
+from typing import NamedTuple
+
+import apache_beam as beam
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from recordmill.checking.verify import verify
+from recordmill.errors import ConfigError, RunError
+from recordmill.format.manifest import Manifest, load
+from recordmill.runners import direct
+from recordmill.storage.files import Location
+from recordmill.transforms import (
+    AssignSplits,
+    BatchRecords,
+    DecodeAndResizeImages,
+    ImageOptions,
+    ReadImages,
+    Rebalance,
+    Reshuffle,
+    WriteToTFRecord,
+    publish,
+)
+from tests.folders import make_folder
+from tests.image_runs import make
+
+SPLITS = {"train": 0.7, "test": 0.3}
+
+
+def write(output: pathlib.Path, build, **options) -> Manifest:
+    """The manifest of the dataset of the records that `build` makes of a pipeline."""
+
+    def whole(pipeline: beam.Pipeline) -> None:
+        build(pipeline) | WriteToTFRecord(str(output), **options)
+
+    direct.run(whole, workers=2)
+    assert verify(Location.parse(str(output))).ok
+    return load(Location.parse(str(output)))
+
+
+def animals(count: int) -> list[dict]:
+    """Dicts of a class, a number and a list."""
+    return [
+        {"kind": "cat" if i % 4 else "dog", "weight": i / 8, "seen": [i, i + 1]}
+        for i in range(count)
+    ]
+
+
+def batches_of(rows: list[dict], size: int) -> list[pa.RecordBatch]:
+    """Batches of a size, with the class in its system column."""
+    whole = pa.RecordBatch.from_pylist(
+        [{"__label__": row["kind"], "weight": row["weight"], "seen": row["seen"]} for row in rows]
+    )
+    return [whole.slice(at, size) for at in range(0, len(whole), size)]
+
+
+def index_of(output: pathlib.Path) -> list[dict]:
+    """The rows of the index of a dataset."""
+    return [
+        row
+        for path in sorted((output / "index").iterdir())
+        for row in pq.read_table(path).to_pylist()
+    ]
+
+
+class Animal(NamedTuple):
+    """A record with types that Beam knows."""
+
+    kind: str
+    weight: float
+    seen: list[int]
+
+
+@pytest.mark.parametrize("form", ["dicts", "rows", "named tuples", "batches of 7", "batches of 64"])
+def test_all_forms_of_records_give_the_same_dataset(form, tmp_path):
+    rows = animals(200)
+    made = {
+        "dicts": rows,
+        "rows": [beam.Row(**row) for row in rows],
+        "named tuples": [Animal(**row) for row in rows],
+        "batches of 7": batches_of(rows, 7),
+        "batches of 64": batches_of(rows, 64),
+    }
+
+    def build(pipeline, name):
+        records = pipeline | beam.Create(made[name])
+        if not name.startswith("batches"):
+            records |= BatchRecords(label_column="kind")
+        return records | AssignSplits(SPLITS, seed=3) | Rebalance("oversample") | Reshuffle()
+
+    found = write(tmp_path / "out", lambda pipeline: build(pipeline, form))
+    expected = write(tmp_path / "dicts", lambda pipeline: build(pipeline, "dicts"))
+    assert found.digest == expected.digest
+    assert len(set(found.splits["train"].classes.values())) == 1
+    assert found.ledger.records.written == 200
+    assert {name: feature.shape for name, feature in found.features.items()} == {
+        "label": (), "seen": (None,), "weight": ()
+    }  # fmt: skip
+
+
+def test_equal_records_are_numbered_and_share_a_split(tmp_path):
+    rows = animals(20) * 5
+    made = write(
+        tmp_path / "out",
+        lambda pipeline: pipeline | beam.Create(rows) | BatchRecords(label_column="kind"),
+    )
+    keys = [row["key"] for row in index_of(tmp_path / "out")]
+    assert len(set(keys)) == made.ledger.records.written == 100
+    assert collections.Counter(key.partition("#")[0] for key in keys).most_common(1)[0][1] == 5
+    assert made.content is not None
+    assert made.content.leaks.contents == 0
+
+
+def test_a_batch_that_comes_twice_is_written_twice(tmp_path):
+    made = write(
+        tmp_path / "out", lambda pipeline: pipeline | beam.Create(batches_of(animals(10), 10) * 2)
+    )
+    assert made.ledger.records.written == 20
+
+
+def test_images_in_the_pipeline_are_those_of_the_command(tmp_path):
+    photos = make_folder(tmp_path / "photos", {"cat": 20, "dog": 6})
+    (photos / "cat" / "broken.jpg").write_bytes(b"no image")
+
+    def build(pipeline):
+        return (
+            pipeline
+            | ReadImages(str(photos))
+            | DecodeAndResizeImages(ImageOptions(size=(16, 16)))
+            | AssignSplits(SPLITS, seed=7)
+            | Rebalance("oversample")
+            | Reshuffle()
+        )
+
+    ours = write(tmp_path / "values", build, max_reject_fraction=0.1)
+    argv = ("--input", photos, "--size", 16, "--splits", "train=0.7,test=0.3", "--seed", 7)
+    options = ("--balance", "oversample", "--max-reject-fraction", 0.1)
+    theirs = make(tmp_path / "command", *argv, *options, command="images").manifest
+    assert ours.ledger.inputs.rejected == theirs.ledger.records.rejected == 1
+    for name in SPLITS:
+        assert ours.splits[name].classes == theirs.splits[name].classes
+    names = ("key", "copy", "label")
+    found, expected = (
+        [tuple(row[name] for name in names) for row in index_of(tmp_path / folder)]
+        for folder in ("values", "command")
+    )
+    assert found == expected
+
+
+def test_records_before_and_after_a_rerun_are_compared(tmp_path):
+    def build(pipeline, count=50):
+        return pipeline | beam.Create(animals(count))
+
+    once = write(tmp_path / "out", build)
+    assert write(tmp_path / "out", build).digest == once.digest
+    with pytest.raises(
+        RunError, match=r"holds a dataset of other records or options: choose .*=True"
+    ):
+        write(tmp_path / "out", lambda pipeline: build(pipeline, 51))
+    assert load(Location.parse(str(tmp_path / "out"))).digest == once.digest
+    other = write(tmp_path / "out", lambda pipeline: build(pipeline, 51), overwrite=True)
+    assert other.ledger.records.written == 51
+
+
+def test_a_rerun_takes_over_shards_that_an_interrupted_run_has_finished(tmp_path, monkeypatch):
+    def build(pipeline):
+        return pipeline | beam.Create(animals(50))
+
+    def interrupted(*_args, **_options):
+        raise OSError("power cut")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(publish, "publish_dataset", interrupted)
+        with pytest.raises(OSError, match="power cut"):
+            write(tmp_path / "out", build)
+    assert not (tmp_path / "out" / "dataset.json").exists()
+    finished = {
+        path.name: path.stat().st_ino for path in (tmp_path / "out").rglob("shards/*.tfrecord-*")
+    }
+    assert len(finished) == 3
+    write(tmp_path / "out", build)
+    assert {name: (tmp_path / "out" / name).stat().st_ino for name in finished} == finished
+
+
+def test_values_that_are_missing_make_a_feature_of_variable_length(tmp_path):
+    rows = [{"a": i, **({"b": i} if i > 30 else {})} for i in range(40)]
+    made = write(tmp_path / "out", lambda pipeline: pipeline | beam.Create(rows))
+    assert {name: feature.shape for name, feature in made.features.items()} == {
+        "a": (),
+        "b": (None,),
+    }
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda p: p | beam.Create([1]) | WriteToTFRecord("out"),
+         "WriteToTFRecord: expected the output of Reshuffle, got a PCollection of int"),
+        (lambda p: p | beam.Create([{"a": 1}]) | WriteToTFRecord(),
+         "WriteToTFRecord: expected the folder of the dataset, got none"),
+        (lambda p: p | beam.Create([{"a": 1}]) | AssignSplits() | WriteToTFRecord("o", seed=2),
+         "WriteToTFRecord: AssignSplits has seed already: leave it out here"),
+        (lambda p: WriteToTFRecord("out", compresion="gzip"),
+         "WriteToTFRecord: unknown option 'compresion'; beside output, num_shards and"),
+        (lambda p: WriteToTFRecord("out", compression_type="bz2"),
+         "WriteToTFRecord: expected compression_type none or gzip, got 'bz2'"),
+        (lambda p: WriteToTFRecord("out", num_shards=0), "num_shards: expected"),
+        (lambda p: AssignSplits({"train": 0.5}), "splits: expected fractions that sum to 1"),
+        (lambda p: BatchRecords(key_column="a", label_column="a"),
+         "BatchRecords: expected a column of its own for each role"),
+        (lambda p: p | beam.Create([{"a": 1}]) | AssignSplits() | beam.Map(print),
+         r"Map.print.: expected a PCollection, got RecordValues: apply it to .batches"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_errors_while_the_graph_is_built(build, message):
+    with pytest.raises(ConfigError, match=message):
+        build(beam.Pipeline())

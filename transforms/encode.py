@@ -1,0 +1,91 @@
+"""EncodeExamples and SerializeExamples: from batches to the features of Examples."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterator, Mapping
+
+import apache_beam as beam
+import pyarrow as pa
+
+from recordmill.tfrecord.example import encode_examples
+from recordmill.transforms.encoders.tables import TableEncoder
+from recordmill.transforms.model import coders  # noqa: F401  (registers the batch's coder)
+from recordmill.transforms.model.counters import RecordCounters
+from recordmill.transforms.model.data_type import Encoder
+from recordmill.transforms.model.run_spec import RunSpec
+from recordmill.transforms.staged.records import RecordValues, Values, values_of
+from recordmill.transforms.staged.step_order import VALUES, OrderedStep
+
+
+def serialize_rows(rows: pa.RecordBatch) -> Iterator[bytes]:
+    """Yield a serialized tf.train.Example per row, without columns that start with `__`.
+
+    Raises:
+      ValueError: as `encode_examples`.
+    """
+    RecordCounters("SerializeExamples").add(read=len(rows), out=len(rows))
+    names = rows.schema.names  # they may repeat, so columns are selected by their places
+    encoded = encode_examples(
+        rows.select([place for place, name in enumerate(names) if not name.startswith("__")])
+    )
+    edges = encoded.offsets.tolist()
+    for start, end in itertools.pairwise(edges):
+        yield encoded.data[start:end]
+
+
+@dataclasses.dataclass(eq=False)
+class EncodeExamples(OrderedStep):
+    """Choose the features of the Examples: batches or `RecordValues` in, `RecordValues` out.
+
+    `WriteToTFRecord` encodes the records, in its encoder processes; without this step it writes the
+    columns as they are, and the class as the feature `label`.
+
+    encoder: makes the features; `TableEncoder` takes the columns. rename: {feature: new name}.
+
+    Raises:
+      ConfigError: the encoder is none.
+
+    Example::
+
+        rows | EncodeExamples(rename={"label": "species"}) | WriteToTFRecord("out/")
+    """
+
+    takes = VALUES
+
+    encoder: Encoder = TableEncoder()  # noqa: RUF009, it is frozen
+    _: dataclasses.KW_ONLY
+    rename: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        super().__init__()
+        RunSpec(encoder=self.encoder, rename=self.rename)  # checks both
+
+    def expand(self, records: Values) -> RecordValues:
+        values = values_of(records)
+        options = dataclasses.replace(values.options, encoder=self.encoder, rename=self.rename)
+        return values._replace(options=options)
+
+
+@dataclasses.dataclass(eq=False)
+class SerializeExamples(OrderedStep):
+    """Serialize records: batches with a column per feature in, Examples as bytes out.
+
+    The output is the input of Beam's own `beam.io.WriteToTFRecord`. Column types are mapped as in
+    `recordmill.tfrecord.example`.
+
+    Example::
+
+        batches | SerializeExamples() | beam.io.WriteToTFRecord("out/train.tfrecord")
+    """
+
+    takes = VALUES
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def expand(self, records: Values) -> beam.PCollection[bytes]:
+        return values_of(records).batches | "Serialize" >> beam.FlatMap(
+            serialize_rows
+        ).with_output_types(bytes)

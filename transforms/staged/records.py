@@ -1,0 +1,100 @@
+"""The records that steps hand on: staged ones, and values in memory.
+
+`Read` and `StageBatches` begin with a run, and hand it on with handles on staged batches. Values
+are batches in memory that become a dataset in `WriteToTFRecord`; the steps before it only note
+their options, because a plan needs all records and all options.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import apache_beam as beam
+import pyarrow as pa
+from apache_beam.typehints import typehints
+from apache_beam.typehints.native_type_compatibility import convert_to_beam_type
+
+from recordmill.errors import ConfigError, Reject
+from recordmill.transforms.model.data_type import Encoder
+from recordmill.transforms.model.run_spec import RunSpec
+from recordmill.transforms.staged.batch_records import BatchRecords
+from recordmill.transforms.staged.handles import Element
+
+if TYPE_CHECKING:
+    from recordmill.transforms.balancing.quotas import Balance, Target
+
+
+class StagedRecords(NamedTuple):
+    """Handles on staged batches, and the run that they belong to.
+
+    unique_keys: whether the source guarantees unique keys; otherwise `Analyze` compares them.
+    """
+
+    handles: beam.PCollection[Element]
+    run: RunSpec
+    unique_keys: bool = False
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ValueOptions:
+    """The options of the steps before `WriteToTFRecord`; None where a step was not applied."""
+
+    encoder: Encoder | None = None
+    rename: Mapping[str, str] | None = None
+    splits: Mapping[str, float] | None = None
+    seed: int | None = None
+    stratify: bool = False
+    balance: Balance | None = None
+    target: Target = None
+
+
+class RecordValues(NamedTuple):
+    """Batches of records, the rejects of the steps before, and the options that were noted.
+
+    rejects: None if no step before rejects records.
+    """
+
+    batches: beam.PCollection[pa.RecordBatch]
+    rejects: beam.PCollection[Reject] | None = None
+    options: ValueOptions = ValueOptions()
+
+    def with_batches(self, batches: beam.PCollection[pa.RecordBatch]) -> RecordValues:
+        """Return other batches with the same rejects and options.
+
+        Example::
+
+            images = images.with_batches(images.batches | beam.Map(add_column))
+        """
+        return self._replace(batches=batches)
+
+    def __or__(self, step: Any) -> Any:
+        """Raise ConfigError for a transform that would lose the rejects; steps are applied."""
+        if getattr(step, "takes", None) or getattr(getattr(step, "transform", None), "takes", None):
+            return NotImplemented  # the step applies itself
+        name = getattr(step, "label", type(step).__name__)
+        raise ConfigError(
+            f"{name}: expected a PCollection, got RecordValues: apply it to .batches, and go on"
+            " with .with_batches(...), which keeps the rejects"
+        )
+
+
+# `RecordValues`, or a PCollection of batches, dicts, `beam.Row`s or named tuples.
+Values: TypeAlias = RecordValues | beam.PCollection[Any]
+
+
+def is_of(given: beam.PCollection[Any], element: Any) -> bool:
+    """Return whether elements may have a type; True if Beam does not know theirs."""
+    kind = given.element_type  # None if Beam infers no types (--no_pipeline_type_check)
+    known = kind is not None
+    return not known or bool(typehints.is_consistent_with(kind, convert_to_beam_type(element)))
+
+
+def values_of(records: Values) -> RecordValues:
+    """Return records in memory as values; those that are no batches are batched."""
+    if isinstance(records, RecordValues):
+        return records
+    if not is_of(records, pa.RecordBatch):
+        records |= BatchRecords()
+    return RecordValues(records)
