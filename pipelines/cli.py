@@ -142,12 +142,9 @@ def _main(argv: Sequence[str] | None) -> int:
             module, function, _ = _TOOLS[command]
             return int(getattr(importlib.import_module(module), function)(rest))
         raise ConfigError(f"unknown command {command!r}{_nearest(command)}; see recordmill --help")
-    except ConfigError as error:
+    except (ConfigError, RunError) as error:
         print(f"{prog}: error: {printable_lines(error)}", file=sys.stderr)
-        return 2
-    except RunError as error:
-        print(f"{prog}: error: {printable_lines(error)}", file=sys.stderr)
-        return 1
+        return error.exit_code
     except KeyboardInterrupt:
         print(f"{prog}: stopped by SIGINT", file=sys.stderr)
         return 130

@@ -15,11 +15,13 @@ import difflib
 import enum
 import os
 from collections.abc import Collection, Mapping
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 
 class ConfigError(ValueError):
     """Invalid options or input; the message says what was expected, what was found, what to do."""
+
+    exit_code: ClassVar[int] = 2
 
 
 def install_extra(extra: str) -> str:
@@ -55,6 +57,8 @@ def unlike_submitter(theirs: Mapping[str, str], here: Mapping[str, str]) -> str 
 
 class RunError(Exception):
     """The job cannot continue. Once the cause is fixed, the same command continues it."""
+
+    exit_code: ClassVar[int] = 1
 
 
 class StorageError(RunError):

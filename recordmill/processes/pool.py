@@ -12,7 +12,6 @@ import errno
 import importlib
 import os
 import pathlib
-import pickle
 import queue
 import signal
 import subprocess
@@ -25,7 +24,7 @@ from multiprocessing.context import ForkProcess
 from typing import Any, ParamSpec, TypeVar
 
 from recordmill.errors import RunError
-from recordmill.processes import child_process, environment
+from recordmill.processes import by_value, child_process, environment
 from recordmill.processes.row_tasks import (
     RowTask,
     WorkerCrashedError,
@@ -54,7 +53,7 @@ class WorkerStartError(RunError):
 
 
 class ProcessPool:
-    """Runs module-level functions in child processes.
+    """Runs functions in child processes.
 
     If this process has no threads yet, up to one child per core is forked from it at once: that
     takes milliseconds, and the children share the modules that were imported so far. All other
@@ -99,8 +98,7 @@ class ProcessPool:
 
         The future raises the exception of the function, or WorkerDiedError if its process died.
         """
-        task = pickle.dumps((function, args, kwargs), protocol=pickle.HIGHEST_PROTOCOL)
-        return self._threads.submit(self._run, task)
+        return self._threads.submit(self._run, by_value.dumps((function, args, kwargs)))
 
     def submit_rows(self, task: RowTask[T]) -> Future[T]:
         """Run a task over rows as `submit` does, without the rows that crash its process."""

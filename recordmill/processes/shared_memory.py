@@ -20,6 +20,8 @@ import weakref
 from multiprocessing.connection import Connection
 from typing import Any
 
+from recordmill.processes import by_value
+
 SLOT_BYTES = 16 << 20  # longer messages use the socket. Only pages that were used take memory.
 _SLOTS = 4  # one task runs at a time, so three results may be lent
 CAPACITY = _SLOTS * SLOT_BYTES
@@ -175,9 +177,14 @@ _child: ChildChannel | None = None  # of this process, if it is a child
 def _dump(
     thing: object, file: _SlotFile, lent: list[tuple[memoryview, _Place]] | None = None
 ) -> bytes | int:
-    """Pickle into a slot, and return the size; if it is too long, return the pickle."""
+    """Pickle into a slot, and return the size; if it is too long, return the pickle.
+
+    lent: data that a result lends; None for a task.
+    """
     try:
-        if lent:
+        if lent is None:
+            by_value.Pickler(file, protocol=pickle.HIGHEST_PROTOCOL).dump(thing)
+        elif lent:
             _Pickler(file, lent).dump(thing)
         else:
             pickle.dump(thing, file, protocol=pickle.HIGHEST_PROTOCOL)
@@ -188,7 +195,7 @@ def _dump(
     return file.size
 
 
-class _Pickler(pickle.Pickler):
+class _Pickler(by_value.Pickler):
     """Pickles data that are lent as their place, and other views as bytes."""
 
     def __init__(self, file: io.BytesIO | _SlotFile, lent: list[tuple[memoryview, _Place]]) -> None:
@@ -199,7 +206,9 @@ class _Pickler(pickle.Pickler):
         return self._places.get(id(thing)) if type(thing) is memoryview else None
 
     def reducer_override(self, thing: object) -> Any:
-        return (bytes, (bytes(thing),)) if type(thing) is memoryview else NotImplemented
+        if type(thing) is memoryview:
+            return bytes, (bytes(thing),)
+        return super().reducer_override(thing)
 
 
 class _Unpickler(pickle.Unpickler):

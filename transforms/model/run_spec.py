@@ -27,11 +27,13 @@ from recordmill.option_checks import (
     expect_whole,
     is_number,
 )
+from recordmill.processes import by_value
 from recordmill.processes.task_watch import MAX_MEMORY, MAX_SECONDS, TaskLimits
 from recordmill.storage.files import Location
 from recordmill.tfrecord.features import Features
 from recordmill.transforms.model.class_numbers import ClassNumbers, NumberedClasses
 from recordmill.transforms.model.data_type import Artifact, Context, Encoded, Encoder
+from recordmill.transforms.model.identity import code_hash, describe
 from recordmill.transforms.model.label_rules import LabelRules
 from recordmill.transforms.model.named_classes import read_seen
 from recordmill.transforms.model.renames import check_new_names
@@ -73,9 +75,9 @@ class _NoEncoder:
 class RunSpec:
     """One run: where its dataset goes, what encodes it, and the options that several steps share.
 
-    output: the folder of the dataset, a path or URI. encoder: makes the Examples; encoder processes
-      import its class, so it is defined in a module, not in the script that is run. `AssignSplits`
-      needs neither for batches in memory.
+    output: the folder of the dataset, a path or URI. encoder: makes the Examples, in encoder
+      processes, to which it is pickled; its class may be defined in the script that is run.
+      `AssignSplits` needs neither for batches in memory.
     splits: {name: fraction}, in order; the fractions sum to 1. seed: for splits, balancing and
       order.
     num_shards: number of shards of every split, or {split: number}; None derives it from
@@ -170,6 +172,8 @@ class RunSpec:
             _check_labels(self.labels)
         _check_names(self.rename)
         _check_encoder(self.encoder)
+        # Of the submitter: it is pickled with the rest.
+        object.__setattr__(self, "_code", code_hash(self.encoder))
 
     @property
     def worker_limits(self) -> TaskLimits:
@@ -225,7 +229,7 @@ class RunSpec:
             return self.options
         return {
             "compression": self.compression,
-            "encoder": repr(self.encoder),
+            "encoder": describe(self.encoder),
             "label_offset": self.label_offset,
             "num_shards": self.num_shards,
             "rename": self.rename,
@@ -276,7 +280,9 @@ class RunSpec:
             raise ConfigError("RunSpec: expected an output, the folder of the dataset, got none")
         job_id = self.job_id
         if job_id is None:
-            content = to_json([self.manifest_options, self.seed, self.encoder_versions])
+            content = [self.manifest_options, self.seed, self.encoder_versions]
+            code = vars(self)["_code"]
+            content = to_json(content if code is None else [*content, code])
             job_id = hashlib.sha256(content).hexdigest()[:16]
         return Staging.of(Location.parse(self.output), job_id)
 
@@ -331,15 +337,17 @@ def _check_names(rename: Any) -> None:
 
 
 def _check_encoder(encoder: Any) -> None:
-    """Raise ConfigError unless this is an encoder that encoder processes can import."""
+    """Raise ConfigError unless this is an encoder that can be sent to encoder processes."""
     if isinstance(encoder, type) or not isinstance(encoder, Encoder):
         raise ConfigError(
             "encoder: expected an encoder, such as ImageEncoder(options=ImageOptions()), got"
             f" {encoder!r}"
         )
-    name = type(encoder).__name__
-    if type(encoder).__module__ == "__main__":
-        raise ConfigError(
-            f"encoder: {name} is defined in the script itself, and encoder processes import it by"
-            " the name of its module: define it in a module that can be imported"
-        )
+    if by_value.is_local(type(encoder)):
+        try:
+            by_value.dumps(encoder)
+        except Exception as error:
+            raise ConfigError(
+                f"encoder: expected one that can be pickled for encoder processes, got {encoder!r}:"
+                f" {error}; open files, locks and models where they are first used"
+            ) from error

@@ -16,6 +16,7 @@ import pyarrow as pa
 from recordmill.errors import Reject, Stage
 from recordmill.format.example_facts import ExampleFacts
 from recordmill.format.ledger import Counted, Reduced, add_counted
+from recordmill.processes import by_value
 from recordmill.processes.row_tasks import NO_FAULTS, Faults, RowTask
 from recordmill.processes.shared_memory import allocate
 from recordmill.processes.task_watch import DEFAULT_LIMITS, TaskLimits
@@ -73,7 +74,7 @@ class EncodedChunk:
 
 def pack_encoder(encoder: Encoder, context: Context) -> bytes:
     """Return the encoder and its context as bytes, pickled once for all tasks of a run."""
-    return pickle.dumps((encoder, context), protocol=pickle.HIGHEST_PROTOCOL)
+    return by_value.dumps((encoder, context))
 
 
 @functools.lru_cache(maxsize=4)

@@ -1,6 +1,10 @@
 """RunSpec: each option out of its range is a ConfigError that names it."""
 
+import math
 import re
+import subprocess
+import sys
+import threading
 
 import numpy as np
 import pytest
@@ -66,10 +70,94 @@ def test_a_mistyped_code_of_a_note_is_corrected():
         RunSpec(fail_on=("leek",))
 
 
-def test_an_encoder_that_no_process_could_import():
-    of_script = type("Mine", (TinyEncoder,), {"__module__": "__main__"})
-    with pytest.raises(ConfigError, match="Mine is defined in the script itself"):
-        RunSpec(encoder=of_script())
+class Plain(TinyEncoder):
+    """An encoder without a repr of its own."""
+
+    __repr__ = object.__repr__
+
+    def __init__(self, **fields: object) -> None:
+        vars(self).update(fields)
+
+
+def of_script(**methods) -> type:
+    """A class as the script that is run defines it."""
+    return type("Mine", (Plain,), {"__module__": "__main__", **methods})
+
+
+def test_an_encoder_that_cannot_be_pickled():
+    with pytest.raises(
+        ConfigError, match=r"can be pickled for encoder processes, got .*Mine.*lock"
+    ):
+        RunSpec(encoder=of_script()(lock=threading.Lock()))
+
+
+def test_the_staging_folder_depends_on_fields_and_not_on_addresses():
+    folders = [
+        RunSpec(output="out", encoder=Plain(size=size, turn=math.sin)).staging.root.spelling
+        for size in (1, 1, 2)
+    ]
+    assert folders[0] == folders[1] != folders[2]
+    options = RunSpec(encoder=Plain(size=1, turn=len, of=Plain())).manifest_options
+    assert options["encoder"] == "Plain(of=Plain(), size=1, turn=<built-in function len>)"
+
+
+def local_function(factor: int):
+    def scaled(value):
+        return value * factor
+
+    return scaled
+
+
+def test_a_changed_script_gets_another_staging_folder():
+    """The shards of an interrupted run are of the code before the change."""
+
+    def folder(**methods) -> str:
+        return RunSpec(output="out", encoder=of_script(**methods)()).staging.root.spelling
+
+    assert folder(turn=local_function(1)) == folder(turn=local_function(1))
+    assert folder(turn=local_function(1)) != folder(turn=local_function(2))
+    assert folder(turn=local_function(1)) != folder(turn=lambda value: value + 1)
+    assert folder(size=1) != folder(size=2)
+
+
+def test_the_code_of_a_script_has_the_same_hash_in_another_process(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(HASHED)
+    here, there = subprocess.run(
+        [sys.executable, script], check=True, capture_output=True, text=True
+    ).stdout.split()
+    assert here == there != "None"
+
+
+HASHED = """
+import dataclasses
+import threading
+from recordmill.processes import pool
+from recordmill.transforms.model.identity import code_hash
+
+filter = {"not used": 1}
+NAMES = {"a", "b", "c"}
+
+def used(rows):
+    return rows.filter(NAMES)
+
+class Base:
+    _private = 5
+
+@dataclasses.dataclass(frozen=True)
+class Mine(Base):
+    size: int = 1
+
+    @property
+    def area(self):
+        return [used(size) for size in range(self.size)]
+
+if __name__ == "__main__":
+    threading.Thread(target=threading.Event().wait, daemon=True).start()  # so it is not forked
+    children = pool.ProcessPool(1)
+    print(code_hash(Mine()), children.submit(code_hash, Mine()).result())
+    children.close()
+"""
 
 
 def test_the_ends_of_the_ranges():
