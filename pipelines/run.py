@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import functools
-import os
-import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from types import FrameType
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from recordmill import strict_json
@@ -17,6 +14,7 @@ from recordmill.errors import RunError
 from recordmill.format.manifest import JOB, JobContent, load
 from recordmill.job import lock
 from recordmill.job.staging import FOLDER, Staging
+from recordmill.pipelines.execution import exit_on_signals, make_flink_job, run_here
 from recordmill.pipelines.job import Job
 from recordmill.pipelines.job_outcome import JobOutcome
 from recordmill.pipelines.options.config import CommonConfig
@@ -25,10 +23,8 @@ from recordmill.pipelines.published import warn_complete
 from recordmill.pipelines.watch import JobProgress
 from recordmill.printable import printable
 from recordmill.processes import standard_streams
-from recordmill.processes.pool import kill_shared_pool, process_count
+from recordmill.processes.pool import process_count
 from recordmill.profile import drift, statistics_file
-from recordmill.runners.beam_patches import permanent_imports
-from recordmill.runners.failures import strip_stage
 from recordmill.runners.progress import Snapshot, Watcher
 from recordmill.storage.files import shown
 from recordmill.storage.machine_faults import machine_fault
@@ -67,21 +63,7 @@ def run(
 
     def run_pipeline(road: Road) -> None:
         if on_flink is None:
-            with permanent_imports():
-                from recordmill.runners import direct
-            try:
-                direct.run(
-                    road.build,
-                    workers=process_count(config.workers),
-                    checks=False,
-                )
-            except RunError as error:
-                raise RunError(strip_stage(str(error))) from error
-            except Exception as error:
-                fault = machine_fault(error)
-                if fault is None:
-                    raise
-                raise RunError(strip_stage(fault)) from error
+            run_here(road.build, workers=process_count(config.workers), checks=False)
             return
         if config.detach:
             lock.record_detached_job(job.output / FOLDER, on_flink.url, on_flink.id)
@@ -92,7 +74,7 @@ def run(
             raise
 
     watcher = Watcher(progress.poll, quiet=config.quiet)
-    with _exit_on_signals(watcher, on_flink, prog), watcher:
+    with exit_on_signals(watcher, on_flink, prog), watcher:
         outcome = job.run(
             run_pipeline,
             on_listed=progress.listed,
@@ -132,29 +114,13 @@ def run(
 
 
 def _on_flink(config: CommonConfig, job: Job, beam_options: Sequence[str], prog: str) -> FlinkJob:
-    with permanent_imports():
-        from recordmill.runners.flink.job import FlinkJob
-        from recordmill.runners.flink.options import FlinkOptions
-
-    name = config.job_name or f"{prog.replace(' ', '-')}-{job.output.name}"
-    options = FlinkOptions(
-        master=config.flink_master,
-        environment=config.environment,
-        environment_config=config.environment_config,
-        worker_secret_file=config.worker_secret_file,
-        parallelism=config.parallelism,
-        job_name=name,
-        token_file=config.flink_token_file,
-        ca_file=config.flink_ca_file,
-        job_server_jar=config.flink_job_server_jar,
-        job_server_sha256=config.flink_job_server_sha256,
-        whole_jar=config.flink_whole_jar,
-        detach=config.detach,
-        stall_seconds=config.stall_timeout,
+    return make_flink_job(
+        config,
+        name=f"{prog.replace(' ', '-')}-{job.output.name}",
+        workers=config.workers,
         imports=["recordmill.pipelines.road", *job.data_type.modules],
-        beam=tuple(beam_options),
+        beam_options=beam_options,
     )
-    return FlinkJob(options, workers=process_count(config.workers))
 
 
 def _is_running(on_flink: FlinkJob | None, cluster: str, job: str) -> bool:
@@ -264,41 +230,3 @@ def _distances(job: Job) -> list[RenderableType]:
         found = drift_violations(drifted, request.rules, "drift")
         tables += [Text(f"Warning: {one}") for one in found]
     return tables
-
-
-@contextmanager
-def _exit_on_signals(watcher: Watcher, on_flink: FlinkJob | None, prog: str) -> Iterator[None]:
-    """Exit at once on SIGINT, SIGTERM and SIGHUP; the staging folder can be left in any state.
-
-    A job on Flink is cancelled first, because it would keep running. SIGHUP stays ignored if it is,
-    as with nohup.
-    """
-
-    def end(number: int, _: FrameType | None) -> None:
-        for other in previous:
-            signal.signal(other, signal.SIG_IGN)
-        with suppress(OSError):  # after SIGHUP the terminal may be gone
-            watcher.__exit__(None, None, None)
-        lines = []
-        if on_flink is not None:
-            try:
-                on_flink.cancel()
-            except RunError as error:
-                lines.append(f"{prog}: {error}")
-        name = signal.Signals(number).name
-        lines.append(f"{prog}: stopped by {name}; run the same command again to continue")
-        with suppress(OSError):
-            print("\n".join(lines), file=sys.stderr, flush=True)
-        # Last, because the threads that wait for these processes would report their death.
-        kill_shared_pool()
-        os._exit(128 + number)
-
-    numbers = [signal.SIGINT, signal.SIGTERM]
-    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
-        numbers.append(signal.SIGHUP)
-    previous = {number: signal.signal(number, end) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)

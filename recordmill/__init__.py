@@ -1,7 +1,7 @@
-"""Reads and loads datasets that the `recordmill` command has written.
+"""Reads and loads datasets that the `recordmill` command has written, and runs custom pipelines.
 
-Names are imported when they are first used: only `load` imports TensorFlow, and only
-`torch_dataset` imports PyTorch.
+Names are imported when they are first used: only `load` imports TensorFlow, only `torch_dataset`
+PyTorch, and only `run` Beam.
 """
 
 from __future__ import annotations
@@ -11,17 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from recordmill.loading.loader import load
+    from recordmill.pipelines.custom import run
     from recordmill.reading.reader import Records, read
     from recordmill.reading.torch_records import torch_dataset
     from recordmill.report.opened_dataset import open  # noqa: A004, as gzip and wave do
 
-__all__ = ["Records", "load", "open", "read", "torch_dataset"]
+__all__ = ["Records", "load", "open", "read", "run", "torch_dataset"]
 
 _MODULES = {
     "Records": "recordmill.reading.reader",
     "load": "recordmill.loading.loader",
     "open": "recordmill.report.opened_dataset",
     "read": "recordmill.reading.reader",
+    "run": "recordmill.pipelines.custom",
     "torch_dataset": "recordmill.reading.torch_records",
 }
 

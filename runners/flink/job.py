@@ -365,7 +365,7 @@ def _check_end(cluster: Cluster, status: JobStatus, *, has_library: bool) -> Non
     )
 
 
-def _job_error(text: str, *, source: str, has_library: bool = False) -> RunError:
+def _job_error(text: str, *, source: str, has_library: bool = False) -> RunError | ConfigError:
     left_out = _left_out_error(text, has_library=has_library)
     if left_out is not None:
         return left_out
@@ -374,6 +374,8 @@ def _job_error(text: str, *, source: str, has_library: bool = False) -> RunError
         lines = [line for line in text.splitlines() if line.strip()]
         last = lines[-1].strip() if lines else "no output"
         return RunError(f"{source} ends with: {last}; run the same command again to continue")
+    if failure.kind == f"{ConfigError.__module__}.{ConfigError.__qualname__}":
+        return ConfigError(failure.message)
     if failure.kind.startswith("recordmill."):  # our own errors have messages for users
         return RunError(failure.message)
     if failure.traceback:

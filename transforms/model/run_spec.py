@@ -280,10 +280,11 @@ class RunSpec:
             raise ConfigError("RunSpec: expected an output, the folder of the dataset, got none")
         job_id = self.job_id
         if job_id is None:
-            content = [self.manifest_options, self.seed, self.encoder_versions]
+            shaping: list[object] = [self.manifest_options, self.seed, self.encoder_versions]
             code = vars(self)["_code"]
-            content = to_json(content if code is None else [*content, code])
-            job_id = hashlib.sha256(content).hexdigest()[:16]
+            if code is not None:
+                shaping.append(code)
+            job_id = hashlib.sha256(to_json(shaping)).hexdigest()[:16]
         return Staging.of(Location.parse(self.output), job_id)
 
 

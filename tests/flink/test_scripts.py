@@ -1,0 +1,37 @@
+"""recordmill.run on Flink: what the script that is run defines, errors, and a cluster."""
+
+import json
+
+from benchmarks.flink_cluster import JOB_SERVER
+from tests.flink.jobs import Ended, ended, start
+from tests.paths import ROOT
+from tests.soak.command import content
+
+SCRIPT = str(ROOT / "tests" / "pipelines" / "script_pipeline.py")
+
+
+def run_script(output, **options) -> Ended:
+    return ended(start(str(output), json.dumps(options), program=(SCRIPT,)))
+
+
+def on_flink(output, **options) -> Ended:
+    return run_script(output, runner="flink", flink_job_server_jar=str(JOB_SERVER), **options)
+
+
+def test_what_a_script_defines_reaches_an_embedded_flink(tmp_path):
+    direct = run_script(tmp_path / "direct")
+    flink = on_flink(tmp_path / "flink")
+    assert (direct.code, flink.code) == (0, 0), direct.err + flink.err
+    assert content(tmp_path / "flink") == content(tmp_path / "direct")
+
+
+def test_errors_have_the_exit_codes_of_commands(tmp_path):
+    result = on_flink(tmp_path / "out", max_reject_fraction=0)
+    assert result.code == 1
+    assert "1 of 20" in result.last
+
+
+def test_a_script_on_a_cluster(flink, tmp_path):
+    result = on_flink(tmp_path / "out", flink_master=flink.master, environment="process")
+    assert result.code == 0, result.err
+    assert (tmp_path / "out" / "dataset.json").exists()
