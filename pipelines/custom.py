@@ -109,9 +109,9 @@ def _run(
             build(pipeline)
             pipeline.visit(datasets)
             # After `build`, which forks encoder processes: a process with threads cannot.
+            stack.enter_context(_stops(watcher, on_flink))
             stack.enter_context(watcher)
 
-        stack.enter_context(_stops(watcher, on_flink))
         if on_flink is None:
             return run_here(
                 build_and_watch, workers=workers, beam_options=beam_options, checks=True

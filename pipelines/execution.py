@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import FrameType
@@ -103,14 +105,17 @@ def exit_on_signals(
     """Exit at once on SIGINT, SIGTERM and SIGHUP; the staging folder can be left in any state.
 
     A job on Flink is cancelled first, because it would keep running. SIGHUP stays ignored if it is,
-    as with nohup.
+    as with nohup. Python runs handlers in the main thread alone, and a wait for a lock there goes
+    on if another thread got the signal. So a thread waits for signals as well.
 
     only_unhandled: leave signals alone for which the program has a handler.
     """
 
-    def end(number: int, _: FrameType | None) -> None:
-        for other in previous:
-            signal.signal(other, signal.SIG_IGN)
+    once = threading.Lock()
+
+    def end(number: int, _: FrameType | None = None) -> None:
+        if not once.acquire(blocking=False):
+            return
         with suppress(OSError):  # after SIGHUP the terminal may be gone
             watcher.__exit__(None, None, None)
         lines = []
@@ -135,7 +140,31 @@ def exit_on_signals(
         numbers = [number for number in numbers if signal.getsignal(number) in unhandled]
     previous = {number: signal.signal(number, end) for number in numbers}
     try:
-        yield
+        with _waiting_for_signals(numbers, end):
+            yield
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def _waiting_for_signals(numbers: Sequence[int], end: Callable[[int], None]) -> Iterator[None]:
+    """Call a function in a thread on each of these signals."""
+    reader, writer = socket.socketpair()
+    writer.setblocking(False)
+    before = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+
+    def wait() -> None:
+        while number := reader.recv(1):
+            if number[0] in numbers:
+                end(number[0])
+
+    thread = threading.Thread(target=wait, name="signals", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(before)
+        writer.close()
+        thread.join()
+        reader.close()

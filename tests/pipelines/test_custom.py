@@ -112,16 +112,14 @@ def test_a_pipeline_is_no_function_that_builds_one():
         recordmill.run(beam.Pipeline(runner="FnApiRunner"))
 
 
-def stage(output: pathlib.Path, rows: pa.RecordBatch) -> list[pa.RecordBatch]:
+def stage(output: pathlib.Path, rows: pa.RecordBatch) -> None:
     run = RunSpec(output=str(output), splits={"train": 1.0})
 
     def build(pipeline: beam.Pipeline) -> None:
         staged = pipeline | beam.Create([rows]) | StageBatches(run) | AssignSplits(run)
-        staged | ReadBatches(run) | beam.Map(found.append)
+        staged | ReadBatches(run)
 
-    found: list[pa.RecordBatch] = []
     recordmill.run(build, workers=1)
-    return found
 
 
 def test_errors_of_steps_have_exit_codes(tmp_path):
@@ -174,20 +172,26 @@ def test_progress_is_that_of_the_dataset(progress, tmp_path, monkeypatch):
     assert snapshot.phase == "listing"
 
 
+_handlers: list[object] = []
+
+
+def keep_handlers(_: int) -> None:
+    _handlers[:] = map(signal.getsignal, (signal.SIGINT, signal.SIGTERM))
+
+
 def test_a_program_keeps_its_own_handlers_of_signals():
     def build(pipeline: beam.Pipeline) -> None:
-        handlers.append([signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)])
+        pipeline | beam.Create([1]) | beam.Map(keep_handlers)
 
     def of_program(number: int, frame: object) -> None:
         raise KeyboardInterrupt
 
-    handlers: list[list[object]] = []
     before = signal.signal(signal.SIGINT, of_program)
     try:
         recordmill.run(build)
         assert signal.getsignal(signal.SIGINT) is of_program
     finally:
         signal.signal(signal.SIGINT, before)
-    ((interrupt, terminate),) = handlers
+    interrupt, terminate = _handlers
     assert interrupt is of_program
     assert terminate != signal.getsignal(signal.SIGTERM)
