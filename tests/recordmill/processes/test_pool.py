@@ -495,3 +495,20 @@ def test_a_process_that_ends_without_any_row_is_an_error():
     task = RowTask(count=3, call=lambda faults: process_id, trial=process_id)
     with pytest.raises(WorkerCrashedError, match="it ended"):
         run_isolated(task, crash)
+
+
+def test_functions_and_classes_defined_in_functions():
+    factor = 3
+
+    @dataclasses.dataclass(frozen=True)
+    class Scale:
+        by: int
+
+        def of(self, number: int) -> int:
+            return self.by * factor * number
+
+    with contextlib.closing(ProcessPool(1)) as pool:
+        assert pool.submit(lambda number: Scale(2).of(number), 5).result() == 30
+        assert pool.submit(Scale(4).of, 5).result() == 60
+        task = RowTask(count=1, call=lambda faults: lambda: Scale(1).of(7), trial=lambda some: None)
+        assert pool.submit_rows(task).result() == 21
