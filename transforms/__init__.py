@@ -9,7 +9,7 @@ A whole pipeline, from a folder of images to a published dataset::
         splits={"train": 0.8, "test": 0.2},
         seed=7,
     )
-    with beam.Pipeline() as pipeline:
+    with beam.Pipeline(runner="FnApiRunner") as pipeline:
         (
             pipeline
             | Read.from_source(FileTree(input="photos/"), run)
