@@ -1,8 +1,9 @@
-"""The intervals and the requests with which a Flink job is polled."""
+"""A Flink job: how often it is polled, with which requests, and the errors of its workers."""
 
 import pytest
 
-from recordmill.runners.flink.job import _poll_seconds
+from recordmill.errors import ConfigError, RunError
+from recordmill.runners.flink.job import _job_error, _poll_seconds
 from recordmill.runners.flink.rest import Cluster, JobStatus
 
 
@@ -38,3 +39,15 @@ def test_details_are_requested_for_a_failure_alone(state, monkeypatch):
     else:
         assert (status.state, status.vertices) == (state, earlier.vertices)
         assert paths == ["/v1/jobs/1/status"]
+
+
+@pytest.mark.parametrize("kind", [ConfigError, RunError])
+def test_errors_of_workers_keep_their_exit_code(kind):
+    error = _job_error(
+        "java.lang.RuntimeException: Error received from SDK harness for instruction 3: Traceback"
+        f' (most recent call last):\n  File "step.py", line 1, in step\n{kind.__module__}.'
+        f"{kind.__qualname__}: expected a key [while running 'Stage']\n\n\tat java",
+        source="the job",
+    )
+    assert (type(error), str(error)) == (kind, "expected a key")
+    assert error.exit_code == kind.exit_code
