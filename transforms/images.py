@@ -52,6 +52,18 @@ def _scan(_: bytes, source: Any) -> Iterator[Any]:
             yield listed.rows
 
 
+def _typed(
+    outputs: Any,
+) -> tuple[beam.PCollection[pa.RecordBatch], beam.PCollection[Reject]]:
+    """Return the batches and the rejects of a ParDo, each with the type of its elements.
+
+    Type hints of Beam would give both the same type, and so the same coder.
+    """
+    batches, rejects = outputs.batches, outputs[_REJECTS]
+    batches.element_type, rejects.element_type = pa.RecordBatch, Reject
+    return batches, rejects
+
+
 @dataclasses.dataclass(eq=False)
 class ReadImages(OrderedStep):
     """List image files: a pipeline in, `RecordValues` out: batches of references, and rejects.
@@ -77,14 +89,12 @@ class ReadImages(OrderedStep):
         listed = (
             begin
             | "Once" >> beam.Impulse()
-            | "List"
-            >> beam.FlatMap(_scan, self.input)
-            .with_outputs(_REJECTS, main="batches")
-            .with_output_types(pa.RecordBatch)
+            | "List" >> beam.FlatMap(_scan, self.input).with_outputs(_REJECTS, main="batches")
         )
+        batches, rejects = _typed(listed)
         # Without a reshuffle all later steps would run on the worker that listed the files.
-        spread = listed.batches | "Spread" >> beam.Reshuffle().with_output_types(pa.RecordBatch)
-        return RecordValues(spread, listed[_REJECTS])
+        spread = batches | "Spread" >> beam.Reshuffle()
+        return RecordValues(spread, rejects)
 
 
 class _Decode(beam.DoFn):
@@ -170,8 +180,8 @@ class DecodeAndResizeImages(OrderedStep):
         context = Context(seed=self.seed, label_offset=self.label_offset)
         decoded = values.batches | "Decode" >> beam.ParDo(
             _Decode(encoder, context, self.workers), self.labels
-        ).with_outputs(_REJECTS, main="batches").with_output_types(pa.RecordBatch)
-        rejects = decoded[_REJECTS]
+        ).with_outputs(_REJECTS, main="batches")
+        batches, rejects = _typed(decoded)
         if values.rejects is not None:
             rejects = (values.rejects, rejects) | "WithEarlier" >> beam.Flatten()
-        return values._replace(batches=decoded.batches, rejects=rejects)
+        return values._replace(batches=batches, rejects=rejects)

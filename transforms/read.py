@@ -237,6 +237,7 @@ class StageBatches(OrderedStep):
             | "Spread" >> beam.Reshuffle()
             | "NumberEqualRows" >> NumberEqualRows(staging, only_by_content=True)
         )
+        handles = parts | "Handles" >> beam.Map(StagedBatch).with_output_types(Element)
         if values.rejects is not None:
             rejected = (
                 values.rejects
@@ -244,7 +245,7 @@ class StageBatches(OrderedStep):
                 | "StageRejects"
                 >> beam.Map(_stage_rejects, staging=staging).with_output_types(StagedPart)
                 | "SpreadRejects" >> beam.Reshuffle()
+                | "HandlesOfRejects" >> beam.Map(StagedBatch).with_output_types(Element)
             )
-            parts = (parts, rejected) | "WithRejects" >> beam.Flatten()
-        handles = parts | "Handles" >> beam.Map(StagedBatch).with_output_types(Element)
+            handles = (handles, rejected) | "WithRejects" >> beam.Flatten()
         return StagedRecords(handles, self.run)

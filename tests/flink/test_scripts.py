@@ -4,18 +4,23 @@ import json
 
 from benchmarks.flink_cluster import JOB_SERVER
 from tests.flink.jobs import Ended, ended, start
+from tests.folders import make_folder
 from tests.paths import ROOT
 from tests.soak.command import content
 
 SCRIPT = str(ROOT / "tests" / "pipelines" / "script_pipeline.py")
+VALUES = str(ROOT / "tests" / "pipelines" / "values_pipeline.py")
 
 
 def run_script(output, **options) -> Ended:
     return ended(start(str(output), json.dumps(options), program=(SCRIPT,)))
 
 
+ON_FLINK = {"runner": "flink", "flink_job_server_jar": str(JOB_SERVER)}
+
+
 def on_flink(output, **options) -> Ended:
-    return run_script(output, runner="flink", flink_job_server_jar=str(JOB_SERVER), **options)
+    return run_script(output, **ON_FLINK, **options)
 
 
 def test_what_a_script_defines_reaches_an_embedded_flink(tmp_path):
@@ -35,3 +40,14 @@ def test_a_script_on_a_cluster(flink, tmp_path):
     result = on_flink(tmp_path / "out", flink_master=flink.master, environment="process")
     assert result.code == 0, result.err
     assert (tmp_path / "out" / "dataset.json").exists()
+
+
+def test_values_become_the_same_dataset_on_flink(flink, tmp_path):
+    photos = make_folder(tmp_path / "photos", {"cat": 9, "dog": 4})
+    (photos / "cat" / "broken.jpg").write_bytes(b"no image")
+    options = {**ON_FLINK, "flink_master": flink.master, "environment": "process"}
+    for name, given in (("direct", {}), ("flink", options)):
+        argv = (str(photos), str(tmp_path / name), json.dumps(given))
+        result = ended(start(*argv, program=(VALUES,)))
+        assert result.code == 0, result.err
+    assert content(tmp_path / "flink") == content(tmp_path / "direct")

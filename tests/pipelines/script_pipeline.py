@@ -109,13 +109,13 @@ def build(pipeline: beam.Pipeline) -> None:
     (
         pipeline
         | Read.from_source(Numbers(20), run)
-        | Check(run, check=NotSeven())
-        | AssignSplits(run)
-        | Analyze(run)
-        | Rebalance(run)
-        | Reshuffle(run)
-        | WriteToTFRecord(run)
-        | Publish(run)
+        | Check(check=NotSeven())
+        | AssignSplits()
+        | Analyze()
+        | Rebalance()
+        | Reshuffle()
+        | WriteToTFRecord()
+        | Publish()
     )
 
 

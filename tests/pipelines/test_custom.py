@@ -116,8 +116,8 @@ def stage(output: pathlib.Path, rows: pa.RecordBatch) -> None:
     run = RunSpec(output=str(output), splits={"train": 1.0})
 
     def build(pipeline: beam.Pipeline) -> None:
-        staged = pipeline | beam.Create([rows]) | StageBatches(run) | AssignSplits(run)
-        staged | ReadBatches(run)
+        staged = pipeline | beam.Create([rows]) | StageBatches(run) | AssignSplits()
+        staged | ReadBatches()
 
     recordmill.run(build, workers=1)
 
