@@ -124,7 +124,7 @@ def stage(output: pathlib.Path, rows: pa.RecordBatch) -> None:
 
 def test_errors_of_steps_have_exit_codes(tmp_path):
     with pytest.raises(ConfigError, match="__key__") as config_error:
-        stage(tmp_path / "no keys", pa.RecordBatch.from_pydict({"value": [1]}))
+        stage(tmp_path / "numbers", pa.RecordBatch.from_pydict({"__key__": [1]}))
     with pytest.raises(RunError, match="expected every key once") as run_error:
         stage(tmp_path / "repeated", pa.RecordBatch.from_pydict({"__key__": ["a", "a"]}))
     assert [config_error.value.exit_code, run_error.value.exit_code] == [2, 1]
