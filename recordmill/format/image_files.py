@@ -29,7 +29,8 @@ _CRC_BYTES = 4
 # Of BMPs: bytes of the header after which compression is stated, its offset, and a value of it.
 _BMP_HEADER, _BMP_COMPRESSION, _RLE4 = 40, 30, 2
 
-_SCAN = b"\xff\xda"  # JPEG's marker before each scan
+# JPEG's markers before each scan, and at the end of the image; coded data cannot hold them.
+_SCAN, _END = b"\xff\xda", b"\xff\xd9"
 _MANY_SCANS = 100
 _MOST_PASSES = 16  # decoded pixels of all scans, as a multiple of the limit of pixels
 _MOST_PIXELS = 178_956_970  # the most that Pillow decodes, unless its own limit is changed
@@ -79,9 +80,14 @@ def load_image(image: Image.Image, content: bytes) -> str | None:
     content: of the file.
 
     Raises:
-      UNREADABLE_IMAGE: the content is invalid.
+      UNREADABLE_IMAGE: the content is invalid, or a JPEG has no end.
     """
-    damage = _load_jpeg(image, content) if isinstance(image, JpegImageFile) else None
+    damage = None
+    if isinstance(image, JpegImageFile):
+        # Whether decoders notice that the end is missing depends on the last bits before it.
+        if image.fp is not None and content.rfind(_END, image.fp.tell()) < 0:
+            raise EOFError("the JPEG has no end of image")
+        damage = _load_jpeg(image, content)
     image.load()
     return damage
 

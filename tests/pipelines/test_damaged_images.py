@@ -14,7 +14,7 @@ from recordmill.pipelines.cli import main
 from tests.damaged_jpegs import DAMAGES, coded_data, intact_kinds
 from tests.image_runs import images, make
 from tests.paths import SMALL_CLOTHING
-from tests.pictures import photo
+from tests.pictures import photo, saved
 
 pytestmark = pytest.mark.usefixtures("encoders")
 
@@ -67,6 +67,44 @@ def test_damaged_jpegs_are_kept_with_a_note(options, folder, tmp_path):
     assert noted(made) == [f"3 {NOTE}"]
     assert made.rejects == {}
     assert len(made.keys("train")) == 13
+
+
+def test_jpegs_without_their_end_are_truncated(tmp_path):
+    """Decoders accept some of them: it depends on the last bits of the data."""
+    place = tmp_path / "in"
+    place.mkdir()
+    kinds = intact_kinds(photo())
+    for quality in range(50, 70):
+        kinds[f"baseline-{quality}"] = saved(photo(), "JPEG", quality=quality)
+        kinds[f"cmyk-{quality}"] = saved(photo().convert("CMYK"), "JPEG", quality=quality)
+    for name, content in kinds.items():
+        (place / f"{name}.jpg").write_bytes(content[:-2])
+    (place / "whole.jpg").write_bytes(kinds["baseline"])
+    (place / "followed.jpg").write_bytes(kinds["baseline"] + b"junk")
+    made = make(
+        *(tmp_path / "out", "--input", place, "--splits", "train=1"),
+        *("--resize-mode", "none", "--max-reject-fraction", "1"),
+    )
+    assert made.rejects == {f"{name}.jpg": "truncated" for name in kinds}
+    assert noted(made) == []
+    found = stored(made)
+    assert found["whole.jpg"] == kinds["baseline"]
+    assert found["followed.jpg"][-2:] == b"\xff\xd9"
+
+
+def test_damaged_jpegs_keep_their_bytes(tmp_path, capsys):
+    place = tmp_path / "in"
+    place.mkdir()
+    content = zeroed(intact_kinds(photo())["baseline"])
+    (place / "kept.jpg").write_bytes(content)
+    (place / "anew.jpg").write_bytes(content + b"junk")
+    argv = ("--input", place, "--splits", "train=1", "--resize-mode", "none")
+    made = make(tmp_path / "out", *argv)
+    assert noted(made) == [f"2 {NOTE.replace('a.jpg', 'anew.jpg')}"]
+    assert stored(made)["kept.jpg"] == content
+    capsys.readouterr()
+    assert main(["verify", "--dataset", str(made.folder), "--deep", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["damaged_images"]["count"] == 1
 
 
 def test_copies_of_damaged_jpegs_are_not_counted(folder, tmp_path):
