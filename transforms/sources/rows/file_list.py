@@ -6,7 +6,6 @@ a URI. Other columns may hold label, split, group and key; the remaining ones ar
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 from collections.abc import Iterator, Sequence
 
@@ -14,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill.errors import ConfigError, Reason, Reject
+from recordmill.errors import ConfigError
 from recordmill.notes import Note
 from recordmill.storage.files import Location, shown
 from recordmill.transforms.model import batch
@@ -63,10 +62,10 @@ from recordmill.transforms.sources.rows.label_types import (
 )
 from recordmill.transforms.sources.rows.listed_files import listed_keys, resolve_files
 from recordmill.transforms.sources.rows.listing_file import (
+    RejectedRows,
     check_unnamed,
     label_spelling,
     listing_filter,
-    no_rows_message,
     open_listing,
     segment_notes,
     with_missing,
@@ -296,8 +295,7 @@ class FileList:
         keyed = wanted_columns(sorted(roles.named()), segments, column_types)
         repeated = self._find_repeated(file, sections, keyed, roles, segments)
         kept = filtered = 0
-        rejected: collections.Counter[Reason] = collections.Counter()
-        firsts: dict[Reason, Reject] = {}
+        rejected = RejectedRows()
         for section in sections:
             for rows in file.read(section, wanted, roles.named()):
                 check_unnamed(rows, place)
@@ -317,8 +315,7 @@ class FileList:
                     file=place.name,
                     unlabelled=self.unlabelled,
                 )
-                rejected.update(reject.reason for reject in listed.rejects)
-                firsts = {reject.reason: reject for reject in listed.rejects[::-1]} | firsts
+                rejected.add(listed.rejects)
                 if listed.rows is not None:
                     found = listed.rows
                     for name in segments:
@@ -333,9 +330,7 @@ class FileList:
             yield _with_rows(decided, decided.rows)
         if not kept:
             given = self.input_root is not None
-            raise ConfigError(
-                no_rows_message(place, root, rejected, firsts, given=given, filtered=filtered)
-            )
+            raise ConfigError(rejected.no_rows(place, root, given=given, filtered=filtered))
         quotes = quote_notes([(place.name, file.quote_anomalies)])
         unnamed = unnamed_notes((), user_columns)
         whole = segment_notes(user_columns, place) if self.segment_columns == () else []

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import re
 import shlex
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -33,6 +34,9 @@ _STARTS = ("start", "begin", "onset", "offset", "from")
 _ENDS = ("end", "stop", "offset", "to")
 _DURATIONS = ("duration", "dur", "length")
 _SUFFIX = re.compile(r"[ _-]*(time|sec|secs|seconds|s|ms|msec|milliseconds)$")
+_QUOTED = re.compile(r"'[^']*'")
+_CAUSES = 3  # different causes in a message
+_LOOKED_AT = 100  # rejects of a part that are searched for different causes
 _FORMATS = ("csv", "tsv", "jsonl", "parquet")
 
 
@@ -120,34 +124,58 @@ def check_unnamed(rows: Rows, place: Location) -> None:
         )
 
 
-def no_rows_message(
-    place: Location,
-    root: Location,
-    rejected: Mapping[Reason, int],
-    firsts: Mapping[Reason, Reject],
-    *,
-    given: bool = False,
-    filtered: int = 0,
-) -> str:
-    """Return the message for a listing without a usable row.
+class RejectedRows:
+    """Rejected rows of a listing, for the error if no row can be used."""
 
-    root: folder of relative paths. rejected: {reason: number of rows}. firsts: {reason: first
-      rejected row}.
-    given: `root` is that of --input-root. filtered: number of rows that --where left out.
-    """
-    if not rejected:
-        if filtered:
-            return f"--where leaves out all {filtered} rows of {place}: relax it"
-        return f"the listing {place} has no rows"
-    by_count = most_frequent(rejected)
-    first = firsts[by_count[0][0]]
-    reasons = ", ".join(f"{n} {reason}" for reason, n in by_count)
-    message = f"no row of {place} can be used ({reasons}); the first: {first.key}: {first.detail}"
-    if Reason.MISSING in rejected:
+    def __init__(self) -> None:
+        self._counts: collections.Counter[Reason] = collections.Counter()
+        self._firsts: dict[Reason, Reject] = {}
+        self._causes: dict[str, Reject] = {}  # by detail without names in quotes
+        self._may_be_elsewhere = False
+
+    def add(self, rejects: Sequence[Reject]) -> None:
+        """Count further rows."""
+        self._counts.update(reject.reason for reject in rejects)
+        self._firsts = {reject.reason: reject for reject in rejects[::-1]} | self._firsts
+        for reject in rejects[:_LOOKED_AT]:
+            self._may_be_elsewhere |= _may_be_elsewhere(reject)
+            if len(self._causes) < _CAUSES:
+                self._causes.setdefault(_cause(reject), reject)
+
+    def no_rows(self, place: Location, root: Location, *, given: bool, filtered: int) -> str:
+        """Return the message for a listing without a usable row.
+
+        root: folder of relative paths. given: `root` is that of --input-root. filtered: number of
+          rows that --where left out.
+        """
+        if not self._counts:
+            if filtered:
+                return f"--where leaves out all {filtered} rows of {place}: relax it"
+            return f"the listing {place} has no rows"
+        by_count = most_frequent(self._counts)
+        first = self._firsts[by_count[0][0]]
+        examples = list({_cause(first): first, **self._causes}.values())[:_CAUSES]
+        reasons = ", ".join(f"{n} {reason}" for reason, n in by_count)
+        which = "the first" if len(examples) == 1 else "the first of each cause"
+        shown = "; ".join(f"{one.key}: {one.detail}" for one in examples)
+        message = f"no row of {place} can be used ({reasons}); {which}: {shown}"
+        if not self._may_be_elsewhere:
+            return message
         message += "; relative paths were resolved in "
         if given:
             message += f"--input-root {root}: name the folder or archive that they are relative to"
         else:
             message += f"{root}: if they are relative to another folder, or to an archive, name it"
             message += " with --input-root"
-    return message
+        return message
+
+
+def _cause(reject: Reject) -> str:
+    return _QUOTED.sub("", reject.detail)
+
+
+def _may_be_elsewhere(reject: Reject) -> bool:
+    """Return whether another folder may have the file: the path is relative, and not odd."""
+    if reject.reason is not Reason.MISSING or reject.key.startswith("/") or "://" in reject.key:
+        return False
+    return ", but " not in reject.detail and "its path" not in reject.detail
