@@ -264,6 +264,89 @@ def test_odd_times_lose_no_frame(name, tmp_path) -> None:
     assert not made.rejects
 
 
+def ivf_with_time(content: bytes, number: int, time: int) -> bytes:
+    """Return an IVF file with another time of a frame. It has a header of 32 bytes, 12 a frame."""
+    place = 32
+    for _ in range(number):
+        place += 12 + struct.unpack_from("<I", content, place)[0]
+    return content[: place + 4] + struct.pack("<Q", time) + content[place + 12 :]
+
+
+@pytest.mark.parametrize("time", [2**40, 2**62, 2**63, 2**63 + 5, 2**64 - 1])
+def test_impossible_times_lose_no_frame(time, tmp_path) -> None:
+    content = make_video(tmp_path / "source.ivf", "vp9").read_bytes()
+    paths = [tmp_path / "in" / f"{number}.ivf" for number in (0, 11, FRAMES - 1)]
+    paths[0].parent.mkdir()
+    for path in paths:
+        path.write_bytes(ivf_with_time(content, int(path.stem), time))
+    made = made_of(tmp_path)
+    clips = clips_of(made)
+    assert not made.rejects
+    for path in paths:
+        check(path, clips[path.name], range(FRAMES))
+        times = micros_of(made, path.name)
+        assert times[0] == 0
+        assert 0 <= min(np.diff(times)) <= max(np.diff(times)) <= 80_000
+
+
+def test_a_frame_that_is_shown_for_years_is_not_repeated_for_years(tmp_path) -> None:
+    source = make_video(tmp_path / "source.mkv", "h264-b")
+    years = 25 * 86_400 * 366 * 10  # in 1/25 seconds
+    late = with_times(
+        source, tmp_path / "in" / "x.mkv", lambda n, shown: (shown + years * (shown == 29), n - 10)
+    )
+    make_video(tmp_path / "in" / "y.mkv", "h264-b")
+    made = made_of(tmp_path, "--fps", 25, "--max-reject-fraction", 1)
+    assert sorted(clips_of(made)) == ["y.mkv"]
+    assert details(made).keys() == {late.name}
+    assert "correct the times of its frames, or leave out --fps" in details(made)[late.name]
+
+
+def cut(path: pathlib.Path, size: int) -> pathlib.Path:
+    path.write_bytes(path.read_bytes()[:size])
+    return path
+
+
+def test_a_nut_that_ends_early_is_truncated(tmp_path) -> None:
+    """FFmpeg takes its last bytes for the offset of an index, outside of the file."""
+    path = make_video(tmp_path / "in" / "x.nut", "mjpeg")
+    whole = plain_frames(make_video(tmp_path / "in" / "y.nut", "mjpeg"))
+    cut(path, path.stat().st_size // 2)
+    made = made_of(tmp_path, "--max-reject-fraction", 1)
+    clips = clips_of(made)
+    assert len(clips["y.nut"]) == len(whole) == FRAMES
+    for number, frames in list(clips["x.nut"].items())[:-1]:
+        np.testing.assert_array_equal(frames[0], whole[number])
+    assert len(clips["x.nut"]) > FRAMES // 4
+    assert set(made.rejects.values()) <= {"truncated", "corrupt"}  # corrupt: the last frame
+    assert list(made.rejects.values()).count("truncated") == 1
+    assert len(made.rejects) <= 2
+
+
+def test_an_mxf_without_its_index_is_truncated(tmp_path) -> None:
+    path = make_video(tmp_path / "in" / "x.mxf", "h264-b")
+    cut(path, path.stat().st_size * 6 // 10)
+    make_video(tmp_path / "in" / "y.mxf", "h264-b")
+    made = made_of(tmp_path, "--max-reject-fraction", 1)
+    assert made.rejects == {"x.mxf": "truncated"}
+    assert "the index of the file is missing" in details(made)["x.mxf"]
+
+
+@pytest.mark.parametrize("codec", ["h264-b", "hevc-b"])
+def test_an_mp4_that_ends_within_its_index_is_truncated(codec, tmp_path) -> None:
+    whole = make_video(tmp_path / "in" / "whole.mp4", codec)
+    size, index = whole.stat().st_size, whole.read_bytes().index(b"moov")
+    sizes = [int(size - (size - index) * share) for share in (0.1, 0.3, 0.5, 0.7, 0.9, 0.99)]
+    for one in [*sizes, index + 330]:  # 330: about where the codec is named
+        cut(make_video(tmp_path / "in" / f"{one}.mp4", codec), one)
+    made = made_of(tmp_path, "--max-reject-fraction", 1)
+    assert sorted(clips_of(made)) == ["whole.mp4"]
+    assert len(made.rejects) == len({*sizes, index + 330})
+    assert set(made.rejects.values()) == {"truncated"}
+    for detail in details(made).values():
+        assert "an MP4 whose index cannot be read" in detail
+
+
 def test_a_video_without_marks_of_key_frames_is_read(tmp_path) -> None:
     source = make_video(tmp_path / "source.mkv", "mpeg4")
     rows = [(bytes(packet), n, n, False) for n, packet in enumerate(packets_of(source))]

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import errno
 import io
+import os
 
-from recordmill.storage.decoder_stream import DecoderStream
+from recordmill.storage.decoder_stream import DecoderStream, seek_target
 from recordmill.storage.input_files import read_file
 
 IN_MEMORY = 4 << 20  # bytes of a file that is read at once
 
 
 class FileInMemory(io.BytesIO):
-    """A small file. A seek before its beginning, which damaged files ask for, is ignored."""
+    """A small file. Seeks follow `seek_target`."""
 
     def __init__(self, data: bytes) -> None:
         super().__init__(data)
@@ -21,33 +21,22 @@ class FileInMemory(io.BytesIO):
     def read_at(self, offset: int, size: int) -> memoryview:
         return self._view[offset : offset + size]
 
-    def seek(self, offset: int, whence: int = 0) -> int:
-        try:
-            return super().seek(offset, whence)
-        except ValueError:
-            return self.tell()
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        return super().seek(seek_target(offset, whence, place=self.tell(), size=len(self._view)))
 
     def check(self) -> None:
         """Return; it was read as a whole."""
 
 
 class FileInRanges(DecoderStream):
-    """A large file. A seek before its beginning is ignored."""
+    """A large file."""
 
     def read_at(self, offset: int, size: int) -> memoryview:
         """Return up to `size` bytes. Raises the error of a read that failed, as `check` does."""
-        super().seek(offset)
+        self.seek(offset)
         data = self.read(size)
         self.check()
         return memoryview(data)
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        try:
-            return super().seek(offset, whence)
-        except OSError as error:
-            if error.errno != errno.EINVAL:
-                raise
-            return self.tell()
 
 
 AudioStream = FileInMemory | FileInRanges

@@ -1,6 +1,7 @@
 """Assignment of frames to clips, against a slow and plain reference."""
 
 import dataclasses
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from recordmill.errors import ConfigError, Reason, RecordError
 from recordmill.transforms.sources.video.clip_plan import ClipSampling, ClipSection, plan_sections
-from recordmill.transforms.sources.video.video_decoder import Packets
+from recordmill.transforms.sources.video.frame_times import Packets
 from tests.examples_of_properties import many
 
 MILLI = Fraction(1, 1000)
@@ -176,3 +177,18 @@ def test_decoding_begins_one_key_frame_early() -> None:
 def test_invalid_options(options, message) -> None:
     with pytest.raises(ConfigError, match=message):
         ClipSampling(**options)
+
+
+def test_the_frames_of_slots_are_exact_for_every_unit_of_time() -> None:
+    cut, unit = ClipSampling(fps=7.00001), Fraction(1, 10**9)
+    slots = np.arange(0, 60_000_000, 9_999_991)
+    starts = np.array([math.floor(slot / (cut.rate * unit)) for slot in slots.tolist()], np.int64)
+    assert cut.frames_at(slots, starts, unit).tolist() == list(range(len(slots)))
+
+
+def test_videos_with_too_many_frames_at_a_frame_rate_are_rejected() -> None:
+    found = packets([0, 40, 10**12])
+    assert len(clips_of(found, ClipSampling(frames=1))) == 3
+    with pytest.raises(RecordError, match="takes 25000000001 frames at --fps 25") as error:
+        clips_of(found, ClipSampling(frames=1, fps=25))
+    assert error.value.reason is Reason.TOO_LARGE

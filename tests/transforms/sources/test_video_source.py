@@ -12,15 +12,17 @@ from PIL import Image
 
 from recordmill.errors import ConfigError, Reason, RecordError, RunError
 from recordmill.job.staging import Staging
+from recordmill.storage import decoder_stream
 from recordmill.storage.files import Location
-from recordmill.storage.storage_errors import ChangedInputError
+from recordmill.storage.storage_errors import ChangedInputError, StorageError
 from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.source import ListingPart
 from recordmill.transforms.sources.files.folders import FileTree
 from recordmill.transforms.sources.video.clip_plan import ClipSampling
 from recordmill.transforms.sources.video.clip_rows import LENGTHS, STARTS, TIMES, read_frames
-from recordmill.transforms.sources.video.video_decoder import Packets, VideoFile
+from recordmill.transforms.sources.video.frame_times import Packets
+from recordmill.transforms.sources.video.video_decoder import VideoFile
 from recordmill.transforms.sources.video.video_source import VideoSource
 from recordmill.transforms.staged.listing import stage_listing
 from recordmill.transforms.staged.parts import read_part, with_staged_paths
@@ -342,6 +344,20 @@ def test_a_changed_video_fails_the_job(tmp_path) -> None:
     os.utime(path, ns=(1, 1))
     with pytest.raises(ChangedInputError, match=r"x\.mp4 changed while the job ran"):
         list(source.read(part, source.layout([part])))
+
+
+def test_a_seek_that_the_storage_refuses_fails_the_job(tmp_path, monkeypatch) -> None:
+    path = make_film(tmp_path / "x.mp4")  # whose index is at its end
+
+    class _Failing(io.BytesIO):
+        def seek(self, offset: int, whence: int = 0) -> int:
+            if offset:
+                raise StorageError("the disk fails")
+            return super().seek(offset, whence)
+
+    monkeypatch.setattr(decoder_stream, "open_file", lambda *_, **__: _Failing(path.read_bytes()))
+    with pytest.raises(StorageError, match="the disk fails"):
+        open_film(path)
 
 
 PLAYLISTS = {

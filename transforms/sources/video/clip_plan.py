@@ -17,18 +17,18 @@ from fractions import Fraction
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
-import numpy.typing as npt
 
 from recordmill import strict_json
 from recordmill.errors import ConfigError, DamageError, Reason, RecordError
 from recordmill.notes import count_of
-from recordmill.transforms.sources.video.video_decoder import Packets
+from recordmill.transforms.sources.video.frame_times import Ints, Packets
 
-Ints = npt.NDArray[np.int64]
 Rest = Literal["drop", "pad"]
 
 _MICRO = 10**6
+_LAST = 2**63 - 1
 _DENOMINATOR = 10**5  # limit for frame rates, so that products stay below 2**63
+_SLOTS = 2**26  # of a video at a frame rate, at most; 31 days at 25 frames a second
 _LATE = 1.0  # seconds that a segment may extend past the end of its video, for rounding
 
 
@@ -97,17 +97,33 @@ class ClipSampling:
         return Fraction(str(self.fps)).limit_denominator(_DENOMINATOR)
 
     def slots(self, packets: Packets, unit: Fraction) -> int:
-        """Return the number of slots of a video. unit: of times, in seconds."""
+        """Return the number of slots of a video. unit: of times, in seconds.
+
+        Raises:
+          RecordError: they are too many.
+        """
         if self.rate is None:
             return len(packets.times)
-        return math.ceil((packets.end - int(packets.times[0])) * unit * self.rate)
+        length = (packets.end - int(packets.times[0])) * unit
+        found = math.ceil(length * self.rate)
+        if found > _SLOTS:
+            raise RecordError(
+                Reason.TOO_LARGE,
+                f"a video of {count_of(len(packets.times), 'frame')} in {float(length):.0f} seconds"
+                f" takes {found} frames at --fps {self.fps:g}, more than {_SLOTS}: correct the"
+                " times of its frames, or leave out --fps",
+            )
+        return found
 
     def frames_at(self, slots: Ints, times: Ints, unit: Fraction) -> Ints:
         """Return the frame number of each slot. times: since the start of the video, ascending."""
         if self.rate is None:
             return slots
-        above = self.rate.denominator * unit.denominator
-        limits = slots * above // (self.rate.numerator * unit.numerator)
+        length = 1 / (self.rate * unit)  # of a slot
+        if length.numerator <= _LAST // _SLOTS:
+            limits = slots * length.numerator // length.denominator
+        else:
+            limits = np.array([math.floor(one * length) for one in slots.tolist()], np.int64)
         return np.searchsorted(times, limits, side="right") - 1
 
     def micros(self, slots: Ints, times: Ints, unit: Fraction) -> Ints:

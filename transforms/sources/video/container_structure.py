@@ -7,14 +7,17 @@ Microsoft's AVI RIFF File Reference.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Protocol
 
 from recordmill.errors import Reason, RecordError
 from recordmill.format.file_content import unknown_media
+from recordmill.notes import count_of
 
 _BOXES = 4096  # top-level boxes of an MP4 that are read, at most
 _BOX_HEAD = 8  # bytes, before a size of 64 bits
 _TAGS = 4096  # tags of an FLV that are read, at most
+_RAW = ("h264", "hevc", "m4v", "mpegvideo", "mjpeg", "av1", "obu")  # FFmpeg's names
 _FLV = b"FLV"
 _TAG_HEAD = 11  # bytes
 _CHUNKS = 4096  # chunks at the end of an AVI that are read, at most
@@ -31,30 +34,41 @@ class _File(Protocol):
 def has_second_mp4(file: _File, size: int) -> bool:
     """Return whether a second header (`ftyp` or `moov`) begins a video that FFmpeg does not read.
 
-    Reads the headers of the top-level boxes. FFmpeg does read fragments (`moof`) that follow a
-    repeated header. size: of the file in bytes.
+    FFmpeg does read fragments (`moof`) that follow a repeated header. size: of the file in bytes.
     """
     seen: set[bytes] = set()
     is_second = False
-    at = 0
-    for _ in range(_BOXES):
-        if at + _BOX_HEAD > size:
-            break
-        file.seek(at)
-        head = file.read(2 * _BOX_HEAD)
-        kind = head[4:_BOX_HEAD]
+    for kind, _ in _boxes(file, size):
         if kind in (b"ftyp", b"moov"):
             is_second |= kind in seen
             seen.add(kind)
         elif kind == b"moof":
             is_second = False
+    return is_second
+
+
+def has_cut_index(file: _File, size: int) -> bool:
+    """Return whether an MP4 ends within its index (`moov`). size: of the file in bytes."""
+    return any(kind == b"moov" and stop > size for kind, stop in _boxes(file, size))
+
+
+def _boxes(file: _File, size: int) -> Iterator[tuple[bytes, int]]:
+    """Yield (type, offset of the end) of the top-level boxes of an MP4 of `size` bytes."""
+    at = 0
+    for _ in range(_BOXES):
+        if at + _BOX_HEAD > size:
+            return
+        file.seek(at)
+        head = file.read(2 * _BOX_HEAD)
         length, least = int.from_bytes(head[:4], "big"), _BOX_HEAD
         if length == 1:  # 64 bits follow
             length, least = int.from_bytes(head[_BOX_HEAD:], "big"), 2 * _BOX_HEAD
-        if length < least:  # 0: the box extends to the end of the file; else there is no box here
-            break
+        # 0: the box extends to the end of the file; else there is no box here
+        is_last = length < least
+        yield head[4:_BOX_HEAD], size if is_last else at + length
+        if is_last:
+            return
         at += length
-    return is_second
 
 
 def has_second_flv(file: _File, at: int) -> bool:
@@ -94,9 +108,35 @@ def empty_chunks(file: _File, at: int, stream: int) -> int:
 def open_error(head: bytes) -> RecordError:
     """Return the error for a file that FFmpeg cannot open, given its first bytes."""
     if head[4:8] == b"ftyp":
-        return RecordError(
-            Reason.TRUNCATED, "an MP4 whose index cannot be read, or was never written"
-        )
+        return index_error()
     if head.startswith(b"\x1a\x45\xdf\xa3"):
         return RecordError(Reason.CORRUPT, "a Matroska file whose header cannot be read")
     return unknown_media("a video", head)
+
+
+def index_error() -> RecordError:
+    """Return the error for an MP4 without a usable index."""
+    return RecordError(Reason.TRUNCATED, "an MP4 whose index cannot be read, or was never written")
+
+
+def timeless_error(form: str) -> RecordError:
+    """Return the error for a video of which no frame has a time. form: FFmpeg's name of it."""
+    if form in _RAW:
+        return RecordError(
+            Reason.UNSUPPORTED,
+            "frames without times, as in a raw stream: put it into a container, such as with"
+            " ffmpeg -i FILE -c copy FILE.mp4",
+        )
+    return RecordError(
+        Reason.TRUNCATED,
+        "no frame has a time: the index of the file is missing, as after an incomplete copy",
+    )
+
+
+def concatenation_error(frames: int) -> RecordError:
+    """Return the error for a file of several videos. frames: of the first."""
+    return RecordError(
+        Reason.UNSUPPORTED,
+        f"the file holds several videos, the first of {count_of(frames, 'frame')}: join them with"
+        " ffmpeg -f concat, or split them",
+    )

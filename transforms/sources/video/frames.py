@@ -15,13 +15,16 @@ from typing import Any
 import numpy as np
 
 from recordmill.errors import Reason, RecordError
-from recordmill.transforms.sources.video.clip_plan import ClipSection, Ints
-from recordmill.transforms.sources.video.video_decoder import (
+from recordmill.transforms.sources.video.clip_plan import ClipSection
+from recordmill.transforms.sources.video.frame_times import (
+    Ints,
     Packets,
-    VideoFile,
-    pyav,
+    are_usable,
+    frame_length,
     time_of_packet,
+    usable_times,
 )
+from recordmill.transforms.sources.video.video_decoder import VideoFile, pyav
 
 Frames = Iterator[tuple[int, Any]]
 
@@ -110,12 +113,16 @@ def count_frames(video: VideoFile, packets: Packets) -> Packets:
     if is_damaged and packets.ordered and (np.diff(found) > 0).all():
         return packets
     found.sort()
+    found = usable_times(found, video.unit)
+    end = max(packets.end, int(found[-1]) + 1)
+    if not are_usable(int(found[0]), end, video.unit):
+        end = int(found[-1]) + frame_length(0, video.rate, video.unit)
     return dataclasses.replace(
         packets,
         times=found,
         keys=np.full((1, 2), found[0]),
         sizes=packets.sizes.sum(keepdims=True),
-        end=max(packets.end, int(found[-1]) + 1),
+        end=end,
         missing=packets.missing if packets.missing != 0 or not is_damaged else None,
         ordered=False,
     )

@@ -15,21 +15,28 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from recordmill.errors import Reason, RecordError
 from recordmill.format.file_content import HEAD
-from recordmill.notes import count_of
 from recordmill.optional_packages import import_package
 from recordmill.storage.decoder_stream import DecoderStream
 from recordmill.transforms.sources.video.container_structure import (
+    concatenation_error,
     empty_chunks,
+    has_cut_index,
     has_second_flv,
     has_second_mp4,
+    index_error,
     open_error,
+    timeless_error,
 )
-
-Ints = npt.NDArray[np.int64]
+from recordmill.transforms.sources.video.frame_times import (
+    Packets,
+    are_usable,
+    frame_length,
+    time_of_packet,
+    usable_times,
+)
 
 # FFmpeg's names of allowed demuxers. None of them opens other files, unlike those of playlists
 # (hls, dash, concat) and of image sequences (image2). Audio demuxers allow better error messages.
@@ -46,26 +53,6 @@ _DURATION = re.compile(r"(\d+):(\d\d):(\d\d(?:\.\d+)?)", re.ASCII)
 _LATE = Fraction(1, 20)  # tolerance in seconds for the duration in a header
 _TRIES = 16  # attempts to read on after invalid data
 _BUFFER = 1 << 18  # bytes that FFmpeg reads at once
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Packets:
-    """Times and sizes of the frames of a video, from its packets.
-
-    times: presentation times of the frames, sorted, in the time base of the stream, int64[frames].
-    keys: (presentation time, decoding time) of each key frame, ascending, int64[k, 2].
-    sizes: bytes from a key frame to the next, int64[k].
-    end: end time of the last frame.
-    missing: number of frames that the header declares but that are missing; None if unknown.
-    ordered: whether frames have unique times; else frames are numbered in decoding order.
-    """
-
-    times: Ints
-    keys: Ints
-    sizes: Ints
-    end: int
-    missing: int | None = 0
-    ordered: bool = True
 
 
 def pyav() -> Any:
@@ -186,7 +173,8 @@ class VideoFile:
         times: list[int] = []
         keys: list[tuple[int, int]] = []
         sizes: list[int] = []
-        last, length, read, guessed, timeless = 0, 0, 0, 0, 0
+        read = guessed = wrong = timeless = before = last = length = 0
+        early = late = 0  # frames shown before the first key frame and after it
         decoded: int | None = None  # decoding time of the packet
         place = stop = None  # offset of the packet, and its end
         kept: collections.deque[Any] = collections.deque()
@@ -195,6 +183,7 @@ class VideoFile:
             if packet.pos:
                 place, stop = packet.pos, packet.pos + packet.size
             last_decoded, decoded = decoded, packet.dts
+            goes_back = decoded is not None and last_decoded is not None and decoded < last_decoded
             if keep:
                 kept.append(packet)
             guessed += packet.pts is None
@@ -204,38 +193,44 @@ class VideoFile:
             if not keys and not is_key:
                 continue
             if is_key:
-                if times and time < last and _is_earlier(decoded, last_decoded):
-                    raise _concatenated(len(times))
+                restarts = len(times) > 1 and time <= before and time < last
+                if restarts and (goes_back or None in (decoded, last_decoded)):
+                    raise concatenation_error(len(times))
                 keys.append((time, time if packet.dts is None else packet.dts))
                 sizes.append(0)
             sizes[-1] += packet.size
-            if self.makes_frame(packet) and time >= keys[0][0]:
+            if not self.makes_frame(packet):
+                continue
+            if time < keys[0][0]:
+                early += 1
+                wrong += is_key or late > 0 or not self._reorders or goes_back
+            else:
+                late += time > keys[0][0]
                 times.append(time)
                 if time >= last or len(times) == 1:
-                    last, length = time, packet.duration or 0
+                    before, last, length = last, time, packet.duration or 0
         if self._has_unread_video(place):
-            raise _concatenated(len(times))
+            raise concatenation_error(len(times))
         if read and timeless == read:
-            raise RecordError(
-                Reason.UNSUPPORTED,
-                "frames without times, as in a raw stream: put it into a container, such as with"
-                " ffmpeg -i FILE -c copy FILE.mp4",
-            )
+            raise self._error(timeless_error(self._container.format.name))
         if read and not keys:
             self.restart()
             return self.packets(keep=keep, keyless=True)
         if not times:
-            raise RecordError(Reason.EMPTY, "no frames")
-        if not length:
-            length = round(1 / (self.rate * self.unit)) if self.rate else 1
+            raise self._error(RecordError(Reason.EMPTY, "no frames"))
+        wrong += early > 0 and not late
         found = np.sort(np.array(times, np.int64))
+        is_usable = are_usable(int(found[0]), int(found[-1]), self.unit)
+        found = usable_times(found, self.unit)
         order = np.argsort(np.array(keys, np.int64)[:, 0], kind="stable")
         packets = Packets(
             times=found,
             keys=np.array(keys, np.int64)[order],
             sizes=np.array(sizes, np.int64)[order],
-            end=int(found[-1]) + length,
-            ordered=not (guessed or keyless) and bool((np.diff(found) > 0).all()),
+            end=int(found[-1]) + frame_length(length, self.rate, self.unit),
+            ordered=is_usable
+            and not (guessed or wrong or keyless)
+            and bool((np.diff(found) > 0).all()),
         )
         self._kept = kept if keep else None
         return dataclasses.replace(packets, missing=self._missing(packets, read, stop, decoded))
@@ -288,14 +283,30 @@ class VideoFile:
         moving = [one for one in streams if not one.disposition & attached]
         if not moving:
             what = "only cover art" if streams else "no video stream"
-            raise RecordError(Reason.UNSUPPORTED, f"{what}: expected a video")
+            raise self._error(RecordError(Reason.UNSUPPORTED, f"{what}: expected a video"))
         moving = [one for one in moving if one.codec_context is not None] or moving
         found = max(moving, key=self._rank)
         if found.codec_context is None or not found.time_base:
-            raise RecordError(Reason.UNSUPPORTED, "FFmpeg has no decoder for its video stream")
+            what = "FFmpeg has no decoder for its video stream"
+            raise self._error(RecordError(Reason.UNSUPPORTED, what))
         if not found.codec_context.width or not found.codec_context.height:
-            raise RecordError(Reason.CORRUPT, "its header has no height and width")
+            raise self._error(RecordError(Reason.CORRUPT, "its header has no height and width"))
         return found
+
+    def _error(self, error: RecordError) -> RecordError:
+        """Return the error that an incomplete index causes, or else the given error."""
+        is_cut = self._is_mp4 and has_cut_index(self._file, self._place[1])
+        self._file.check()
+        return index_error() if is_cut else error
+
+    @property
+    def _is_mp4(self) -> bool:
+        return bool(self._container.format.name.startswith("mov"))
+
+    @property
+    def _reorders(self) -> bool:
+        """True if frames of the codec may be shown in another order than that of decoding."""
+        return bool(self.stream.codec_context.codec.reorder)
 
     @staticmethod
     def _rank(stream: Any) -> tuple[bool, int]:
@@ -318,7 +329,7 @@ class VideoFile:
         last: offset of the last packet read, None if no packet had one.
         """
         form = self._container.format.name
-        if not form.startswith("mov") and form != "flv":
+        if not self._is_mp4 and form != "flv":
             return False
         place = self._file.tell()
         if form == "flv":
@@ -339,8 +350,10 @@ class VideoFile:
         if self._has_hole:
             return None
         form = self._container.format.name
-        if form.startswith("mov"):
+        if self._is_mp4:
             return len(self.stream.index_entries) - self._indexed
+        if form == "nut" and end == self._place[1]:
+            return None  # an index follows the last packet, unless the file was cut
         if form == "avi" and self.stream.frames:
             return self._missing_of_avi(read, end, time)
         declared = self._declared_end
@@ -377,23 +390,3 @@ class VideoFile:
             length = self._container.duration
             return None if length is None else Fraction(length, pyav().time_base)
         return None
-
-
-def time_of_packet(packet: Any, default: int) -> int:
-    """Return the presentation time of a packet, or else its decoding time, or the default."""
-    time = packet.dts if packet.pts is None else packet.pts
-    return default if time is None else int(time)
-
-
-def _is_earlier(time: int | None, last: int | None) -> bool:
-    """Return whether decoding times go back, or are unknown."""
-    return time is None or last is None or time < last
-
-
-def _concatenated(frames: int) -> RecordError:
-    """Return the error for a file of several videos. frames: of the first."""
-    return RecordError(
-        Reason.UNSUPPORTED,
-        f"the file holds several videos, the first of {count_of(frames, 'frame')}: join them with"
-        " ffmpeg -f concat, or split them",
-    )

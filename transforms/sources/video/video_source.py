@@ -49,7 +49,8 @@ from recordmill.transforms.sources.video.frames import (
     count_frames,
     decode_section,
 )
-from recordmill.transforms.sources.video.video_decoder import Packets, VideoFile, pyav
+from recordmill.transforms.sources.video.frame_times import Packets
+from recordmill.transforms.sources.video.video_decoder import VideoFile, pyav
 from recordmill.transforms.sources.video.video_headers import ProbedVideo, VideoProbe
 
 SECTION = "__section__"  # string: a `ClipSection`, null for a whole video
