@@ -42,7 +42,7 @@ def time_of_packet(packet: Any, default: int) -> int:
 
 
 def are_usable(begin: int, end: int, unit: Fraction) -> bool:
-    """Return whether a video can take the time from `begin` to `end`. unit: of times, in seconds."""
+    """Return whether a video can take the time between two times. unit: of times, in seconds."""
     return (end - begin) * unit <= _LONGEST
 
 

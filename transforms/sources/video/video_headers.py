@@ -12,8 +12,8 @@ from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.imaging.unread_parts import HDR
 from recordmill.transforms.sources.video.clip_plan import ClipSampling
 from recordmill.transforms.sources.video.frame_encoder import too_many_pixels
-from recordmill.transforms.sources.video.frames import is_divisible
 from recordmill.transforms.sources.video.frame_times import Packets
+from recordmill.transforms.sources.video.frames import is_divisible
 from recordmill.transforms.sources.video.video_decoder import VideoFile, pyav
 
 _BT2020 = 9  # of ColourPrimaries in ITU-T H.273

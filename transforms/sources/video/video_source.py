@@ -44,12 +44,12 @@ from recordmill.transforms.sources.video.clip_plan import (
 )
 from recordmill.transforms.sources.video.clip_rows import ClipCollector, clip_schema
 from recordmill.transforms.sources.video.frame_encoder import EncodedFrame, FrameEncoder
+from recordmill.transforms.sources.video.frame_times import Packets
 from recordmill.transforms.sources.video.frames import (
     UnexpectedFramesError,
     count_frames,
     decode_section,
 )
-from recordmill.transforms.sources.video.frame_times import Packets
 from recordmill.transforms.sources.video.video_decoder import VideoFile, pyav
 from recordmill.transforms.sources.video.video_headers import ProbedVideo, VideoProbe
 
