@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterator
+from typing import Any
 
 import apache_beam as beam
 from apache_beam.pvalue import TaggedOutput
@@ -24,7 +25,7 @@ _COUNTERS = RecordCounters("Check")
 _OTHERS = "others"  # tag of problems and remarks
 
 
-def _incoming(element: Element) -> Iterator[StagedPart | TaggedOutput]:
+def _incoming(element: Element) -> Iterator[Any]:  # Beam warns about TaggedOutput
     if isinstance(element, StagedBatch):
         part = part_of(element)
         _COUNTERS.add(read=part.rows)

@@ -127,7 +127,7 @@ def _plan_and_batches(
     *,
     run: RunSpec,
     plan_only: bool,
-) -> Iterator[Plan | TaggedOutput]:
+) -> Iterator[Any]:  # Beam warns about TaggedOutput
     """Yield the plan, and handles on the batches of records under a tag."""
     survey = Survey.sum(surveys)
     yield _plan(survey, quotas, problems, learned, profiled, run=run, plan_only=plan_only)

@@ -81,7 +81,8 @@ def test_the_most_frequent_reason_of_a_listing_comes_first(tmp_path, capsys):
     given = ("--input", tmp_path / "a.csv", "--output", tmp_path / "out")
     assert run("images", *given) == 2
     assert (
-        "can be used (3 missing, 2 bad_value, 1 empty); the first: none1.png: no such file"
+        "can be used (3 missing, 2 bad_value, 1 empty); the first of each cause: none1.png: no"
+        " such file"
     ) in printed(capsys)
 
 
