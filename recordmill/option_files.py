@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from recordmill.errors import ConfigError
-from recordmill.format.file_content import HEAD, JSON_DOCUMENT, identify
+from recordmill.format.file_content import HEAD, identify
 
 if TYPE_CHECKING:
     import yaml
@@ -145,7 +145,7 @@ def _other_format(text: str, *, colons: bool) -> str | None:
     if "\0" in text:
         return "binary data"
     content = identify(text[:HEAD].encode(errors="replace"))
-    if content is not None and content.noun != JSON_DOCUMENT:
+    if content is not None and not content.is_json:
         return str(content)
     if start.startswith(("[", "{")) and (_is_json(text) or all(map(_is_json, lines))):
         return "JSON"

@@ -30,8 +30,8 @@ _OFFICE = re.compile(rb"PK\x03\x04.{26}(\[Content_Types\]\.xml|_rels/|docProps/|
 _OPEN_DOCUMENT = b"mimetypeapplication/vnd.oasis.opendocument."
 _NUMPY = re.compile(rb"PK\x03\x04.{26}[^/\0]{0,200}\.npy", re.DOTALL)
 
-JSON_DOCUMENT = "a JSON document"
 TAR = "a tar archive"
+_JSON_DOCUMENT = "a JSON document"
 _XML_DOCUMENT = "an XML document, such as an error response of a server"
 _DECOMPRESS = "decompress it"
 _AS_ROWS = "export it as CSV or Parquet"
@@ -45,11 +45,9 @@ _EXTENSIONS = {
     "a Parquet file": (".parquet", ".pq"),
     "an Arrow file": (".arrow", ".feather", ".ipc"),
     "an Avro file": (".avro",),
-    JSON_DOCUMENT: (".json", ".jsonl", ".ndjson"),
+    _JSON_DOCUMENT: (".json", ".jsonl", ".ndjson"),
     _XML_DOCUMENT: (".xml",),
 }
-
-
 _COMPRESSED = ("gzip-compressed data", "bzip2-compressed data", "zstd-compressed data")
 
 
@@ -66,6 +64,11 @@ class Content(NamedTuple):
     noun: str
     advice: str = ""
     kind: Literal["text", "image", "media", "compressed", "other"] = "other"
+
+    @property
+    def is_json(self) -> bool:
+        """True if it begins as JSON does, of which some is rows, lists or annotations."""
+        return self.noun == _JSON_DOCUMENT
 
     def is_named(self, name: str) -> bool:
         """Return whether the name of a file has the extension of this content."""
@@ -163,20 +166,15 @@ def not_compressed(name: str, head: bytes) -> Content | None:
       name: Name of the file.
       head: First bytes of the file.
     """
+    noun = next((one for one in _COMPRESSED if name.lower().endswith(_EXTENSIONS[one])), None)
     content = identify(head)
-    for noun in _COMPRESSED:
-        stem = name.rpartition(".")[0]
-        if (
-            not head
-            or not name.lower().endswith(_EXTENSIONS[noun])
-            or (content and content.noun == noun)
-        ):
-            continue
-        if content is None or content.is_named(stem):
-            is_text = _CONTROL.isdisjoint(head[:_TEXT_HEAD])
-            extension = name[len(stem) :]
-            return Content(f"not {noun}", f"name it without {extension}" if is_text else "")
-    return None
+    if noun is None or not head or (content is not None and content.noun == noun):
+        return None
+    stem, _, extension = name.rpartition(".")
+    if content is not None and not content.is_named(stem):
+        return None
+    is_text = _CONTROL.isdisjoint(head[:_TEXT_HEAD])
+    return Content(f"not {noun}", f"name it without .{extension}" if is_text else "")
 
 
 def unknown_media(expected: str, head: bytes) -> RecordError:
@@ -211,7 +209,7 @@ def _text_kind(text: bytes) -> Content | None:
     if _ARFF.match(text):
         return Content("an ARFF file", _AS_ROWS, kind="text")
     if _JSON.match(text):
-        return Content(JSON_DOCUMENT, kind="text")
+        return Content(_JSON_DOCUMENT, kind="text")
     return None
 
 

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 import orjson
 
 from recordmill.errors import ConfigError
-from recordmill.format.file_content import HEAD, JSON_DOCUMENT, identify
+from recordmill.format.file_content import HEAD, identify
 
 _CHUNK = 1 << 20  # minimum size of a read in bytes
 _SPACE = " \t\n\r"
@@ -32,7 +32,7 @@ def iter_members(file: BinaryIO, wanted: Collection[str], *, where: str) -> Iter
     text = _JsonScanner(file, where)
     if text.next() != "{":
         content = identify(text.beginning())
-        if content is not None and content.noun != JSON_DOCUMENT:
+        if content is not None and not content.is_json:
             raise ConfigError(f"{where} is {content}")
         raise ConfigError(f"{where}: expected a JSON object, which begins with {{: {text.shown()}")
     text.step()

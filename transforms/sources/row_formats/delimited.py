@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.csv
 
 from recordmill.errors import ConfigError
-from recordmill.format.file_content import JSON_DOCUMENT
 from recordmill.transforms.model import limits
 from recordmill.transforms.sources.row_formats.column_types import ColumnType, ColumnTypes, unify
 from recordmill.transforms.sources.row_formats.csv_blocks import (
@@ -215,7 +214,7 @@ class DelimitedFile:
     def _refuse_other_text(self) -> None:
         """Raise ConfigError if the file has text of another format, such as JSON."""
         content = other_text(self._file.first_text)
-        if content is not None and content.noun == JSON_DOCUMENT:
+        if content is not None and content.is_json:
             content = describe_json(self._file.first_text)
         if content is not None and not self._shape.skip_rows:
             raise ConfigError(f"{self._origin.place} is {content}")

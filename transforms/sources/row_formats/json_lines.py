@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 
 from recordmill.errors import ConfigError, Reason
-from recordmill.format.file_content import JSON_DOCUMENT
 from recordmill.transforms.model import limits
 from recordmill.transforms.sources.row_formats import json_blocks
 from recordmill.transforms.sources.row_formats.column_types import (
@@ -92,7 +91,7 @@ class JsonLines:
     def _refuse_document(self) -> None:
         """Raise ConfigError if the file is not JSON, or is one JSON document instead of lines."""
         content = other_text(self._file.first_text)
-        if content is not None and content.noun != JSON_DOCUMENT:
+        if content is not None and not content.is_json:
             raise ConfigError(f"{self._origin.place} is {content}")
         if is_document(self._file.first_text):
             document = describe_json(self._file.first_text)

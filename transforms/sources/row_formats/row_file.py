@@ -15,7 +15,6 @@ import pyarrow as pa
 from recordmill.errors import ConfigError, Reason, RunError
 from recordmill.format.file_content import (
     HEAD,
-    JSON_DOCUMENT,
     Content,
     identify,
     not_compressed,
@@ -182,13 +181,13 @@ class Origin:
             return plain
         if content is None or content.is_named(name):
             return None
-        return self.json_content() if content.noun == JSON_DOCUMENT else content
+        return self.json_content() if content.is_json else content
 
     def json_content(self) -> Content | None:
         """Return the content of a file that may be JSON by its name; None if it is unknown."""
         head = self._head(_FIRST_READ)
         content = identify(head)
-        if content is None or content.noun != JSON_DOCUMENT:
+        if content is None or not content.is_json:
             return content
         return describe_json(head.decode(errors="ignore"))
 
