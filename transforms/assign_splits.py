@@ -11,6 +11,7 @@ import pyarrow as pa
 from apache_beam.pvalue import AsSingleton
 
 from recordmill.errors import ConfigError
+from recordmill.format.split_names import DEFAULT_FRACTIONS
 from recordmill.job.staging import StagedPart
 from recordmill.transforms.balancing.held_labels import HeldLabels
 from recordmill.transforms.balancing.label_bins import BinLabels, LabelBins
@@ -29,7 +30,7 @@ from recordmill.transforms.checks.group_leakage import find_group_leakage
 from recordmill.transforms.checks.select_records import RecordSelection, SelectRecords
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.counters import RecordCounters
-from recordmill.transforms.model.run_spec import DEFAULT_SPLITS, RunSpec, check_fractions
+from recordmill.transforms.model.run_spec import RunSpec, check_fractions
 from recordmill.transforms.model.splits import SplitByKey
 from recordmill.transforms.sources.rows.content_keys import with_keys_by_content
 from recordmill.transforms.staged.batches import RowScan, scan
@@ -139,7 +140,7 @@ class AssignSplits(OrderedStep):
             unique = records.unique_keys and self.windowing is None
             return StagedRecords(assigned, records.run, unique)
         values = values_of(records)
-        by_key = SplitByKey(self.splits or DEFAULT_SPLITS, self.seed or 0)
+        by_key = SplitByKey(self.splits or DEFAULT_FRACTIONS, self.seed or 0)
         found = dataclasses.replace(
             values.options, splits=by_key.fractions, seed=by_key.seed, stratify=self.stratify
         )

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Literal
 
 from recordmill.errors import ConfigError
-from recordmill.format.split_names import TRAIN, in_order, is_split_name
+from recordmill.format.split_names import DEFAULT_FRACTIONS, TRAIN, in_order, is_split_name
 from recordmill.notes import FAILABLE
 from recordmill.option_checks import expect_fraction, expect_whole
 from recordmill.pipelines.options import values
@@ -34,7 +34,6 @@ OUTPUT = Group(60, "Dataset files")
 _READING = ("drop_columns", "where", "weight_column", "label_separator")
 COLUMNS = ("label_column", "split_column", "group_column", "key_column", *_READING)
 
-DEFAULT_FRACTIONS: Mapping[str, float] = {TRAIN: 0.8, "validation": 0.1, "test": 0.1}
 _NOT_GIVEN = (None, False, (), "", "none")
 _SHARD_SIZE = 128 * 10**6
 _SUM_TOLERANCE = 1e-9

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 TRAIN = "train"  # the split that is balanced, and that statistics and vocabularies come from
+DEFAULT_FRACTIONS: Mapping[str, float] = {TRAIN: 0.8, "validation": 0.1, "test": 0.1}
 _FIRST = (TRAIN, "validation", "test")
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 _SPELLINGS = {

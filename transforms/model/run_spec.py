@@ -16,7 +16,7 @@ from recordmill.errors import ConfigError
 from recordmill.format.dataset_card import DatasetCard
 from recordmill.format.ledger import INPUT
 from recordmill.format.recipes import Fingerprint
-from recordmill.format.split_names import is_split_name
+from recordmill.format.split_names import DEFAULT_FRACTIONS, is_split_name
 from recordmill.job.staging import Staging, to_json
 from recordmill.notes import FAILABLE, Note
 from recordmill.option_checks import (
@@ -41,7 +41,6 @@ from recordmill.transforms.model.source import Layout
 from recordmill.transforms.model.window_options import WindowOptions
 from recordmill.transforms.reuse.frame_places import FramePlaces
 
-DEFAULT_SPLITS: Mapping[str, float] = {"train": 0.8, "validation": 0.1, "test": 0.1}
 Compression = Literal["none", "gzip"]
 GroupNoun = Literal["group", "series", "file"]
 
@@ -115,7 +114,7 @@ class RunSpec:
 
     output: str = ""
     encoder: Encoder = _NoEncoder()  # noqa: RUF009, it has no state
-    splits: Mapping[str, float] = dataclasses.field(default_factory=lambda: {**DEFAULT_SPLITS})
+    splits: Mapping[str, float] = dataclasses.field(default_factory=lambda: {**DEFAULT_FRACTIONS})
     seed: int = 0
     num_shards: int | Mapping[str, int] | None = None
     shard_bytes: int = 128_000_000
