@@ -149,11 +149,12 @@ def _check_columns(rows: pa.RecordBatch) -> None:
     names = rows.schema.names
     if not names:
         raise ConfigError("StageBatches: expected batches with columns, got one without any")
-    kind = rows.schema.field(batch.KEY).type if batch.KEY in names else pa.string()
-    if kind not in _STRINGS:
-        raise _no_strings(batch.KEY, kind)
-    if batch.KEY in names and rows[batch.KEY].null_count:
-        raise ConfigError(f"StageBatches: {rows[batch.KEY].null_count} records have no {batch.KEY}")
+    if batch.KEY in names:
+        kind = rows.schema.field(batch.KEY).type
+        if kind not in _STRINGS:
+            raise _no_strings(batch.KEY, kind)
+        if missing := rows[batch.KEY].null_count:
+            raise ConfigError(f"StageBatches: {missing} records have no {batch.KEY}")
     for name in (name for name in (batch.LABEL, batch.GROUP, batch.SPLIT) if name in names):
         kind = rows.schema.field(name).type
         values = kind.value_type if pa.types.is_dictionary(kind) else kind
@@ -171,9 +172,9 @@ def _no_strings(name: str, kind: pa.DataType) -> ConfigError:
 def _with_observed_nulls(rows: pa.RecordBatch) -> pa.RecordBatch:
     """Return rows whose user columns are nullable only if they hold a null."""
     fields = [
-        field.with_nullable(rows[field.name].null_count > 0)
-        if not field.name.startswith("__")
-        else field
+        field
+        if field.name.startswith("__")
+        else field.with_nullable(rows[field.name].null_count > 0)
         for field in rows.schema
     ]
     return pa.RecordBatch.from_arrays(rows.columns, schema=pa.schema(fields))
@@ -217,7 +218,7 @@ class StageBatches(OrderedStep):
     `__label__`, `__group__` and `__split__`. Without `__key__`, keys follow from content, and equal
     rows are numbered. All batches must have the same columns. Each batch is written to the staging
     folder, so that memory does not grow with the number of batches. Records whose label is not
-    among `run.labels` are rejected. Keys, labels, groups or splits that are no strings raise
+    among `run.labels` are rejected. Keys, labels, groups or splits that are not strings raise
     ConfigError.
     """
 

@@ -24,9 +24,9 @@ from recordmill.transforms.staged.step_order import VALUES, OrderedStep, refuse_
 from recordmill.transforms.writing.shard_writer import ShardWriter, WriteShard
 
 # Spellings of compression in Beam, `beam.io.filesystem.CompressionTypes`.
-_COMPRESSION: Mapping[str, Compression] = {
-    **{"none": "none", "uncompressed": "none", "auto": "none"},
-    **{"gzip": "gzip"},
+_COMPRESSION: Mapping[str, Compression | None] = {
+    **dict.fromkeys(("none", "uncompressed", "auto")),  # the default of a run
+    "gzip": "gzip",
 }
 # Options that steps before have, too.
 _STEPS = dict.fromkeys(("splits", "seed"), "AssignSplits") | {"rename": "EncodeExamples"}
@@ -76,8 +76,8 @@ class WriteToTFRecord(OrderedStep):
         **options: Any,
     ) -> None:
         super().__init__()
-        compression = _COMPRESSION.get(str(compression_type).lower())
-        if compression is None:
+        spelling = str(compression_type).lower()
+        if spelling not in _COMPRESSION:
             raise ConfigError(
                 f"WriteToTFRecord: expected compression_type none or gzip, got {compression_type!r}"
             )
@@ -90,10 +90,13 @@ class WriteToTFRecord(OrderedStep):
                     f" compression_type it takes {shown}"
                 )
         self._only = only
+        given = {
+            "output": None if output is None else str(output),
+            "num_shards": num_shards,
+            "compression": _COMPRESSION[spelling],
+        }
         self._options = {
-            **({} if output is None else {"output": str(output)}),
-            **({} if num_shards is None else {"num_shards": num_shards}),
-            **({} if compression == "none" else {"compression": compression}),
+            **{name: value for name, value in given.items() if value is not None},
             **options,
         }
         RunSpec(**self._options)  # checks them
