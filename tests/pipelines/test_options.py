@@ -399,6 +399,27 @@ def test_a_type_that_nobody_can_read_is_a_mistake_of_ours() -> None:
         declaration.options_of(Broken)
 
 
+def test_commands_without_images_import_no_decoders_of_images(tmp_path: pathlib.Path) -> None:
+    rows = tmp_path / "rows.csv"
+    rows.write_text("text,label\n" + "a b c,x\nd e,y\n" * 10)
+    program = (
+        "import sys\nfrom recordmill.pipelines.cli import main\n"
+        "for command in ('text', 'table'):\n"
+        "    options = ['--input', sys.argv[1], '--output', f'{sys.argv[2]}/{command}', '--quiet']\n"
+        "    assert main([command, *options, '--splits', 'train=1']) == 0\n"
+        "found = {'PIL', 'av', 'soundfile', 'tensorflow'} & sys.modules.keys()\n"
+        "sys.exit(repr(sorted(found)) if found else 0)"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program, str(rows), str(tmp_path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
 def test_start_up_imports_nothing_heavy() -> None:
     """NumPy would start threads before they are limited, and encoder processes not be forked."""
     program = (

@@ -16,7 +16,6 @@ from recordmill.transforms.model import batch
 from recordmill.transforms.model.annotations import MASK_COLUMNS, OBJECTS
 from recordmill.transforms.model.source import ListingPart
 from recordmill.transforms.sources.annotations.annotated_files import Unannotated
-from recordmill.transforms.sources.annotations.mask_sample import SAMPLED, check_mask_sample
 from recordmill.transforms.sources.annotations.object_labels import ObjectLabels, ObjectRules
 from recordmill.transforms.sources.tfrecords.pixel_features import PixelFeatures
 from recordmill.transforms.sources.tfrecords.tfrecord_media import TfrecordMedia
@@ -106,6 +105,9 @@ class AnnotatedRecords:
 
     def _check_masks(self, rows: pa.RecordBatch) -> bool:
         """Check the first masks of rows, and return whether there are any. Raises ConfigError."""
+        # Commands without masks import this module, too: they spare the decoders of images.
+        from recordmill.transforms.sources.annotations.mask_sample import SAMPLED, check_mask_sample
+
         assert self.masks is not None
         some = rows.filter(rows[_MASK].is_valid()).slice(0, SAMPLED)
         keys, found = some[batch.KEY].to_pylist(), some.select(MASK_COLUMNS.names)
