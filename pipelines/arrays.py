@@ -29,17 +29,12 @@ from recordmill.transforms.encoders.arrays import ArrayEncoder
 from recordmill.transforms.model.casts import DTYPES
 from recordmill.transforms.model.data_type import DataType
 from recordmill.transforms.sources.arrays.array_headers import ArrayProbe
-from recordmill.transforms.sources.arrays.array_source import ArraySource
+from recordmill.transforms.sources.arrays.array_source import NOT_ARRAYS, ArraySource
 from recordmill.transforms.sources.arrays.chunking import ArraySlicing
 from recordmill.transforms.sources.arrays.table_arrays import TableArrays
-from recordmill.transforms.sources.files.folders import NOT_IMAGES
 from recordmill.transforms.sources.media.media_rows import MediaRows
-from recordmill.transforms.sources.rows.text_folders import NOT_TEXTS
 
 ARRAYS = Group(30, "Arrays")
-NOT_ARRAYS = tuple(
-    sorted({*NOT_IMAGES, *NOT_TEXTS} - {"npy", "npz", "h5", "hdf5", "mat", "bin", "bak", "data"})
-)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -31,8 +31,8 @@ from recordmill.transforms.encoders.audio import AudioFileEncoder, audio_encoder
 from recordmill.transforms.model.data_type import DataType
 from recordmill.transforms.model.durations import duration, show_duration
 from recordmill.transforms.sources.audio.audio_clips import AudioClips
-from recordmill.transforms.sources.audio.audio_reading import AudioHeaderCheck, AudioHeaders
-from recordmill.transforms.sources.files.folders import NOT_IMAGES, SOUND_AND_VIDEO
+from recordmill.transforms.sources.audio.audio_reading import AudioHeaders
+from recordmill.transforms.sources.files.folders import NOT_AUDIO
 from recordmill.transforms.sources.media.media_rows import MediaRows
 from recordmill.transforms.sources.rows.segments import SegmentColumns, SegmentedFiles
 
@@ -40,10 +40,6 @@ AUDIO = Group(30, "Audio")
 SPECTROGRAMS = Group(31, "Spectrograms")
 _DEFAULT = AudioOptions()
 _MEL = MelOptions()
-
-# Files that often lie beside audio, such as transcripts.
-_BESIDE_AUDIO = "cue gif jpeg jpg lab m3u nfo png srt textgrid tif tiff trn vtt webp"
-NOT_AUDIO = tuple(sorted({*NOT_IMAGES, *_BESIDE_AUDIO.split()} - {*SOUND_AND_VIDEO.split()}))
 
 
 def _length(text: str) -> int | float:
@@ -245,7 +241,7 @@ def data_type(config: AudioConfig) -> DataType:
         name="audio",
         source=SegmentedFiles(files=files, columns=segments) if segments.given else files,
         encoder=encoder,
-        check=AudioHeaderCheck(options=options) if config.changes_counts else None,
+        check=encoder.row_check(balanced=config.changes_counts),
         headers=AudioHeaders(options=options),
         duplicates=same_content(config),
         content=encoder,

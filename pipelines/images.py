@@ -28,11 +28,7 @@ from recordmill.pipelines.options.file_inputs import FilesConfig, files_of
 from recordmill.pipelines.options.labels_file import read_labels
 from recordmill.pipelines.options.masks import MasksConfig, masked
 from recordmill.transforms.encoders.image_contents import ImageContents
-from recordmill.transforms.encoders.image_headers import (
-    DepthAnalysis,
-    HeaderCheck,
-    ImageHeaders,
-)
+from recordmill.transforms.encoders.image_headers import ImageHeaders
 from recordmill.transforms.encoders.images import ImageEncoder
 from recordmill.transforms.imaging.augment import AUGMENTATIONS
 from recordmill.transforms.imaging.image_options import ColorMode, ImageOptions, ResizeMode
@@ -204,22 +200,23 @@ def data_type(config: ImagesConfig) -> DataType:
     inputs = [one.path for one in config.inputs.paths]
     names = config.mask_names(held_masks)
     probe = config.probe == "header" or (config.probe == "auto" and config.changes_counts)
+    encoder = ImageEncoder(
+        options=options,
+        one_hot_label=config.one_hot_label,
+        augment=config.augment,
+        augment_all=config.augment_all,
+        unlabelled=has_boxes or config.unlabelled == "keep",
+        objects=object_options(config, pixels),
+        classed=config.image_class_rule(has_boxes=has_boxes) is not None,
+        feature_set=config.feature_set,
+        masks=masks,
+    )
     return DataType(
         name="images",
         source=masked(config, joined, inputs=inputs, limits=options),
-        encoder=ImageEncoder(
-            options=options,
-            one_hot_label=config.one_hot_label,
-            augment=config.augment,
-            augment_all=config.augment_all,
-            unlabelled=has_boxes or config.unlabelled == "keep",
-            objects=object_options(config, pixels),
-            classed=config.image_class_rule(has_boxes=has_boxes) is not None,
-            feature_set=config.feature_set,
-            masks=masks,
-        ),
-        check=HeaderCheck(options=options, masks=masks is not None) if probe else None,
-        analysis=DepthAnalysis(options=options) if options.finds_depth else None,
+        encoder=encoder,
+        check=encoder.row_check(balanced=probe),
+        analysis=encoder.analysis,
         headers=ImageHeaders(options=options),
         duplicates=same_content(config),
         content=ImageContents.of(options, near=config.near_duplicates != "none"),

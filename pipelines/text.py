@@ -35,7 +35,6 @@ from recordmill.transforms.encoders.text.embeddings import NAME as EMBEDDINGS
 from recordmill.transforms.encoders.text.text import TextEncoder
 from recordmill.transforms.encoders.text.text_contents import TextSignatures
 from recordmill.transforms.encoders.text.text_lengths import TextCheck
-from recordmill.transforms.encoders.tokenization.bpe import BpeAnalysis
 from recordmill.transforms.encoders.tokenization.subwords import check_tokenizer_file
 from recordmill.transforms.encoders.tokenization.text_options import (
     EdgeTokens,
@@ -48,11 +47,8 @@ from recordmill.transforms.encoders.tokenization.text_options import (
     TfidfNorm,
     Unicode,
 )
-from recordmill.transforms.encoders.tokenization.vocabulary import (
-    VocabularyAnalysis,
-    text_columns,
-)
-from recordmill.transforms.model.data_type import Analysis, DataType, Prepared, Preprocessing
+from recordmill.transforms.encoders.tokenization.vocabulary import text_columns
+from recordmill.transforms.model.data_type import DataType, Prepared, Preprocessing
 from recordmill.transforms.sources.rows.text_folders import Documents
 
 TEXT = Group(30, "Text")
@@ -333,9 +329,10 @@ def data_type(config: TextConfig) -> DataType:
         table = prepare_embeddings(config.embeddings, config.embedding_words)
         artifacts[EMBEDDINGS] = table
         shaping["embeddings"] = table.sha256
+    encoder = TextEncoder(options=options, unlabelled=unlabelled)
     return text_type(
-        encoder=TextEncoder(options=options, unlabelled=unlabelled),
-        analysis=_analysis(options),
+        encoder=encoder,
+        analysis=encoder.analysis,
         chunker=None if options.chunk is None else TextChunker(options=options),
         unit=INPUT if options.chunk is None else "chunk",
         artifacts=artifacts,
@@ -347,12 +344,6 @@ def _same_text(config: TextConfig, options: TextOptions) -> SameText | None:
     if config.dedup == "none":
         return None
     return SameText(mode=config.dedup, columns=text_columns(options))
-
-
-def _analysis(options: TextOptions) -> Analysis | None:
-    if options.splitter == "bpe" and "tokens" in options.output_features:
-        return BpeAnalysis(options=options)
-    return VocabularyAnalysis(options=options) if options.learns else None
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from recordmill.transforms.encoders.clip_contents import ClipContents
 from recordmill.transforms.encoders.clips import ClipEncoder
 from recordmill.transforms.imaging.image_options import ImageOptions, ResizeMode
 from recordmill.transforms.model.data_type import DataType
-from recordmill.transforms.sources.files.folders import NOT_IMAGES, SOUND_AND_VIDEO
+from recordmill.transforms.sources.files.folders import NOT_VIDEOS
 from recordmill.transforms.sources.media.media_rows import MediaRows
 from recordmill.transforms.sources.rows.segments import SegmentColumns
 from recordmill.transforms.sources.video.clip_plan import ClipSampling
@@ -37,13 +37,6 @@ CLIPS = Group(30, "Clips")
 FRAMES = Group(31, "Frames")
 _DEFAULT = ImageOptions()
 _CUT = ClipSampling()
-
-# Files that often lie between videos, such as subtitles. Audio files are not skipped but rejected,
-# so that they are reported.
-_BESIDE_VIDEOS = "ass bmp idx jpeg jpg nfo png srt sub tif tiff vtt webp"
-NOT_VIDEOS = tuple(
-    sorted({*NOT_IMAGES, *_BESIDE_VIDEOS.split(" ")} - {*SOUND_AND_VIDEO.split(), "bin"})
-)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

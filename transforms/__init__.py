@@ -38,20 +38,32 @@ if TYPE_CHECKING:
     from recordmill.transforms.encode import EncodeExamples, SerializeExamples
     from recordmill.transforms.encoders.image_headers import DepthAnalysis, HeaderCheck
     from recordmill.transforms.encoders.images import ImageEncoder
-    from recordmill.transforms.images import DecodeAndResizeImages, ReadImages
+    from recordmill.transforms.images import DecodeAndResizeImages
     from recordmill.transforms.imaging.image_options import ImageOptions
     from recordmill.transforms.model.run_spec import RunSpec
     from recordmill.transforms.publish import Publish
     from recordmill.transforms.read import Read, StageBatches
     from recordmill.transforms.read_batches import ReadBatches
+    from recordmill.transforms.read_files import ReadArrays, ReadAudio, ReadImages, ReadVideo
+    from recordmill.transforms.read_rows import ReadSeries, ReadTable, ReadText
     from recordmill.transforms.rebalance import Rebalance
     from recordmill.transforms.reshuffle import Reshuffle
     from recordmill.transforms.sources.files.folders import FileTree
     from recordmill.transforms.sources.rows.file_list import FileList
     from recordmill.transforms.staged.batch_records import BatchRecords
+    from recordmill.transforms.tokenize_text import TokenizeText
     from recordmill.transforms.write import WriteToTFRecord
 
 _MODULES = {
+    "ArrayOptions": "encoders.array_options",
+    "ArrayEncoder": "encoders.arrays",
+    "AudioOptions": "audio.audio_options",
+    "MelOptions": "audio.audio_options",
+    "TableEncoder": "encoders.tables",
+    "TableOptions": "encoders.table_options",
+    "TextEncoder": "encoders.text.text",
+    "TextOptions": "encoders.tokenization.text_options",
+    "RowFormat": "sources.row_formats.row_format",
     "Analyze": "analyze",
     "AssignSplits": "assign_splits",
     "BatchRecords": "staged.batch_records",
@@ -67,7 +79,14 @@ _MODULES = {
     "Publish": "publish",
     "Read": "read",
     "ReadBatches": "read_batches",
-    "ReadImages": "images",
+    "ReadArrays": "read_files",
+    "ReadAudio": "read_files",
+    "ReadImages": "read_files",
+    "ReadSeries": "read_rows",
+    "ReadTable": "read_rows",
+    "ReadText": "read_rows",
+    "ReadVideo": "read_files",
+    "TokenizeText": "tokenize_text",
     "Rebalance": "rebalance",
     "Reshuffle": "reshuffle",
     "RunSpec": "model.run_spec",
@@ -78,7 +97,10 @@ _MODULES = {
 
 __all__ = [
     "Analyze",
+    "ArrayEncoder",
+    "ArrayOptions",
     "AssignSplits",
+    "AudioOptions",
     "BatchRecords",
     "Check",
     "DecodeAndResizeImages",
@@ -89,15 +111,28 @@ __all__ = [
     "HeaderCheck",
     "ImageEncoder",
     "ImageOptions",
+    "MelOptions",
     "Publish",
     "Read",
+    "ReadArrays",
+    "ReadAudio",
     "ReadBatches",
     "ReadImages",
+    "ReadSeries",
+    "ReadTable",
+    "ReadText",
+    "ReadVideo",
     "Rebalance",
     "Reshuffle",
+    "RowFormat",
     "RunSpec",
     "SerializeExamples",
     "StageBatches",
+    "TableEncoder",
+    "TableOptions",
+    "TextEncoder",
+    "TextOptions",
+    "TokenizeText",
     "WriteToTFRecord",
 ]
 

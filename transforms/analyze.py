@@ -74,7 +74,8 @@ class Analyze(OrderedStep):
 
     All records are read once.
 
-    analysis: learns artifacts, such as a vocabulary, from the records of train.
+    analysis: learns artifacts, such as a vocabulary, from the records of train. None, in a custom
+      pipeline, is what the encoder of the run needs and `artifacts` lack.
     profiling: options for statistics and a schema. artifacts: files given by the user.
     unique_keys: whether the source guarantees unique keys; otherwise they are checked here.
     """
@@ -95,7 +96,8 @@ class Analyze(OrderedStep):
         batches, run, unique = records
         unique = unique or self.unique_keys
         profiling = self.profiling
-        counted = None if isinstance(self.analysis, Preprocessing) else self.analysis
+        analysis = self._analysis(run)
+        counted = None if isinstance(analysis, Preprocessing) else analysis
         planning_pass = PlanningPass(
             staging=run.staging,
             seed=run.seed,
@@ -131,32 +133,39 @@ class Analyze(OrderedStep):
             handles=batches,
             run=run,
             surveys=surveys,
-            learned=self._learned(records, summaries),
+            learned=self._learned(records, summaries, analysis),
             profiled=self._profiled(summaries),
             problems=problems,
         )
+
+    def _analysis(self, run: RunSpec) -> data_type.Analysis | Preprocessing | None:
+        if self.analysis is not None or not run.is_custom:
+            return self.analysis
+        needed = data_type.analysis_of(run.encoder)
+        return None if needed is None or {*needed.files} <= {*self.artifacts} else needed
 
     def _learned(
         self,
         records: StagedRecords,
         summaries: beam.PCollection[PartSummary],
+        analysis: data_type.Analysis | Preprocessing | None,
     ) -> beam.PCollection[Learned] | Learned:
         batches, run, _ = records
-        if isinstance(self.analysis, Preprocessing):
+        if isinstance(analysis, Preprocessing):
             from recordmill.transforms.planning import tft_analysis  # imports TensorFlow: seconds
 
             assert run.layout is not None, "a preprocessing function needs the columns"
             return tft_analysis.learn(
                 batches,
                 staging=run.staging,
-                function=self.analysis.function,
+                function=analysis.function,
                 columns=run.layout.columns,
                 given=self.artifacts,
             )
-        if self.analysis is not None:
+        if analysis is not None:
             return learn(
                 summaries,
-                analysis=self.analysis,
+                analysis=analysis,
                 given=self.artifacts,
                 staging=run.staging,
                 read_again=functools.partial(scan, batches, staging=run.staging),

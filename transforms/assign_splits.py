@@ -151,7 +151,7 @@ class AssignSplits(OrderedStep):
                 " StageBatches before it"
             )
         batches = values.batches
-        if not self.stratify:
+        if not self.stratify and values.options.windows is None:
             batches |= "Assign" >> beam.Map(_assign_rows, by_key).with_output_types(pa.RecordBatch)
         return values._replace(batches=batches, options=found)
 

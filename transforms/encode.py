@@ -42,10 +42,14 @@ class EncodeExamples(OrderedStep):
     `WriteToTFRecord` encodes the records, in its encoder processes; without this step it writes the
     columns as they are, and the class as the feature `label`.
 
-    encoder: makes the features; `TableEncoder` takes the columns. rename: {feature: new name}.
+    Args:
+      encoder: Makes the features. Default: the encoder of the step before, such as `TextEncoder`
+        after `TokenizeText`, or `TableEncoder`, which takes the columns. What it needs to learn,
+        such as statistics of columns, is learned from train.
+      rename: {feature: new name}.
 
     Raises:
-      ConfigError: the encoder is none.
+      ConfigError: `encoder` is not an encoder.
 
     Example::
 
@@ -54,17 +58,19 @@ class EncodeExamples(OrderedStep):
 
     takes = VALUES
 
-    encoder: Encoder = TableEncoder()  # noqa: RUF009, it is frozen
+    encoder: Encoder | None = None
     _: dataclasses.KW_ONLY
     rename: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         super().__init__()
-        RunSpec(encoder=self.encoder, rename=self.rename)  # checks both
+        RunSpec(encoder=self.encoder or TableEncoder(), rename=self.rename)  # checks both
 
     def expand(self, records: Values) -> RecordValues:
         values = values_of(records)
-        options = dataclasses.replace(values.options, encoder=self.encoder, rename=self.rename)
+        options = dataclasses.replace(values.options, rename=self.rename)
+        if self.encoder is not None:
+            options = dataclasses.replace(options, encoder=self.encoder, artifacts={})
         return values._replace(options=options)
 
 

@@ -1,7 +1,7 @@
-"""ReadImages and DecodeAndResizeImages: images in memory, for custom pipelines.
+"""DecodeAndResizeImages: decoded images in memory, for custom pipelines.
 
 The commands decode images when a shard is written, so that only references pass through the
-shuffle. These transforms are for pipelines that need the decoded images earlier.
+shuffle. This transform is for pipelines that need the decoded images earlier.
 """
 
 import collections
@@ -16,85 +16,19 @@ from apache_beam.pvalue import AsSideInput, TaggedOutput
 
 from recordmill.errors import ConfigError, Reject
 from recordmill.processes.pool import shared_pool
-from recordmill.storage.files import Location
 from recordmill.transforms.encoders.images import ImageEncoder
 from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.model import batch, coders, limits  # noqa: F401  (coders: registers the batch's coder)
 from recordmill.transforms.model.counters import RecordCounters
 from recordmill.transforms.model.data_type import Context
 from recordmill.transforms.model.label_rules import LabelRules
-from recordmill.transforms.model.source import Source
-from recordmill.transforms.sources.files.folders import FileTree
-from recordmill.transforms.sources.rows.file_list import FileList, is_listing
+from recordmill.transforms.read_values import typed_batches
 from recordmill.transforms.staged.encoder_tasks import encode_columns, pack_encoder, row_task
 from recordmill.transforms.staged.records import RecordValues, Values, values_of
 from recordmill.transforms.staged.step_order import VALUES, OrderedStep
+from recordmill.transforms.staged.value_batches import with_data_in_file
 
 _REJECTS = "rejects"
-
-
-def image_source(path: str) -> Source:
-    """Return the source of a path: a listing (by extension), or a folder, glob pattern or file."""
-    place = Location.parse(path)
-    if is_listing(place):
-        return FileList(path=path)
-    return FileTree(input=path)
-
-
-def _scan(_: bytes, source: Any) -> Iterator[Any]:
-    counters = RecordCounters("ReadImages")
-    for listed in (image_source(source) if isinstance(source, str) else source).scan():
-        rows = 0 if listed.rows is None else len(listed.rows)
-        rejected = len(listed.rejects)
-        counters.add(read=rows + rejected, out=rows, rejected=rejected)
-        yield from (TaggedOutput(_REJECTS, reject) for reject in listed.rejects)
-        if listed.rows is not None and rows:
-            yield listed.rows
-
-
-def _typed(
-    outputs: Any,
-) -> tuple[beam.PCollection[pa.RecordBatch], beam.PCollection[Reject]]:
-    """Return the batches and the rejects of a ParDo, each with the type of its elements.
-
-    Type hints of Beam would give both the same type, and so the same coder.
-    """
-    batches, rejects = outputs.batches, outputs[_REJECTS]
-    batches.element_type, rejects.element_type = pa.RecordBatch, Reject
-    return batches, rejects
-
-
-@dataclasses.dataclass(eq=False)
-class ReadImages(OrderedStep):
-    """List image files: a pipeline in, `RecordValues` out: batches of references, and rejects.
-
-    Image files are not opened.
-
-    input: a folder, glob pattern or listing; or a source with options, such as
-      `FileList(path="images.csv", label_column="species")`.
-
-    Example::
-
-        pipeline | ReadImages("photos/")
-    """
-
-    takes = (beam.Pipeline, beam.pvalue.PBegin)
-
-    input: str | Source
-
-    def __post_init__(self) -> None:
-        super().__init__()
-
-    def expand(self, begin: beam.pvalue.PBegin) -> RecordValues:
-        listed = (
-            begin
-            | "Once" >> beam.Impulse()
-            | "List" >> beam.FlatMap(_scan, self.input).with_outputs(_REJECTS, main="batches")
-        )
-        batches, rejects = _typed(listed)
-        # Without a reshuffle all later steps would run on the worker that listed the files.
-        spread = batches | "Spread" >> beam.Reshuffle()
-        return RecordValues(spread, rejects)
 
 
 class _Decode(beam.DoFn):
@@ -113,14 +47,15 @@ class _Decode(beam.DoFn):
         self._counters.add(read=len(expected.rejects), rejected=len(expected.rejects))
         for reject in expected.rejects:
             yield TaggedOutput(_REJECTS, dataclasses.replace(reject, stage="encode"))
-        for columns, rejects in _run_ahead(packed, expected.rows, self._workers):
-            decoded = batch.from_bytes(columns)
-            self._counters.add(
-                read=len(decoded) + len(rejects), out=len(decoded), rejected=len(rejects)
-            )
-            yield from (TaggedOutput(_REJECTS, reject) for reject in rejects)
-            if len(decoded):
-                yield decoded
+        with with_data_in_file(expected.rows) as references:
+            for columns, rejects in _run_ahead(packed, references, self._workers):
+                decoded = batch.from_bytes(columns)
+                self._counters.add(
+                    read=len(decoded) + len(rejects), out=len(decoded), rejected=len(rejects)
+                )
+                yield from (TaggedOutput(_REJECTS, reject) for reject in rejects)
+                if len(decoded):
+                    yield decoded
 
 
 def _run_ahead(
@@ -181,7 +116,8 @@ class DecodeAndResizeImages(OrderedStep):
         decoded = values.batches | "Decode" >> beam.ParDo(
             _Decode(encoder, context, self.workers), self.labels
         ).with_outputs(_REJECTS, main="batches")
-        batches, rejects = _typed(decoded)
+        batches, rejects = typed_batches(decoded)
         if values.rejects is not None:
             rejects = (values.rejects, rejects) | "WithEarlier" >> beam.Flatten()
-        return values._replace(batches=batches, rejects=rejects)
+        options = dataclasses.replace(values.options, encoder=None)  # that of the references
+        return values._replace(batches=batches, rejects=rejects, options=options)

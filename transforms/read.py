@@ -19,7 +19,7 @@ from recordmill.transforms.checks.partitions import partitions_of
 from recordmill.transforms.checks.prepare_parts import PrepareParts, read_rows_of
 from recordmill.transforms.model import batch, coders  # noqa: F401  (coders: registers the batch's coder)
 from recordmill.transforms.model.counters import RecordCounters
-from recordmill.transforms.model.data_type import Chunker, Duplicates, RowCheck
+from recordmill.transforms.model.data_type import Chunker, Duplicates, RowCheck, check_of
 from recordmill.transforms.model.label_rules import LabelRules
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.model.source import RowSource, Source, keyed_by_content
@@ -35,6 +35,7 @@ from recordmill.transforms.staged.listing import (
 from recordmill.transforms.staged.records import StagedRecords, Values, values_of
 from recordmill.transforms.staged.row_reader import RowReader
 from recordmill.transforms.staged.step_order import VALUES, OrderedStep
+from recordmill.transforms.staged.value_batches import layout_of_values
 
 _REJECTS_AT_ONCE = 1000
 _STRINGS = (pa.string(), pa.large_string())
@@ -177,7 +178,8 @@ def _with_observed_nulls(rows: pa.RecordBatch) -> pa.RecordBatch:
         else field.with_nullable(rows[field.name].null_count > 0)
         for field in rows.schema
     ]
-    return pa.RecordBatch.from_arrays(rows.columns, schema=pa.schema(fields))
+    schema = pa.schema(fields, metadata=rows.schema.metadata)
+    return pa.RecordBatch.from_arrays(rows.columns, schema=schema)
 
 
 class _Stage(beam.DoFn):
@@ -194,9 +196,11 @@ class _Stage(beam.DoFn):
         rules = LabelRules(allowed=self._run.labels)
         rows = batch.complete(with_keys_by_content(rows))
         rows = rows.select(sorted(rows.schema.names))  # their order does not matter
-        rows = _with_observed_nulls(rows)
-        part = stage_batch(rows, self._run.staging, rules=rules)
-        self._counters.add(read=len(rows), out=part.rows, rejected=part.unread)
+        if layout_of_values(rows.schema) is None:
+            rows = _with_observed_nulls(rows)
+        check = check_of(self._run.encoder, balanced=False)
+        part = stage_batch(rows, self._run.staging, rules=rules, check=check)
+        self._counters.add(read=len(rows), out=part.rows, rejected=part.unread + part.rejected)
         yield part
 
 
@@ -218,8 +222,8 @@ class StageBatches(OrderedStep):
     `__label__`, `__group__` and `__split__`. Without `__key__`, keys follow from content, and equal
     rows are numbered. All batches must have the same columns. Each batch is written to the staging
     folder, so that memory does not grow with the number of batches. Records whose label is not
-    among `run.labels` are rejected. Keys, labels, groups or splits that are not strings raise
-    ConfigError.
+    among `run.labels`, and those that the check of the encoder refuses, are rejected. Keys, labels,
+    groups or splits that are not strings raise ConfigError.
     """
 
     takes = VALUES

@@ -13,8 +13,11 @@ from recordmill.errors import ConfigError
 from recordmill.job.staging import ShardInfo
 from recordmill.transforms.analyze import Analyze
 from recordmill.transforms.assign_splits import AssignSplits
+from recordmill.transforms.check import Check
 from recordmill.transforms.encoders.tables import TableEncoder
+from recordmill.transforms.model.data_type import Encoder, RepeatedCheck, check_of
 from recordmill.transforms.model.run_spec import Compression, RunSpec
+from recordmill.transforms.model.window_options import WindowOptions
 from recordmill.transforms.publish import Publish, WrittenShards
 from recordmill.transforms.read import StageBatches
 from recordmill.transforms.rebalance import Rebalance
@@ -31,6 +34,15 @@ _COMPRESSION: Mapping[str, Compression | None] = {
 # Options that steps before have, too.
 _STEPS = dict.fromkeys(("splits", "seed"), "AssignSplits") | {"rename": "EncodeExamples"}
 _NOT_HERE = ("output", "encoder", "compression", "num_shards", "watched", "job_id", "layout")
+
+
+def _with_scales(windows: WindowOptions, encoder: Encoder) -> WindowOptions:
+    """Return options of windows with the columns that the encoder scales by series or window."""
+    if not isinstance(encoder, TableEncoder) or encoder.options.zscore_by is None:
+        return windows
+    transforms = encoder.options.column_transforms().values()
+    scaled = tuple(transform for transform in transforms if transform.by is not None)
+    return dataclasses.replace(windows, scale_by=encoder.options.zscore_by, scaled=scaled)
 
 
 class WriteToTFRecord(OrderedStep):
@@ -124,13 +136,25 @@ class WriteToTFRecord(OrderedStep):
                 options[name] = found
         if "output" not in options:
             raise ConfigError("WriteToTFRecord: expected the folder of the dataset, got none")
-        run = RunSpec(encoder=noted.encoder or TableEncoder(), **options)
+        options["rename"] = {**noted.implied_names, **options.get("rename", {})}
+        encoder = noted.encoder or TableEncoder()
+        windowing = None
+        if noted.windows is not None:
+            options["windows"] = _with_scales(noted.windows, encoder)
+        run = RunSpec(encoder=encoder, unit=noted.unit, **options)
+        if noted.windowing is not None:
+            windowing = noted.windowing(options=run.windows, staging=run.staging, splits=run.splits)
+        staged = values | StageBatches(run)
+        balance = noted.balance or "none"
+        # The check of rows, which `StageBatches` has done, is another one.
+        check = check_of(encoder, balanced=True) if balance != "none" else None
+        if isinstance(check, RepeatedCheck):
+            staged |= Check(check=check)
         return (
-            values
-            | StageBatches(run)
-            | AssignSplits(stratify=noted.stratify)
-            | Analyze()
-            | Rebalance(noted.balance or "none", target=noted.target)
+            staged
+            | AssignSplits(stratify=noted.stratify, windowing=windowing)
+            | Analyze(artifacts=noted.artifacts)
+            | Rebalance(balance, target=noted.target)
             | Reshuffle()
             | "WriteShards" >> WriteToTFRecord(only=self._only)
             | Publish()

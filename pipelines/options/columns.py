@@ -16,7 +16,6 @@ from recordmill.pipelines.options.tfrecord_inputs import columns_of
 from recordmill.profile import schema_rules
 from recordmill.profile.schema_rules import SchemaRules
 from recordmill.transforms.encoders.preprocessed import PreprocessedEncoder
-from recordmill.transforms.encoders.table_learning import TableAnalysis
 from recordmill.transforms.encoders.table_options import TableOptions, parts_of
 from recordmill.transforms.encoders.tables import TableCheck, TableEncoder
 from recordmill.transforms.model.data_type import Preprocessing
@@ -209,14 +208,10 @@ def making(
             "analysis": Preprocessing(function=config.preprocessing_fn),
             "shaping": {"preprocessing_fn": described(config.preprocessing_fn)},
         }
-    learns = any(transform.learns for transform in options.column_transforms().values())
-    return {
-        "check": TableCheck(options=options),
-        "encoder": TableEncoder(
-            options=options, unlabelled=unlabelled, sequences=sequences, not_steps=not_steps
-        ),
-        "analysis": TableAnalysis(options=options) if learns else None,
-    }
+    encoder = TableEncoder(
+        options=options, unlabelled=unlabelled, sequences=sequences, not_steps=not_steps
+    )
+    return {"check": encoder.row_check(), "encoder": encoder, "analysis": encoder.analysis}
 
 
 def _numbers(flag: str, given: Mapping[str, str]) -> tuple[tuple[str, int], ...]:

@@ -50,9 +50,9 @@ def equal_row_candidates(
       stay as they are.
     """
     yield part_itself(part)
-    columns = (*_COLUMNS, batch.CONTENT) if only_by_content else _COLUMNS
+    columns = (*_COLUMNS, batch.UNIT) if only_by_content else _COLUMNS
     rows = read_part(part.name, staging=staging, columns=columns)
-    if only_by_content and batch.CONTENT not in rows.schema.names:
+    if only_by_content and batch.UNIT not in rows.schema.names:
         return
     if not by_group:
         rows = batch.set_column(rows, batch.GROUP, pa.nulls(len(rows), pa.string()))

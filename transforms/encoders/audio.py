@@ -32,6 +32,7 @@ from recordmill.transforms.model.data_type import (
     Encoded,
     ExampleInputs,
     OutcomeCollector,
+    RowCheck,
     RowOutcome,
 )
 from recordmill.transforms.model.generators import generator_for
@@ -40,6 +41,7 @@ from recordmill.transforms.model.user_columns import user_fields, with_users
 from recordmill.transforms.sources.audio.audio_clips import read_clips
 from recordmill.transforms.sources.audio.audio_reading import (
     SOURCE_COLUMNS,
+    AudioHeaderCheck,
     Sound,
     audio_references,
     content_name,
@@ -213,6 +215,10 @@ class AudioEncoder(abc.ABC):
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AudioFileEncoder(AudioEncoder):
     """Encoder that reads the files, or their segments, that rows name."""
+
+    def row_check(self, *, balanced: bool = False) -> RowCheck | None:
+        """Return the check of headers, if classes are balanced."""
+        return AudioHeaderCheck(options=self.options) if balanced else None
 
     def _sounds(self, rows: pa.RecordBatch) -> Iterator[Sound | RecordError]:
         return read_records((place for _, place in audio_references(rows)), self.options)

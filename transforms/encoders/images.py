@@ -24,6 +24,8 @@ from recordmill.storage.input_files import read_file
 from recordmill.tfrecord.features import Feature, Features
 from recordmill.transforms.encoders.class_masks import PlacedMasks, mask_features
 from recordmill.transforms.encoders.image_headers import (
+    DepthAnalysis,
+    HeaderCheck,
     references,
     source_columns,
     with_found_depth,
@@ -59,10 +61,12 @@ from recordmill.transforms.model.annotations import (
 )
 from recordmill.transforms.model.augmentations import augmentations_of, describe_augmentations
 from recordmill.transforms.model.data_type import (
+    Analysis,
     Context,
     Encoded,
     ExampleInputs,
     OutcomeCollector,
+    RowCheck,
     needs_classes,
 )
 from recordmill.transforms.model.generators import generator_for
@@ -101,6 +105,17 @@ class ImageEncoder:
         check_names(self.augment)
         if self.augment_all and not self.augment:
             raise ConfigError("--augment-all: requires --augment, such as --augment flip,crop")
+
+    @property
+    def analysis(self) -> Analysis | None:
+        """Finds the depth of the images, if the options leave it open."""
+        return DepthAnalysis(options=self.options) if self.options.finds_depth else None
+
+    def row_check(self, *, balanced: bool = False) -> RowCheck | None:
+        """Return the check of headers, if classes are balanced."""
+        if not balanced:
+            return None
+        return HeaderCheck(options=self.options, masks=self.masks is not None)
 
     def features(self, rows: pa.Schema, context: Context) -> Features:
         """Return the features of every record.

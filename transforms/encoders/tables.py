@@ -18,6 +18,7 @@ from recordmill.tfrecord.features import Feature, Features
 from recordmill.transforms.encoders.farmhash import fingerprint64
 from recordmill.transforms.encoders.labels import label_columns, label_feature
 from recordmill.transforms.encoders.table_learning import (
+    TableAnalysis,
     filled,
     load_values,
     text_of,
@@ -40,7 +41,14 @@ from recordmill.transforms.encoders.table_types import check_type
 from recordmill.transforms.encoders.time_zones import local_times, zone_of
 from recordmill.transforms.encoders.tokenization.vocabulary import Vocabulary
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.data_type import Context, Encoded, OutcomeCollector, RowOutcome
+from recordmill.transforms.model.data_type import (
+    Analysis,
+    Context,
+    Encoded,
+    OutcomeCollector,
+    RowCheck,
+    RowOutcome,
+)
 from recordmill.transforms.model.ragged import fixed_lists
 from recordmill.transforms.model.user_columns import (
     flat,
@@ -127,6 +135,17 @@ class TableEncoder:
     unlabelled: bool = False
     sequences: bool = False
     not_steps: tuple[str, ...] = ()
+
+    @property
+    def analysis(self) -> Analysis | None:
+        """Learns statistics and values of columns; None if no column needs any."""
+        learns = any(transform.learns for transform in self.options.column_transforms().values())
+        return TableAnalysis(options=self.options) if learns else None
+
+    def row_check(self, *, balanced: bool = False) -> RowCheck:
+        """Return the check of the numbers."""
+        del balanced
+        return TableCheck(options=self.options)
 
     def features(self, rows: pa.Schema, context: Context) -> Features:
         """Return the features of every record.

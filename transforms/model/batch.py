@@ -125,6 +125,14 @@ def keys(rows: pa.RecordBatch) -> pa.Array:
     return by_content if column.null_count == len(column) else pc.coalesce(column, by_content)
 
 
+def keyed_by_content(rows: pa.RecordBatch) -> bool:
+    """Return whether the keys of rows follow from their content; they all do, or none does."""
+    if CONTENT not in rows.schema.names or not len(rows):
+        return False
+    first = rows.slice(0, 1)
+    return bool(first[KEY][0].as_py() == hex_of(first[CONTENT])[0].as_py())
+
+
 def lineage(rows: pa.RecordBatch) -> pa.Array:
     """Return the name of each row for messages, FILE#ROW if its key is by content: string[n]."""
     return place_names(rows[SOURCE if SOURCE in rows.schema.names else KEY])

@@ -312,6 +312,36 @@ class CountsOfSplits(Protocol):
         """Return the counts of rows. splits: string[n], their splits."""
 
 
+@runtime_checkable
+class LearningEncoder(Encoder, Protocol):
+    """An encoder whose options say what has to be learned for it."""
+
+    @property
+    def analysis(self) -> Analysis | None:
+        """Learns the artifacts that `encode` reads; None if it needs none."""
+
+
+@runtime_checkable
+class CheckingEncoder(Encoder, Protocol):
+    """An encoder whose options say which rows are invalid before they are encoded."""
+
+    def row_check(self, *, balanced: bool = False) -> RowCheck | None:
+        """Return the check of rows before planning; None if there is none.
+
+        balanced: whether classes are balanced, so that rows that cannot be encoded must not count.
+        """
+
+
+def analysis_of(encoder: Encoder) -> Analysis | None:
+    """Return what learns the artifacts of an encoder, if it needs any."""
+    return encoder.analysis if isinstance(encoder, LearningEncoder) else None
+
+
+def check_of(encoder: Encoder, *, balanced: bool) -> RowCheck | None:
+    """Return the check of the rows of an encoder, if it has one; as `CheckingEncoder.row_check`."""
+    return encoder.row_check(balanced=balanced) if isinstance(encoder, CheckingEncoder) else None
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Preprocessing:
     """A preprocessing function of the user's, as `module:function`.

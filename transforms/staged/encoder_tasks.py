@@ -30,6 +30,7 @@ from recordmill.transforms.model.data_type import (
     RowCheck,
     RowOutcome,
 )
+from recordmill.transforms.model.file_ranges import RANGES
 from recordmill.transforms.reuse.stored_frames import StoredFrame, take_stored
 
 T = TypeVar("T")
@@ -297,6 +298,9 @@ def _after(first: RowOutcome, second: RowOutcome) -> RowOutcome:
     )
 
 
+_OF_FILES = (batch.PATH, batch.SIZE, batch.MTIME, *RANGES.names)  # not of decoded records
+
+
 def encode_columns(
     packed: bytes, rows: bytes, *, faults: Faults = NO_FAULTS
 ) -> tuple[bytes, Sequence[Reject]]:
@@ -315,9 +319,7 @@ def encode_columns(
         encoded = encoder.encode(table, context)
     kept = table.take(pa.array(encoded.rows.kept))
     system = [name for name in kept.schema.names if name.startswith("__")]
-    columns = {
-        name: kept[name] for name in system if name not in (batch.PATH, batch.SIZE, batch.MTIME)
-    }
+    columns = {name: kept[name] for name in system if name not in _OF_FILES}
     features = {context.name(name): encoded.columns[name] for name in encoded.columns.schema.names}
     return batch.to_bytes(pa.RecordBatch.from_pydict({**columns, **features})), [
         *before.rejects,

@@ -22,13 +22,15 @@ from recordmill.job.staging import Listing, StagedPart, Staging, advice_on, to_j
 from recordmill.notes import Note
 from recordmill.storage.files import Location, MissingError, shown
 from recordmill.transforms.model import batch
+from recordmill.transforms.model.data_type import RowCheck
 from recordmill.transforms.model.label_lists import held
 from recordmill.transforms.model.label_rules import LabelRules
 from recordmill.transforms.model.left_out import LeftOut
 from recordmill.transforms.model.named_classes import SEEN
 from recordmill.transforms.model.source import Layout, RowSource, Source, split_source_of
 from recordmill.transforms.staged.arrow_files import arrow_file
-from recordmill.transforms.staged.parts import read_part
+from recordmill.transforms.staged.parts import read_part, with_staged_paths
+from recordmill.transforms.staged.value_batches import data_of_values, without_data
 
 SYSTEM = (
     *(batch.KEY, batch.LABEL, batch.GROUP, batch.SPLIT, batch.HASH),
@@ -184,23 +186,43 @@ def prepare_output(staging: Staging, *, overwrite: bool) -> None:
         )
 
 
-def stage_batch(rows: pa.RecordBatch, staging: Staging, *, rules: LabelRules) -> StagedPart:
+def stage_batch(
+    rows: pa.RecordBatch, staging: Staging, *, rules: LabelRules, check: RowCheck | None = None
+) -> StagedPart:
     """Write a batch of a custom pipeline into staging, under a name of its own.
 
     Equal batches are several parts: their rows are numbered, or have keys that repeat.
 
-    rules: the rules for its labels.
+    rules: the rules for its labels. check: of the rows that pass.
     """
+    data = data_of_values(rows)
     rows = batch.with_hash(batch.without_hash(rows))
-    if batch.CONTENT in rows.schema.names:  # of keys by content, which are numbered
+    if batch.keyed_by_content(rows):  # these keys are numbered
         rows = batch.set_column(rows, batch.UNIT, rows[batch.HASH])
     staging.place("batches").make_dirs()
-    name = f"batches/{uuid.uuid4().hex}.arrow"
-    kept, rejects, filtered = rules.apply(rows)
-    if not rejects:
-        return write_part(kept, staging, name)
+    stem = f"batches/{uuid.uuid4().hex}"
+    checksums = {}
+    if data is not None:
+        checksums = write_scratch(staging, f"{stem}.data", data)
+        rows = batch.set_column(rows, batch.DATA, pa.repeat(f"{stem}.data", len(rows)))
+        rows = without_data(rows)
+    kept, unread, filtered = rules.apply(rows)
+    rejects = [*unread]
+    if check is not None:
+        outcome = check.check(with_staged_paths(kept, staging))
+        kept = batch.choose(kept, outcome.kept)
+        rejects += outcome.rejects
+        filtered = Counter(filtered) + Counter(option for _, option in outcome.filtered)
+    if not rejects and not filtered and not checksums:
+        return write_part(kept, staging, f"{stem}.arrow")
     return write_checked_part(
-        kept, staging, name, rejects=rejects, filtered=filtered, unread=len(rejects)
+        kept,
+        staging,
+        f"{stem}.arrow",
+        rejects=rejects,
+        filtered=filtered,
+        unread=len(unread),
+        checksums=checksums,
     )
 
 

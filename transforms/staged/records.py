@@ -8,7 +8,7 @@ their options, because a plan needs all records and all options.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import apache_beam as beam
@@ -17,13 +17,16 @@ from apache_beam.typehints import typehints
 from apache_beam.typehints.native_type_compatibility import convert_to_beam_type
 
 from recordmill.errors import ConfigError, Reject
-from recordmill.transforms.model.data_type import Encoder
+from recordmill.format.ledger import INPUT
+from recordmill.transforms.model.data_type import Artifact, Encoder
 from recordmill.transforms.model.run_spec import RunSpec
+from recordmill.transforms.model.window_options import WindowOptions
 from recordmill.transforms.staged.batch_records import BatchRecords
 from recordmill.transforms.staged.handles import Element
 
 if TYPE_CHECKING:
     from recordmill.transforms.balancing.quotas import Balance, Target
+    from recordmill.transforms.windowing.window_tasks import Windowing
 
 
 class StagedRecords(NamedTuple):
@@ -39,9 +42,20 @@ class StagedRecords(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ValueOptions:
-    """The options of the steps before `WriteToTFRecord`; None where a step was not applied."""
+    """The options of the steps before `WriteToTFRecord`; None where a step was not applied.
+
+    artifacts: files that the encoder needs, and that are not learned. windows: how series are cut
+    into windows; then `windowing` makes all options for that, given these, `staging` and `splits`.
+    unit: name of a record in the ledger. implied_names: {feature: new name} that follow from the
+    roles of columns.
+    """
 
     encoder: Encoder | None = None
+    artifacts: Mapping[str, Artifact] = dataclasses.field(default_factory=dict)
+    windows: WindowOptions | None = None
+    windowing: Callable[..., Windowing] | None = None
+    unit: str = INPUT
+    implied_names: Mapping[str, str] = dataclasses.field(default_factory=dict)
     rename: Mapping[str, str] | None = None
     splits: Mapping[str, float] | None = None
     seed: int | None = None

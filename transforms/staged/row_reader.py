@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import pickle
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill.errors import RunError
+from recordmill.errors import Reject, RunError
 from recordmill.job.staging import StagedPart, Staging
 from recordmill.processes.row_tasks import NO_FAULTS, Faults, RowTask
 from recordmill.processes.task_watch import TaskLimits
@@ -45,6 +47,7 @@ from recordmill.transforms.staged.listing import (
     write_seen,
 )
 from recordmill.transforms.staged.parts import read_part, with_staged_paths
+from recordmill.transforms.staged.value_batches import as_values
 
 SAME = "__same__"  # string: equal for duplicates, of which one row stays
 
@@ -88,22 +91,12 @@ class RowReader:
             sections = read_part(part.name, staging=self.staging)
             return [
                 self._write(listed, f"{stem}-{number:05d}")
-                for number, listed in enumerate(self._read(sections, faults))
+                for number, listed in enumerate(
+                    read_sections(self.source, sections, self.layout, faults)
+                )
             ]
 
         return make_or_reuse(part, self.staging, make)
-
-    def _read(self, sections: pa.RecordBatch, faults: Faults) -> Iterator[ListingPart]:
-        kept = [row for row in range(len(sections)) if row not in faults]
-        if kept:
-            good = sections.take(pa.array(kept)) if faults else sections
-            yield from self.source.read(good, self.layout)
-        for row, fault in sorted(faults.items()):
-            section = sections.slice(row, 1)
-            if not isinstance(self.source, RejectingSource):
-                path = shown(section[batch.PATH][0].as_py())
-                raise RunError(f"cannot read {path}: {fault.detail}")
-            yield self.source.reject_sections(section, self.layout, fault)
 
     def try_sections(self, part: StagedPart, some: range) -> None:
         """Read some sections of a part, for a crash of this process; nothing is written."""
@@ -140,7 +133,7 @@ class RowReader:
         rows = selected.rows
         if self.rules.excluded_keys is not None:
             by_content = keyed_by_content(self.source)
-            keys = (self._with_keys(rows) if by_content else rows)[batch.KEY]
+            keys = (with_keys_of(self.source, rows) if by_content else rows)[batch.KEY]
             rows, filtered["exclude-keys"] = self.rules.leave_out_keys(rows, keys)
         if listed.inputs is None:
             rejects += selected.rejects
@@ -161,7 +154,7 @@ class RowReader:
             for name, column in columns.items():
                 rows = batch.set_column(rows, name, column)
             rejects += outcome.rejects
-        keyed, left_out = without_known(self._with_keys(rows), self.known)
+        keyed, left_out = without_known(with_keys_of(self.source, rows), self.known)
         if left_out:
             filtered[KNOWN] += len(left_out)
         rows = with_duplicate_ids(keyed, self.duplicates)
@@ -207,22 +200,44 @@ class RowReader:
                 )
         return out
 
-    def _with_keys(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Add the content of rows, and the keys that follow from it; the old become lineage."""
-        if not isinstance(self.source, ContentKeyedSource):
-            return rows
-        content = self.source.content_hashes(rows)
-        if content is None:
-            return rows
-        rows = batch.set_column(rows, batch.CONTENT, content)
-        if not keyed_by_content(self.source):
-            return rows
-        if batch.PLACE in rows.schema.names:
-            names = [batch.SOURCE if name == batch.PLACE else name for name in rows.schema.names]
-            rows = rows.rename_columns(names)
-        else:
-            rows = batch.set_column(rows, batch.SOURCE, rows[batch.KEY])
-        return batch.set_column(rows, batch.KEY, batch.hex_of(content))
+
+def read_sections(
+    source: RowSource, sections: pa.RecordBatch, layout: Layout, faults: Faults
+) -> Iterator[ListingPart]:
+    """Yield the records of sections, and the rejects of sections that must not be read.
+
+    faults: {index of a section: why it is rejected without reading it}.
+
+    Raises:
+      RunError: a section must not be read, and the source cannot reject it.
+    """
+    kept = [row for row in range(len(sections)) if row not in faults]
+    if kept:
+        yield from source.read(sections.take(pa.array(kept)) if faults else sections, layout)
+    for row, fault in sorted(faults.items()):
+        section = sections.slice(row, 1)
+        if not isinstance(source, RejectingSource):
+            path = shown(section[batch.PATH][0].as_py())
+            raise RunError(f"cannot read {path}: {fault.detail}")
+        yield source.reject_sections(section, layout, fault)
+
+
+def with_keys_of(source: RowSource, rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Add the content of rows, and the keys that follow from it; the old become lineage."""
+    if not isinstance(source, ContentKeyedSource):
+        return rows
+    content = source.content_hashes(rows)
+    if content is None:
+        return rows
+    rows = batch.set_column(rows, batch.CONTENT, content)
+    if not keyed_by_content(source):
+        return rows
+    if batch.PLACE in rows.schema.names:
+        names = [batch.SOURCE if name == batch.PLACE else name for name in rows.schema.names]
+        rows = rows.rename_columns(names)
+    else:
+        rows = batch.set_column(rows, batch.SOURCE, rows[batch.KEY])
+    return batch.set_column(rows, batch.KEY, batch.hex_of(content))
 
 
 def with_duplicate_ids(rows: pa.RecordBatch, duplicates: Duplicates | None) -> pa.RecordBatch:
@@ -231,6 +246,32 @@ def with_duplicate_ids(rows: pa.RecordBatch, duplicates: Duplicates | None) -> p
         return rows
     column = batch.GROUP if duplicates.mode == "group" else SAME
     return batch.set_column(rows, column, duplicates.names(rows))
+
+
+def read_values(
+    source_and_layout: bytes, sections: bytes, *, faults: Faults = NO_FAULTS
+) -> list[tuple[bytes | None, Sequence[Reject]]]:
+    """Read sections into batches in memory, instead of staging.
+
+    source_and_layout: both, pickled. sections: an Arrow IPC stream of a part of the listing.
+
+    Returns:
+      Batches as Arrow IPC streams, as `as_values` makes them, with rejects; None without rows.
+    """
+    source, layout = _unpickle(source_and_layout)
+    found: list[tuple[bytes | None, Sequence[Reject]]] = []
+    for listed in read_sections(source, batch.from_bytes(sections), layout, faults):
+        rows = None
+        if listed.rows is not None and len(listed.rows):
+            values = as_values(with_keys_of(source, listed.rows), layout, listed.data)
+            rows = batch.to_bytes(values)
+        found.append((rows, [*listed.rejects, *listed.invalid]))
+    return found
+
+
+@functools.lru_cache(maxsize=4)
+def _unpickle(packed: bytes) -> Any:
+    return pickle.loads(packed)
 
 
 def read_rows_task(

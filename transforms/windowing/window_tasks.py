@@ -20,6 +20,7 @@ from recordmill.format.split_names import TRAIN
 from recordmill.job.staging import StagedPart, Staging
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.durations import shown_time
+from recordmill.transforms.model.source import Layout
 from recordmill.transforms.model.window_options import WindowOptions
 from recordmill.transforms.sources.files.number_labels import TARGET
 from recordmill.transforms.sources.rows.repeated_rows import REPEATED
@@ -32,6 +33,7 @@ from recordmill.transforms.staged.listing import (
 )
 from recordmill.transforms.staged.parts import read_part
 from recordmill.transforms.staged.spill import Piece
+from recordmill.transforms.staged.value_batches import layout_of_values
 from recordmill.transforms.windowing.complete_windows import CompleteWindows
 from recordmill.transforms.windowing.constant_columns import ConstantColumns
 from recordmill.transforms.windowing.last_windows import WindowedRows
@@ -50,6 +52,7 @@ from recordmill.transforms.windowing.time_survey import (
     TimeSurvey,
     buckets_of,
 )
+from recordmill.transforms.windowing.window_layout import window_layout
 from recordmill.transforms.windowing.windows import (
     INPUTS,
     Timeline,
@@ -61,6 +64,7 @@ from recordmill.transforms.windowing.windows import (
     without_repeats,
 )
 
+_NO_WINDOWS = pa.schema([pa.field(batch.KEY, pa.string())])  # a part without rows needs no others
 _INTERVALS = 1 << 32  # cell = bucket * _INTERVALS + number of its time interval
 
 
@@ -81,13 +85,14 @@ class TimePlan:
 class Windowing:
     """Options for cutting windows.
 
-    schema: schema of the windows. splits: {split: fraction}, in order.
+    schema: schema of the windows; None if only the rows tell it, which a source has read as values.
+    splits: {split: fraction}, in order.
     by_series: whether whole series are assigned to splits. by_group: whether groups decide the
       split of a series. complete: rejects windows without a label or a number of their target.
     """
 
     options: WindowOptions
-    schema: pa.Schema
+    schema: pa.Schema | None
     staging: Staging
     splits: Mapping[str, float]
     by_series: bool
@@ -97,9 +102,24 @@ class Windowing:
     @property
     def cut_schema(self) -> pa.Schema:
         """Schema of windows whose labels are still text."""
+        assert self.schema is not None
         if self.complete.numbers is None:
             return self.schema
         return pa.schema([field for field in self.schema if field.name != TARGET])
+
+    def of_rows(self, rows: pa.Schema) -> Windowing:
+        """Return the options with the schema of the windows of rows.
+
+        Raises:
+          ConfigError: windows cannot hold a column.
+        """
+        if self.schema is not None:
+            return self
+        known = layout_of_values(rows) or Layout(columns=rows, labelled=False, grouped=False)
+        records = window_layout(known, self.options, self.complete.numbers)
+        labelled = self.complete.labelled and records.labelled
+        complete = dataclasses.replace(self.complete, labelled=labelled)
+        return dataclasses.replace(self, schema=records.columns, complete=complete)
 
     @property
     def _divides_series(self) -> bool:
@@ -188,6 +208,9 @@ def cut_bucket(
 ) -> list[StagedPart]:
     """Write the windows of all series of a bucket, given its cells."""
     in_order = sorted(cells, key=lambda cell: cell.name)
+    if windowing.schema is None:
+        first = read_part(in_order[0].name, staging=windowing.staging)
+        windowing = windowing.of_rows(first.schema)
     steps = _count_steps(in_order, windowing)
     timeline = dataclasses.replace(timeline, steps=steps.steps())
     if windowing.options.split_by == "series-time":
@@ -382,7 +405,7 @@ def _write(
 ) -> StagedPart:
     """Write a part of windows, and its rejects; None stands for no windows."""
     if windows is None:
-        windows = pa.RecordBatch.from_pylist([], schema=windowing.schema)
+        windows = pa.RecordBatch.from_pylist([], schema=windowing.schema or _NO_WINDOWS)
     windowing.staging.place("windows").make_dirs()
     return write_checked_part(
         batch.with_hash(windows),

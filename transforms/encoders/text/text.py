@@ -17,6 +17,8 @@ from recordmill.transforms.encoders.labels import label_columns, label_feature
 from recordmill.transforms.encoders.text.embeddings import NAME, load_embeddings
 from recordmill.transforms.encoders.text.packing import end_each, pack
 from recordmill.transforms.encoders.text.text_augment import augment_words
+from recordmill.transforms.encoders.text.text_lengths import TextCheck
+from recordmill.transforms.encoders.tokenization.bpe import BpeAnalysis
 from recordmill.transforms.encoders.tokenization.pairs import PairTemplate, Tokens
 from recordmill.transforms.encoders.tokenization.subwords import (
     has_subwords,
@@ -36,11 +38,18 @@ from recordmill.transforms.encoders.tokenization.vocabulary import (
     TEXT,
     TOKENS_FILE,
     Vocabulary,
+    VocabularyAnalysis,
     load_vocabulary,
     text_columns,
 )
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.data_type import Context, Encoded, RowOutcome
+from recordmill.transforms.model.data_type import (
+    Analysis,
+    Context,
+    Encoded,
+    RowCheck,
+    RowOutcome,
+)
 from recordmill.transforms.model.ragged import (
     DictionaryStrings,
     fixed_lists,
@@ -69,6 +78,19 @@ class TextEncoder:
 
     options: TextOptions
     unlabelled: bool = False
+
+    @property
+    def analysis(self) -> Analysis | None:
+        """Learns the vocabulary or the model of byte pairs; None if the features need neither."""
+        options = self.options
+        if options.splitter == "bpe" and "tokens" in options.output_features:
+            return BpeAnalysis(options=options)
+        return VocabularyAnalysis(options=options) if options.learns else None
+
+    def row_check(self, *, balanced: bool = False) -> RowCheck | None:
+        """Return the check of lengths, if there are limits."""
+        del balanced
+        return TextCheck(options=self.options) if self.options.filters else None
 
     def features(self, rows: pa.Schema, context: Context) -> Features:
         """Return the features of every record.

@@ -41,9 +41,11 @@ from recordmill.transforms.sources.arrays.array_spec import ARRAY, ArraySpec
 from recordmill.transforms.sources.arrays.chunking import ArraySlicing, Shape, merge_shapes
 from recordmill.transforms.sources.arrays.npy import StoredArray, format_shape
 from recordmill.transforms.sources.files.file_stat import RejectCause
+from recordmill.transforms.sources.files.folders import NOT_IMAGES
 from recordmill.transforms.sources.files.header_tasks import read_headers
 from recordmill.transforms.sources.files.number_labels import TARGET
 from recordmill.transforms.sources.files.references import COLUMNS
+from recordmill.transforms.sources.rows.text_folders import NOT_TEXTS
 
 FIRST, LAST = "__first__", "__last__"  # int64: range of records of a file, LAST exclusive
 FILE = "__file__"  # int64: bytes of the file; `batch.SIZE` is the size of the record
@@ -67,6 +69,10 @@ _OWN = (
 )
 
 
+# `.bin`, `.bak` and `.data` may be arrays by their content.
+NOT_ARRAYS = tuple(
+    sorted({*NOT_IMAGES, *NOT_TEXTS} - {"npy", "npz", "h5", "hdf5", "mat", "bin", "bak", "data"})
+)
 _PASSED = (batch.PLACE, *RANGES.names)  # system columns of references that records keep
 
 

@@ -77,6 +77,15 @@ NOT_IMAGES = (
     *" ".join((_DOCUMENTS, _DATA, _PROGRAMS, _SIDECARS, _LISTS, ARCHIVES, SOUND_AND_VIDEO)).split(),
     *_VECTORS,
 )
+# Files that often lie beside audio, such as transcripts.
+_BESIDE_AUDIO = "cue gif jpeg jpg lab m3u nfo png srt textgrid tif tiff trn vtt webp"
+NOT_AUDIO = tuple(sorted({*NOT_IMAGES, *_BESIDE_AUDIO.split()} - {*SOUND_AND_VIDEO.split()}))
+# Files that often lie between videos, such as subtitles. Audio files are not skipped but rejected,
+# so that they are reported.
+_BESIDE_VIDEOS = "ass bmp idx jpeg jpg nfo png srt sub tif tiff vtt webp"
+NOT_VIDEOS = tuple(
+    sorted({*NOT_IMAGES, *_BESIDE_VIDEOS.split()} - {*SOUND_AND_VIDEO.split(), "bin"})
+)
 
 
 def has_extension(name: str, extensions: Collection[str]) -> bool:

@@ -322,10 +322,12 @@ def _infer_part(
 ) -> ColumnTypes:
     column_types: list[ColumnTypes] = []
     text = {*(() if keep is None else keep.text), *(() if label is None else (label.name,))}
+    text |= set() if times is None else {times}
     kept: list[list[Rows]] = []
     for file, section, _ in iter_sections(part):
         opened = rows.open(file)
-        if (keep is None and label is None) or not isinstance(opened, TypeInferringFile):
+        by_types = keep is None and label is None and times is None
+        if by_types or not isinstance(opened, TypeInferringFile):
             column_types.append(_located(opened.column_types(section, names), file))
             continue
         kept.append([])

@@ -1,0 +1,396 @@
+"""ReadImages, ReadAudio, ReadVideo and ReadArrays: files and their clips in memory."""
+
+import dataclasses
+from collections.abc import Collection, Sequence
+from typing import Literal
+
+from recordmill.errors import ConfigError
+from recordmill.format.ledger import INPUT
+from recordmill.storage.files import Location
+from recordmill.transforms.audio.audio_options import AudioOptions
+from recordmill.transforms.encoders.array_options import ArrayOptions
+from recordmill.transforms.encoders.arrays import ArrayEncoder
+from recordmill.transforms.encoders.audio import audio_encoder
+from recordmill.transforms.encoders.clips import ClipEncoder
+from recordmill.transforms.encoders.images import ImageEncoder
+from recordmill.transforms.imaging.image_options import ImageOptions
+from recordmill.transforms.model.source import RowSource, Source
+from recordmill.transforms.read_values import ReadStep
+from recordmill.transforms.sources.arrays.array_headers import ArrayProbe
+from recordmill.transforms.sources.arrays.array_source import NOT_ARRAYS, ArraySource
+from recordmill.transforms.sources.arrays.chunking import ArraySlicing
+from recordmill.transforms.sources.arrays.table_arrays import TableArrays
+from recordmill.transforms.sources.audio.audio_clips import AudioClips
+from recordmill.transforms.sources.files.folders import NOT_AUDIO, NOT_IMAGES, NOT_VIDEOS, FileTree
+from recordmill.transforms.sources.files.input_paths import SplitFrom
+from recordmill.transforms.sources.files.references import Unlabelled, check_unlabelled
+from recordmill.transforms.sources.media.media_rows import MediaRows
+from recordmill.transforms.sources.media.media_tables import find_bytes_column
+from recordmill.transforms.sources.row_formats.row_format import RowFormat
+from recordmill.transforms.sources.rows.file_list import FileList, is_listing
+from recordmill.transforms.sources.rows.joined_listings import JoinedListings
+from recordmill.transforms.sources.rows.segments import SegmentColumns, SegmentedFiles
+from recordmill.transforms.sources.video.clip_plan import ClipSampling
+from recordmill.transforms.sources.video.table_videos import TableVideos
+from recordmill.transforms.sources.video.video_source import VideoSource
+from recordmill.transforms.staged.records import ValueOptions
+
+Rest = Literal["drop", "pad"]
+
+
+@dataclasses.dataclass(eq=False)
+class _ReadFiles(ReadStep):
+    """The base of the steps that read files, such as images.
+
+    The input is a folder of `class/...` or `split/class/...`, a glob pattern, a file, an archive, a
+    listing (a CSV, JSONL or Parquet file that names files), or tables that hold the files.
+
+    Args:
+      label_column: Column of a listing or table with the class of a file. Default: `label` or
+        `class`, if there is such a column.
+      key_column: Column with the unique key of a file. Default: the path in a listing, and the hash
+        of the bytes in tables that hold files.
+      group_column: Column that identifies a group, such as a patient; a group never spans two
+        splits.
+      split_column: Column with the split of a file. Default: `split`, if there is such a column.
+      path_column: Column of a listing with the path of a file. Default: a usual name, such as
+        `path`.
+      bytes_column: Column of tables that hold the bytes of files. Default: a column of bytes.
+      drop_columns: Columns to ignore.
+      input_root: Folder that paths in a listing are relative to. Default: that of the listing.
+      unlabelled: Whether files without a label are rejected, or kept without label features.
+      split_from: Part of the input that gives splits: `column`, `folders`, `files`, `none`, or the
+        first of them that does (`auto`).
+      label_from: Folder that is the class of a file: `top`, `parent`, or a regular expression with
+        a group.
+      format: Format of the rows of a listing or table. Default: by the extension.
+    """
+
+    _: dataclasses.KW_ONLY
+    label_column: str | None = None
+    key_column: str | None = None
+    group_column: str | None = None
+    split_column: str | None = None
+    path_column: str | None = None
+    bytes_column: str | None = None
+    drop_columns: Sequence[str] = ()
+    input_root: str | None = None
+    unlabelled: Unlabelled = "reject"
+    split_from: SplitFrom = "auto"
+    label_from: str = "top"
+    format: RowFormat = RowFormat()  # noqa: RUF009, it is frozen
+
+    def __post_init__(self) -> None:
+        check_unlabelled(self.unlabelled)
+        super().__post_init__()
+
+    def source(self) -> Source:
+        """Return the source to list, for files of this kind."""
+        files = super().source()
+        if isinstance(files, RowSource) and not isinstance(files, MediaRows):
+            return files  # it reads records of this kind itself
+        return self._of_files(files)
+
+    def _of_files(self, files: Source) -> Source:
+        """Return the source of records, given that of their files."""
+        return files
+
+    def _files(
+        self,
+        leave_out: Collection[str],
+        *,
+        segments: tuple[str, ...] | None = None,
+        labelled: bool = True,
+    ) -> Source:
+        """Return the source of the files.
+
+        leave_out: extensions of files to skip. segments: columns of segments, None if rows cannot
+        be segments. labelled: whether the paths or rows give labels.
+        """
+        inputs = self.inputs(self.split_from, self.label_from)
+        unlabelled: Unlabelled = self.unlabelled if labelled else "keep"
+        columns = {
+            "label_column": self.label_column,
+            "key_column": self.key_column,
+            "group_column": self.group_column,
+            "split_column": self.split_column,
+            "drop_columns": tuple(self.drop_columns),
+            "input_root": self.input_root,
+            "unlabelled": unlabelled,
+            "label_type": None if labelled else "none",
+        }
+        column = self.bytes_column
+        if column is None and self.path_column is None:
+            encoding, dropped = self.format.encoding, tuple(self.drop_columns)
+            column = find_bytes_column(
+                inputs, encoding=encoding, dropped=dropped, leave_out=leave_out
+            )
+        if column is not None:
+            return MediaRows(input=inputs, format=self.format, bytes_column=column, **columns)
+        listings = [is_listing(Location.parse(one.path)) for one in inputs.paths]
+        if any(listings) and not all(listings):
+            raise ConfigError(
+                f"{type(self).__name__}: expected only listings or only folders, patterns and"
+                f" files, got both: {inputs}"
+            )
+        if not all(listings):
+            for name, value in {**columns, "path_column": self.path_column}.items():
+                given = name not in ("unlabelled", "label_type") and value not in (None, ())
+                if given:
+                    raise ConfigError(
+                        f"{type(self).__name__}: {name} is for listings (CSV, TSV, JSONL,"
+                        f" Parquet), and {inputs} is not one: leave it out"
+                    )
+            return FileTree(
+                input=inputs, unlabelled=unlabelled, leave_out=tuple(leave_out), labelled=labelled
+            )
+        lists = tuple(
+            FileList(
+                path=one.path,
+                format=self.format,
+                path_column=self.path_column,
+                finds_split=self.split_from in ("auto", "column"),
+                conflicts="reject",
+                segment_columns=segments,
+                **columns,
+            )
+            for one in inputs.paths
+        )
+        if len(lists) == 1 and inputs.paths[0].split is None:
+            return lists[0]
+        return JoinedListings(inputs=inputs, lists=lists)
+
+
+@dataclasses.dataclass(eq=False)
+class ReadImages(_ReadFiles):
+    """List images: a pipeline in, `RecordValues` with a reference per image out.
+
+    Image files are not opened: `DecodeAndResizeImages` decodes them, or the encoder of the records
+    when shards are written, which is `ImageEncoder`.
+
+    Args:
+      options: Size and encoding of the images, if `DecodeAndResizeImages` does not follow.
+
+    Raises:
+      ConfigError: An option is invalid.
+
+    Example::
+
+        pipeline | ReadImages("photos/") | DecodeAndResizeImages(ImageOptions(size=(224, 224)))
+    """
+
+    _: dataclasses.KW_ONLY
+    options: ImageOptions = dataclasses.field(default_factory=ImageOptions)
+
+    def source_of_paths(self) -> Source:
+        return self._files(NOT_IMAGES)
+
+    def noted(self) -> ValueOptions:
+        unlabelled = self.unlabelled == "keep"
+        return ValueOptions(encoder=ImageEncoder(options=self.options, unlabelled=unlabelled))
+
+
+@dataclasses.dataclass(eq=False)
+class ReadAudio(_ReadFiles):
+    """List audio files, or cut them into clips: a pipeline in, `RecordValues` out.
+
+    The encoder of the records decodes them when shards are written; files that are split into clips
+    are decoded here.
+
+    Args:
+      options: Form of the written audio: sample rate, clips, waveforms or spectrograms.
+      start_column: Column of a listing with the start of a segment of a file.
+      end_column: Column with the end of a segment.
+      segment_unit: Unit of both, `s` or `ms`.
+
+    Raises:
+      ConfigError: An option is invalid.
+
+    Example::
+
+        options = AudioOptions(sample_rate=16_000, mono=True, clip=1_000_000)
+        pipeline | ReadAudio("speech/", options=options) | WriteToTFRecord("out/")
+    """
+
+    _: dataclasses.KW_ONLY
+    options: AudioOptions = dataclasses.field(default_factory=AudioOptions)
+    start_column: str | None = None
+    end_column: str | None = None
+    segment_unit: Literal["s", "ms"] | None = None
+
+    def source_of_paths(self) -> Source:
+        return self._files(NOT_AUDIO, segments=_given(self.start_column, self.end_column))
+
+    def _of_files(self, files: Source) -> Source:
+        columns = SegmentColumns.of(
+            files, start=self.start_column, end=self.end_column, unit=self.segment_unit
+        )
+        if self.options.splits:
+            return AudioClips(files=files, options=self.options, segments=columns)
+        return SegmentedFiles(files=files, columns=columns) if columns.given else files
+
+    def noted(self) -> ValueOptions:
+        encoder = audio_encoder(self.options, unlabelled=self.unlabelled == "keep")
+        return ValueOptions(encoder=encoder, unit="clip" if self.options.splits else INPUT)
+
+
+@dataclasses.dataclass(eq=False)
+class ReadVideo(_ReadFiles):
+    """Cut videos into clips: a pipeline in, `RecordValues` with encoded frames out.
+
+    Clips of a video are a group, which never spans two splits. The encoder of the records is
+    `ClipEncoder`.
+
+    Args:
+      options: Size and encoding of the frames.
+      clip_frames: Frames of a clip.
+      clip_stride: Frames from the start of a clip to the start of the next. Default: clips follow
+        each other.
+      frame_step: Every n-th frame of the video is a frame of a clip.
+      fps: Frame rate to resample to. Default: all frames.
+      clip_rest: Whether the frames at the end that fill no clip are dropped, or padded.
+      start_column: Column of a listing with the start of a segment of a video.
+      end_column: Column with the end of a segment.
+      segment_unit: Unit of both, `s` or `ms`.
+      max_clip_bytes: Clips whose encoded frames take more bytes are rejected.
+
+    Raises:
+      ConfigError: An option is invalid.
+
+    Example::
+
+        pipeline | ReadVideo("videos/", clip_frames=16) | WriteToTFRecord("out/")
+    """
+
+    _: dataclasses.KW_ONLY
+    options: ImageOptions = dataclasses.field(default_factory=ImageOptions)
+    clip_frames: int = 16
+    clip_stride: int | None = None
+    frame_step: int = 1
+    fps: float | None = None
+    clip_rest: Rest = "drop"
+    start_column: str | None = None
+    end_column: str | None = None
+    segment_unit: Literal["s", "ms"] | None = None
+    max_clip_bytes: int = 256 << 20
+
+    @property
+    def _cut(self) -> ClipSampling:
+        return ClipSampling(
+            frames=self.clip_frames,
+            stride=self.clip_stride,
+            step=self.frame_step,
+            fps=self.fps,
+            rest=self.clip_rest,
+        )
+
+    def source_of_paths(self) -> Source:
+        return self._files(NOT_VIDEOS, segments=_given(self.start_column, self.end_column))
+
+    def _of_files(self, files: Source) -> Source:
+        kind: type[VideoSource] = TableVideos if isinstance(files, MediaRows) else VideoSource
+        return kind(
+            files=files,
+            images=self.options,
+            cut=self._cut,
+            segments=SegmentColumns.of(
+                files, start=self.start_column, end=self.end_column, unit=self.segment_unit
+            ),
+            max_clip_bytes=self.max_clip_bytes,
+        )
+
+    def noted(self) -> ValueOptions:
+        encoder = ClipEncoder(
+            frame_options=self.options,
+            frames=self._cut.frames,
+            unlabelled=self.unlabelled == "keep",
+        )
+        return ValueOptions(encoder=encoder, unit="clip")
+
+
+@dataclasses.dataclass(eq=False)
+class ReadArrays(_ReadFiles):
+    """List arrays in .npy, .npz and HDF5 files: a pipeline in, `RecordValues` out.
+
+    Only headers are read here; the encoder of the records, `ArrayEncoder`, reads the values when
+    shards are written.
+
+    Args:
+      options: Format, dtype and treatment of NaN of the written arrays.
+      array: Name of the array in files that hold several. Default: the only one.
+      label_array: Name of the array of labels in each file.
+      label_pattern: Regular expression whose first group is the class in the path of a file.
+      per_item: Whether every item along the first axis is a record.
+      chunk: Steps along `chunk_axis` of a record. Default: arrays are not cut.
+      chunk_axis: Axis that is cut; negative numbers count from the last.
+      chunk_stride: Steps from the start of a chunk to the start of the next. Default: `chunk`.
+      chunk_rest: Whether a last chunk that is shorter is kept, or dropped.
+
+    Raises:
+      ConfigError: An option is invalid.
+
+    Example::
+
+        pipeline | ReadArrays("volumes/*.npy", chunk=16) | WriteToTFRecord("out/")
+    """
+
+    _: dataclasses.KW_ONLY
+    options: ArrayOptions = dataclasses.field(default_factory=ArrayOptions)
+    array: str | None = None
+    label_array: str | None = None
+    label_pattern: str | None = None
+    per_item: bool = False
+    chunk: int | None = None
+    chunk_axis: int = 0
+    chunk_stride: int | None = None
+    chunk_rest: Literal["keep", "drop"] = "keep"
+
+    def __post_init__(self) -> None:
+        if self.per_item and self.chunk is not None:
+            raise ConfigError("ReadArrays: expected only one of per_item and chunk, got both")
+        if self.label_array is not None and self.label_pattern is not None:
+            raise ConfigError(
+                "ReadArrays: expected only one of label_array and label_pattern, got both"
+            )
+        super().__post_init__()
+
+    @property
+    def _cut(self) -> ArraySlicing:
+        if self.chunk is None:
+            return ArraySlicing(unit="item" if self.per_item else "array")
+        return ArraySlicing(
+            unit="chunk",
+            size=self.chunk,
+            axis=self.chunk_axis,
+            stride=self.chunk if self.chunk_stride is None else self.chunk_stride,
+            rest=self.chunk_rest,
+        )
+
+    def source_of_paths(self) -> Source:
+        labelled_later = bool(self.label_array or self.label_pattern)
+        return self._files(NOT_ARRAYS, labelled=not labelled_later)
+
+    def _of_files(self, files: Source) -> Source:
+        kind: type[ArraySource] = TableArrays if isinstance(files, MediaRows) else ArraySource
+        return kind(
+            files=files,
+            probe=ArrayProbe(
+                cut=self._cut,
+                array=self.array,
+                label_array=self.label_array,
+                label_pattern=self.label_pattern,
+                unlabelled=self.unlabelled,
+            ),
+            dtype=self.options.dtype,
+            cast=self.options.cast,
+        )
+
+    def noted(self) -> ValueOptions:
+        encoder = ArrayEncoder(
+            options=self.options, cut=self._cut, unlabelled=self.unlabelled == "keep"
+        )
+        return ValueOptions(encoder=encoder, unit=INPUT if self.chunk is None else "chunk")
+
+
+def _given(*columns: str | None) -> tuple[str, ...]:
+    return tuple(column for column in columns if column is not None)

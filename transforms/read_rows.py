@@ -1,0 +1,337 @@
+"""ReadText, ReadTable and ReadSeries: rows of tables, texts and samples of series in memory."""
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+from typing import Literal
+
+from recordmill.errors import ConfigError
+from recordmill.format.ledger import WINDOW
+from recordmill.transforms.encoders.tables import TableEncoder
+from recordmill.transforms.encoders.text.text import TextEncoder
+from recordmill.transforms.encoders.tokenization.text_options import TextOptions
+from recordmill.transforms.model.durations import duration
+from recordmill.transforms.model.source import Source
+from recordmill.transforms.model.window_options import LabelRule, SplitBy, WindowOptions
+from recordmill.transforms.read_values import ReadStep
+from recordmill.transforms.sources.files.input_paths import SplitFrom
+from recordmill.transforms.sources.files.inputs import find_roots
+from recordmill.transforms.sources.files.number_labels import LabelType, NumberLabels
+from recordmill.transforms.sources.files.references import Unlabelled, check_unlabelled
+from recordmill.transforms.sources.row_formats.row_format import RowFormat
+from recordmill.transforms.sources.rows.row_inputs import holds_rows
+from recordmill.transforms.sources.rows.sensor_rows import SensorRows
+from recordmill.transforms.sources.rows.table_rows import TYPES, TableRows
+from recordmill.transforms.sources.rows.text_folders import Documents, TextFolder
+from recordmill.transforms.sources.rows.text_rows import TextRows
+from recordmill.transforms.staged.records import ValueOptions
+from recordmill.transforms.windowing.complete_windows import CompleteWindows
+from recordmill.transforms.windowing.window_layout import AHEAD
+from recordmill.transforms.windowing.window_tasks import Windowing
+
+
+@dataclasses.dataclass(eq=False)
+class _ReadRows(ReadStep):
+    """The base of the steps that read rows of tables.
+
+    Args:
+      label_column: Column with the class of a record. Default: `label`, `class`, `category` or
+        `target`, if there is such a column.
+      group_column: Column that identifies a group, such as a patient; a group never spans two
+        splits.
+      split_column: Column with the split of a record. Default: `split`, if there is such a column.
+      drop_columns: Columns to ignore.
+      label_type: Reading of the label column: `class`, `int` or `float` for numbers to predict, or
+        `none` for a column as any other. Default: classes; decimal numbers are refused.
+      unlabelled: Whether records without a label are rejected, or kept without label features.
+      split_from: Part of the input that gives splits: `column`, `folders`, `files`, `none`, or the
+        first of them that does (`auto`).
+      format: Format of the rows. Default: by the extension of each file; CSV and TSV have a header.
+    """
+
+    _: dataclasses.KW_ONLY
+    label_column: str | None = None
+    group_column: str | None = None
+    split_column: str | None = None
+    drop_columns: Sequence[str] = ()
+    label_type: LabelType | None = None
+    unlabelled: Unlabelled = "reject"
+    split_from: SplitFrom = "auto"
+    format: RowFormat = RowFormat()  # noqa: RUF009, it is frozen
+
+    def __post_init__(self) -> None:
+        check_unlabelled(self.unlabelled)
+        if self.label_type in ("int", "float") and self.label_column is None:
+            raise ConfigError(
+                f"{type(self).__name__}: label_type={self.label_type!r} needs label_column, the"
+                " column of the numbers to predict, got none"
+            )
+        super().__post_init__()
+
+    @property
+    def _implied_names(self) -> dict[str, str]:
+        """{column: name of its feature} of the columns of numbers to predict and of weights."""
+        named = {"label": self.label_column} if self.label_type in ("int", "float") else {}
+        named["weight"] = getattr(self, "weight_column", None)
+        return {old: new for new, old in named.items() if old not in (None, new)}
+
+
+@dataclasses.dataclass(eq=False)
+class ReadTable(_ReadRows):
+    """Read rows of tables: a pipeline in, `RecordValues` with a column per feature out.
+
+    The encoder of the records is `TableEncoder`, which `EncodeExamples` replaces to scale columns.
+
+    Args:
+      key_column: Column with the unique key of a row, or several with commas between. Default: keys
+        follow from content.
+      weight_column: Column with the weight of a row in training; it becomes the feature `weight`.
+      types: {column: type}, of `int`, `float`, `bool`, `string`, `date` and `timestamp`. Default:
+        the narrowest type that fits all values of a column.
+
+    Raises:
+      ConfigError: An option is invalid.
+
+    Example::
+
+        pipeline | ReadTable("adult.csv", label_column="income") | WriteToTFRecord("out/")
+    """
+
+    _: dataclasses.KW_ONLY
+    key_column: str | None = None
+    weight_column: str | None = None
+    types: dict[str, str] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for column, name in self.types.items():
+            if name not in TYPES:
+                raise ConfigError(
+                    f"ReadTable: expected types[{column!r}] to be one of {', '.join(TYPES)}, got"
+                    f" {name!r}"
+                )
+        super().__post_init__()
+
+    def source_of_paths(self) -> Source:
+        return TableRows(
+            input=self.inputs(self.split_from),
+            format=self.format,
+            label_column=self.label_column,
+            split_column=self.split_column,
+            group_column=self.group_column,
+            key_column=self.key_column,
+            drop_columns=tuple(self.drop_columns),
+            label_type=self.label_type,
+            unlabelled=self.unlabelled,
+            weight_column=self.weight_column,
+            types=tuple(self.types.items()),
+        )
+
+    def noted(self) -> ValueOptions:
+        encoder = TableEncoder(unlabelled=self.unlabelled == "keep")
+        return ValueOptions(encoder=encoder, implied_names=self._implied_names)
+
+
+@dataclasses.dataclass(eq=False)
+class ReadText(_ReadRows):
+    """Read texts: a pipeline in, `RecordValues` with the column `text` out.
+
+    The input holds files of rows, of which each has a text, or text files in folders, whose names
+    give label and split. Without `TokenizeText` the texts are written as they are.
+
+    Args:
+      text_column: Column with the text. Default: a column with a usual name, such as `text`, or the
+        only one without another use.
+      text_columns: Columns with the texts of a record, if it has several; they keep their names.
+      key_column: Column with the unique key of a row, or several with commas between. Default: keys
+        follow from content.
+      weight_column: Column with the weight of a row in training; it becomes the feature `weight`.
+      documents: Whether a record is a `file` or a `line`, in folders of text files.
+      label_from: In folders of text files, the folder that is the class of a file: `top`, `parent`,
+        or a regular expression with a group.
+
+    Raises:
+      ConfigError: An option is invalid.
+
+    Example::
+
+        pipeline | ReadText("reviews.jsonl") | TokenizeText("words") | WriteToTFRecord("out/")
+    """
+
+    _: dataclasses.KW_ONLY
+    text_column: str | None = None
+    text_columns: Sequence[str] = ()
+    key_column: str | None = None
+    weight_column: str | None = None
+    documents: Documents = "file"
+    label_from: str = "top"
+
+    def __post_init__(self) -> None:
+        if self.text_columns and self.text_column is not None:
+            raise ConfigError(
+                "ReadText: expected only one of text_column and text_columns, got both"
+            )
+        super().__post_init__()
+
+    def source_of_paths(self) -> Source:
+        inputs = self.inputs(self.split_from, self.label_from)
+        columns = {
+            "label_column": self.label_column,
+            "split_column": self.split_column,
+            "group_column": self.group_column,
+            "key_column": self.key_column,
+            "weight_column": self.weight_column,
+            "text_column": self.text_column,
+        }
+        roots = find_roots(inputs, archives=True)
+        kinds = {not root.archive and (root.file or holds_rows(root)) for root in roots}
+        if self.format.format == "auto" and kinds == {False}:
+            for name, column in columns.items():
+                if column is not None:
+                    raise ConfigError(
+                        f"ReadText: {name} is for rows of tables, and {inputs} holds text files:"
+                        " leave it out"
+                    )
+            return TextFolder(
+                input=inputs,
+                documents=self.documents,
+                encoding=self.format.encoding,
+                unlabelled=self.unlabelled,
+                max_row_bytes=self.format.max_row_bytes,
+                labelled=self.label_type != "none",
+            )
+        if len(kinds) > 1:
+            raise ConfigError(f"ReadText: expected only files of rows or only text files: {inputs}")
+        return TextRows(
+            input=inputs,
+            format=self.format,
+            text_columns=tuple(self.text_columns),
+            drop_columns=tuple(self.drop_columns),
+            label_type=self.label_type,
+            unlabelled=self.unlabelled,
+            **columns,
+        )
+
+    def noted(self) -> ValueOptions:
+        options = TextOptions(
+            text_columns=tuple(self.text_columns), features=("text",) if self.text_columns else ()
+        )
+        return ValueOptions(
+            encoder=TextEncoder(options=options, unlabelled=self.unlabelled == "keep"),
+            implied_names=self._implied_names,
+        )
+
+
+@dataclasses.dataclass(eq=False)
+class ReadSeries(_ReadRows):
+    """Read time series, to cut into windows: a pipeline in, `RecordValues` of samples out.
+
+    `WriteToTFRecord` cuts the windows, since series and splits in time need all samples. Windows
+    have a list of `window` values per column, and the features `window/series` and `window/start`.
+    The encoder of the windows is `TableEncoder`.
+
+    Args:
+      time_column: Column with the time of a sample, or several, which are joined by a space.
+      window: Samples of a window.
+      stride: Samples from the start of a window to the start of the next. Default: `window`.
+      series_column: Column with the name of the series. Default: each file is a series.
+      join_files: Whether all files are one series.
+      time_format: Format of times as for `datetime.strptime`. Default: ISO 8601, or numbers since
+        1970 in `time_unit`.
+      time_unit: Unit of times that are numbers: `s`, `ms`, `us`, `ns` and others.
+      time_zone: Time zone of times without one, such as `Europe/Berlin`. Default: UTC.
+      types: {column: type} as for `ReadTable`.
+      step: Duration such as `10s` to resample to. Default: samples are kept as they are.
+      gap_policy: Whether windows end at a gap (`split`), gaps are filled (`fill`), or series with
+        gaps are rejected (`reject`).
+      window_label: Sample that gives the class of a window: `last`, `first`, `majority`,
+        `any:CLASS`, `all:CLASS` or `ahead:SAMPLES`.
+      horizon: Samples after a window that are its target.
+      target: Columns of the target, with `horizon`.
+      static_columns: Columns with one value per series, which a window has once.
+      split_by: Whether whole series are assigned to splits (`series`), or times, with train first:
+        one time for all series (`time`), or a time for each (`series-time`).
+
+    Raises:
+      ConfigError: An option is invalid.
+
+    Example::
+
+        pipeline | ReadSeries("sensors/*.csv", time_column="t", window=64) | WriteToTFRecord("out/")
+    """
+
+    _: dataclasses.KW_ONLY
+    time_column: str | Sequence[str]
+    window: int
+    stride: int | None = None
+    series_column: str | None = None
+    join_files: bool = False
+    time_format: str | None = None
+    time_unit: Literal["s", "ms", "us", "ns", "excel", "matlab"] | None = None
+    time_zone: str | None = None
+    types: dict[str, str] = dataclasses.field(default_factory=dict)
+    step: str | None = None
+    gap_policy: Literal["split", "fill", "reject"] = "split"
+    window_label: str = "last"
+    horizon: int = 0
+    target: Sequence[str] = ()
+    static_columns: Sequence[str] = ()
+    split_by: SplitBy = "series"
+
+    @property
+    def _times(self) -> tuple[str, ...]:
+        given = self.time_column
+        return (given,) if isinstance(given, str) else tuple(given)
+
+    def source_of_paths(self) -> Source:
+        numbers = self.label_type in ("int", "float")
+        return SensorRows(
+            input=self.inputs(self.split_from),
+            format=self.format,
+            label_column=self.label_column,
+            split_column=self.split_column,
+            group_column=self.group_column,
+            drop_columns=tuple(self.drop_columns),
+            label_type="class" if numbers else self.label_type,
+            number_labels=numbers,
+            unlabelled="keep",  # windows are rejected, not samples
+            types=tuple(self.types.items()),
+            used=(),
+            time_columns=self._times,
+            time_format=self.time_format,
+            time_unit=self.time_unit,
+            time_zone=self.time_zone,
+            series_column=self.series_column,
+            joined=self.join_files,
+        )
+
+    def noted(self) -> ValueOptions:
+        options = WindowOptions(
+            window=self.window,
+            stride=self.window if self.stride is None else self.stride,
+            step=None if self.step is None else duration(self.step),
+            gap_policy=self.gap_policy,
+            label=LabelRule.parse(self.window_label),
+            split_by=self.split_by,
+            horizon=self.horizon,
+            targets=tuple(self.target),
+            static_columns=tuple(self.static_columns),
+            zone_unknown=self.time_zone is None and "%z" not in (self.time_format or "").lower(),
+        )
+        by_series, rejects = self.split_by == "series", self.unlabelled == "reject"
+        numbers = None
+        if self.label_type in ("int", "float"):
+            parser = self.format.value_parser
+            numbers = NumberLabels(
+                label_type=self.label_type, unlabelled=self.unlabelled, parser=parser
+            )
+        windowing = functools.partial(
+            Windowing,
+            schema=None,
+            by_series=by_series and self.split_column is None,
+            by_group=by_series and self.group_column is not None,
+            complete=CompleteWindows(
+                labelled=rejects, numbers=numbers, targets=options.targets if rejects else ()
+            ),
+        )
+        encoder = TableEncoder(unlabelled=not rejects, not_steps=(AHEAD,))
+        return ValueOptions(encoder=encoder, windows=options, windowing=windowing, unit=WINDOW)

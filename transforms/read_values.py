@@ -1,0 +1,184 @@
+"""The base of ReadImages, ReadText and their like: records of a source as batches in memory."""
+
+import dataclasses
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar, TypeAlias
+
+import apache_beam as beam
+import pyarrow as pa
+from apache_beam.pvalue import AsSingleton, TaggedOutput
+
+from recordmill.errors import ConfigError, Reject
+from recordmill.processes import by_value
+from recordmill.processes.pool import shared_pool
+from recordmill.transforms.model import batch, coders  # noqa: F401  (coders: registers the batch's coder)
+from recordmill.transforms.model.counters import RecordCounters
+from recordmill.transforms.model.source import RowSource, Source
+from recordmill.transforms.sources.files.input_paths import InputPath, Inputs, SplitFrom
+from recordmill.transforms.staged.encoder_tasks import row_task
+from recordmill.transforms.staged.records import RecordValues, ValueOptions
+from recordmill.transforms.staged.row_reader import read_values
+from recordmill.transforms.staged.step_order import OrderedStep
+from recordmill.transforms.staged.value_batches import as_values
+
+_REJECTS, _READER = "rejects", "reader"
+
+# A path or URI, several of them, or a source.
+Input: TypeAlias = str | os.PathLike[str] | Sequence[str] | Source
+
+
+def typed_batches(
+    outputs: Any,
+) -> tuple[beam.PCollection[pa.RecordBatch], beam.PCollection[Reject]]:
+    """Return the batches and the rejects of a ParDo, each with the type of its elements.
+
+    Type hints of Beam would give both the same type, and so the same coder.
+    """
+    batches, rejects = outputs.batches, outputs[_REJECTS]
+    batches.element_type, rejects.element_type = pa.RecordBatch, Reject
+    return batches, rejects
+
+
+class _List(beam.DoFn):
+    """Lists a source, on one worker, and emits what reads its parts beside them."""
+
+    def __init__(self, step: "ReadStep", name: str) -> None:
+        self._source = step.source
+        self._workers = step.workers
+        self._counters = RecordCounters(name)
+
+    def process(self, _: bytes) -> Iterator[Any]:
+        shared_pool(self._workers)  # many sources list with its processes
+        source = self._source()
+        is_read_later = isinstance(source, RowSource)
+        parts = []
+        for listed in source.scan():
+            rejected = len(listed.rejects)
+            self._counters.add(read=rejected, rejected=rejected)
+            yield from (TaggedOutput(_REJECTS, reject) for reject in listed.rejects)
+            if listed.rows is None or not len(listed.rows):
+                continue
+            if is_read_later:
+                parts.append(listed.rows)
+                yield listed.rows
+            else:
+                yield as_values(listed.rows, None, listed.data)
+        reader = b""
+        if isinstance(source, RowSource):
+            reader = by_value.dumps((source, source.layout(iter(parts))))
+        yield TaggedOutput(_READER, reader)
+
+
+class _Read(beam.DoFn):
+    """Reads the rows of parts of a listing in encoder processes; other parts pass."""
+
+    def __init__(self, workers: int, name: str) -> None:
+        self._workers = workers
+        self._counters = RecordCounters(name)
+
+    def process(self, part: pa.RecordBatch, reader: bytes) -> Iterator[Any]:
+        if not reader:
+            self._counters.add(read=len(part), out=len(part))
+            yield part
+            return
+        pool = shared_pool(self._workers)
+        found = pool.submit_rows(row_task(read_values, reader, rows=part)).result()
+        for rows, rejects in found:
+            yield from (TaggedOutput(_REJECTS, reject) for reject in rejects)
+            count = 0
+            if rows is not None:
+                made = batch.from_bytes(rows)
+                count = len(made)
+                if count:
+                    yield made
+            self._counters.add(read=count + len(rejects), out=count, rejected=len(rejects))
+
+
+@dataclasses.dataclass(eq=False)
+class ReadStep(OrderedStep):
+    """The base of the steps that read an input: a pipeline in, `RecordValues` out.
+
+    Nothing is read while the graph is built: one worker lists the input, and all of them read it.
+
+    Args:
+      input: A file, a folder or a glob pattern to read, as a path or URI, or several of them;
+        `test=photos/` gives the split of its records. Or a `Source`, which has its own options.
+      workers: Number of encoder processes of each worker; 0 is one per core.
+    """
+
+    takes: ClassVar[tuple[Any, ...]] = (beam.Pipeline, beam.pvalue.PBegin)
+
+    input: Input
+    _: dataclasses.KW_ONLY
+    workers: int = 0
+
+    def __post_init__(self) -> None:
+        super().__init__()
+        name = type(self).__name__
+        if isinstance(self.input, os.PathLike):
+            self.input = os.fspath(self.input)
+        if not isinstance(self.input, Source):
+            several = [self.input] if isinstance(self.input, str) else self.input
+            if not several or not all(isinstance(one, str) for one in several):
+                raise ConfigError(
+                    f"{name}: expected input to be a path, several paths or a source, got"
+                    f" {self.input!r}"
+                )
+        else:
+            for field in dataclasses.fields(self):
+                if field.name in self._of_source and getattr(self, field.name) != field.default:
+                    raise ConfigError(
+                        f"{name}: {field.name} of a source is an option of the source: set it there"
+                    )
+        self._noted = self.noted()
+
+    @property
+    def _of_source(self) -> frozenset[str]:
+        """Names of the fields that a source given by the user has in its own options."""
+        raise NotImplementedError
+
+    def source(self) -> Source:
+        """Return the source to list. It may look at the input, so that workers call it."""
+        if isinstance(self.input, Source):
+            return self.input
+        return self.source_of_paths()
+
+    def source_of_paths(self) -> Source:
+        """Return the source of the paths of the input."""
+        raise NotImplementedError
+
+    def noted(self) -> ValueOptions:
+        """Return the options for `WriteToTFRecord`, among them the encoder of the records."""
+        raise NotImplementedError
+
+    def inputs(self, split_from: SplitFrom = "auto", label_from: str = "top") -> Inputs:
+        """Return the paths of the input, with the parts of them that give splits and labels."""
+        assert not isinstance(self.input, Source | os.PathLike)
+        several = [self.input] if isinstance(self.input, str) else self.input
+        paths = tuple(map(InputPath.parse, several))
+        return Inputs(paths=paths, split_from=split_from, label_from=label_from)
+
+    def expand(self, begin: beam.pvalue.PBegin) -> RecordValues:
+        name = type(self).__name__
+        listed = (
+            begin
+            | "Once" >> beam.Impulse()
+            | "List"
+            >> beam.ParDo(_List(self, name)).with_outputs(_REJECTS, _READER, main="batches")
+        )
+        parts, unlisted = typed_batches(listed)
+        reader = listed[_READER]
+        reader.element_type = bytes
+        read = (
+            parts
+            # Without a reshuffle all later steps would run on the worker that listed the files.
+            | "Spread" >> beam.Reshuffle()
+            | "ReadParts"
+            >> beam.ParDo(_Read(self.workers, name), AsSingleton(reader)).with_outputs(
+                _REJECTS, main="batches"
+            )
+        )
+        batches, unread = typed_batches(read)
+        rejects = (unlisted, unread) | "AllRejects" >> beam.Flatten()
+        return RecordValues(batches, rejects, self._noted)
