@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Collection, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from recordmill.errors import ConfigError
 from recordmill.format.ledger import INPUT
@@ -66,6 +66,13 @@ class _ReadFiles(ReadStep):
       format: Format of the rows of a listing or table. Default: by the extension.
     """
 
+    source_options = frozenset(
+        {
+            *("label_column", "key_column", "group_column", "split_column", "path_column"),
+            *("bytes_column", "drop_columns", "input_root", "split_from", "label_from", "format"),
+        }
+    )
+
     _: dataclasses.KW_ONLY
     label_column: str | None = None
     key_column: str | None = None
@@ -109,7 +116,7 @@ class _ReadFiles(ReadStep):
         """
         inputs = self.inputs(self.split_from, self.label_from)
         unlabelled: Unlabelled = self.unlabelled if labelled else "keep"
-        columns = {
+        columns: dict[str, Any] = {
             "label_column": self.label_column,
             "key_column": self.key_column,
             "group_column": self.group_column,
@@ -186,7 +193,7 @@ class ReadImages(_ReadFiles):
         return self._files(NOT_IMAGES)
 
     def noted(self) -> ValueOptions:
-        unlabelled = self.unlabelled == "keep"
+        unlabelled = self.keeps_unlabelled(self.unlabelled)
         return ValueOptions(encoder=ImageEncoder(options=self.options, unlabelled=unlabelled))
 
 
@@ -230,7 +237,7 @@ class ReadAudio(_ReadFiles):
         return SegmentedFiles(files=files, columns=columns) if columns.given else files
 
     def noted(self) -> ValueOptions:
-        encoder = audio_encoder(self.options, unlabelled=self.unlabelled == "keep")
+        encoder = audio_encoder(self.options, unlabelled=self.keeps_unlabelled(self.unlabelled))
         return ValueOptions(encoder=encoder, unit="clip" if self.options.splits else INPUT)
 
 
@@ -303,7 +310,7 @@ class ReadVideo(_ReadFiles):
         encoder = ClipEncoder(
             frame_options=self.options,
             frames=self._cut.frames,
-            unlabelled=self.unlabelled == "keep",
+            unlabelled=self.keeps_unlabelled(self.unlabelled),
         )
         return ValueOptions(encoder=encoder, unit="clip")
 
@@ -387,7 +394,7 @@ class ReadArrays(_ReadFiles):
 
     def noted(self) -> ValueOptions:
         encoder = ArrayEncoder(
-            options=self.options, cut=self._cut, unlabelled=self.unlabelled == "keep"
+            options=self.options, cut=self._cut, unlabelled=self.keeps_unlabelled(self.unlabelled)
         )
         return ValueOptions(encoder=encoder, unit=INPUT if self.chunk is None else "chunk")
 

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from recordmill.errors import ConfigError
 from recordmill.format.ledger import WINDOW
@@ -48,6 +48,14 @@ class _ReadRows(ReadStep):
         first of them that does (`auto`).
       format: Format of the rows. Default: by the extension of each file; CSV and TSV have a header.
     """
+
+    source_options = frozenset(
+        {
+            *("label_column", "group_column", "split_column", "drop_columns", "split_from"),
+            *("format", "key_column", "text_column", "documents", "label_from", "types"),
+            *("series_column", "join_files", "time_format", "time_unit", "time_zone"),
+        }
+    )
 
     _: dataclasses.KW_ONLY
     label_column: str | None = None
@@ -127,7 +135,7 @@ class ReadTable(_ReadRows):
         )
 
     def noted(self) -> ValueOptions:
-        encoder = TableEncoder(unlabelled=self.unlabelled == "keep")
+        encoder = TableEncoder(unlabelled=self.keeps_unlabelled(self.unlabelled))
         return ValueOptions(encoder=encoder, implied_names=self._implied_names)
 
 
@@ -174,7 +182,7 @@ class ReadText(_ReadRows):
 
     def source_of_paths(self) -> Source:
         inputs = self.inputs(self.split_from, self.label_from)
-        columns = {
+        columns: dict[str, Any] = {
             "label_column": self.label_column,
             "split_column": self.split_column,
             "group_column": self.group_column,
@@ -216,7 +224,7 @@ class ReadText(_ReadRows):
             text_columns=tuple(self.text_columns), features=("text",) if self.text_columns else ()
         )
         return ValueOptions(
-            encoder=TextEncoder(options=options, unlabelled=self.unlabelled == "keep"),
+            encoder=TextEncoder(options=options, unlabelled=self.keeps_unlabelled(self.unlabelled)),
             implied_names=self._implied_names,
         )
 
@@ -260,7 +268,7 @@ class ReadSeries(_ReadRows):
     """
 
     _: dataclasses.KW_ONLY
-    time_column: str | Sequence[str]
+    time_column: str | Sequence[str] = ()
     window: int
     stride: int | None = None
     series_column: str | None = None
@@ -276,6 +284,11 @@ class ReadSeries(_ReadRows):
     target: Sequence[str] = ()
     static_columns: Sequence[str] = ()
     split_by: SplitBy = "series"
+
+    def __post_init__(self) -> None:
+        if not self.time_column and not isinstance(self.input, Source):
+            raise ConfigError("ReadSeries: expected time_column, the column of the times, got none")
+        super().__post_init__()
 
     @property
     def _times(self) -> tuple[str, ...]:

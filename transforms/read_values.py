@@ -16,6 +16,7 @@ from recordmill.transforms.model import batch, coders  # noqa: F401  (coders: re
 from recordmill.transforms.model.counters import RecordCounters
 from recordmill.transforms.model.source import RowSource, Source
 from recordmill.transforms.sources.files.input_paths import InputPath, Inputs, SplitFrom
+from recordmill.transforms.sources.files.references import Unlabelled
 from recordmill.transforms.staged.encoder_tasks import row_task
 from recordmill.transforms.staged.records import RecordValues, ValueOptions
 from recordmill.transforms.staged.row_reader import read_values
@@ -108,6 +109,7 @@ class ReadStep(OrderedStep):
     """
 
     takes: ClassVar[tuple[Any, ...]] = (beam.Pipeline, beam.pvalue.PBegin)
+    source_options: ClassVar[frozenset[str]] = frozenset()  # fields that a source has itself
 
     input: Input
     _: dataclasses.KW_ONLY
@@ -120,23 +122,22 @@ class ReadStep(OrderedStep):
             self.input = os.fspath(self.input)
         if not isinstance(self.input, Source):
             several = [self.input] if isinstance(self.input, str) else self.input
-            if not several or not all(isinstance(one, str) for one in several):
+            is_list = isinstance(several, Sequence) and bool(several)
+            if not is_list or not all(isinstance(one, str) for one in several):
                 raise ConfigError(
                     f"{name}: expected input to be a path, several paths or a source, got"
                     f" {self.input!r}"
                 )
         else:
             for field in dataclasses.fields(self):
-                if field.name in self._of_source and getattr(self, field.name) != field.default:
+                default = (
+                    field.default_factory() if callable(field.default_factory) else field.default
+                )
+                if field.name in self.source_options and getattr(self, field.name) != default:
                     raise ConfigError(
                         f"{name}: {field.name} of a source is an option of the source: set it there"
                     )
         self._noted = self.noted()
-
-    @property
-    def _of_source(self) -> frozenset[str]:
-        """Names of the fields that a source given by the user has in its own options."""
-        raise NotImplementedError
 
     def source(self) -> Source:
         """Return the source to list. It may look at the input, so that workers call it."""
@@ -151,6 +152,11 @@ class ReadStep(OrderedStep):
     def noted(self) -> ValueOptions:
         """Return the options for `WriteToTFRecord`, among them the encoder of the records."""
         raise NotImplementedError
+
+    def keeps_unlabelled(self, unlabelled: Unlabelled) -> bool:
+        """Return whether records without a label are kept. unlabelled: unless a source says it."""
+        found: object = getattr(self.input, "unlabelled", unlabelled)
+        return found == "keep"
 
     def inputs(self, split_from: SplitFrom = "auto", label_from: str = "top") -> Inputs:
         """Return the paths of the input, with the parts of them that give splits and labels."""

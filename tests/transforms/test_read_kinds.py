@@ -1,14 +1,20 @@
 """Every data type as records in memory: the dataset is, byte for byte, that of the command."""
 
+import collections
 import dataclasses
 import pathlib
 from collections.abc import Callable
 from typing import Any
 
 import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
 from recordmill.checking.verify import verify
+from recordmill.errors import ConfigError
 from recordmill.pipelines.cli import main
 from recordmill.runners import direct
 from recordmill.storage.files import Location
@@ -16,7 +22,9 @@ from recordmill.transforms import (
     ArrayOptions,
     AssignSplits,
     AudioOptions,
+    DecodeAndResizeImages,
     EncodeExamples,
+    FileList,
     ImageOptions,
     ReadArrays,
     ReadAudio,
@@ -26,21 +34,24 @@ from recordmill.transforms import (
     ReadText,
     ReadVideo,
     Rebalance,
+    RowFormat,
     TableEncoder,
     TableOptions,
+    TextEncoder,
+    TextOptions,
     TokenizeText,
     WriteToTFRecord,
 )
 from tests.all_kinds import KINDS
-from tests.image_runs import Made
+from tests.folders import make_folder
+from tests.image_runs import Made, encoders_kept
+from tests.paths import DEMO
 
 pytestmark = pytest.mark.usefixtures("encoders_of_runs")
 
 
 @pytest.fixture(scope="module")
 def encoders_of_runs():
-    from tests.image_runs import encoders_kept
-
     with encoders_kept():
         yield
 
@@ -85,10 +96,6 @@ class Case:
     steps: Callable[[str], list[Any]]
 
 
-def words(place: pathlib.Path) -> list[object]:
-    return KINDS["text"](place)
-
-
 ZSCORES = TableOptions(zscore=("heat",), zscore_by="series")
 PEOPLE = TableOptions(zscore=("height",), one_hot=("name",), impute=(("age", "mean"),))
 
@@ -101,9 +108,9 @@ CASES = {
         ],
     ),
     "text": Case(
-        words,
+        KINDS["text"],
         lambda data: [
-            ReadText(data, format=tsv()),
+            ReadText(data, format=RowFormat(format="tsv")),
             TokenizeText("words", features=("text", "tokens", "tfidf")),
         ],
     ),
@@ -169,12 +176,6 @@ CASES = {
 }
 
 
-def tsv() -> Any:
-    from recordmill.transforms import RowFormat
-
-    return RowFormat(format="tsv")
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_each_data_type_is_written_as_by_its_command(name, tmp_path):
     case = CASES[name]
@@ -184,3 +185,238 @@ def test_each_data_type_is_written_as_by_its_command(name, tmp_path):
     shards = {"train": 3} if "train=3" in argv else None
     ours = of_values(tmp_path / "values", *case.steps(data), num_shards=shards)
     assert_same(ours, theirs)
+
+
+def people(path: pathlib.Path, count: int = 80) -> pathlib.Path:
+    """A table with keys, groups, weights, prices and a class; every tenth row has no class."""
+    rows = ["id,visit,owner,price,weight,kind"]
+    for number in range(count):
+        kind = "" if number % 10 == 0 else ("cat", "dog")[number % 3 == 0]
+        rows.append(f"r{number},{number % 5},o{number % 12},{number / 8:g},{1 + number % 2},{kind}")
+    path.write_text("\n".join(rows) + "\n")
+    return path
+
+
+LENIENT = {"max_reject_fraction": 0.5}
+COLUMNS = {
+    "keys, groups and weights": (
+        ("--key-column", "id", "--group-column", "owner", "--weight-column", "weight"),
+        {"key_column": "id", "group_column": "owner", "weight_column": "weight"},
+    ),
+    "numbers to predict": (
+        ("--label-column", "price", "--label-type", "float"),
+        {"label_column": "price", "label_type": "float"},
+    ),
+    "rows without a class": (
+        ("--label-column", "kind", "--unlabelled", "keep"),
+        {"label_column": "kind", "unlabelled": "keep"},
+    ),
+    "rejected rows": (
+        ("--label-column", "kind", "--types", "price=int", "--drop-columns", "owner"),
+        {"label_column": "kind", "types": {"price": "int"}, "drop_columns": ("owner",)},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_columns_have_the_roles_of_options(name, tmp_path):
+    argv, options = COLUMNS[name]
+    data = people(tmp_path / "people.csv")
+    more = () if "--label-column" in argv else ("--label-column", "kind", "--unlabelled", "keep")
+    if more:
+        options = {**options, "label_column": "kind", "unlabelled": "keep"}
+    argv = ("table", "--input", data, *argv, *more, "--max-reject-fraction", 0.9)
+    theirs = of_command(tmp_path / "command", *argv)
+    ours = of_values(tmp_path / "values", ReadTable(data, **options), max_reject_fraction=0.9)
+    assert_same(ours, theirs)
+    assert bool(theirs.rejects) == (name == "rejected rows")
+
+
+def test_numbers_beyond_float32_are_rejected_before_statistics_are_learned(tmp_path):
+    data = tmp_path / "numbers.csv"
+    data.write_text("x\n" + "".join(f"{number}\n" for number in range(50)) + "1e300\n")
+    argv = ("table", "--input", data, "--zscore", "x", "--max-reject-fraction", 0.5)
+    theirs = of_command(tmp_path / "command", *argv)
+    encode = EncodeExamples(TableEncoder(options=TableOptions(zscore=("x",))))
+    ours = of_values(tmp_path / "values", ReadTable(str(data)), encode, **LENIENT)
+    assert_same(ours, theirs)
+    assert len(ours.rejects) == 1
+
+
+def test_statistics_of_dicts_are_learned_from_train(tmp_path):
+    rows = [{"x": float(number)} for number in range(100)]
+    encode = EncodeExamples(TableEncoder(options=TableOptions(zscore=("x",))))
+    made = of_values(tmp_path / "out", beam.Create(rows), encode)
+    scaled = np.array([one["x"][0] for one in made.examples("train").values()])
+    assert (scaled.mean(), scaled.std()) == pytest.approx((0, 1), abs=1e-5)
+
+
+def texts(folder: pathlib.Path) -> pathlib.Path:
+    for number in range(40):
+        path = folder / ("ham", "spam")[number % 4 == 0] / f"{number}.txt"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"message {number} of {number % 7}\nwith a second line\n")
+    return folder
+
+
+@pytest.mark.parametrize("documents", ["file", "line"])
+def test_text_files_in_folders_are_texts(documents, tmp_path):
+    data = texts(tmp_path / "texts")
+    argv = ("text", "--input", data, "--documents", documents, "--tokenizer", "whitespace")
+    theirs = of_command(tmp_path / "command", *argv, "--max-length", 4)
+    ours = of_values(
+        tmp_path / "values",
+        ReadText(str(data), documents=documents),
+        TokenizeText("whitespace", max_length=4),
+    )
+    assert_same(ours, theirs)
+
+
+def test_a_vocabulary_of_an_earlier_dataset_is_not_learned_again(tmp_path):
+    data = texts(tmp_path / "texts")
+    first = of_values(tmp_path / "first", ReadText(str(data)), TokenizeText("words"))
+    vocabulary = tmp_path / "first" / "vocabulary" / "tokens.txt"
+    again = of_values(
+        tmp_path / "again",
+        ReadText(str(data)),
+        TokenizeText("words", vocabulary=str(vocabulary)),
+    )
+    assert again.manifest.digest == first.manifest.digest
+    few = tmp_path / "few.txt"
+    few.write_text("message\n")
+    other = of_values(
+        tmp_path / "other", ReadText(str(data)), TokenizeText("words", vocabulary=str(few))
+    )
+    ids = {one for example in other.examples().values() for one in example["tokens"]}
+    assert ids == {1, 2}
+
+
+def test_texts_of_dicts_are_tokenized(tmp_path):
+    rows = [{"review": f"good number {number % 9}", "stars": number % 5} for number in range(60)]
+    made = of_values(tmp_path / "out", beam.Create(rows), TokenizeText(text_column="review"))
+    assert set(made.manifest.features) == {"stars", "tokens"}
+    assert (tmp_path / "out" / "vocabulary" / "tokens.txt").exists()
+
+
+def image_table(folder: pathlib.Path) -> pathlib.Path:
+    """A Parquet file that holds images."""
+    photos = make_folder(folder / "photos", {"cat": 12, "dog": 8})
+    paths = sorted(photos.rglob("*.jpg"))
+    rows = {
+        "image": [path.read_bytes() for path in paths],
+        "label": [path.parent.name for path in paths],
+    }
+    pq.write_table(pa.table(rows), folder / "images.parquet")
+    return folder / "images.parquet"
+
+
+def test_images_in_tables_are_staged_for_the_encoder(tmp_path):
+    data = image_table(tmp_path)
+    theirs = of_command(tmp_path / "command", "images", "--input", data, "--size", 16)
+    read = ReadImages(str(data), options=ImageOptions(size=(16, 16)))
+    assert_same(of_values(tmp_path / "values", read), theirs)
+
+
+def test_images_in_tables_are_decoded(tmp_path):
+    data = image_table(tmp_path)
+    theirs = of_command(tmp_path / "command", "images", "--input", data, "--size", 16)
+    decode = DecodeAndResizeImages(ImageOptions(size=(16, 16)), labels=("cat", "dog"))
+    ours = of_values(tmp_path / "values", ReadImages(str(data)), decode, EncodeExamples())
+    for split in theirs.manifest.splits:
+        assert ours.keys(split) == theirs.keys(split)
+        for key, example in theirs.examples(split).items():
+            assert ours.examples(split)[key]["image/encoded"] == example["image/encoded"]
+
+
+def only_cats(rows: pa.RecordBatch) -> pa.RecordBatch:
+    return rows.filter(pc.equal(rows["__label__"], "cat"))
+
+
+def test_rows_that_refer_to_bytes_may_be_filtered(tmp_path):
+    data = image_table(tmp_path)
+
+    def build(pipeline: beam.Pipeline) -> None:
+        images = pipeline | ReadImages(str(data), options=ImageOptions(size=(16, 16)))
+        cats = images.with_batches(images.batches | beam.Map(only_cats))
+        cats | WriteToTFRecord(str(tmp_path / "out"))
+
+    direct.run(build, workers=2)
+    classes = collections.Counter()
+    for split in Made(tmp_path / "out").manifest.splits.values():
+        classes.update(split.classes)
+    assert classes == {"cat": 12}
+
+
+def test_a_listing_names_files_and_their_classes(tmp_path):
+    photos = make_folder(tmp_path / "photos", {"cat": 12, "dog": 8})
+    lines = ["file,species"]
+    paths = sorted(photos.rglob("*.jpg"))
+    lines += [f"{path.relative_to(photos)},{path.parent.name}" for path in paths]
+    lines.append("cat/gone.jpg,cat")
+    listing = tmp_path / "images.csv"
+    listing.write_text("\n".join(lines) + "\n")
+    argv = ("images", "--input", listing, "--input-root", photos, "--label-column", "species")
+    theirs = of_command(tmp_path / "command", *argv, "--size", 16, "--max-reject-fraction", 0.5)
+    options = ImageOptions(size=(16, 16))
+    by_options = ReadImages(
+        str(listing), input_root=str(photos), label_column="species", options=options
+    )
+    source = FileList(path=str(listing), input_root=str(photos), label_column="species")
+    for number, read in enumerate((by_options, ReadImages(source, options=options))):
+        assert_same(of_values(tmp_path / f"values{number}", read, **LENIENT), theirs)
+
+
+def test_nothing_is_listed_while_the_graph_is_built(tmp_path):
+    pipeline = beam.Pipeline()
+    for number, step in enumerate((ReadText, ReadTable, ReadImages, ReadArrays, ReadVideo)):
+        records = pipeline | f"Read{number}" >> step(str(tmp_path / "missing"))
+        records | f"Write{number}" >> WriteToTFRecord(str(tmp_path / f"out{number}"))
+    assert list(tmp_path.iterdir()) == []
+
+
+MISTAKES = {
+    "no path": (lambda: ReadText(3), "ReadText: expected input to be a path, several paths or a"),
+    "no times": (lambda: ReadSeries("a.csv", window=3), "ReadSeries: expected time_column"),
+    "number without column": (
+        lambda: ReadTable("a.csv", label_type="float"),
+        "ReadTable: label_type='float' needs label_column",
+    ),
+    "unknown type": (lambda: ReadTable("a.csv", types={"x": "number"}), r"types\['x'\] to be one"),
+    "two texts": (
+        lambda: ReadText("a.csv", text_column="a", text_columns=("b", "c")),
+        "expected only one of text_column and text_columns",
+    ),
+    "items and chunks": (
+        lambda: ReadArrays("a/", per_item=True, chunk=3),
+        "expected only one of per_item and chunk",
+    ),
+    "options of a source": (
+        lambda: ReadImages(FileList(path=str(DEMO.parent / "x.csv")), label_column="kind"),
+        "ReadImages: label_column of a source is an option of the source",
+    ),
+    "tokenizer": (lambda: TokenizeText("word"), "expected tokenizer to be one of words, "),
+    "tokenizer file": (lambda: TokenizeText("./no/tokenizer.json"), "TokenizeText: tokenizer: "),
+    "vocabulary": (
+        lambda: TokenizeText("bytes", vocabulary="tokens.txt"),
+        "vocabulary is for the tokenizers words, whitespace and chars",
+    ),
+    "clips": (lambda: ReadVideo("a/", clip_frames=0), "expected 1 or more, got 0"),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_mistakes_are_errors_of_the_step(name):
+    make, message = MISTAKES[name]
+    with pytest.raises(ConfigError, match=message):
+        make()
+
+
+def test_a_text_encoder_with_all_options_learns_its_vocabulary(tmp_path):
+    data = texts(tmp_path / "texts")
+    options = TextOptions(tokenizer="words", features=("bow",), ngrams=2, min_chars=25)
+    argv = ("text", "--input", data, "--tokenizer", "words", "--features", "bow", "--ngrams", 2)
+    theirs = of_command(tmp_path / "command", *argv, "--min-chars", 25)
+    ours = of_values(
+        tmp_path / "values", ReadText(str(data)), EncodeExamples(TextEncoder(options=options))
+    )
+    assert ours.manifest.digest == theirs.manifest.digest

@@ -32,6 +32,7 @@ PartMessage = tuple[bool, bytes]
 
 _CANDIDATE = np.dtype([("hash", "<u8"), ("tie", "<u8"), ("row", "<u4")])
 _NUMBERED = np.dtype([("row", "<u4"), ("number", "<u4")])
+_LOWEST = np.uint64(0xFFFF)
 _COLUMNS = (batch.HASH, batch.LABEL, batch.GROUP, batch.SPLIT)
 
 
@@ -64,7 +65,11 @@ def equal_row_candidates(
 
 
 def _ties(rows: pa.RecordBatch) -> batch.UInt64Array:
-    """Return a hash of the label, group and split of each row, by which equal rows are ordered."""
+    """Return a hash of the label, group and split of each row, by which equal rows are ordered.
+
+    Batches in memory have assigned splits already. These decide last, in the lowest bits: the order
+    is that of rows that have no splits yet.
+    """
     ties = np.zeros(len(rows), np.uint64)
     for name in (batch.LABEL, batch.GROUP, batch.SPLIT):
         if rows[name].null_count == len(rows):
@@ -72,7 +77,10 @@ def _ties(rows: pa.RecordBatch) -> batch.UInt64Array:
             continue
         codes, values = batch.encode(rows[name])
         hashes = np.append(batch.hash_strings(values), np.uint64(0))
-        ties = batch.mix(ties ^ hashes[codes], batch.salt(7, name))
+        if name == batch.SPLIT and pa.types.is_dictionary(rows[name].type):
+            ties = batch.mix(ties, batch.salt(7, name)) & ~_LOWEST | hashes[codes] & _LOWEST
+        else:
+            ties = batch.mix(ties ^ hashes[codes], batch.salt(7, name))
     return ties
 
 

@@ -210,6 +210,9 @@ def stage_batch(
     rejects = [*unread]
     if check is not None:
         outcome = check.check(with_staged_paths(kept, staging))
+        if outcome.rejects and batch.SOURCE in kept.schema.names:  # which rejects name
+            named = batch.set_column(kept, batch.KEY, batch.lineage(kept))
+            outcome = check.check(with_staged_paths(named, staging))
         kept = batch.choose(kept, outcome.kept)
         rejects += outcome.rejects
         filtered = Counter(filtered) + Counter(option for _, option in outcome.filtered)

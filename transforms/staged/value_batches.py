@@ -14,6 +14,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import xxhash
 
+from recordmill import strict_json
 from recordmill.errors import ConfigError
 from recordmill.storage.storage_errors import raise_storage_errors
 from recordmill.transforms.model import batch
@@ -33,7 +34,8 @@ def as_values(
     metadata = dict(rows.schema.metadata or {})
     if layout is not None:
         facts = {"labelled": layout.labelled, "grouped": layout.grouped}
-        metadata[_LAYOUT] = json.dumps({**facts, "split_source": layout.split_source}).encode()
+        text = strict_json.to_text({**facts, "split_source": layout.split_source})
+        metadata[_LAYOUT] = text.encode()
     if data is not None:
         metadata[_DATA] = bytes(data)
         name = xxhash.xxh3_128_hexdigest(data)

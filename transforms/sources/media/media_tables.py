@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from recordmill.errors import ConfigError
 from recordmill.storage.files import Location, PathError
@@ -23,7 +23,7 @@ _SAMPLED_FILES = 10_000
 
 
 def find_bytes_column(
-    inputs: Inputs, *, encoding: str, dropped: Collection[str], leave_out: Collection[str]
+    inputs: Inputs, *, encoding: str, dropped: Sequence[str], leave_out: Collection[str]
 ) -> str | None:
     """Return the column with the files of tables; None if the inputs are something else.
 
@@ -49,7 +49,7 @@ def find_bytes_column(
 
 
 def _find_column(
-    root: InputRoot, encoding: str, dropped: Collection[str], leave_out: Collection[str]
+    root: InputRoot, encoding: str, dropped: Sequence[str], leave_out: Collection[str]
 ) -> str | None:
     """Return the column of files in the first table of an input, None without one."""
     try:
