@@ -36,7 +36,7 @@ export UV_HTTP_TIMEOUT ?= 180
 
 .PHONY: help setup setup-fast demo test test-others test-fast test-flink test-flink-others test-tft \
     test-torch test-airflow test-browser test-croissant test-targets flink flink-job-server peers \
-    coverage lint bench soak clean other-python
+    coverage lint docs bench soak clean other-python
 .DELETE_ON_ERROR:
 # Without bytecode, each of the many processes that these start would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
@@ -49,6 +49,7 @@ help:
 	@echo 'make test-fast    run the tests that neither import TensorFlow nor start processes'
 	@echo 'make coverage    run the tests without Flink, and show what they miss'
 	@echo 'make lint    ruff, mypy, and which layer may import which'
+	@echo 'make docs    write docs/api.md from docstrings'
 	@echo 'make setup   install recordmill and all of the above into .venv'
 	@echo 'make test-flink    run the tests on a Flink cluster that is started for them'
 	@echo 'make test-flink-others    run the rest of the tests on Flink'
@@ -106,6 +107,10 @@ lint: $(DEV)
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# The page of the API, from docstrings.
+docs: $(DEV)
+	$(BIN)/python -m tests.api_page
 
 bench: $(DEV) $(FLINK) $(JOB_SERVER) $(PEERS)
 	$(BIN)/python -m benchmarks.images

@@ -74,10 +74,19 @@ class Analyze(OrderedStep):
 
     All records are read once.
 
-    analysis: learns artifacts, such as a vocabulary, from the records of train. None, in a custom
-      pipeline, is what the encoder of the run needs and `artifacts` lack.
-    profiling: options for statistics and a schema. artifacts: files given by the user.
-    unique_keys: whether the source guarantees unique keys; otherwise they are checked here.
+    Args:
+      analysis: Learns artifacts, such as a vocabulary, from the records of train. None, in a custom
+        pipeline, is what the encoder of the run needs and `artifacts` lack.
+      profiling: Options for statistics and a schema.
+      artifacts: Files given by the user.
+      unique_keys: Whether the source guarantees unique keys; otherwise they are checked here.
+
+    Raises:
+      ConfigError: The input is not the output of a step before.
+
+    Example::
+
+        records | AssignSplits() | Analyze() | Rebalance("oversample")
     """
 
     takes = (StagedRecords,)

@@ -87,21 +87,22 @@ class AssignSplits(OrderedStep):
     The split is a function of the seed and the key of a record, or its group, so that records added
     later never move old ones. Splits that the input assigns are kept.
 
-    splits: {name: fraction}, in order; the fractions sum to 1. seed: of the splits. Those of
-      `StagedRecords` are in their `RunSpec`; those of batches are 80 % train, 10 % validation and
-      10 % test, with the seed 0, unless given.
-    stratify: whether all splits get the same fractions of every class, exactly, or as near as whole
-      groups allow. Batches then get their splits in `WriteToTFRecord`.
+    Args:
+      splits: {name: fraction}, in order; the fractions sum to 1.
+      seed: Seed of the splits. Both are in the `RunSpec` of `StagedRecords`; of batches they are
+        80 % train, 10 % validation and 10 % test, with the seed 0, unless given.
+      stratify: Whether all splits get the same fractions of every class, exactly, or as near as
+        whole groups allow. Batches then get their splits in `WriteToTFRecord`.
+      windowing: Cuts series into windows; no window spans two splits. The output is batches of
+        windows. This option and those below are for `StagedRecords` alone.
+      selection: Records to keep, applied before splits are assigned.
+      label_bins: Bins of a number to predict that take the place of classes.
+      keep_source: Whether the output also has the rows that windows were cut from, for statistics
+        and schemas.
+      remedy: Advice in the message if the input assigns one group to several splits.
 
-    The other options are for `StagedRecords` alone:
-
-    windowing: cuts series into windows; no window spans two splits. The output is batches of
-      windows.
-    selection: records to keep, applied before splits are assigned.
-    label_bins: bins of a number to predict that take the place of classes.
-    keep_source: whether the output also has the rows that windows were cut from, for statistics and
-      schemas.
-    remedy: advice in the message if the input assigns one group to several splits.
+    Raises:
+      ConfigError: The fractions do not sum to 1, or an option does not apply to the input.
 
     Example::
 

@@ -53,12 +53,22 @@ class Check(OrderedStep):
     Rejects and their reasons are written beside each part. If workers read the rows (`Read` with a
     reader), they check them in the same task instead, so that rows are read only once.
 
-    check: finds invalid rows.
-    duplicates: finds duplicates; with mode `drop`, one of them stays, and none if their labels
-      differ, unless `conflicts` is `first`.
-    content: reads the content of the files that rows refer to; `duplicates` and `known` need it if
-      workers do not read the rows.
-    known: contents of records to leave out. near: finds near duplicates, by hashes of `content`.
+    Args:
+      check: Finds invalid rows.
+      duplicates: Finds duplicates; with mode `drop`, one of them stays, and none if their labels
+        differ, unless `conflicts` is `first`.
+      content: Reads the content of the files that rows refer to; `duplicates` and `known` need it
+        if workers do not read the rows.
+      known: Contents of records to leave out.
+      near: Finds near duplicates, by hashes of `content`.
+      conflicts: `reject` drops all duplicates of different labels, `first` keeps one of them.
+
+    Raises:
+      ConfigError: The input is not the output of a step before.
+
+    Example::
+
+        pipeline | Read.from_source(source, run) | Check(check=HeaderCheck(options=options))
     """
 
     takes = (StagedRecords,)

@@ -81,6 +81,10 @@ class SerializeExamples(OrderedStep):
     The output is the input of Beam's own `beam.io.WriteToTFRecord`. Column types are mapped as in
     `recordmill.tfrecord.example`.
 
+    Raises:
+      ConfigError: The input is not batches.
+      ValueError: A column has a type that no feature holds, or a name occurs twice.
+
     Example::
 
         batches | SerializeExamples() | beam.io.WriteToTFRecord("out/train.tfrecord")

@@ -81,25 +81,34 @@ class DecodeAndResizeImages(OrderedStep):
     The columns of the output are the features of the Examples (`image/encoded` and the others), and
     the key, label, split and copy of the record.
 
-    labels: class names in the order of their numbers, or a side input of them; empty for no label
-      features. Records of other classes are rejected.
-    label_offset: number of the first class.
-    augment: augmentations of copies (`__copy__` above 0), a function of (seed, key, copy).
-    workers: encoder processes; 0 is one per core.
+    Args:
+      options: Size and encoding of the images.
+      labels: Class names in the order of their numbers, or a side input of them; empty for no label
+        features. Records of other classes are rejected.
+      label_offset: Number of the first class.
+      augment: Augmentations of copies (`__copy__` above 0), a function of (seed, key, copy).
+      seed: Seed of the augmentations.
+      size: Height and width in pixels, or one number for both, as the size of the options.
+      workers: Number of encoder processes; 0 is one per core.
+
+    Raises:
+      ConfigError: An option is invalid.
 
     Example::
 
-        pipeline | ReadImages("photos/") | DecodeAndResizeImages(ImageOptions(size=(224, 224)))
+        pipeline | ReadImages("photos/") | DecodeAndResizeImages(size=224)
     """
 
     takes = VALUES
 
-    options: ImageOptions
+    options: ImageOptions = ImageOptions()  # noqa: RUF009, it is frozen
     labels: Sequence[str] | AsSideInput = ()
     label_offset: int = 0
     augment: tuple[str, ...] = ()
     seed: int = 0
     workers: int = 0
+    _: dataclasses.KW_ONLY
+    size: int | tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -108,6 +117,9 @@ class DecodeAndResizeImages(OrderedStep):
                 "DecodeAndResizeImages: expected ImageOptions, such as"
                 f" ImageOptions(size=(224, 224)), got {self.options!r}"
             )
+        if self.size is not None:
+            sides = (self.size, self.size) if isinstance(self.size, int) else self.size
+            self.options = dataclasses.replace(self.options, size=sides)
 
     def expand(self, records: Values) -> RecordValues:
         values = values_of(records)

@@ -95,11 +95,16 @@ class Publish(OrderedStep):
     Nothing is published if the counts of the ledger do not add up, or if too many records were
     rejected. Publishing is a stage of the pipeline, so that it also happens without the submitter.
 
-    at_most: upper bound of the number of records; None if it is unknown. The contents
-      of few records are compared while they are published, which saves a shuffle.
+    Args:
+      at_most: Upper bound of the number of records; None if it is unknown. The contents of few
+        records are compared while they are published, which saves a shuffle.
 
     Raises:
-      RunError: the dataset is refused, and no submitter waits to report it.
+      RunError: The dataset is refused, and no submitter waits to report it.
+
+    Example::
+
+        planned | Reshuffle() | WriteToTFRecord() | Publish()
     """
 
     takes = (WrittenShards,)

@@ -56,8 +56,14 @@ class Read(OrderedStep):
     The submitter lists the input before it builds the pipeline; all later steps read the listing
     from staging. If the listing holds only sections of large files, workers read their rows here.
 
-    reader: reads the rows of sections; None if the listing holds rows, or references to files.
-    unique_keys: whether the source guarantees unique keys.
+    Args:
+      run: Options of the run.
+      listing: The staged listing.
+      reader: Reads the rows of sections; None if the listing holds rows, or references to files.
+      unique_keys: Whether the source guarantees unique keys.
+
+    Raises:
+      ConfigError: The step does not begin a pipeline.
 
     Example::
 
@@ -222,8 +228,18 @@ class StageBatches(OrderedStep):
     `__label__`, `__group__` and `__split__`. Without `__key__`, keys follow from content, and equal
     rows are numbered. All batches must have the same columns. Each batch is written to the staging
     folder, so that memory does not grow with the number of batches. Records whose label is not
-    among `run.labels`, and those that the check of the encoder refuses, are rejected. Keys, labels,
-    groups or splits that are not strings raise ConfigError.
+    among `run.labels`, and those that the check of the encoder refuses, are rejected.
+
+    Args:
+      run: Options of the run.
+
+    Raises:
+      ConfigError: Keys, labels, groups or splits are not strings.
+      RunError: Batches have different columns.
+
+    Example::
+
+        batches | StageBatches(run) | Check(check=TableCheck(options=options)) | AssignSplits()
     """
 
     takes = VALUES

@@ -71,8 +71,15 @@ class ReadBatches(OrderedStep):
 
     It is for custom pipelines that continue with other transforms. Rows have the splits that were
     assigned. Rows of `PlannedBatches` also have `__copy__`, and each record appears as often as the
-    plan says. Repeated keys, and other reasons why the input cannot become a dataset, raise
-    RunError.
+    plan says.
+
+    Raises:
+      ConfigError: The input is not the output of a step before.
+      RunError: Keys repeat, or the input cannot become a dataset for another reason.
+
+    Example::
+
+        batches | StageBatches(run) | AssignSplits() | ReadBatches()
     """
 
     takes = (StagedRecords, PlannedBatches)

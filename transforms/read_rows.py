@@ -321,7 +321,7 @@ class ReadSeries(_ReadRows):
         options = WindowOptions(
             window=self.window,
             stride=self.window if self.stride is None else self.stride,
-            step=None if self.step is None else duration(self.step),
+            step=None if self.step is None else _step(self.step),
             gap_policy=self.gap_policy,
             label=LabelRule.parse(self.window_label),
             split_by=self.split_by,
@@ -348,3 +348,11 @@ class ReadSeries(_ReadRows):
         )
         encoder = TableEncoder(unlabelled=not rejects, not_steps=(AHEAD,))
         return ValueOptions(encoder=encoder, windows=options, windowing=windowing, unit=WINDOW)
+
+
+def _step(text: str) -> int:
+    """Return a duration in microseconds."""
+    try:
+        return duration(text)
+    except ValueError as error:
+        raise ConfigError(f"ReadSeries: step: {error}") from error

@@ -143,11 +143,16 @@ class Rebalance(OrderedStep):
     `balancing.quotas` computes how often each record appears, and rows are replicated when batches
     are read.
 
-    balance: `oversample` repeats records up to the target, `undersample` drops records down to it.
-    target: number of records of a class; None is the largest class (the smallest, when
-      undersampling); `median`; or repeat factors.
-    plan_only: whether the run ends with the plan. The plan then has the notes of a whole run, and
-      the rejects are written to staging.
+    Args:
+      balance: `oversample` repeats records up to the target, `undersample` drops records down to
+        it.
+      target: Number of records of a class; None is the largest class (the smallest, when
+        undersampling); `median`; or repeat factors.
+      plan_only: Whether the run ends with the plan. The plan then has the notes of a whole run, and
+        the rejects are written to staging.
+
+    Raises:
+      ConfigError: An option is invalid.
 
     Example::
 

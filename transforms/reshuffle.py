@@ -34,6 +34,9 @@ class Reshuffle(OrderedStep):
     same on any runner. Batches are read again, with the copies of the plan, and cut into pieces:
     the rows of a batch for one shard, which go to the shard inline or through spill files.
 
+    Raises:
+      ConfigError: The input is not the output of a step before.
+
     Example::
 
         planned | Reshuffle()

@@ -60,15 +60,16 @@ class WriteToTFRecord(OrderedStep):
     columns `__key__`, `__label__`, `__group__` and `__split__`. Keys follow from content unless
     they are given.
 
-    output: folder of the dataset, a path or URI.
-    num_shards: number of shards of every split, or {split: number}; None derives it from
-      `shard_bytes`.
-    compression_type: `none` or `gzip`, in any case.
-    only: names of the shards to write; None writes all.
-    options: others of `RunSpec`.
+    Args:
+      output: Folder of the dataset, a path or URI.
+      num_shards: Number of shards of every split, or {split: number}; None derives it from
+        `shard_bytes`.
+      compression_type: `none` or `gzip`, in any case.
+      only: Names of the shards to write; None writes all.
+      options: Others of `RunSpec`.
 
     Raises:
-      ConfigError: an option is unknown or out of its range.
+      ConfigError: An option is unknown or out of its range.
 
     Example::
 

@@ -377,6 +377,10 @@ def test_nothing_is_listed_while_the_graph_is_built(tmp_path):
 MISTAKES = {
     "no path": (lambda: ReadText(3), "ReadText: expected input to be a path, several paths or a"),
     "no times": (lambda: ReadSeries("a.csv", window=3), "ReadSeries: expected time_column"),
+    "no duration": (
+        lambda: ReadSeries("a.csv", time_column="t", window=3, step="soon"),
+        "ReadSeries: step: expected a duration",
+    ),
     "number without column": (
         lambda: ReadTable("a.csv", label_type="float"),
         "ReadTable: label_type='float' needs label_column",

@@ -24,8 +24,11 @@ _MOST_SECONDS = 86_400.0
 class MelOptions:
     """Options of log-mel spectrograms.
 
-    bins: mel filters. window: of a Fourier transform. hop: from a window to the next. f_min, f_max:
-    range of the filters in Hz; None is half the sample rate.
+    Args:
+      bins: Number of mel filters.
+      window: Length of a window of the Fourier transform, in samples (int) or seconds (float).
+      hop: Length from the start of a window to the start of the next, as `window`.
+      f_min, f_max: Range of the filters in Hz; None is half the sample rate.
     """
 
     bins: int = 80
@@ -72,20 +75,21 @@ class MelOptions:
 class AudioOptions:
     """Options of the audio that is written.
 
-    sample_rate: samples per second; None keeps the rate of each file.
-    mono: mix channels to one.
-    clip: length of records in microseconds; None keeps the length of each file.
-    clip_mode: part of a longer file that is kept; `split` makes consecutive clips of all of it.
-    clip_rest: for `split`, whether the end that fills no clip is padded or dropped.
-    features: form of the audio.
-    dtype: of waveforms.
-    trim_silence: decibels below the loudest frame, from which on frames at both ends are silent;
-      None trims nothing.
-    max_seconds: longer files, or segments, are rejected.
-    mel: options of spectrograms.
+    Args:
+      sample_rate: Samples per second; None keeps the rate of each file.
+      mono: Whether channels are mixed to one.
+      clip: Length of records in microseconds; None keeps the length of each file.
+      clip_mode: Part of a longer file that is kept; `split` makes consecutive clips of all of it.
+      clip_rest: For `split`, whether the end that fills no clip is padded or dropped.
+      features: Form of the audio.
+      dtype: Type of the samples of waveforms.
+      trim_silence: Decibels below the loudest frame, from which on frames at both ends are silent;
+        None trims nothing.
+      max_seconds: Longer files, or segments, are rejected.
+      mel: Options of spectrograms.
 
     Raises:
-      ConfigError: a value is invalid, or contradicts another.
+      ConfigError: A value is invalid, or contradicts another.
     """
 
     sample_rate: int | None = None

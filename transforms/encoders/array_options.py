@@ -16,13 +16,14 @@ Nan = Literal["keep", "reject", "zero"]
 class ArrayOptions:
     """Format, dtype and NaN policy of the arrays that are written.
 
-    array_format: `raw`, the bytes of the array, or `values`, a list of its numbers.
-    dtype: dtype to cast to; None keeps the dtype of the array.
-    cast: `safe` casts keep every number exactly; `same-kind` casts may round.
-    nan: keep NaN, reject arrays with NaN, or replace NaN by zero.
+    Args:
+      array_format: `raw`, the bytes of the array, or `values`, a list of its numbers.
+      dtype: Dtype to cast to; None keeps the dtype of the array.
+      cast: `safe` casts keep every number exactly; `same-kind` casts may round.
+      nan: Whether to keep NaN, reject arrays with NaN, or replace NaN by zero.
 
     Raises:
-        ConfigError: a value is invalid.
+        ConfigError: A value is invalid.
     """
 
     array_format: ArrayFormat = "raw"

@@ -72,8 +72,10 @@ class _ArrayReference(NamedTuple):
 class ArrayEncoder:
     """Encoder that reads the arrays that rows of `ArraySource` name.
 
-    cut: slicing of the source.
-    unlabelled: rows without a label may occur; they have no label features.
+    Args:
+      options: Format, dtype and treatment of NaN.
+      cut: Slicing of the source.
+      unlabelled: Rows without a label may occur; they have no label features.
     """
 
     options: ArrayOptions = dataclasses.field(default_factory=ArrayOptions)

@@ -214,7 +214,14 @@ class AudioEncoder(abc.ABC):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AudioFileEncoder(AudioEncoder):
-    """Encoder that reads the files, or their segments, that rows name."""
+    """Encoder that reads the files, or their segments, that rows name.
+
+    Args:
+      options: Form of the audio.
+      augment: Names of the augmentations of copies.
+      augment_all: Augment all records of split `train`, not only copies.
+      unlabelled: Rows without a label may occur; they have no label features.
+    """
 
     def row_check(self, *, balanced: bool = False) -> RowCheck | None:
         """Return the check of headers, if classes are balanced."""

@@ -41,9 +41,10 @@ _CODERS = {"pillow-zlib": "zlib", "zlib-ng": "zlib_ng"}
 class ClipEncoder:
     """Encoder of rows of `VideoSource`, whose frames are already encoded.
 
-    frame_options: options that frames were encoded with.
-    frames: number of frames of a clip.
-    unlabelled: rows without a label may occur; they have no label features.
+    Args:
+      frame_options: Options that frames were encoded with.
+      frames: Number of frames of a clip.
+      unlabelled: Rows without a label may occur; they have no label features.
     """
 
     frame_options: ImageOptions

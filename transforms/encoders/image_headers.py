@@ -35,7 +35,9 @@ _HEAD = 1 << 16  # bytes of a file in which its bits per channel are stated
 class HeaderCheck:
     """Check that rejects invalid images and leaves out small ones, judged by their headers.
 
-    masks: images have masks, whose headers are checked, too.
+    Args:
+      options: Options of the encoder, with limits of size.
+      masks: Whether images have masks, whose headers are checked, too.
     """
 
     options: ImageOptions
@@ -85,7 +87,11 @@ class _FoundDepth:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DepthAnalysis:
-    """Analysis that finds the depth of a dataset from the headers of the images of train."""
+    """Analysis that finds the depth of a dataset from the headers of the images of train.
+
+    Args:
+      options: Options of the encoder.
+    """
 
     options: ImageOptions
 

@@ -80,15 +80,17 @@ FeatureSet = Literal["standard", "tf-object-detection"]
 class ImageEncoder:
     """Encoder that reads, decodes and encodes the images that rows name.
 
-    one_hot_label: add the label as float32[classes].
-    augment: names of the augmentations of copies.
-    augment_all: augment all records of split `train`, not only copies.
-    unlabelled: rows without a label may occur; they have no label features.
-    objects: policies for annotated boxes and captions; None without annotations.
-    classed: images with annotated objects have a class of their own.
-    feature_set: `tf-object-detection` adds the features that decoders of the TensorFlow Object
+    Args:
+      options: Size and encoding of the images.
+      one_hot_label: Add the label as float32[classes].
+      augment: Names of the augmentations of copies.
+      augment_all: Augment all records of split `train`, not only copies.
+      unlabelled: Rows without a label may occur; they have no label features.
+      objects: Policies for annotated boxes and captions; None without annotations.
+      classed: Images with annotated objects have a class of their own.
+      feature_set: `tf-object-detection` adds the features that decoders of the TensorFlow Object
         Detection API need, and a label map.
-    masks: how masks of class ids are read and written; None without masks.
+      masks: How masks of class ids are read and written; None without masks.
     """
 
     options: ImageOptions

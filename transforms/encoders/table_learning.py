@@ -83,7 +83,11 @@ def _load_values(artifact: Artifact) -> Vocabulary:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TableAnalysis:
-    """Analysis of the columns of train for the transforms in `options`."""
+    """Analysis of the columns of train for the transforms in `options`.
+
+    Args:
+      options: Transforms of columns.
+    """
 
     options: TableOptions
 

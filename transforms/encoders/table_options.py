@@ -85,16 +85,19 @@ class ColumnTransform:
 class TableOptions:
     """Transforms of the columns of a table.
 
-    zscore, minmax, log, one_hot, vocabulary, indicator: names of columns.
-    zscore_by: what has a mean and a scale of its own in `zscore`; None if they are those of train.
-    bucketize, hash: (column, number of buckets).
-    clip: (column, least, most).
-    impute: (column, mean, median or a value).
-    date_parts: (column, parts).
-    vocab_size, min_frequency, oov_buckets: for all columns with a learned vocabulary.
+    Args:
+      zscore, minmax, log, one_hot, vocabulary, indicator: Names of columns.
+      zscore_by: What has a mean and a scale of its own in `zscore`; None if they are those of
+        train.
+      bucketize, hash: (column, number of buckets).
+      clip: (column, least, most).
+      impute: (column, mean, median or a value).
+      date_parts: (column, parts).
+      time_zone: Name of the time zone whose clock gives the parts of timestamps.
+      vocab_size, min_frequency, oov_buckets: For all columns with a learned vocabulary.
 
     Raises:
-        ConfigError: a number is out of range, or options exclude each other.
+        ConfigError: A number is out of range, or options exclude each other.
     """
 
     zscore: tuple[str, ...] = ()

@@ -75,7 +75,11 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TableCheck:
-    """Check that rejects rows with numbers that no feature can hold."""
+    """Check that rejects rows with numbers that no feature can hold.
+
+    Args:
+      options: Transforms of columns, such as clipping, which come before.
+    """
 
     options: TableOptions
 
@@ -126,9 +130,11 @@ def _unfit(
 class TableEncoder:
     """Encoder of columns.
 
-    unlabelled: rows without a label may occur; they have no label feature.
-    sequences: write windows as SequenceExamples.
-    not_steps: columns of lists without a value per step of a window.
+    Args:
+      options: Transforms of columns.
+      unlabelled: Rows without a label may occur; they have no label feature.
+      sequences: Write windows as SequenceExamples.
+      not_steps: Columns of lists without a value per step of a window.
     """
 
     options: TableOptions = TableOptions()  # noqa: RUF009, it is frozen

@@ -24,29 +24,31 @@ _MAX_PIXELS = 178_956_970  # Pillow's limit for a decompression bomb: 512 MiB as
 class ImageOptions:
     """Size, mode and encoding of the images that are written.
 
-    size: (height, width) in pixels; None keeps the size of each image.
-    resize_mode: `crop` scales to cover `size` and crops the centre; `pad` scales to fit into `size`
-        and pads with `background`; `stretch` ignores the aspect ratio; `fit` shrinks to fit into
-        `size`, never enlarges, and does not pad. Requires `size`.
-    mode: channels: rgb, gray or rgba. Unless rgba, transparent pixels show `background`.
-    background: (red, green, blue), 0 to 255, sRGB.
-    image_format: jpeg, png, or raw: the pixels, uint8[height, width, channels] in C order, or
-        uint16 with a depth of 16.
-    depth: bits per channel of png and raw: 8 or 16. auto: 16 if `DepthAnalysis` found an image of
-        train with more than 8, else 8.
-    quality: of JPEG, 1 to 95 (above 95 files grow without a gain, according to Pillow).
-    normalize: raw pixels as little-endian float32: `unit` in [0, 1]; `signed` in [-1, 1];
+    Args:
+      size: (height, width) in pixels; None keeps the size of each image.
+      resize_mode: `crop` scales to cover `size` and crops the centre; `pad` scales to fit into
+        `size` and pads with `background`; `stretch` ignores the aspect ratio; `fit` shrinks to fit
+        into `size`, never enlarges, and does not pad. Requires `size`.
+      mode: Channels: rgb, gray or rgba. Unless rgba, transparent pixels show `background`.
+      background: (red, green, blue), 0 to 255, sRGB.
+      image_format: `jpeg`, `png`, or `raw`: the pixels, uint8[height, width, channels] in C order,
+        or uint16 with a depth of 16.
+      depth: Bits per channel of png and raw, 8 or 16; `auto` is 16 if `DepthAnalysis` found an
+        image of train with more than 8, else 8.
+      quality: Quality of JPEG, 1 to 95 (above 95 files grow without a gain, according to Pillow).
+      normalize: Raw pixels as little-endian float32: `unit` in [0, 1]; `signed` in [-1, 1];
         `imagenet` minus the mean and divided by the deviation of ImageNet's channels. `none` keeps
         integers.
-    max_pixels: images with more pixels are rejected, judged by the header before decoding.
-    intensity_window: (low, high), the intensities of gray images that become black (low) and white
-        (high); `image` takes the lowest and the highest of each image, and None the range of their
-        type.
-    damaged: `keep` writes what can be decoded of a JPEG whose data is damaged; `reject` rejects it.
-    min_size: images whose shortest side is less (in pixels) are left out.
+      max_pixels: Images with more pixels are rejected, judged by the header before decoding.
+      intensity_window: (low, high), the intensities of gray images that become black (low) and
+        white (high); `image` takes the lowest and the highest of each image, and None the range of
+        their type.
+      damaged: `keep` writes what can be decoded of a JPEG whose data is damaged; `reject` rejects
+        it.
+      min_size: Images whose shortest side is less (in pixels) are left out.
 
     Raises:
-        ConfigError: a value is invalid, or options contradict each other.
+        ConfigError: A value is invalid, or options contradict each other.
     """
 
     size: tuple[int, int] | None = None

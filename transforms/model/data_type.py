@@ -29,7 +29,10 @@ _SHOWN = 20  # columns in a message
 class RowOutcome:
     """Rows of a batch, divided into kept, rejected and filtered.
 
-    kept: int64[k], indices of the kept rows, ascending. filtered: (key, option that excludes it).
+    Attributes:
+      kept: int64[k], indices of the kept rows, ascending.
+      rejects: Rejects of rows, with key, stage, reason and detail.
+      filtered: (key, option that excludes it).
     """
 
     kept: npt.NDArray[np.int64]
@@ -99,8 +102,12 @@ class Prepared(Protocol):
 class Context:
     """The information that an encoder gets beside its rows, the same for all rows of a run.
 
-    labels: class names; the number of a class is its index plus `label_offset`.
-    rename: {feature: name in the Examples}. artifacts: {name in the dataset: artifact}.
+    Attributes:
+      seed: Seed of the run, for augmentations.
+      labels: Class names; the number of a class is its index plus `label_offset`.
+      label_offset: Number of the first class.
+      rename: {feature: name in the Examples}.
+      artifacts: {name in the dataset: artifact}.
     """
 
     seed: int
@@ -140,20 +147,22 @@ def needs_classes(option: str, columns: Sequence[str] = ()) -> ConfigError:
 class Encoded:
     """The Examples of a batch of rows.
 
-    columns: a row per kept record, and a column per feature.
-    names: string[m], unique names of Examples, if an Example holds several records or parts of
-      them. Then `columns` has a row per name, and Examples have no class and no copies.
-    filled: (values without padding, all values) of such Examples.
-    objects: (objects of the kept records, such as boxes; objects in `columns`).
-    dropped_objects: {reason: (number of dropped objects, smallest key of a record with one)}; the
-      reasons are fields of `ObjectCounts`.
-    reduced: records with images of which not all bits were read.
-    noted: findings that notes report (`Noted`), counted without copies.
-    steps: {column: number of steps} of feature lists; then rows become SequenceExamples.
-    content: binary(16)[k], the hash of the bytes or numbers that were read for each kept record, if
-      the source did not hash them.
-    sizes: (width, height) of the image of each kept record: int64[k] each.
-    facts: facts about each kept record, if Examples can be reused.
+    Attributes:
+      columns: A row per kept record, and a column per feature.
+      rows: The kept rows, with rejects and filtered ones.
+      names: string[m], unique names of Examples, if an Example holds several records or parts of
+        them. Then `columns` has a row per name, and Examples have no class and no copies.
+      filled: (values without padding, all values) of such Examples.
+      objects: (objects of the kept records, such as boxes; objects in `columns`).
+      dropped_objects: {reason: (number of dropped objects, smallest key of a record with one)}; the
+        reasons are fields of `ObjectCounts`.
+      reduced: Records with images of which not all bits were read.
+      noted: Findings that notes report (`Noted`), counted without copies.
+      steps: {column: number of steps} of feature lists; then rows become SequenceExamples.
+      content: binary(16)[k], the hash of the bytes or numbers that were read for each kept record,
+        if the source did not hash them.
+      sizes: (width, height) of the image of each kept record: int64[k] each.
+      facts: Facts about each kept record, if Examples can be reused.
     """
 
     columns: pa.RecordBatch

@@ -74,42 +74,51 @@ class _NoEncoder:
 class RunSpec:
     """One run: where its dataset goes, what encodes it, and the options that several steps share.
 
-    output: the folder of the dataset, a path or URI. encoder: makes the Examples, in encoder
-      processes, to which it is pickled; its class may be defined in the script that is run.
-      `AssignSplits` needs neither for batches in memory.
-    splits: {name: fraction}, in order; the fractions sum to 1. seed: for splits, balancing and
-      order.
-    num_shards: number of shards of every split, or {split: number}; None derives it from
-      `shard_bytes`. A shard has at least one record.
-    labels: class names in the order of their numbers; None sorts the classes of the input.
-    number_labels: column or array of labels without --label-type; many integers are refused.
-    label_offset: number of the first class. class_numbers: the numbers that the input has for its
-      classes, instead of `labels` and `label_offset`. rename: {feature: name in the Examples}.
-    max_reject_fraction: the run is refused if more than this fraction of the inputs is rejected.
-    overwrite: whether a dataset in the output is replaced.
-    workers: encoder processes of a worker; 0 is one per core. worker_memory, worker_seconds: bytes
-      and seconds of CPU time that each may take for a record, beyond which it is rejected; 0
-      is no limit. spill_above: bytes of planned rows above which the shuffle goes through files.
-    fingerprint: how files are recognized: `stat`, by path, size and time of change, or `content`,
-      if the rows have a hash of it. reuse: frames of earlier datasets, for records in them.
-    input_splits: splits of datasets of the input, even those without records.
-    layout: layout of the records, if it is known before the run. windows: options of a run that
-      cuts series into windows. unit: name of a record in the ledger. notes: remarks on the input
-      for the manifest. fail_on: codes of the notes that refuse the run, some of
-      `recordmill.notes.FAILABLE`.
-    listed_classes: {class: number of files} of the listing, if it has classes.
-    group_noun: name of groups in messages: `group` or `series` if the input names them, `file` if
-      they are the clips or segments of a file; None if they follow from content.
-    compared: columns that are the content of records made of rows; none for other records.
-    rules: rules for labels and keys. The plan checks that the classes that they name exist.
-    card: licence, citation, description and the like of the dataset.
-    job_id: name of the staging folder. options, versions: content of the manifest. job: content of
-      job.json. All four are derived from the rest unless given.
-    watched: whether the submitter waits for the job and reports the verdict; otherwise a refused
-      run raises RunError in the pipeline.
+    Args:
+      output: The folder of the dataset, a path or URI.
+      encoder: Makes the Examples, in encoder processes, to which it is pickled; its class may be
+        defined in the script that is run. `AssignSplits` needs neither for batches in memory.
+      splits: {name: fraction}, in order; the fractions sum to 1.
+      seed: Seed of splits, balancing and order.
+      num_shards: Number of shards of every split, or {split: number}; None derives it from
+        `shard_bytes`. A shard has at least one record.
+      labels: Class names in the order of their numbers; None sorts the classes of the input.
+      shard_bytes: Size of a shard, unless `num_shards` is given.
+      compression: `none` or `gzip`.
+      number_labels: Column or array of labels whose type is open; many integers are refused.
+      label_offset: Number of the first class.
+      class_numbers: The numbers that the input has for its classes, instead of `labels` and
+        `label_offset`.
+      rename: {feature: name in the Examples}.
+      max_reject_fraction: The run is refused if more than this fraction of the inputs is rejected.
+      overwrite: Whether a dataset in the output is replaced.
+      workers: Encoder processes of a worker; 0 is one per core.
+      worker_memory, worker_seconds: Bytes and seconds of CPU time that each may take for a record,
+        beyond which it is rejected; 0 is no limit.
+      spill_above: Bytes of planned rows above which the shuffle goes through files.
+      fingerprint: How files are recognized: `stat`, by path, size and time of change, or `content`,
+        if the rows have a hash of it.
+      reuse: Frames of earlier datasets, for records in them.
+      input_splits: Splits of datasets of the input, even those without records.
+      layout: Layout of the records, if it is known before the run.
+      windows: Options of a run that cuts series into windows.
+      unit: Name of a record in the ledger.
+      notes: Remarks on the input for the manifest.
+      fail_on: Codes of the notes that refuse the run, some of `recordmill.notes.FAILABLE`.
+      listed_classes: {class: number of files} of the listing, if it has classes.
+      group_noun: Name of groups in messages: `group` or `series` if the input names them, `file` if
+        they are the clips or segments of a file; None if they follow from content.
+      compared: Columns that are the content of records made of rows; none for other records.
+      rules: Rules for labels and keys. The plan checks that the classes that they name exist.
+      card: Licence, citation, description and the like of the dataset.
+      job_id: Name of the staging folder.
+      options, versions: Content of the manifest.
+      job: Content of job.json. All four are derived from the rest unless given.
+      watched: Whether the submitter waits for the job and reports the verdict; otherwise a refused
+        run raises RunError in the pipeline.
 
     Raises:
-      ConfigError: an option is out of its range.
+      ConfigError: An option is out of its range.
     """
 
     output: str = ""

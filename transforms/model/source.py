@@ -22,17 +22,19 @@ from recordmill.transforms.model import batch
 class ListingPart:
     """A part of a listing: rows, and the inputs that did not become rows.
 
-    rows: up to `limits.PART_ROWS` rows. rejects: inputs that could not be read.
-    invalid: records that could not be made from an input that was read, if a `RowSource` makes
-      several records of an input.
-    inputs: the number of inputs that the part counts for, if it is not one per row. Each input
-      counts in one part.
-    data: large values, apart from the rows, which hold their offsets. It is written to a staged
-      file, and encoders get its path as `__path__` of the rows.
-    filtered: {option: number of inputs that it excluded}.
-    rejected_labels: {label: number of rejected inputs}, as far as labels are known.
-    notes: remarks on the input, if the source itself does not keep them.
-    of_values: whether labels are numbers or booleans by their type, or by that of their column.
+    Attributes:
+      rows: Up to `limits.PART_ROWS` rows.
+      rejects: Inputs that could not be read.
+      invalid: Records that could not be made from an input that was read, if a `RowSource` makes
+        several records of an input.
+      inputs: The number of inputs that the part counts for, if it is not one per row. Each input
+        counts in one part.
+      data: Large values, apart from the rows, which hold their offsets. It is written to a staged
+        file, and encoders get its path as `__path__` of the rows.
+      filtered: {option: number of inputs that it excluded}.
+      rejected_labels: {label: number of rejected inputs}, as far as labels are known.
+      notes: Remarks on the input, if the source itself does not keep them.
+      of_values: Whether labels are numbers or booleans by their type, or by that of their column.
     """
 
     rows: pa.RecordBatch | None = None

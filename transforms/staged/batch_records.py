@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import apache_beam as beam
 import pyarrow as pa
 
 from recordmill.errors import ConfigError
 from recordmill.transforms.model import batch, coders  # noqa: F401  (coders: registers the batch's coder)
+
+# Elements of a pipeline that are records, or batches of them.
+Record: TypeAlias = pa.RecordBatch | dict[str, object] | beam.Row | tuple[object, ...]
 
 _LEAST, _MOST = 256, 4096  # records of a batch
 
@@ -70,12 +73,13 @@ class BatchRecords(beam.PTransform):
     Each key is a column; a record without it has a null there. Numbers, strings, bytes, dates,
     timestamps, lists and arrays of NumPy are values.
 
-    key_column, label_column, group_column, split_column: columns with the unique name of a record,
-      its class, its group and its split. They become system columns, and are no features.
-    schema: names and types of the columns; others are left out. None takes those of the records.
+    Args:
+      key_column, label_column, group_column, split_column: Columns with the unique name of a
+        record, its class, its group and its split. They become system columns, and are no features.
+      schema: Names and types of the columns; others are left out. None takes those of the records.
 
     Raises:
-      ConfigError: an element is no record, or values of one column have several types.
+      ConfigError: An element is no record, or values of one column have several types.
 
     Example::
 
@@ -100,7 +104,7 @@ class BatchRecords(beam.PTransform):
             )
         self._roles = {name: role for role, name in given.items()}
 
-    def expand(self, records: beam.PCollection[Any]) -> beam.PCollection[pa.RecordBatch]:
+    def expand(self, records: beam.PCollection[Record]) -> beam.PCollection[pa.RecordBatch]:
         return (
             records
             | "Batch" >> beam.BatchElements(min_batch_size=_LEAST, max_batch_size=_MOST)

@@ -21,7 +21,7 @@ from recordmill.format.ledger import INPUT
 from recordmill.transforms.model.data_type import Artifact, Encoder
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.model.window_options import WindowOptions
-from recordmill.transforms.staged.batch_records import BatchRecords
+from recordmill.transforms.staged.batch_records import BatchRecords, Record
 from recordmill.transforms.staged.handles import Element
 
 if TYPE_CHECKING:
@@ -67,7 +67,10 @@ class ValueOptions:
 class RecordValues(NamedTuple):
     """Batches of records, the rejects of the steps before, and the options that were noted.
 
-    rejects: None if no step before rejects records.
+    Attributes:
+      batches: Batches of records, with a column per value, and system columns.
+      rejects: The rejects; None if no step before rejects records.
+      options: The noted options.
     """
 
     batches: beam.PCollection[pa.RecordBatch]
@@ -95,7 +98,7 @@ class RecordValues(NamedTuple):
 
 
 # `RecordValues`, or a PCollection of batches, dicts, `beam.Row`s or named tuples.
-Values: TypeAlias = RecordValues | beam.PCollection[Any]
+Values: TypeAlias = RecordValues | beam.PCollection[Record]
 
 
 def is_of(given: beam.PCollection[Any], element: Any) -> bool:

@@ -71,9 +71,11 @@ _BYTES = 256
 class TextEncoder:
     """Encoder of the column `text`, or of the columns of texts of the options.
 
-    unlabelled: rows without a label may occur; they have no label feature.
-
     Learned vocabularies and tokenizer files are artifacts of the context.
+
+    Args:
+      options: Tokenizer, features and limits of the texts.
+      unlabelled: Rows without a label may occur; they have no label feature.
     """
 
     options: TextOptions

@@ -19,7 +19,11 @@ from recordmill.transforms.model.ragged import string_bytes
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextCheck:
-    """Check of the lengths of texts."""
+    """Check of the lengths of texts.
+
+    Args:
+      options: Options of the encoder, with limits of length.
+    """
 
     options: TextOptions
 

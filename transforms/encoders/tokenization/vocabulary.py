@@ -115,7 +115,11 @@ def _load(tokens: Artifact, idf: Artifact | None) -> Vocabulary:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class VocabularyAnalysis:
-    """Analysis that learns a vocabulary, and document frequencies for tfidf."""
+    """Analysis that learns a vocabulary, and document frequencies for tfidf.
+
+    Args:
+      options: Options of the encoder.
+    """
 
     options: TextOptions
 

@@ -212,7 +212,11 @@ def _read_encoded(place: AudioReference, options: AudioOptions) -> Sound:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AudioHeaderCheck:
-    """Check that rejects files that are not audio, empty or too long, judged by their headers."""
+    """Check that rejects files that are not audio, empty or too long, judged by their headers.
+
+    Args:
+      options: Options of the encoder.
+    """
 
     options: AudioOptions
 

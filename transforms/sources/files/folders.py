@@ -253,14 +253,15 @@ def check_numbers(laid_out: Sequence[LaidOutInput], numbers: NumberLabels | None
 class FileTree:
     """Lists files as references. Follows symbolic links.
 
-    input: path or URI of a folder, a pattern (`*`, `?`, `[...]`, `**` for folders), or a file; or
-      several of them. Folders give split and label, also those that a pattern matches.
-    unlabelled: whether to reject or keep files without label if folders give labels.
-    leave_out: extensions to skip (without dot, in lower case). They do not apply to a file, nor to
-      a pattern that ends in one of them.
-    labelled: whether folders give labels.
-    numbers: converts labels to numbers to predict; None if labels are classes.
-    companions: kinds of files of other options, such as masks, for which notes are made.
+    Args:
+      input: Path or URI of a folder, a pattern (`*`, `?`, `[...]`, `**` for folders), or a file; or
+        several of them. Folders give split and label, also those that a pattern matches.
+      unlabelled: Whether to reject or keep files without label if folders give labels.
+      leave_out: Extensions to skip (without dot, in lower case). They do not apply to a file, nor
+        to a pattern that ends in one of them.
+      labelled: Whether folders give labels.
+      numbers: Converts labels to numbers to predict; None if labels are classes.
+      companions: Kinds of files of other options, such as masks, for which notes are made.
     """
 
     input: str | Inputs

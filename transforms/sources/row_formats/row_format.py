@@ -73,20 +73,22 @@ class FileFormat:
 class RowFormat:
     """Options for the format of the rows of an input.
 
-    format: auto selects the format by the extension of each file.
-    delimiter: one ASCII character, or 'tab'. Default: a comma in CSV, a tab in TSV.
-    columns: names for CSV and TSV without header.
-    header: auto raises an error for a first row that looks like data; yes takes it as the header.
-    quoting: whether values may be quoted; otherwise quotes are data. auto: on in CSV, off in TSV,
-      and an error for a quote that seems to be unclosed.
-    escape: character in CSV and TSV that makes the next one data, also a quote or a delimiter.
-    comment: first character of comment lines in CSV and TSV.
-    skip_rows: number of lines to skip at the start of each file of CSV or TSV.
-    decimal: decimal separator in CSV and TSV.
-    missing: spellings of missing values: `?` for all columns, or `COLUMN=-200` for one column.
-    trim: whether to strip spaces around values of CSV and TSV, and around their quotes.
-    encoding: of text. A byte order mark is dropped.
-    max_row_bytes: size above which a row is rejected without being held in memory.
+    Args:
+      format: Name of the format; `auto` selects the format by the extension of each file.
+      delimiter: One ASCII character, or 'tab'. Default: a comma in CSV, a tab in TSV.
+      columns: Names for CSV and TSV without header.
+      header: `auto` raises an error for a first row that looks like data; `yes` takes it as the
+        header.
+      quoting: Whether values may be quoted; otherwise quotes are data. `auto`: on in CSV, off in
+        TSV, and an error for a quote that seems to be unclosed.
+      escape: Character in CSV and TSV that makes the next one data, also a quote or a delimiter.
+      comment: First character of comment lines in CSV and TSV.
+      skip_rows: Number of lines to skip at the start of each file of CSV or TSV.
+      decimal: Decimal separator in CSV and TSV.
+      missing: Spellings of missing values: `?` for all columns, or `COLUMN=-200` for one column.
+      trim: Whether to strip spaces around values of CSV and TSV, and around their quotes.
+      encoding: Encoding of text. A byte order mark is dropped.
+      max_row_bytes: Size above which a row is rejected without being held in memory.
     """
 
     format: Format = "auto"

@@ -94,28 +94,32 @@ def is_listing(place: Location) -> bool:
 class FileList:
     """Lists the files that a listing names.
 
-    path: path or URI of the listing.
-    format: of its rows. A .txt file with a delimiter is read as CSV or TSV.
-    input_root: folder or archive of relative paths; by default the folder of the listing.
-    confine: whether local paths must lie inside `input_root`, if that is given.
-    stores: object stores that URIs may name, beside those of the listing and of `input_root`; with
-      the options of their filesystems, which the URIs of a listing must not have.
-    path_column: by default a column with a usual name (path, file, filename, image, ...).
-    label_column: by default 'label' or 'class', if there is such a column.
-    split_column: by default 'split', if there is such a column and `finds_split` is true.
-    key_column: column of unique record keys, or several with commas between; by default the key is
-      the path (see `normal_path`).
-    drop_columns: columns to ignore.
-    label_separator: text between the labels in the label column, if files may have several; a
-      column of lists needs none.
-    label_type: reading of the label column: classes (also None), numbers, or a column as any other.
-    unlabelled: whether to reject or keep rows without label if there is a label column.
-    weight_column: column of weights, which becomes a value of the records.
-    where: condition of the rows to read; others are left out. It may name dropped columns.
-    conflicts: treatment of rows that have the same key and differ; equal rows count once. None
-      leaves repeated keys to the check of all keys, which refuses them.
-    segment_columns: columns that distinguish rows with the same key, such as times of segments;
-      None if rows cannot be segments of files.
+    Args:
+      path: Path or URI of the listing.
+      format: Format of its rows. A .txt file with a delimiter is read as CSV or TSV.
+      input_root: Folder or archive of relative paths; by default the folder of the listing.
+      confine: Whether local paths must lie inside `input_root`, if that is given.
+      stores: Object stores that URIs may name, beside those of the listing and of `input_root`;
+        with the options of their filesystems, which the URIs of a listing must not have.
+      path_column: By default a column with a usual name (path, file, filename, image, ...).
+      label_column: By default 'label' or 'class', if there is such a column.
+      split_column: By default 'split', if there is such a column and `finds_split` is true.
+      group_column: Column that identifies a group, which never spans two splits.
+      key_column: Column of unique record keys, or several with commas between; by default the key
+        is the path (see `normal_path`).
+      drop_columns: Columns to ignore.
+      label_separator: Text between the labels in the label column, if files may have several; a
+        column of lists needs none.
+      label_type: Reading of the label column: classes (also None), numbers, or a column as any
+        other.
+      unlabelled: Whether to reject or keep rows without label if there is a label column.
+      weight_column: Column of weights, which becomes a value of the records.
+      where: Condition of the rows to read; others are left out. It may name dropped columns.
+      conflicts: Treatment of rows that have the same key and differ; equal rows count once. None
+        leaves repeated keys to the check of all keys, which refuses them.
+      finds_split: Whether a column named 'split' gives splits.
+      segment_columns: Columns that distinguish rows with the same key, such as times of segments;
+        None if rows cannot be segments of files.
     """
 
     path: str
