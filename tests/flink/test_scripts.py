@@ -2,13 +2,18 @@
 
 import json
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from benchmarks.flink_cluster import JOB_SERVER
+from tests.all_kinds import KINDS
 from tests.flink.jobs import Ended, ended, start
 from tests.folders import make_folder
 from tests.paths import ROOT
 from tests.soak.command import content
 
 SCRIPT = str(ROOT / "tests" / "pipelines" / "script_pipeline.py")
+TYPES = str(ROOT / "tests" / "pipelines" / "kinds_pipeline.py")
 VALUES = str(ROOT / "tests" / "pipelines" / "values_pipeline.py")
 
 
@@ -51,3 +56,21 @@ def test_values_become_the_same_dataset_on_flink(flink, tmp_path):
         result = ended(start(*argv, program=(VALUES,)))
         assert result.code == 0, result.err
     assert content(tmp_path / "flink") == content(tmp_path / "direct")
+
+
+def test_data_types_in_memory_become_the_same_datasets_on_flink(flink, tmp_path):
+    data = tmp_path / "data"
+    data.mkdir()
+    for kind in ("text", "table", "windows"):
+        KINDS[kind](data)
+    photos = sorted(make_folder(tmp_path / "photos", {"cat": 9, "dog": 4}).rglob("*.jpg"))
+    images = {"image": [photo.read_bytes() for photo in photos]}
+    images["label"] = [photo.parent.name for photo in photos]
+    pq.write_table(pa.table(images), data / "images.parquet")
+    options = {**ON_FLINK, "flink_master": flink.master, "environment": "process"}
+    for name, given in (("direct", {}), ("flink", options)):
+        argv = (str(data), str(tmp_path / name), json.dumps(given))
+        result = ended(start(*argv, program=(TYPES,)))
+        assert result.code == 0, result.err
+    for kind in ("text", "table", "series", "images"):
+        assert content(tmp_path / "flink" / kind) == content(tmp_path / "direct" / kind)

@@ -33,7 +33,7 @@ from recordmill.transforms.staged.listing import (
     read_excluded,
     write_checked_part,
 )
-from recordmill.transforms.staged.parts import read_part
+from recordmill.transforms.staged.parts import read_part, with_staged_paths
 from recordmill.transforms.staged.row_reader import RowReader, with_duplicate_ids
 
 
@@ -72,7 +72,8 @@ class PartCheck:
         pool = shared_pool(self.workers)
         unchecked = self._unchecked(rows)
         starts = range(0, len(unchecked), limits.CHECK_ROWS)
-        to_check = batch.choose(rows, unchecked)
+        to_check = with_staged_paths(batch.choose(rows, unchecked), self.staging)
+        to_check = batch.named_by_lineage(to_check)
         chunks = [to_check.slice(start, limits.CHECK_ROWS) for start in starts]
         options = (self.check, self.content)
         task_limits = self.worker_limits

@@ -138,6 +138,11 @@ def lineage(rows: pa.RecordBatch) -> pa.Array:
     return place_names(rows[SOURCE if SOURCE in rows.schema.names else KEY])
 
 
+def named_by_lineage(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Return rows with their places as keys, which rejects name, if their keys are by content."""
+    return set_column(rows, KEY, lineage(rows)) if SOURCE in rows.schema.names else rows
+
+
 def places(file: str, numbers: npt.NDArray[np.int64]) -> pa.Array:
     """Return the places of rows of a file: PLACES[n]."""
     files = pa.DictionaryArray.from_arrays(np.zeros(len(numbers), np.int32), pa.array([file]))

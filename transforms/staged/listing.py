@@ -211,8 +211,7 @@ def stage_batch(
     if check is not None:
         outcome = check.check(with_staged_paths(kept, staging))
         if outcome.rejects and batch.SOURCE in kept.schema.names:  # which rejects name
-            named = batch.set_column(kept, batch.KEY, batch.lineage(kept))
-            outcome = check.check(with_staged_paths(named, staging))
+            outcome = check.check(with_staged_paths(batch.named_by_lineage(kept), staging))
         kept = batch.choose(kept, outcome.kept)
         rejects += outcome.rejects
         filtered = Counter(filtered) + Counter(option for _, option in outcome.filtered)
