@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from recordmill.errors import ConfigError, RunError
+from recordmill.option_names import as_flags
 from recordmill.pipelines.data_types import DATA_TYPES
 from recordmill.printable import printable_lines
 from recordmill.processes import standard_streams
@@ -96,7 +97,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         _report_signals()
     try:
         try:
-            code = _main(argv)
+            with as_flags():
+                code = _main(argv)
         except SystemExit as ended:  # of --help and --print-config
             if not owns_process or ended.code != 0:
                 raise

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import re
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -26,11 +25,6 @@ from recordmill.transforms.model.run_spec import RunSpec
 
 _PROG = "recordmill"
 _FLINK = {field.name: field for field in dataclasses.fields(FlinkConfig)}
-_FLAGS = re.compile(
-    "--("
-    + "|".join(name.replace("_", "-") for name in sorted((*_FLINK, "runner", "workers"), key=len))
-    + r")(?![\w-])"
-)
 
 
 def run(
@@ -75,23 +69,6 @@ def run(
     expect_whole("workers", workers, least=0)
     if not callable(build):
         raise ConfigError(f"build: expected a function that takes a pipeline, got {build!r}")
-    try:
-        return _run(build, runner, workers, progress, beam_options, config)
-    except (ConfigError, RunError) as error:
-        text = _FLAGS.sub(lambda flag: flag[1].replace("-", "_"), str(error))
-        if text == str(error):
-            raise
-        raise (ConfigError if isinstance(error, ConfigError) else RunError)(text) from error
-
-
-def _run(
-    build: Callable[[beam.Pipeline], object],
-    runner: str,
-    workers: int,
-    progress: bool,
-    beam_options: Sequence[str],
-    config: FlinkConfig,
-) -> PipelineResult:
     on_flink: FlinkJob | None = None
     if runner == "flink":
         on_flink = make_flink_job(

@@ -1,19 +1,30 @@
 """Checks of option values, for the command line, for runs, for runners and for `recordmill.load`.
 
-Each raises ConfigError with the name of the option, what was expected and what was got. Items of
-lists in one text are separated by commas; a name with a comma is in double quotes, as in CSV.
+Each raises ConfigError with the name of the option, what was expected and what was got.
+`check_options` checks all options of a class by their annotations. Items of lists in one text are
+separated by commas; a name with a comma is in double quotes, as in CSV.
 """
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import functools
+import inspect
 import math
 import numbers
 import operator
+import os
 import re
-from collections.abc import Collection, Iterable, Sequence
-from typing import Any
+import reprlib
+import types
+import typing
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, Literal
 
 from recordmill.errors import ConfigError, did_you_mean
+from recordmill.format.typed_json import Between
+from recordmill.option_names import are_flags, option_name
 
 _QUOTED = re.compile(r'\s*"((?:[^"]|"")*)"([^",]*)(?:,|$)')
 _NEEDS_QUOTES = re.compile(r'^["\s]|,|\s$')
@@ -118,3 +129,273 @@ def expect_some_of(name: str, values: Any, known: Sequence[str]) -> None:
                 f"{name}: expected some of {', '.join(known)}, got"
                 f" {value!r}{did_you_mean(str(value), known)}"
             )
+
+
+@dataclasses.dataclass(frozen=True)
+class Flag:
+    """Name of the flag of an option, for `Annotated`, if it is not that of the field."""
+
+    name: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Expected:
+    """Description of the values of an option, for `Annotated`, if the type does not say enough."""
+
+    values: str
+
+
+_short = reprlib.Repr()
+_short.maxstring = _short.maxother = 100
+_owner: list[str] = []  # the step that passes options on to a class
+
+
+@contextlib.contextmanager
+def options_of(owner: str) -> Iterator[None]:
+    """Name a step in the messages about options that it passes on to another class."""
+    _owner.append(owner)
+    try:
+        yield
+    finally:
+        _owner.pop()
+
+
+def check_options(thing: Any, together: Callable[[], None] | None = None) -> None:
+    """Check the options of an instance of a dataclass by the annotations of its fields.
+
+    Ranges are `Annotated` with `Between`. Lists become tuples, paths become texts, and numbers of
+    numpy become those of Python, where the annotation says so.
+
+    together: further checks, of options that depend on each other.
+
+    Raises:
+      ConfigError: a value has another type, or is out of range. The message names the class.
+    """
+    owner = _owner[-1] if _owner else type(thing).__name__
+    for name, (hint, flag) in _declared(type(thing)).items():
+        value = getattr(thing, name)
+        found = check_option(owner, name, value, hint, flag=flag)
+        if found is not value:
+            object.__setattr__(thing, name, found)
+    if together is not None:
+        try:
+            together()
+        except ConfigError as error:
+            if are_flags() or str(error).startswith(f"{owner}: "):
+                raise
+            raise ConfigError(f"{owner}: {error}") from error
+
+
+def check_option(
+    owner: str, name: str, value: Any, annotation: Any, *, flag: str | None = None
+) -> Any:
+    """Return the value of an option as its annotation says; as `check_options`.
+
+    owner: the step, or the class. flag: name of the flag, if it is not that of the option.
+    """
+    try:
+        return _checked(annotation, value)
+    except _MisfitError as error:
+        problem = f"expected {error}, got {_shown(value)}{did_you_mean(str(value), error.known)}"
+    if are_flags():
+        raise ConfigError(f"{option_name(name, flag=flag)}: {problem}")
+    raise ConfigError(f"{owner}: {name}: {problem}")
+
+
+def _shown(value: Any) -> str:
+    return f"the class {value.__name__}" if isinstance(value, type) else _short.repr(value)
+
+
+class _MisfitError(ValueError):
+    """A value that does not fit its annotation; the text is what was expected."""
+
+    def __init__(self, expected: str, known: Sequence[Any] = ()) -> None:
+        super().__init__(expected)
+        self.known = [one for one in known if isinstance(one, str)]
+
+
+@functools.cache
+def _declared(kind: type) -> Mapping[str, tuple[Any, str | None]]:
+    """Return {field: (annotation, flag)} of the fields that are options."""
+    hints: dict[str, Any] = {}
+    for base in reversed(kind.__mro__):
+        if "__dataclass_fields__" in vars(base):
+            hints |= inspect.get_annotations(base, eval_str=True)
+    names = [one.name for one in dataclasses.fields(kind) if one.init]
+    return {
+        name: (hints[name], next((one.name for one in _notes(hints[name], Flag)), None))
+        for name in names
+        if not name.startswith("_")
+    }
+
+
+def _notes(hint: Any, kind: type | tuple[type, ...]) -> list[Any]:
+    return [one for one in getattr(hint, "__metadata__", ()) if isinstance(one, kind)]
+
+
+def _checked(hint: Any, value: Any) -> Any:
+    """Return a value as its annotation says. Raises _MisfitError."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Annotated:
+        try:
+            found = _checked(arguments[0], value)
+        except _MisfitError:
+            for told in _notes(hint, Expected):
+                raise _MisfitError(told.values) from None
+            raise
+        for limit in _notes(hint, Between):
+            if isinstance(found, numbers.Real) and not limit.least <= found <= limit.most:
+                raise _MisfitError(_range(limit))
+        return found
+    if origin in (typing.Union, types.UnionType):
+        return _either(arguments, value)
+    if origin is Literal:
+        if not any(type(one) is type(value) and one == value for one in arguments):
+            raise _MisfitError(_noun(hint), arguments)
+        return value
+    if origin in (tuple, frozenset, list, Sequence, Collection):
+        return _items(hint, value)
+    if origin in (dict, Mapping):
+        if not isinstance(value, Mapping):
+            raise _MisfitError(_noun(hint))
+        for key, one in value.items():
+            _part(hint, arguments[0], key)
+            _part(hint, arguments[1], one)
+        return value
+    if origin is Callable:
+        if not callable(value):
+            raise _MisfitError("a function")
+        return value
+    simple = _SIMPLE.get(hint)
+    if simple is not None:
+        return simple(value)
+    kind = origin or hint
+    if isinstance(kind, type) and (isinstance(value, type) or not isinstance(value, kind)):
+        raise _MisfitError(_noun(kind))
+    return value
+
+
+def _either(hints: Sequence[Any], value: Any) -> Any:
+    failed = []
+    for hint in hints:
+        try:
+            return _checked(hint, value)
+        except _MisfitError as error:
+            failed.append(error)
+    known = [name for error in failed for name in error.known]
+    return _fail(" or ".join(map(str, failed)), known)
+
+
+def _fail(expected: str, known: Sequence[Any] = ()) -> Any:
+    raise _MisfitError(expected, known)
+
+
+def _items(hint: Any, value: Any) -> Any:
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    kinds = (frozenset, set) if origin is frozenset else (list, tuple)
+    if origin is Collection or origin is Sequence:
+        fits = isinstance(value, origin) and not isinstance(value, str | bytes)
+    else:
+        fits = isinstance(value, kinds)
+    is_fixed = origin is tuple and arguments[-1] is not Ellipsis
+    if not fits or (is_fixed and len(value) != len(arguments)):
+        raise _MisfitError(_noun(hint))
+    each = arguments if is_fixed else [arguments[0]] * len(value)
+    found = [_part(hint, kind, one) for kind, one in zip(each, value, strict=True)]
+    if origin is tuple and (not isinstance(value, tuple) or [*value] != found):
+        return tuple(found)
+    return value
+
+
+def _part(hint: Any, kind: Any, value: Any) -> Any:
+    """Return a checked value that is part of another one."""
+    try:
+        return _checked(kind, value)
+    except _MisfitError as error:
+        if error.known:
+            raise _MisfitError(f"some of {', '.join(error.known)}", error.known) from None
+        raise _MisfitError(_noun(hint)) from None
+
+
+def _noun(hint: Any) -> str:
+    """Return a noun for the values of an annotation."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Annotated:
+        for one in _notes(hint, (Between, Expected)):
+            return one.values if isinstance(one, Expected) else _range(one)
+        return _noun(arguments[0])
+    if origin in (typing.Union, types.UnionType):
+        return " or ".join(map(_noun, arguments))
+    if origin is Literal:
+        first = "one of " if len(arguments) > 1 else ""
+        return first + ", ".join(map(str, arguments))
+    if origin is tuple and arguments[-1] is not Ellipsis:
+        return f"({', '.join(map(_noun, arguments))})"
+    if origin in (tuple, frozenset, list, Sequence, Collection):
+        name = {frozenset: "a set", tuple: "a tuple"}.get(origin, "a list")
+        return f"{name} of {_PLURALS.get(arguments[0], _noun(arguments[0]))}"
+    if origin in (dict, Mapping):
+        return f"a dict {{{_noun(arguments[0])}: {_noun(arguments[1])}}}"
+    kind = origin or hint
+    if kind in _NOUNS:
+        return _NOUNS[kind]
+    if getattr(kind, "_is_protocol", False):
+        own = [name for name in vars(kind) if not name.startswith("_")]
+        article = "an" if kind.__name__[0] in "AEIOU" else "a"
+        return f"{article} {kind.__name__} (an object with {', '.join(sorted(own))})"
+    return str(getattr(kind, "__name__", kind))
+
+
+def _range(limit: Between) -> str:
+    if limit.most == math.inf:
+        return f"{limit.least} or more"
+    return f"{limit.least} to {limit.most}"
+
+
+def _none(value: Any) -> None:
+    if value is not None:
+        raise _MisfitError("None")
+
+
+def _boolean(value: Any) -> Any:
+    if type(value) is not bool:
+        raise _MisfitError("True or False")
+    return value
+
+
+def _whole(value: Any) -> Any:
+    if type(value) is int:
+        return value
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise _MisfitError("a whole number")
+    return operator.index(value)
+
+
+def _real(value: Any) -> Any:
+    if type(value) in (int, float):
+        return value
+    if not is_number(value):
+        raise _MisfitError("a number")
+    return float(value)
+
+
+def _text(value: Any) -> Any:
+    if isinstance(value, os.PathLike):
+        value = os.fspath(value)
+    if not isinstance(value, str):
+        raise _MisfitError("a text")
+    return value
+
+
+def _any(value: Any) -> Any:
+    return value
+
+
+_SIMPLE: Mapping[Any, Callable[[Any], Any]] = {
+    Any: _any, type(None): _none, bool: _boolean, int: _whole, float: _real, str: _text,
+}  # fmt: skip
+_NOUNS: Mapping[Any, str] = {
+    type(None): "None", bool: "True or False", int: "a whole number", float: "a number",
+    str: "a text", Any: "a value", os.PathLike: "a path",
+}  # fmt: skip
+_PLURALS: Mapping[Any, str] = {int: "whole numbers", float: "numbers", str: "texts"}

@@ -11,7 +11,7 @@ from recordmill.errors import ConfigError
 def read_secret(path: str, *, option: str, fewest: int = 16) -> str:
     """Return the secret in a file that only its owner can read.
 
-    option: names the file. fewest: characters of a secret.
+    option: name of the option with the file. fewest: characters of a secret.
 
     Raises:
       ConfigError: the file cannot be read, is open to other users, or holds no secret.

@@ -98,9 +98,6 @@ class Analyze(OrderedStep):
     artifacts: Mapping[str, Artifact] = dataclasses.field(default_factory=dict)
     unique_keys: bool = False
 
-    def __post_init__(self) -> None:
-        super().__init__()
-
     def expand(self, records: StagedRecords) -> AnalyzedBatches:
         batches, run, unique = records
         unique = unique or self.unique_keys

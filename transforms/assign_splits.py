@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import math
-from collections.abc import Mapping
 from typing import overload
 
 import apache_beam as beam
@@ -30,7 +29,7 @@ from recordmill.transforms.checks.group_leakage import find_group_leakage
 from recordmill.transforms.checks.select_records import RecordSelection, SelectRecords
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.counters import RecordCounters
-from recordmill.transforms.model.run_spec import RunSpec, check_fractions
+from recordmill.transforms.model.run_spec import Fractions, RunSpec, check_fractions
 from recordmill.transforms.model.splits import SplitByKey
 from recordmill.transforms.sources.rows.content_keys import with_keys_by_content
 from recordmill.transforms.staged.batches import RowScan, scan
@@ -111,7 +110,7 @@ class AssignSplits(OrderedStep):
 
     takes = (StagedRecords, *VALUES)
 
-    splits: Mapping[str, float] | None = None
+    splits: Fractions | None = None
     _: dataclasses.KW_ONLY
     seed: int | None = None
     stratify: bool = False
@@ -121,12 +120,9 @@ class AssignSplits(OrderedStep):
     keep_source: bool = False
     remedy: str = "leave the groups out"
 
-    def __post_init__(self) -> None:
-        super().__init__()
+    def _check_together(self) -> None:
         if self.splits is not None:
             check_fractions(self.splits)
-        if self.seed is not None and not isinstance(self.seed, int):
-            raise ConfigError(f"AssignSplits: expected seed to be an integer, got {self.seed!r}")
 
     @overload
     def expand(self, records: StagedRecords) -> StagedRecords: ...

@@ -82,9 +82,6 @@ class Check(OrderedStep):
     near: data_type.NearDuplicates | None = None
     conflicts: Conflicts = "reject"
 
-    def __post_init__(self) -> None:
-        super().__init__()
-
     def expand(self, records: StagedRecords) -> StagedRecords:
         batches, run = records.handles, self._with_groups(records.run)
         drop = self.duplicates is not None and self.duplicates.mode == "drop"

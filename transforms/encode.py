@@ -9,12 +9,12 @@ from collections.abc import Iterator, Mapping
 import apache_beam as beam
 import pyarrow as pa
 
+from recordmill.option_checks import options_of
 from recordmill.tfrecord.example import encode_examples
 from recordmill.transforms.encoders.tables import TableEncoder
 from recordmill.transforms.model import coders  # noqa: F401  (registers the batch's coder)
 from recordmill.transforms.model.counters import RecordCounters
-from recordmill.transforms.model.data_type import Encoder
-from recordmill.transforms.model.run_spec import RunSpec
+from recordmill.transforms.model.run_spec import EncoderOption, RunSpec
 from recordmill.transforms.staged.records import RecordValues, Values, values_of
 from recordmill.transforms.staged.step_order import VALUES, OrderedStep
 
@@ -58,13 +58,13 @@ class EncodeExamples(OrderedStep):
 
     takes = VALUES
 
-    encoder: Encoder | None = None
+    encoder: EncoderOption | None = None
     _: dataclasses.KW_ONLY
     rename: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        super().__init__()
-        RunSpec(encoder=self.encoder or TableEncoder(), rename=self.rename)  # checks both
+    def _check_together(self) -> None:
+        with options_of("EncodeExamples"):
+            RunSpec(encoder=self.encoder or TableEncoder(), rename=self.rename)  # checks both
 
     def expand(self, records: Values) -> RecordValues:
         values = values_of(records)
@@ -91,9 +91,6 @@ class SerializeExamples(OrderedStep):
     """
 
     takes = VALUES
-
-    def __post_init__(self) -> None:
-        super().__init__()
 
     def expand(self, records: Values) -> beam.PCollection[bytes]:
         return values_of(records).batches | "Serialize" >> beam.FlatMap(

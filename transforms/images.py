@@ -6,15 +6,18 @@ shuffle. This transform is for pipelines that need the decoded images earlier.
 
 import collections
 import dataclasses
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any
+from typing import Annotated, Any
 
 import apache_beam as beam
 import pyarrow as pa
 from apache_beam.pvalue import AsSideInput, TaggedOutput
 
-from recordmill.errors import ConfigError, Reject
+from recordmill.errors import ConfigError, Reject, did_you_mean
+from recordmill.format.typed_json import Between
+from recordmill.option_checks import options_of
 from recordmill.processes.pool import shared_pool
 from recordmill.transforms.encoders.images import ImageEncoder
 from recordmill.transforms.imaging.image_options import ImageOptions
@@ -73,7 +76,21 @@ def _run_ahead(
         yield waiting.popleft().result()
 
 
-@dataclasses.dataclass(eq=False)
+def _image_options(fields: Mapping[str, Any]) -> ImageOptions:
+    """Return the options of these names. Raises ConfigError for unknown names and other types."""
+    known = [field.name for field in dataclasses.fields(ImageOptions)]
+    for name in fields:
+        if name not in known:
+            raise ConfigError(
+                f"DecodeAndResizeImages: unknown option {name!r}{did_you_mean(name, known)}; beside"
+                f" its own it takes those of ImageOptions: {', '.join(known)}"
+            )
+    size = fields.get("size")
+    with options_of("DecodeAndResizeImages"):
+        return ImageOptions(**{**fields, **({"size": (size, size)} if type(size) is int else {})})
+
+
+@dataclasses.dataclass(eq=False, init=False)
 class DecodeAndResizeImages(OrderedStep):
     """Decode and resize images: batches of references, or `RecordValues` of them, in;
     `RecordValues` with batches of features, and rejects, out.
@@ -82,14 +99,14 @@ class DecodeAndResizeImages(OrderedStep):
     the key, label, split and copy of the record.
 
     Args:
-      options: Size and encoding of the images.
+      options: Size and encoding of the images. Default: `ImageOptions` of the other keywords.
       labels: Class names in the order of their numbers, or a side input of them; empty for no label
         features. Records of other classes are rejected.
       label_offset: Number of the first class.
       augment: Augmentations of copies (`__copy__` above 0), a function of (seed, key, copy).
       seed: Seed of the augmentations.
-      size: Height and width in pixels, or one number for both, as the size of the options.
       workers: Number of encoder processes; 0 is one per core.
+      **fields: Fields of `ImageOptions`; `size` may be one number, for height and width.
 
     Raises:
       ConfigError: An option is invalid.
@@ -101,32 +118,43 @@ class DecodeAndResizeImages(OrderedStep):
 
     takes = VALUES
 
-    options: ImageOptions = ImageOptions()  # noqa: RUF009, it is frozen
-    labels: Sequence[str] | AsSideInput = ()
-    label_offset: int = 0
-    augment: tuple[str, ...] = ()
-    seed: int = 0
-    workers: int = 0
-    _: dataclasses.KW_ONLY
-    size: int | tuple[int, int] | None = None
+    options: ImageOptions
+    labels: Sequence[str] | AsSideInput
+    label_offset: Annotated[int, Between(0, math.inf)]
+    augment: tuple[str, ...]
+    seed: int
+    workers: Annotated[int, Between(0, math.inf)]
 
-    def __post_init__(self) -> None:
-        super().__init__()
-        if not isinstance(self.options, ImageOptions):
+    def __init__(
+        self,
+        options: ImageOptions | None = None,
+        *,
+        labels: Sequence[str] | AsSideInput = (),
+        label_offset: int = 0,
+        augment: tuple[str, ...] = (),
+        seed: int = 0,
+        workers: int = 0,
+        **fields: Any,
+    ) -> None:
+        self.options = _image_options(fields) if options is None else options
+        self.labels, self.label_offset = labels, label_offset
+        self.augment, self.seed, self.workers = augment, seed, workers
+        self.__post_init__()
+        if options is not None and fields:
             raise ConfigError(
-                "DecodeAndResizeImages: expected ImageOptions, such as"
-                f" ImageOptions(size=(224, 224)), got {self.options!r}"
+                f"DecodeAndResizeImages: {next(iter(fields))}: expected ImageOptions or their"
+                " fields, got both: put it into the ImageOptions"
             )
-        if self.size is not None:
-            sides = (self.size, self.size) if isinstance(self.size, int) else self.size
-            self.options = dataclasses.replace(self.options, size=sides)
+
+    def _check_together(self) -> None:
+        with options_of("DecodeAndResizeImages"):
+            self._encoder = ImageEncoder(options=self.options, augment=self.augment)
 
     def expand(self, records: Values) -> RecordValues:
         values = values_of(records)
-        encoder = ImageEncoder(options=self.options, augment=self.augment)
         context = Context(seed=self.seed, label_offset=self.label_offset)
         decoded = values.batches | "Decode" >> beam.ParDo(
-            _Decode(encoder, context, self.workers), self.labels
+            _Decode(self._encoder, context, self.workers), self.labels
         ).with_outputs(_REJECTS, main="batches")
         batches, rejects = typed_batches(decoded)
         if values.rejects is not None:

@@ -113,9 +113,6 @@ class Publish(OrderedStep):
     _: dataclasses.KW_ONLY
     at_most: int | None = None
 
-    def __post_init__(self) -> None:
-        super().__init__()
-
     def expand(self, shards: WrittenShards) -> beam.PCollection[str]:
         run = shards.run
         # Each side input is a vertex of its own on Flink, so one brings summaries and hashes.

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import uuid
 from collections.abc import Iterator, Sequence
-from typing import Self
+from typing import Annotated, Self
 
 import apache_beam as beam
 import pyarrow as pa
@@ -12,6 +12,7 @@ import pyarrow as pa
 from recordmill.errors import ConfigError, Reject
 from recordmill.job.publishing import check_output_folder
 from recordmill.job.staging import Listing, StagedPart, Staging
+from recordmill.option_checks import Expected, check_option
 from recordmill.processes.pool import shared_pool
 from recordmill.transforms.checks.equal_rows import NumberEqualRows
 from recordmill.transforms.checks.key_conflicts import DecideRepeatedRows
@@ -38,6 +39,7 @@ from recordmill.transforms.staged.step_order import VALUES, OrderedStep
 from recordmill.transforms.staged.value_batches import layout_of_values
 
 _REJECTS_AT_ONCE = 1000
+_SOURCE = Annotated[Source, Expected("a source, such as FileTree(input='photos/')")]
 _STRINGS = (pa.string(), pa.large_string())
 
 
@@ -78,9 +80,6 @@ class Read(OrderedStep):
     reader: RowReader | None = None
     unique_keys: bool = False
 
-    def __post_init__(self) -> None:
-        super().__init__()
-
     @classmethod
     def from_source(
         cls,
@@ -99,6 +98,9 @@ class Read(OrderedStep):
         Raises:
           ConfigError: the input is unusable, or the output holds other files.
         """
+        step = f"{cls.__name__}.from_source"
+        source = check_option(step, "source", source, _SOURCE)
+        run = check_option(step, "run", run, RunSpec)
         prepare_output(run.staging, overwrite=run.overwrite)
         rules = LabelRules(allowed=run.labels)
         if isinstance(source, RowSource):
@@ -245,9 +247,6 @@ class StageBatches(OrderedStep):
     takes = VALUES
 
     run: RunSpec
-
-    def __post_init__(self) -> None:
-        super().__init__()
 
     def expand(self, records: Values) -> StagedRecords:
         values, staging = values_of(records), self.run.staging

@@ -85,9 +85,6 @@ class ReadBatches(OrderedStep):
     takes = (StagedRecords, PlannedBatches)
     after = "Read or StageBatches"
 
-    def __post_init__(self) -> None:
-        super().__init__()
-
     def expand(self, records: StagedRecords | PlannedBatches) -> beam.PCollection[pa.RecordBatch]:
         run = records.run
         if isinstance(records, PlannedBatches):

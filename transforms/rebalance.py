@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, get_args, overload
+from typing import Any, NamedTuple, overload
 
 import apache_beam as beam
 import pyarrow as pa
@@ -12,12 +12,14 @@ from apache_beam.pvalue import AsList, AsSingleton, PCollection, TaggedOutput
 from recordmill.errors import ConfigError
 from recordmill.job.staging import Verdict, reject_line, to_json
 from recordmill.notes import first_failing, join_left_unread
-from recordmill.option_checks import expect_one_of
 from recordmill.transforms.analyze import AnalyzedBatches
 from recordmill.transforms.balancing.quotas import Balance, Quota, Target, find_quotas
 from recordmill.transforms.model.counters import RecordCounters
+from recordmill.transforms.model.data_type import Context
+from recordmill.transforms.model.label_sets import RepeatFactors
 from recordmill.transforms.model.renames import check_renames
 from recordmill.transforms.model.run_spec import RunSpec
+from recordmill.transforms.model.source import Layout
 from recordmill.transforms.planning.learning import Learned
 from recordmill.transforms.planning.plan import Plan, make_plan
 from recordmill.transforms.planning.profiling import ProfileOutcome
@@ -107,12 +109,32 @@ def _plan(
     return plan
 
 
+def _check_features(run: RunSpec, layout: Layout, learned: Learned) -> None:
+    """Check the columns of a custom pipeline against its encoder, if both are known before the run.
+
+    Raises:
+      ConfigError: no feature can hold a column, or a new name is not that of a feature.
+    """
+    if run.has_encoder:
+        context = Context(
+            seed=run.seed,
+            labels=run.labels or (("",) if layout.labelled else ()),
+            label_offset=run.label_offset,
+            rename=run.rename,
+            artifacts=learned.artifacts,
+        )
+        features = run.encoder.features(layout.columns, context)
+        check_renames(run.rename, features, option="rename")
+
+
 def _check_columns(columns: pa.Schema, survey: Survey, learned: Learned, run: RunSpec) -> None:
     """Check the columns of a custom pipeline, which are known only now.
 
     Raises:
       ConfigError: no feature can hold a column, or a new name is not that of a feature.
     """
+    if not run.has_encoder:  # `ReadBatches` needs none
+        return
     features = run.encoder.features(columns, run.context(survey.labels, learned.artifacts))
     check_renames(run.rename, features, option="rename")
 
@@ -167,9 +189,14 @@ class Rebalance(OrderedStep):
     target: Target = None
     plan_only: bool = False
 
-    def __post_init__(self) -> None:
-        super().__init__()
-        expect_one_of("balance", self.balance, get_args(Balance))
+    def _check_together(self) -> None:
+        if self.target is not None and self.balance not in ("oversample", "undersample"):
+            raise ConfigError(
+                f"target: has no effect with balance={self.balance!r}; use 'oversample' or"
+                " 'undersample'"
+            )
+        if isinstance(self.target, RepeatFactors) and self.balance == "undersample":
+            raise ConfigError("target: RepeatFactors repeat records; use balance='oversample'")
 
     @overload
     def expand(self, records: AnalyzedBatches) -> PlannedBatches: ...
@@ -186,6 +213,8 @@ class Rebalance(OrderedStep):
 
     def _plan(self, analyzed: AnalyzedBatches) -> PlannedBatches:
         run = analyzed.run
+        if run.is_custom and run.layout is not None and isinstance(analyzed.learned, Learned):
+            _check_features(run, run.layout, analyzed.learned)
         quotas: AsSingleton | Mapping[str, Quota] = {}
         if self.balance in ("oversample", "undersample"):
             found = find_quotas(

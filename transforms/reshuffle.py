@@ -7,6 +7,7 @@ from typing import NamedTuple, overload
 import apache_beam as beam
 from apache_beam.pvalue import AsSingleton
 
+from recordmill.errors import ConfigError
 from recordmill.transforms.model import coders  # noqa: F401  (registers the batch's coder)
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.planning.plan import Plan
@@ -45,9 +46,6 @@ class Reshuffle(OrderedStep):
     takes = (PlannedBatches, *VALUES)
     after = "Rebalance"
 
-    def __post_init__(self) -> None:
-        super().__init__()
-
     @overload
     def expand(self, records: PlannedBatches) -> ShuffledShards: ...
 
@@ -58,6 +56,11 @@ class Reshuffle(OrderedStep):
         if not isinstance(records, PlannedBatches):
             return values_of(records)
         planned = records
+        if not planned.run.has_encoder:
+            raise ConfigError(
+                "Reshuffle: encoder: expected one in the RunSpec, which makes the Examples, such as"
+                " ImageEncoder(options=ImageOptions()), got none"
+            )
         shards = (
             # Handles, not rows, wait for the plan: a runner keeps waiting elements in memory.
             planned.handles

@@ -9,8 +9,9 @@ from typing import Any, overload
 import apache_beam as beam
 from apache_beam.pvalue import AsSingleton
 
-from recordmill.errors import ConfigError
+from recordmill.errors import ConfigError, did_you_mean
 from recordmill.job.staging import ShardInfo
+from recordmill.option_checks import check_option, options_of
 from recordmill.transforms.analyze import Analyze
 from recordmill.transforms.assign_splits import AssignSplits
 from recordmill.transforms.check import Check
@@ -92,19 +93,21 @@ class WriteToTFRecord(OrderedStep):
         spelling = str(compression_type).lower()
         if spelling not in _COMPRESSION:
             raise ConfigError(
-                f"WriteToTFRecord: expected compression_type none or gzip, got {compression_type!r}"
+                "WriteToTFRecord: compression_type: expected none or gzip, got"
+                f" {compression_type!r}"
             )
         known = [field.name for field in dataclasses.fields(RunSpec)]
         for name in options:
             if name not in known or name in _NOT_HERE:
-                shown = ", ".join(sorted({*known} - {*_NOT_HERE}))
+                others = sorted({*known} - {*_NOT_HERE})
+                near = did_you_mean(name, ["compression_type", "num_shards", *others])
                 raise ConfigError(
-                    f"WriteToTFRecord: unknown option {name!r}; beside output, num_shards and"
-                    f" compression_type it takes {shown}"
+                    f"WriteToTFRecord: unknown option {name!r}{near}; beside output, num_shards and"
+                    f" compression_type it takes {', '.join(others)}"
                 )
         self._only = only
         given = {
-            "output": None if output is None else str(output),
+            "output": output,
             "num_shards": num_shards,
             "compression": _COMPRESSION[spelling],
         }
@@ -112,7 +115,9 @@ class WriteToTFRecord(OrderedStep):
             **{name: value for name, value in given.items() if value is not None},
             **options,
         }
-        RunSpec(**self._options)  # checks them
+        with options_of("WriteToTFRecord"):
+            check_option("WriteToTFRecord", "only", only, frozenset[str] | None)
+            RunSpec(**self._options)  # checks them
 
     @overload
     def expand(self, records: ShuffledShards) -> WrittenShards: ...

@@ -28,6 +28,7 @@ from recordmill.format.file_names import checked_name
 from recordmill.format.manifest import JOB, MANIFEST, RECIPES, Manifest, ManifestError, load
 from recordmill.format.typed_json import Checked
 from recordmill.job.staging import FOLDER, INTENT, Staging, jobs, to_json
+from recordmill.option_names import option_name
 from recordmill.storage.files import Location, StorageError, shown, sync_folders
 from recordmill.storage.storage_errors import MissingError, raise_storage_errors
 
@@ -42,7 +43,9 @@ def check_output_folder(output: Location) -> None:
         _check_parent(output)
         return
     if not output.is_dir():
-        raise ConfigError(f"--output: expected a folder, got the file {shown(output)}")
+        raise ConfigError(
+            f"{option_name('output')}: expected a folder, got the file {shown(output)}"
+        )
     if (output / FOLDER).exists():
         return
     if (output / MANIFEST).exists():
@@ -50,17 +53,17 @@ def check_output_folder(output: Location) -> None:
             load(output)
         except ManifestError as error:
             raise ConfigError(
-                f"--output {shown(output)} holds a {MANIFEST} that is damaged or that Recordmill"
-                f" did not write ({error}): choose another folder"
+                f"{option_name('output', shown(output))} holds a {MANIFEST} that is damaged or that"
+                f" Recordmill did not write ({error}): choose another folder"
             ) from error
         return
     # Another worker of the same run may create the staging folder at this moment.
     found = [entry.name for entry in output.list_dir() if entry.name != FOLDER]
     if found:
         raise ConfigError(
-            f"--output {shown(output)} is not empty and not a dataset (it holds"
+            f"{option_name('output', shown(output))} is not empty and not a dataset (it holds"
             f" {', '.join(map(repr, found[:3]))}{', ...' if len(found) > 3 else ''}): choose an"
-            " empty or a new folder; --overwrite replaces datasets only"
+            f" empty or a new folder; {option_name('overwrite')} replaces datasets only"
         )
 
 
@@ -75,11 +78,13 @@ def _check_parent(output: Location) -> None:
         return
     if os.path.islink(path):
         raise ConfigError(
-            f"--output {shown(output)}: {shown(path)} is a symbolic link to"
+            f"{option_name('output', shown(output))}: {shown(path)} is a symbolic link to"
             f" {shown(os.readlink(path))}, which is no folder: create that folder, or remove the"
             " link"
         )
-    raise ConfigError(f"--output {shown(output)}: expected a folder, got the file {shown(path)}")
+    raise ConfigError(
+        f"{option_name('output', shown(output))}: expected a folder, got the file {shown(path)}"
+    )
 
 
 def stage_files(staging: Staging, manifest: Manifest, files: Mapping[str, bytes]) -> None:

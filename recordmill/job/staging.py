@@ -56,6 +56,7 @@ from recordmill.format.typed_json import (
     read_as,
 )
 from recordmill.notes import Note
+from recordmill.option_names import option_name
 from recordmill.storage.files import Location, shown
 
 FOLDER = ".recordmill"
@@ -234,7 +235,7 @@ def advice_on(place: Location) -> str:
     """Return what to do about a damaged file of staging, or of a published dataset."""
     parts = place.path.split("/")
     if FOLDER not in parts:
-        return "--overwrite writes it again"
+        return f"{option_name('overwrite')} writes it again"
     root = "/".join(parts[: parts.index(FOLDER) + 2])
     return f"delete {shown(dataclasses.replace(place, path=root))}, then run the same command again"
 

@@ -24,6 +24,7 @@ from multiprocessing.context import ForkProcess
 from typing import Any, ParamSpec, TypeVar
 
 from recordmill.errors import RunError
+from recordmill.option_names import option_name
 from recordmill.processes import by_value, child_process, environment
 from recordmill.processes.row_tasks import (
     RowTask,
@@ -311,7 +312,7 @@ def _is_single_threaded() -> bool:
 
 
 def _describe_refusal(error: OSError) -> str:
-    advice = "use fewer --workers or raise the limits (ulimit -n, -u, -v)"
+    advice = f"use fewer {option_name('workers')} or raise the limits (ulimit -n, -u, -v)"
     if error.errno == errno.EFBIG:  # of the shared memory of its channel
         advice = f"raise the limit of file sizes (ulimit -f) to {CAPACITY >> 20} MiB or more"
     return (
@@ -328,7 +329,7 @@ def _describe_death(code: int | None) -> str:
         how = f"signal {-code}, {signal.strsignal(-code)}"
     return (
         f"an encoder process died in the middle of its work ({how}); if the machine ran out of"
-        " memory, use fewer --workers; run the same command again to continue"
+        f" memory, use fewer {option_name('workers')}; run the same command again to continue"
     )
 
 

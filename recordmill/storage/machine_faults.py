@@ -10,6 +10,7 @@ import os
 import re
 
 from recordmill.errors import StorageError
+from recordmill.option_names import option_name
 from recordmill.storage.redaction import shown
 
 AGAIN = "then run the same command again"
@@ -50,10 +51,13 @@ _NO_MEMORY = re.compile(
     # A library whose allocation failed, and that did not report it: a SystemError.
     r"|error return without exception set|without setting an exception"
 )
-_LIMITS = (
-    "free some memory, use fewer --workers, or raise the limits (ulimit -u, -v and those of the"
-    f" container), {AGAIN}"
-)
+
+
+def _limits() -> str:
+    return (
+        f"free some memory, use fewer {option_name('workers')}, or raise the limits (ulimit -u, -v"
+        f" and those of the container), {AGAIN}"
+    )
 
 
 def machine_fault(error: BaseException) -> str | None:
@@ -76,8 +80,8 @@ def machine_fault(error: BaseException) -> str | None:
         if (
             isinstance(found, OSError) and found.errno == errno.EAGAIN
         ) or "start new thread" in text:
-            return f"cannot start a thread or a process: {_LIMITS}"
+            return f"cannot start a thread or a process: {_limits()}"
         if isinstance(found, MemoryError) or _NO_MEMORY.search(text):
-            return f"out of memory: {_LIMITS}"
+            return f"out of memory: {_limits()}"
         found = found.__cause__ or found.__context__
     return None

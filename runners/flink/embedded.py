@@ -12,6 +12,7 @@ import subprocess
 import sys
 
 from recordmill.errors import ConfigError
+from recordmill.option_names import option_name
 from recordmill.runners.flink import parent_watchdog
 from recordmill.runners.flink.jar import ENTRY_CLASS
 from recordmill.runners.flink.rest import Cluster
@@ -113,9 +114,9 @@ def find_java() -> str:
     if found is None:
         where = f"in JAVA_HOME ({home})" if home else "in the PATH"
         raise ConfigError(
-            f"--runner flink without --flink-master runs Flink on this machine, which needs Java 11"
-            f" or 17, and there is none {where}: install it (Debian and Ubuntu: apt install"
-            " openjdk-17-jre-headless), or name a cluster"
+            f"{option_name('runner', 'flink')} without {option_name('flink_master')} runs Flink on"
+            f" this machine, which needs Java 11 or 17, and there is none {where}: install it"
+            " (Debian and Ubuntu: apt install openjdk-17-jre-headless), or name a cluster"
         )
     return found
 

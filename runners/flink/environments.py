@@ -15,6 +15,7 @@ from apache_beam.portability.api import beam_runner_api_pb2
 
 from recordmill import strict_json
 from recordmill.errors import ConfigError
+from recordmill.option_names import option_name
 from recordmill.runners.flink.rest import Cluster
 from recordmill.runners.workers import peers
 from recordmill.runners.workers.pool import PORT, WorkerPool
@@ -37,28 +38,35 @@ def choose_environment(
         return "process" if cluster.is_local else "external"
     if environment == "loopback" and cluster is not None and not cluster.is_local:
         raise ConfigError(
-            f"--environment loopback: the workers would run here, where the cluster at"
-            f" {cluster.url} does not reach them: use external, with a recordmill worker-pool"
-            " on the machine of each TaskManager, or docker"
+            f"{option_name('environment', 'loopback')}: the workers would run here, where the"
+            f" cluster at {cluster.url} does not reach them: use external, with a recordmill"
+            " worker-pool on the machine of each TaskManager, or docker"
         )
     if environment == "loopback" and detach:
         raise ConfigError(
-            "--environment loopback: the workers would end with this command, which --detach does"
-            " not keep running: use process, external or docker"
+            f"{option_name('environment', 'loopback')}: the workers would end with this command,"
+            f" which {option_name('detach')} does not keep running: use process, external or docker"
         )
     here = cluster is None or cluster.is_local
     if environment == "docker":
         if not config:
             raise ConfigError(
-                "--environment docker: expected the image of the workers in"
-                " --environment-config, built from the Dockerfile in deploy/"
+                f"{option_name('environment', 'docker')}: expected the image of the workers in"
+                f" {option_name('environment_config')}, built from the Dockerfile in deploy/"
             )
         if here and shutil.which("docker") is None:
-            raise ConfigError("--environment docker: docker is not installed on this machine")
+            raise ConfigError(
+                f"{option_name('environment', 'docker')}: docker is not installed on this machine"
+            )
     if environment == "process" and config and here and shutil.which(config) is None:
-        raise ConfigError(f"--environment process: there is no program {config!r} to run")
+        raise ConfigError(
+            f"{option_name('environment', 'process')}: there is no program {config!r} to run"
+        )
     if environment == "loopback" and config:
-        raise ConfigError("--environment-config has no effect with --environment loopback")
+        raise ConfigError(
+            f"{option_name('environment_config')} has no effect with"
+            f" {option_name('environment', 'loopback')}"
+        )
     if environment == "external" and here:
         _check_pool(config or f"localhost:{PORT}")
     return environment
@@ -109,8 +117,9 @@ def _worker_program() -> str:
     found = shutil.which(_WORKER_PROGRAM, path=beside) or shutil.which(_WORKER_PROGRAM)
     if found is None:
         raise ConfigError(
-            f"--environment process: {_WORKER_PROGRAM} is not in {beside}: install recordmill there"
-            " with pip, or give the path of the program as --environment-config"
+            f"{option_name('environment', 'process')}: {_WORKER_PROGRAM} is not in {beside}:"
+            " install recordmill there with pip, or give the path of the program as"
+            f" {option_name('environment_config')}"
         )
     return found
 
@@ -118,11 +127,14 @@ def _worker_program() -> str:
 def _check_pool(address: str) -> None:
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal():
-        raise ConfigError(f"--environment-config: expected HOST:PORT of a pool, got {address!r}")
+        raise ConfigError(
+            f"{option_name('environment_config')}: expected HOST:PORT of a pool, got {address!r}"
+        )
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
     except (OSError, OverflowError) as error:
         raise ConfigError(
-            f"--environment external: no worker pool answers at {address}: start one with"
-            f" recordmill worker-pool --port {port}, or give its address as --environment-config"
+            f"{option_name('environment', 'external')}: no worker pool answers at {address}: start"
+            f" one with recordmill worker-pool --port {port}, or give its address as"
+            f" {option_name('environment_config')}"
         ) from error

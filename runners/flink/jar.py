@@ -27,6 +27,7 @@ from google.protobuf import json_format
 
 from recordmill import strict_json
 from recordmill.errors import ConfigError
+from recordmill.option_names import option_name
 
 ENTRY_CLASS = "org.apache.beam.runners.flink.FlinkPipelineRunner"
 """Main class of the jar; it reads the pipeline from the jar."""
@@ -124,12 +125,13 @@ def find_job_server_jar(given: str | None, *, flink_version: str, sha256: str | 
         f":runners:flink:{flink_version}:job-server:shadowJar"
     )
     if given and "://" not in given and not os.path.isfile(given):
-        raise ConfigError(f"--flink-job-server-jar: there is no file {given!r}")
+        raise ConfigError(f"{option_name('flink_job_server_jar')}: there is no file {given!r}")
     if sha256 is None and not os.path.exists(location):
         raise ConfigError(
             f"Beam's job server for Flink {flink_version} would be downloaded from {location} and"
-            " run unchecked: download it and pass its path as --flink-job-server-jar, or pass its"
-            " sha256, from a source that you trust, as --flink-job-server-sha256"
+            " run unchecked: download it and pass its path as"
+            f" {option_name('flink_job_server_jar')}, or pass its sha256, from a source that you"
+            f" trust, as {option_name('flink_job_server_sha256')}"
         )
     try:
         jar = location if os.path.exists(location) else str(JavaJarServer.local_jar(location))
@@ -137,17 +139,18 @@ def find_job_server_jar(given: str | None, *, flink_version: str, sha256: str | 
         raise ConfigError(
             f"cannot download Beam's job server for Flink {flink_version} from {location}:"
             f" {str(error).splitlines()[0]}; download it by other means and give its path as"
-            " --flink-job-server-jar"
+            f" {option_name('flink_job_server_jar')}"
         ) from error
     if sha256 is not None and (found := _sha256(jar)) != sha256.lower():
         raise ConfigError(
-            f"--flink-job-server-sha256: expected {sha256}, but {jar} has {found}: if the"
-            " expected value is right, remove that file, because it was replaced or is damaged"
+            f"{option_name('flink_job_server_sha256')}: expected {sha256}, but {jar} has {found}:"
+            " if the expected value is right, remove that file, because it was replaced or is"
+            " damaged"
         )
     if not has_entry(jar, f"{ENTRY_CLASS.replace('.', '/')}.class".encode()):
         raise ConfigError(
-            f"--flink-job-server-jar: expected Beam's job server for Flink, got {jar}, which does"
-            f" not contain {ENTRY_CLASS}"
+            f"{option_name('flink_job_server_jar')}: expected Beam's job server for Flink, got"
+            f" {jar}, which does not contain {ENTRY_CLASS}"
         )
     return jar
 

@@ -27,6 +27,7 @@ from apache_beam.runners.portability.portable_runner import PortableRunner
 from apache_beam.runners.runner import PipelineResult, PipelineState
 
 from recordmill.errors import ConfigError, RunError
+from recordmill.option_names import option_name
 from recordmill.runners import beam_patches
 from recordmill.runners.failures import parse_failure
 from recordmill.runners.flink import resource_detector
@@ -70,7 +71,8 @@ class FlinkJob:
         self._cluster = options.cluster
         if options.detach and self._cluster is None:
             raise ConfigError(
-                "--detach needs a cluster that keeps running after this command: --flink-master"
+                f"{option_name('detach')} needs a cluster that keeps running after this command:"
+                f" {option_name('flink_master')}"
             )
         self.id = uuid.uuid4().hex
         self._environment = choose_environment(
@@ -81,7 +83,9 @@ class FlinkJob:
         )
         self._secret = peers.new_secret()
         if options.worker_secret_file is not None:
-            self._secret = read_secret(options.worker_secret_file, option="--worker-secret-file")
+            self._secret = read_secret(
+                options.worker_secret_file, option=option_name("worker_secret_file")
+            )
         assert options.version is not None, "Beam has a default"
         version, slots = options.version, workers
         if self._cluster is not None:
@@ -296,8 +300,8 @@ class FlinkJob:
                 cluster.cancel(self.id)
         raise RunError(
             f"the Flink job {self.id} made no progress for {self._options.stall_seconds:g} s and"
-            f" was cancelled: {reason}. Run the same command again to continue; --stall-timeout"
-            " sets the limit"
+            f" was cancelled: {reason}. Run the same command again to continue;"
+            f" {option_name('stall_timeout')} sets the limit"
         )
 
     def _clean_up(self) -> None:
@@ -393,10 +397,10 @@ def _left_out_error(text: str, *, has_library: bool) -> RunError | None:
         return RunError(
             f"the job needs the class {name} of Beam's job server, and not every TaskManager has"
             " it: copy the jar of recordmill flink-library from the lib folder of the JobManager to"
-            " that of every TaskManager and restart them, or add --flink-whole-jar; then run the"
-            " same command again to continue"
+            f" that of every TaskManager and restart them, or add {option_name('flink_whole_jar')};"
+            " then run the same command again to continue"
         )
     return RunError(
-        f"the job needs the class {name} of Beam's job server, which was left out of the job's"
-        " jar: add --flink-whole-jar and run the same command again to continue"
+        f"the job needs the class {name} of Beam's job server, which was left out of the job's jar:"
+        f" add {option_name('flink_whole_jar')} and run the same command again to continue"
     )

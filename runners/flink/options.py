@@ -15,6 +15,7 @@ from apache_beam.options.pipeline_options import (
 )
 
 from recordmill.errors import ConfigError
+from recordmill.option_names import option_name
 from recordmill.runners.flink.environments import Environment
 from recordmill.runners.flink.rest import Cluster
 
@@ -64,7 +65,7 @@ class FlinkOptions:
         flink = options.view_as(FlinkRunnerOptions)
         portable = options.view_as(PortableOptions)
         if portable.environment_options:
-            raise ConfigError("--environment_options: use --environment-config")
+            raise ConfigError(f"--environment_options: use {option_name('environment_config')}")
         parallelism = flink.parallelism if flink.parallelism > 0 else None
         kind = portable.environment_type.lower() if portable.environment_type else None
         if kind not in (None, *get_args(Environment)):
@@ -92,7 +93,10 @@ class FlinkOptions:
         """The cluster, None for an embedded Flink. Raises ConfigError."""
         if self.master is None:
             if self.token_file is not None or self.ca_file is not None:
-                raise ConfigError("--flink-token-file, --flink-ca-file: need --flink-master")
+                raise ConfigError(
+                    f"{option_name('flink_token_file')}, {option_name('flink_ca_file')}: need"
+                    f" {option_name('flink_master')}"
+                )
             return None
         return Cluster.parse(self.master, token_file=self.token_file, ca_file=self.ca_file)
 

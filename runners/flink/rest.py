@@ -17,6 +17,7 @@ from typing import IO, Any
 
 from recordmill import strict_json
 from recordmill.errors import ConfigError, RunError
+from recordmill.option_names import option_name
 from recordmill.runners.failures import WORKER_ERROR_PREFIX, parse_failure
 from recordmill.runners.secret_files import read_secret
 
@@ -81,15 +82,17 @@ class Cluster:
         """
         found = re.fullmatch(r"(?:(https?)://)?([^/:\s]+|\[[0-9a-fA-F:]+\])(?::(\d+))?/*", text)
         if found is None or not 0 < int(found[3] or 8081) < 65536:
-            raise ConfigError(f"--flink-master: expected HOST:PORT, got {text!r}")
+            raise ConfigError(f"{option_name('flink_master')}: expected HOST:PORT, got {text!r}")
         plain = cls(f"{found[1] or 'http'}://{found[2]}:{found[3] or 8081}")
         if found[1] != "https":
             if ca_file is not None:
-                raise ConfigError(f"--flink-ca-file: has no effect without https://, got {text!r}")
+                raise ConfigError(
+                    f"{option_name('flink_ca_file')}: has no effect without https://, got {text!r}"
+                )
             if token_file is not None and not plain.is_local:
                 raise ConfigError(
-                    f"--flink-token-file: would be sent unencrypted to {text}: give the cluster as"
-                    " --flink-master https://HOST:PORT"
+                    f"{option_name('flink_token_file')}: would be sent unencrypted to {text}: give"
+                    f" the cluster as {option_name('flink_master')} https://HOST:PORT"
                 )
         if ca_file is not None:
             _tls_context(ca_file)
@@ -288,14 +291,14 @@ class Cluster:
         except (OSError, http.client.HTTPException) as error:
             raise ClusterError(
                 f"no Flink cluster answers at {self.url} ({_describe(error)}): start it, or give"
-                " its REST address with --flink-master"
+                f" its REST address with {option_name('flink_master')}"
             ) from error
         finally:
             connection.close()
         if response.status in (401, 403):
             raise ClusterError(
                 f"Flink at {self.url} rejected {method} {path}: it asks for a user or a token"
-                f" ({response.status}); give it in the file of --flink-token-file"
+                f" ({response.status}); give it in the file of {option_name('flink_token_file')}"
             )
         if response.status >= 400:
             kind = NoSuchJobError if response.status == 404 else ClusterError
@@ -310,7 +313,7 @@ class Cluster:
 
 def _authorization(token_file: str) -> str:
     """Return the header for the token, or the USER:PASSWORD, in a file. Raises ConfigError."""
-    text = read_secret(token_file, option="--flink-token-file", fewest=1)
+    text = read_secret(token_file, option=option_name("flink_token_file"), fewest=1)
     if ":" in text:
         return f"Basic {base64.b64encode(text.encode()).decode()}"
     return f"Bearer {text}"
@@ -321,7 +324,8 @@ def _tls_context(ca_file: str | None) -> ssl.SSLContext:
         return ssl.create_default_context(cafile=ca_file)
     except OSError as error:  # ssl.SSLError is one, too
         raise ConfigError(
-            f"--flink-ca-file: expected certificates in PEM in {ca_file}, got: {_describe(error)}"
+            f"{option_name('flink_ca_file')}: expected certificates in PEM in {ca_file}, got:"
+            f" {_describe(error)}"
         ) from error
 
 
@@ -350,7 +354,9 @@ def _chunks(head: bytes, file: IO[bytes], tail: bytes) -> Iterator[bytes]:
 
 def _describe(error: BaseException) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"certificate verify failed: {error.verify_message}; see --flink-ca-file"
+        return (
+            f"certificate verify failed: {error.verify_message}; see {option_name('flink_ca_file')}"
+        )
     if isinstance(error, ssl.SSLError):
         return f"TLS: {error.reason or error}"
     if isinstance(error, OSError) and error.errno and error.errno > 0:

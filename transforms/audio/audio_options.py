@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal, get_args
+from typing import Literal
 
 from recordmill.errors import ConfigError
+from recordmill.option_checks import check_options
+from recordmill.option_names import option_name
 
 AudioFeature = Literal["waveform", "melspectrogram", "encoded"]
 ClipMode = Literal["start", "centre", "split"]
@@ -37,6 +39,9 @@ class MelOptions:
     f_min: float = 0.0
     f_max: float | None = None
 
+    def __post_init__(self) -> None:
+        check_options(self)
+
     def samples(self, rate: int) -> tuple[int, int]:
         """Return the window and the hop in samples. rate: samples per second."""
         window, hop = (
@@ -52,22 +57,26 @@ class MelOptions:
     def check(self, rate: int) -> None:
         """Raise ConfigError if an option is invalid. rate: samples per second."""
         if not 1 <= self.bins <= 1024:
-            raise ConfigError(f"--mel-bins: expected 1 to 1024, got {self.bins}")
+            raise ConfigError(
+                f"{option_name('bins', flag='mel-bins')}: expected 1 to 1024, got {self.bins}"
+            )
         window, hop = self.samples(rate)
+        window_size = option_name("window", flag="window-size")
         if not 2 <= window <= _MOST_WINDOW:
             raise ConfigError(
-                f"--window-size: expected 2 to {_MOST_WINDOW} samples, got {window} at a sample"
+                f"{window_size}: expected 2 to {_MOST_WINDOW} samples, got {window} at a sample"
                 f" rate of {rate}"
             )
         if not 1 <= hop <= window:
             raise ConfigError(
-                f"--hop: expected 1 sample to the {window} of --window-size, got {hop}"
+                f"{option_name('hop')}: expected 1 sample to the {window} of"
+                f" {window_size}, got {hop}"
             )
         if not 0 <= self.f_min < self.highest(rate) <= rate / 2:
             raise ConfigError(
-                "--f-min and --f-max: expected 0 to half the sample rate, and --f-min below"
-                f" --f-max; got {self.f_min:g} and {self.highest(rate):g} at a sample rate of"
-                f" {rate}"
+                f"{option_name('f_min')} and {option_name('f_max')}: expected 0 to half the sample"
+                f" rate, and {option_name('f_min')} below {option_name('f_max')}; got"
+                f" {self.f_min:g} and {self.highest(rate):g} at a sample rate of {rate}"
             )
 
 
@@ -104,48 +113,46 @@ class AudioOptions:
     mel: MelOptions = MelOptions()
 
     def __post_init__(self) -> None:
-        for flag, value, known in (
-            ("--clip-mode", self.clip_mode, ClipMode),
-            ("--clip-rest", self.clip_rest, ClipRest),
-            ("--features", self.features, AudioFeature),
-            ("--dtype", self.dtype, SampleType),
-        ):
-            if value not in get_args(known):
-                raise ConfigError(
-                    f"{flag}: expected one of {', '.join(get_args(known))}; got {value!r}"
-                )
+        check_options(self, self._check_together)
+
+    def _check_together(self) -> None:
         rate = self.sample_rate
         if rate is not None and not LEAST_RATE <= rate <= MOST_RATE:
             raise ConfigError(
-                f"--sample-rate: expected {LEAST_RATE} to {MOST_RATE} samples a second, got {rate}"
+                f"{option_name('sample_rate')}: expected {LEAST_RATE} to {MOST_RATE} samples a"
+                f" second, got {rate}"
             )
         if not 0 < self.max_seconds <= _MOST_SECONDS:
             raise ConfigError(
-                f"--max-seconds: expected more than 0 and at most {_MOST_SECONDS:g}, got"
-                f" {self.max_seconds:g}"
+                f"{option_name('max_seconds')}: expected more than 0 and at most {_MOST_SECONDS:g},"
+                f" got {self.max_seconds:g}"
             )
         if self.trim_silence is not None and not 0 < self.trim_silence <= 200:
             raise ConfigError(
-                f"--trim-silence: expected more than 0 and at most 200 decibels below the loudest"
-                f" frame, got {self.trim_silence:g}"
+                f"{option_name('trim_silence')}: expected more than 0 and at most 200 decibels"
+                f" below the loudest frame, got {self.trim_silence:g}"
             )
         if self.features == "encoded":
             self._check_encoded()
         self._check_clip()
         if self.features == "melspectrogram":
             if self.dtype != "float32":
-                raise ConfigError("--dtype int16: spectrograms are float32: leave it out")
+                raise ConfigError(
+                    f"{option_name('dtype', 'int16')}: spectrograms are float32: leave it out"
+                )
             if rate is None:
                 raise ConfigError(
-                    "--features melspectrogram: needs --sample-rate, such as 16000, so that the"
-                    " bins of all records mean the same frequencies"
+                    f"{option_name('features', 'melspectrogram')}: needs"
+                    f" {option_name('sample_rate')}, such as 16000, so that the bins of all records"
+                    " mean the same frequencies"
                 )
             self.mel.check(rate)
         length = self.clip_samples
         if length is not None and self.values(length, channels=1) > MOST_VALUES:
             raise ConfigError(
-                f"--clip: a record would have {self.values(length, channels=1)} values, more than"
-                f" {MOST_VALUES}: shorten it, or use a lower --sample-rate or a longer --hop"
+                f"{option_name('clip')}: a record would have {self.values(length, channels=1)}"
+                f" values, more than {MOST_VALUES}: shorten it, or use a lower"
+                f" {option_name('sample_rate')} or a longer {option_name('hop')}"
             )
 
     def values(self, samples: int, *, channels: int) -> int:
@@ -158,38 +165,46 @@ class AudioOptions:
     def _check_clip(self) -> None:
         if self.clip is None:
             if self.clip_mode != "start" or self.clip_rest != "pad":
-                flag = "--clip-rest" if self.clip_mode == "start" else "--clip-mode"
-                raise ConfigError(f"{flag}: has no effect without --clip, the length of a clip")
+                option = "clip_rest" if self.clip_mode == "start" else "clip_mode"
+                raise ConfigError(
+                    f"{option_name(option)}: has no effect without {option_name('clip')}, the"
+                    " length of a clip"
+                )
             return
         if self.clip_rest != "pad" and self.clip_mode != "split":
-            raise ConfigError("--clip-rest drop: has no effect without --clip-mode split")
+            raise ConfigError(
+                f"{option_name('clip_rest', 'drop')}: has no effect without"
+                f" {option_name('clip_mode', 'split')}"
+            )
         if self.sample_rate is None:
             raise ConfigError(
-                "--clip: needs --sample-rate, such as 16000, so that all records have the same"
-                " number of samples"
+                f"{option_name('clip')}: needs {option_name('sample_rate')}, such as 16000, so that"
+                " all records have the same number of samples"
             )
         if not self.clip_samples or self.clip > self.max_seconds * _SECOND:
             raise ConfigError(
-                f"--clip: expected one sample or more, and at most the {self.max_seconds:g} seconds"
-                f" of --max-seconds; got {self.clip / _SECOND:g} seconds"
+                f"{option_name('clip')}: expected one sample or more, and at most the"
+                f" {self.max_seconds:g} seconds of {option_name('max_seconds')}; got"
+                f" {self.clip / _SECOND:g} seconds"
             )
 
     def _check_encoded(self) -> None:
         given = [
-            flag
-            for flag, value in (
-                ("--sample-rate", self.sample_rate is not None),
-                ("--clip", self.clip is not None),
-                ("--mono", self.mono),
-                ("--trim-silence", self.trim_silence is not None),
-                ("--dtype", self.dtype != "float32"),
+            option_name(option)
+            for option, value in (
+                ("sample_rate", self.sample_rate is not None),
+                ("clip", self.clip is not None),
+                ("mono", self.mono),
+                ("trim_silence", self.trim_silence is not None),
+                ("dtype", self.dtype != "float32"),
             )
             if value
         ]
         if given:
             raise ConfigError(
-                f"--features encoded: writes the bytes of the files as they are, so that {given[0]}"
-                " has no effect: leave it out, or use --features waveform"
+                f"{option_name('features', 'encoded')}: writes the bytes of the files as they are,"
+                f" so that {given[0]} has no effect: leave it out, or use"
+                f" {option_name('features', 'waveform')}"
             )
 
     @property

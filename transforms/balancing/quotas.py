@@ -9,7 +9,7 @@ import dataclasses
 import math
 import statistics
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Literal, assert_never
+from typing import Annotated, Literal, assert_never
 
 import apache_beam as beam
 import numpy as np
@@ -17,6 +17,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recordmill.format.split_names import TRAIN
+from recordmill.format.typed_json import Between
+from recordmill.option_checks import Expected
 from recordmill.transforms.model import batch, coders, limits  # noqa: F401  (coders: registers the batch's coder)
 from recordmill.transforms.model.label_sets import Held, RepeatFactors
 from recordmill.transforms.model.rank_cuts import (
@@ -31,7 +33,10 @@ from recordmill.transforms.model.rank_cuts import (
 from recordmill.transforms.staged.batches import RowScan
 
 Balance = Literal["none", "oversample", "undersample", "weights"]
-Target = int | Literal["median"] | RepeatFactors | None
+Target = Annotated[
+    Annotated[int, Between(1, math.inf)] | Literal["median"] | RepeatFactors | None,
+    Expected("a number of records from 1, 'median', RepeatFactors or None"),
+]
 Cuts = Mapping[str, tuple[RankCut, ...]]
 
 

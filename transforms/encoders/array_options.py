@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal, get_args
+from typing import Literal
 
-from recordmill.errors import ConfigError
+from recordmill.option_checks import check_options
 from recordmill.transforms.model.casts import Cast, check_target
 
 ArrayFormat = Literal["raw", "values"]
@@ -32,13 +32,4 @@ class ArrayOptions:
     nan: Nan = "keep"
 
     def __post_init__(self) -> None:
-        for name, value, known in (
-            ("--array-format", self.array_format, ArrayFormat),
-            ("--cast", self.cast, Cast),
-            ("--nan", self.nan, Nan),
-        ):
-            if value not in get_args(known):
-                raise ConfigError(
-                    f"{name}: expected one of {', '.join(get_args(known))}; got {value!r}"
-                )
-        check_target(self.dtype)
+        check_options(self, lambda: check_target(self.dtype))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal, get_args
+import math
+from typing import Annotated, Literal
 
-from recordmill.errors import ConfigError
+from recordmill.format.typed_json import Between
+from recordmill.option_checks import check_options
 from recordmill.transforms.imaging.mask_options import Frame
 
 BoxPolicy = Literal["clip", "drop", "reject"]
@@ -34,7 +36,7 @@ class ObjectOptions:
     """
 
     boxes: BoxPolicy = "clip"
-    min_box: float = 0.0
+    min_box: Annotated[float, Between(0, math.inf)] = 0.0
     without_boxes: Literal["keep", "drop"] = "keep"
     box_frame: Frame = "auto"
     fractions: bool = False
@@ -43,14 +45,4 @@ class ObjectOptions:
     masks: bool = False
 
     def __post_init__(self) -> None:
-        for option, value, known in (
-            ("--boxes", self.boxes, BoxPolicy),
-            ("--box-frame", self.box_frame, Frame),
-            ("--captions", self.captions, Captions),
-        ):
-            if value not in get_args(known):
-                raise ConfigError(
-                    f"{option}: expected one of {', '.join(get_args(known))}, got {value!r}"
-                )
-        if not self.min_box >= 0:
-            raise ConfigError(f"--min-box: expected 0 or more pixels, got {self.min_box:g}")
+        check_options(self)

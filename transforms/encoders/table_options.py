@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from recordmill.errors import ConfigError, did_you_mean
+from recordmill.format.typed_json import Between
+from recordmill.option_checks import check_options
+from recordmill.option_names import option_name
 from recordmill.transforms.encoders.time_zones import zone_of
 
 DatePart = Literal["year", "month", "day", "weekday", "hour", "minute", "second"]
 ZscoreBy = Literal["series", "window"]
 Last = Literal["zscore", "minmax", "bucketize", "one-hot", "vocabulary", "hash", "date-parts"]
+
+_AtLeastOne = Annotated[int, Between(1, math.inf)]
 
 NUMERIC: tuple[Last, ...] = ("zscore", "minmax", "bucketize")
 NUMBERED: tuple[Last, ...] = ("bucketize", "hash")  # integer ids below the size in the option
@@ -33,8 +39,8 @@ def parts_of(text: str) -> tuple[DatePart, ...]:
     for part in given:
         if part not in known:
             raise ConfigError(
-                f"--date-parts: unknown part {part!r}{did_you_mean(part, known)}; expected some of"
-                f" {', '.join(known)}"
+                f"{option_name('date_parts')}: unknown part {part!r}{did_you_mean(part, known)};"
+                f" expected some of {', '.join(known)}"
             )
     return tuple(part for part in known if part in given)
 
@@ -113,35 +119,36 @@ class TableOptions:
     date_parts: tuple[tuple[str, tuple[DatePart, ...]], ...] = ()
     time_zone: str | None = None
     zscore_by: ZscoreBy | None = None
-    vocab_size: int = 20_000
-    min_frequency: int = 1
-    oov_buckets: int = 1
+    vocab_size: _AtLeastOne = 20_000
+    min_frequency: _AtLeastOne = 1
+    oov_buckets: _AtLeastOne = 1
 
     def __post_init__(self) -> None:
+        check_options(self, self._check_together)
+
+    def _check_together(self) -> None:
         for option in ("bucketize", "hash"):
             for column, size in getattr(self, option):
                 if not 1 < size <= 2**31:
-                    raise ConfigError(f"--{option} {column}={size}: expected 2 to 2^31 buckets")
+                    raise ConfigError(
+                        f"{option_name(option)} {column}={size}: expected 2 to 2^31 buckets"
+                    )
         for column, least, most in self.clip:
             if not least < most:
                 raise ConfigError(
-                    f"--clip {column}={least:g}:{most:g}: expected MIN:MAX, and {least:g} is not"
-                    f" less than {most:g}"
+                    f"{option_name('clip')} {column}={least:g}:{most:g}: expected MIN:MAX, and"
+                    f" {least:g} is not less than {most:g}"
                 )
-        for option, value, least in (
-            ("--vocab-size", self.vocab_size, 1),
-            ("--min-frequency", self.min_frequency, 1),
-            ("--oov-buckets", self.oov_buckets, 1),
-        ):
-            if value < least:
-                raise ConfigError(f"{option}: expected {least} or more, got {value}")
         if self.time_zone is not None:
             zone_of(self.time_zone)
             if not self.date_parts:
-                raise ConfigError("--time-zone: requires --date-parts")
+                raise ConfigError(
+                    f"{option_name('time_zone')}: requires {option_name('date_parts')}"
+                )
         if self.zscore_by is not None and not self.zscore:
             raise ConfigError(
-                f"--zscore-by {self.zscore_by}: requires --zscore, which names the columns"
+                f"{option_name('zscore_by', self.zscore_by)}: requires {option_name('zscore')},"
+                " which names the columns"
             )
         self.column_transforms()
 
@@ -177,8 +184,8 @@ def _column_transforms(options: TableOptions) -> Mapping[str, ColumnTransform]:
         for column in columns:
             if column in lasts:
                 raise ConfigError(
-                    f"--{last} {column}: conflicts with --{lasts[column]} {column}; use only "
-                    "one of them"
+                    f"{_named(last)} {column}: conflicts with {_named(lasts[column])} {column};"
+                    " use only one of them"
                 )
             lasts[column] = last
             change(column, last=last)
@@ -192,25 +199,30 @@ def _column_transforms(options: TableOptions) -> Mapping[str, ColumnTransform]:
         change(column, by=options.zscore_by)
     for column in options.indicator:
         change(column, indicator=True)
-    for column, value in _once("--impute", options.impute):
+    for column, value in _once("impute", options.impute):
         change(column, impute=value)
-    for column, bounds in _once("--clip", [(c, (a, b)) for c, a, b in options.clip]):
+    for column, bounds in _once("clip", [(c, (a, b)) for c, a, b in options.clip]):
         change(column, clip=bounds)
     for column in options.log:
         change(column, log=True)
     for column, transform in made.items():
         if transform.is_numeric and transform.last is not None and transform.last not in NUMERIC:
             raise ConfigError(
-                f"--{transform.last} {column}: uses values as they are, and cannot follow "
-                "--clip, --log or --impute mean or median, which change them"
+                f"{_named(transform.last)} {column}: uses values as they are, and cannot follow"
+                f" {option_name('clip')}, {option_name('log')} or {option_name('impute')} mean or"
+                " median, which change them"
             )
     return MappingProxyType(made)
+
+
+def _named(last: Last) -> str:
+    return option_name(last.replace("-", "_"))
 
 
 def _once(option: str, given: Iterable[tuple[str, object]]) -> Iterable[tuple[str, object]]:
     seen: set[str] = set()
     for column, value in given:
         if column in seen:
-            raise ConfigError(f"{option}: column {column!r} is given twice")
+            raise ConfigError(f"{option_name(option)}: column {column!r} is given twice")
         seen.add(column)
         yield column, value

@@ -13,6 +13,7 @@ from PIL import Image, ImageEnhance
 
 from recordmill.errors import ConfigError
 from recordmill.image_constants import MAX_DEGREES, MAX_LEVEL_CHANGE, MIN_CROP_AREA
+from recordmill.option_names import option_name
 from recordmill.transforms.imaging.affine import IDENTITY, Affine
 from recordmill.transforms.imaging.image16 import Image16
 from recordmill.transforms.imaging.resample import resize
@@ -94,7 +95,8 @@ def check_names(names: Iterable[str]) -> None:
     for name in names:
         if name not in AUGMENTATIONS:
             raise ConfigError(
-                f"--augment: expected some of {', '.join(AUGMENTATIONS)}, got {name!r}"
+                f"{option_name('augment')}: expected some of {', '.join(AUGMENTATIONS)}, got"
+                f" {name!r}"
             )
 
 

@@ -1,12 +1,14 @@
-"""Options of the images that are written, validated in the words of the command line."""
+"""Options of the images that are written."""
 
 from __future__ import annotations
 
 import dataclasses
-import numbers
-from typing import Any, Literal, get_args
+from typing import Annotated, Literal
 
 from recordmill.errors import ConfigError
+from recordmill.format.typed_json import Between
+from recordmill.option_checks import Expected, check_options
+from recordmill.option_names import option_name
 
 ResizeMode = Literal["crop", "pad", "stretch", "fit", "none"]
 ColorMode = Literal["rgb", "gray", "rgba"]
@@ -15,6 +17,12 @@ Depth = Literal["auto", "8", "16"]
 IntensityWindow = tuple[float, float] | Literal["image"]
 Damaged = Literal["keep", "reject"]
 Normalize = Literal["none", "unit", "signed", "imagenet"]
+
+_Size = Annotated[tuple[int, int], Expected("(height, width) in pixels, such as (224, 224),")]
+_Background = Annotated[
+    tuple[int, int, int],
+    Expected("(red, green, blue) from 0 to 255, such as (255, 255, 255)"),
+]
 
 JPEG_SIDE = 65_500  # the greatest width and height that libjpeg writes
 _MAX_PIXELS = 178_956_970  # Pillow's limit for a decompression bomb: 512 MiB as RGB
@@ -51,73 +59,69 @@ class ImageOptions:
         ConfigError: A value is invalid, or options contradict each other.
     """
 
-    size: tuple[int, int] | None = None
+    size: _Size | None = None
     resize_mode: ResizeMode = "crop"
     mode: ColorMode = "rgb"
-    background: tuple[int, int, int] = (255, 255, 255)
+    background: _Background = (255, 255, 255)
     image_format: ImageFormat = "jpeg"
     depth: Depth = "auto"
-    quality: int = 90
+    quality: Annotated[int, Between(1, 95)] = 90
     normalize: Normalize = "none"
-    max_pixels: int = _MAX_PIXELS
-    min_size: int = 0
+    max_pixels: Annotated[int, Between(1, 2**31 - 1)] = _MAX_PIXELS
+    min_size: Annotated[int, Between(0, 2**31 - 1)] = 0
     damaged: Damaged = "keep"
     intensity_window: IntensityWindow | None = None
 
     def __post_init__(self) -> None:
-        _expect_one_of("--resize-mode", self.resize_mode, ResizeMode)
-        _expect_one_of("--mode", self.mode, ColorMode)
-        _expect_one_of("--image-format", self.image_format, ImageFormat)
-        _expect_one_of("--depth", self.depth, Depth)
-        _expect_one_of("--normalize", self.normalize, Normalize)
-        _expect_one_of("--damaged", self.damaged, Damaged)
-        _expect_between("--quality", self.quality, 1, 95)
+        check_options(self, self._check_together)
+
+    def _check_together(self) -> None:
         if self.quality != ImageOptions.quality and self.image_format != "jpeg":
             raise ConfigError(
-                f"--quality: has no effect with --image-format {self.image_format}, only with jpeg"
+                f"{option_name('quality')}: has no effect with"
+                f" {option_name('image_format', self.image_format)}, only with jpeg"
             )
-        _expect_between("--max-pixels", self.max_pixels, 1, 2**31 - 1)
-        _expect_between("--min-size", self.min_size, 0, 2**31 - 1)
-        if isinstance(self.intensity_window, str):
-            _expect_one_of("--intensity-window", self.intensity_window, Literal["image"])
-        elif self.intensity_window is not None:
+        if isinstance(self.intensity_window, tuple):
             low, high = self.intensity_window
             if not low < high:
                 raise ConfigError(
-                    "--intensity-window: expected LOW:HIGH with LOW below HIGH, got"
+                    f"{option_name('intensity_window')}: expected LOW:HIGH with LOW below HIGH, got"
                     f" {low:g}:{high:g}"
                 )
-        if len(self.background) != 3 or not all(0 <= level <= 255 for level in self.background):
+        if not all(0 <= level <= 255 for level in self.background):
             raise ConfigError(
-                "--background: expected red, green and blue from 0 to 255, such as 255,255,255, "
-                f"got {self.background!r}"
+                f"{option_name('background')}: expected red, green and blue from 0 to 255, such as"
+                f" 255,255,255, got {self.background!r}"
             )
         self._check_size()
         if self.background != ImageOptions.background and (
             self.mode == "rgba" and self.resize_mode != "pad"
         ):
             raise ConfigError(
-                "--background: has no effect with --mode rgba, which keeps transparency, except for"
-                " the padding of --resize-mode pad"
+                f"{option_name('background')}: has no effect with {option_name('mode', 'rgba')},"
+                " which keeps transparency, except for the padding of"
+                f" {option_name('resize_mode', 'pad')}"
             )
         if self.mode == "rgba" and self.image_format == "jpeg":
             raise ConfigError(
-                "--mode rgba: JPEG has no alpha channel; use --image-format png or raw, or --mode "
-                "rgb"
+                f"{option_name('mode', 'rgba')}: JPEG has no alpha channel; use"
+                f" {option_name('image_format', 'png')} or raw, or {option_name('mode', 'rgb')}"
             )
         if self.bits == 16 and self.image_format not in ("png", "raw"):
             raise ConfigError(
-                f"--depth 16: --image-format {self.image_format} has 8 bits per channel; use"
-                " --image-format png or raw, or --depth 8"
+                f"{option_name('depth', '16')}: {option_name('image_format', self.image_format)}"
+                f" has 8 bits per channel; use {option_name('image_format', 'png')} or raw, or"
+                f" {option_name('depth', '8')}"
             )
         if self.normalize != "none" and self.image_format != "raw":
             raise ConfigError(
-                f"--normalize {self.normalize}: only --image-format raw can hold floats, got "
-                f"{self.image_format}"
+                f"{option_name('normalize', self.normalize)}: only"
+                f" {option_name('image_format', 'raw')} can hold floats, got {self.image_format}"
             )
         if self.normalize == "imagenet" and self.mode != "rgb":
             raise ConfigError(
-                f"--normalize imagenet: requires --mode rgb, got {self.mode}; use unit or signed"
+                f"{option_name('normalize', 'imagenet')}: requires {option_name('mode', 'rgb')},"
+                f" got {self.mode}; use unit or signed"
             )
 
     @property
@@ -141,43 +145,32 @@ class ImageOptions:
         return self.image_format == "raw"
 
     def _check_size(self) -> None:
+        size = option_name("size")
         if self.size is None:
             if self.resize_mode not in ("crop", "none"):
-                raise ConfigError(f"--resize-mode {self.resize_mode}: requires --size")
+                raise ConfigError(
+                    f"{option_name('resize_mode', self.resize_mode)}: requires {size}"
+                )
             return
         if self.resize_mode == "none":
-            raise ConfigError("--resize-mode none: contradicts --size; use only one of them")
-        if not isinstance(self.size, tuple | list) or not all(
-            isinstance(side, numbers.Integral) for side in self.size
-        ):
             raise ConfigError(
-                "size: expected (height, width) in pixels, such as (224, 224), or None, got"
-                f" {self.size!r}"
+                f"{option_name('resize_mode', 'none')}: contradicts {size}; use only one of them"
             )
-        if len(self.size) != 2 or not all(1 <= side <= JPEG_SIDE for side in self.size):
+        shown = "x".join(map(str, self.size))
+        if not all(1 <= side <= JPEG_SIDE for side in self.size):
             raise ConfigError(
-                f"--size: expected height and width from 1 to {JPEG_SIDE}, such as 224 or 480x640, "
-                f"got {'x'.join(map(str, self.size))}"
+                f"{size}: expected height and width from 1 to {JPEG_SIDE}, such as 224 or 480x640,"
+                f" got {shown}"
             )
         if self.size[0] * self.size[1] > self.max_pixels:
             raise ConfigError(
-                f"--size: {self.size[0]}x{self.size[1]} is more than --max-pixels {self.max_pixels}"
+                f"{size}: {shown} is more than {option_name('max_pixels', self.max_pixels)}"
             )
 
     @property
     def channels(self) -> int:
         """Number of channels of the written image."""
         return {"gray": 1, "rgb": 3, "rgba": 4}[self.mode]
-
-
-def _expect_one_of(option: str, value: str, choices: Any) -> None:
-    if value not in get_args(choices):
-        raise ConfigError(f"{option}: expected one of {', '.join(get_args(choices))}, got {value}")
-
-
-def _expect_between(option: str, value: int, low: int, high: int) -> None:
-    if not low <= value <= high:
-        raise ConfigError(f"{option}: expected {low} to {high}, got {value}")
 
 
 # How stored images are decoded to be compared: as they are.

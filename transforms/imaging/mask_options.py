@@ -1,15 +1,21 @@
-"""Options of segmentation masks; messages name the options of the command line."""
+"""Options of segmentation masks."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal, get_args
+from typing import Any, Literal
 
 from recordmill.errors import ConfigError
+from recordmill.option_checks import check_options
+from recordmill.option_names import option_name
 
 Frame = Literal["auto", "stored", "upright"]
 
 _TOPS = {8: 255, 16: 65535}  # the largest id, by bits per pixel
+
+
+def _named(field: str, *value: Any) -> str:
+    return option_name(field, *value, flag=f"mask-{field}")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -41,33 +47,35 @@ class MaskOptions:
     optional: bool = False
 
     def __post_init__(self) -> None:
+        check_options(self, self._check_together)
+
+    def _check_together(self) -> None:
         if self.depth not in _TOPS:
-            raise ConfigError(f"--mask-depth: expected 8 or 16, got {self.depth}")
-        if self.frame not in get_args(Frame):
-            raise ConfigError(
-                f"--mask-frame: expected one of {', '.join(get_args(Frame))}, got {self.frame!r}"
-            )
-        for option, value in (("--mask-ignore", self.ignore), ("--mask-padding", self.padding)):
+            raise ConfigError(f"{_named('depth')}: expected 8 or 16, got {self.depth}")
+        for name, value in (("ignore", self.ignore), ("padding", self.padding)):
             if value is not None and not 0 <= value <= self.top:
                 raise ConfigError(
-                    f"{option}: expected an id from 0 to {self.top} with --mask-depth"
-                    f" {self.depth}, got {value}"
+                    f"{_named(name)}: expected an id from 0 to {self.top} with"
+                    f" {_named('depth', self.depth)}, got {value}"
                 )
         if self.values is not None:
             self._check_values(self.values)
         if self.classes is not None and self.classes > self.top + 1:
             raise ConfigError(
-                f"--mask-labels: {self.classes} classes need ids up to {self.classes - 1}, and"
-                f" --mask-depth {self.depth} holds {self.top}: use --mask-depth 16"
+                f"{option_name('classes', flag='mask-labels')}: {self.classes} classes need ids up"
+                f" to {self.classes - 1}, and {_named('depth', self.depth)} holds"
+                f" {self.top}: use {_named('depth', '16')}"
             )
 
     def _check_values(self, values: tuple[int, ...]) -> None:
         if self.colours is not None:
-            raise ConfigError("--mask-values: contradicts --mask-colours; use only one of them")
+            raise ConfigError(
+                f"{_named('values')}: contradicts {_named('colours')}; use only one of them"
+            )
         if len(set(values)) < len(values) or not all(0 <= one <= _TOPS[16] for one in values):
             raise ConfigError(
-                "--mask-values: expected different levels from 0 to 65535, such as 0,255, got"
-                f" {','.join(map(str, values))}"
+                f"{_named('values')}: expected different levels from 0 to 65535, such as"
+                f" 0,255, got {','.join(map(str, values))}"
             )
 
     @property

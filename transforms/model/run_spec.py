@@ -7,8 +7,9 @@ import functools
 import hashlib
 import math
 import zlib
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Literal, Protocol, get_args, runtime_checkable
+from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 
 import pyarrow as pa
 
@@ -17,16 +18,10 @@ from recordmill.format.dataset_card import DatasetCard
 from recordmill.format.ledger import INPUT
 from recordmill.format.recipes import Fingerprint
 from recordmill.format.split_names import DEFAULT_FRACTIONS, is_split_name
+from recordmill.format.typed_json import Between
 from recordmill.job.staging import Staging, to_json
 from recordmill.notes import FAILABLE, Note
-from recordmill.option_checks import (
-    expect_fraction,
-    expect_one_of,
-    expect_seconds,
-    expect_some_of,
-    expect_whole,
-    is_number,
-)
+from recordmill.option_checks import Expected, check_options, expect_seconds, expect_some_of
 from recordmill.processes import by_value
 from recordmill.processes.task_watch import MAX_MEMORY, MAX_SECONDS, TaskLimits
 from recordmill.storage.files import Location
@@ -44,8 +39,18 @@ from recordmill.transforms.reuse.frame_places import FramePlaces
 Compression = Literal["none", "gzip"]
 GroupNoun = Literal["group", "series", "file"]
 
-# The least values of the options that are whole numbers.
-_LEAST = {"shard_bytes": 1, "label_offset": 0, "workers": 0, "worker_memory": 0, "spill_above": 0}
+Fractions = Annotated[
+    Mapping[str, float], Expected("{name: fraction}, such as {'train': 0.9, 'test': 0.1}")
+]
+ShardCounts = Annotated[
+    Annotated[int, Between(1, math.inf)] | Mapping[str, Annotated[int, Between(1, math.inf)]],
+    Expected("1 or more, or {split: 1 or more}"),
+]
+EncoderOption = Annotated[
+    Encoder, Expected("an encoder, such as ImageEncoder(options=ImageOptions())")
+]
+_Labels = Annotated[tuple[str, ...], Expected("names of classes, such as ('cat', 'dog')")]
+_Count = Annotated[int, Between(0, math.inf)]
 
 
 @runtime_checkable
@@ -122,23 +127,23 @@ class RunSpec:
     """
 
     output: str = ""
-    encoder: Encoder = _NoEncoder()  # noqa: RUF009, it has no state
-    splits: Mapping[str, float] = dataclasses.field(default_factory=lambda: {**DEFAULT_FRACTIONS})
+    encoder: EncoderOption = _NoEncoder()  # noqa: RUF009, it has no state
+    splits: Fractions = dataclasses.field(default_factory=lambda: {**DEFAULT_FRACTIONS})
     seed: int = 0
-    num_shards: int | Mapping[str, int] | None = None
-    shard_bytes: int = 128_000_000
+    num_shards: ShardCounts | None = None
+    shard_bytes: Annotated[int, Between(1, math.inf)] = 128_000_000
     compression: Compression = "none"
-    labels: tuple[str, ...] | None = None
+    labels: _Labels | None = None
     number_labels: str | None = None
-    label_offset: int = 0
+    label_offset: _Count = 0
     class_numbers: ClassNumbers | None = None
     rename: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    max_reject_fraction: float = 0.01
+    max_reject_fraction: Annotated[float, Between(0, 1)] = 0.01
     overwrite: bool = False
-    workers: int = 0
-    worker_memory: int = MAX_MEMORY
+    workers: _Count = 0
+    worker_memory: _Count = MAX_MEMORY
     worker_seconds: float = MAX_SECONDS
-    spill_above: int = 4 << 20
+    spill_above: _Count = 4 << 20
     fingerprint: Fingerprint = "stat"
     reuse: FramePlaces | None = None
     input_splits: tuple[str, ...] = ()
@@ -159,29 +164,24 @@ class RunSpec:
     watched: bool = False
 
     def __post_init__(self) -> None:
-        check_fractions(self.splits)
-        for name in self.splits:
-            if not isinstance(name, str) or not is_split_name(name):
-                raise ConfigError(
-                    f"splits: expected names of letters, digits, _ and -, got {name!r}"
-                )
-        if not isinstance(self.seed, int):
-            raise ConfigError(f"seed: expected an integer, got {self.seed!r}")
-        for name, least in _LEAST.items():
-            # Integers of numpy become those that JSON can hold.
-            object.__setattr__(self, name, expect_whole(name, getattr(self, name), least=least))
-        object.__setattr__(self, "num_shards", _shard_counts(self.num_shards))
-        expect_one_of("compression", self.compression, get_args(Compression))
-        expect_one_of("fingerprint", self.fingerprint, get_args(Fingerprint))
-        expect_seconds("worker_seconds", self.worker_seconds)
-        expect_fraction("max_reject_fraction", self.max_reject_fraction)
-        expect_some_of("fail_on", self.fail_on, FAILABLE)
-        if self.labels is not None:
-            _check_labels(self.labels)
-        _check_names(self.rename)
-        _check_encoder(self.encoder)
+        check_options(self, self._check_together)
         # Of the submitter: it is pickled with the rest.
         object.__setattr__(self, "_code", code_hash(self.encoder))
+
+    def _check_together(self) -> None:
+        check_fractions(self.splits)
+        expect_seconds("worker_seconds", self.worker_seconds)
+        expect_some_of("fail_on", self.fail_on, FAILABLE)
+        for label, number in Counter(self.labels or ()).items():
+            if number > 1:
+                raise ConfigError(f"labels: expected each class once, got {label!r} {number} times")
+        check_new_names("rename", self.rename)
+        _check_pickle(self.encoder)
+
+    @property
+    def has_encoder(self) -> bool:
+        """True if Examples can be made; `AssignSplits` and `ReadBatches` need no encoder."""
+        return not isinstance(self.encoder, _NoEncoder)
 
     @property
     def worker_limits(self) -> TaskLimits:
@@ -297,61 +297,18 @@ class RunSpec:
 
 
 def check_fractions(splits: Mapping[str, float]) -> None:
-    """Raise ConfigError for fractions that are not above 0, or do not sum to 1."""
-    if not isinstance(splits, Mapping) or not all(map(is_number, splits.values())):
-        raise ConfigError(
-            f"splits: expected {{name: fraction}}, such as {{'train': 0.9, 'test': 0.1}}, got"
-            f" {splits!r}"
-        )
+    """Raise ConfigError for fractions that are not above 0 or do not sum to 1, and other names."""
+    for name in splits:
+        if not is_split_name(name):
+            raise ConfigError(f"splits: expected names of letters, digits, _ and -, got {name!r}")
     if not all(fraction > 0 for fraction in splits.values()):
         raise ConfigError(f"splits: expected fractions above 0, got {splits}")
     if not abs(math.fsum(splits.values()) - 1) <= 1e-9:
         raise ConfigError(f"splits: expected fractions that sum to 1, got {splits}")
 
 
-def _shard_counts(given: Any) -> int | dict[str, int] | None:
-    """Return the numbers of shards. Raises ConfigError for others than whole ones from 1."""
-    if given is None:
-        return None
-    if not isinstance(given, Mapping):
-        return expect_whole("num_shards", given, least=1)
-    return {
-        split: expect_whole(f"num_shards {split}", number, least=1)
-        for split, number in given.items()
-    }
-
-
-def _check_labels(labels: Any) -> None:
-    """Raise ConfigError unless these are the names of classes, each once."""
-    if (
-        isinstance(labels, str)
-        or not isinstance(labels, Sequence)
-        or not all(isinstance(label, str) for label in labels)
-    ):
-        raise ConfigError(
-            f"labels: expected names of classes, such as ('cat', 'dog'), got {labels!r}"
-        )
-    if len(set(labels)) < len(labels):
-        twice = next(label for label in labels if labels.count(label) > 1)
-        raise ConfigError(f"labels: expected each class once, got {twice!r} twice or more")
-
-
-def _check_names(rename: Any) -> None:
-    """Raise ConfigError unless these are new names of features, all different."""
-    if not isinstance(rename, Mapping) or not all(
-        isinstance(name, str) for pair in rename.items() for name in pair
-    ):
-        raise ConfigError(f"rename: expected {{feature: new name}}, got {rename!r}")
-    check_new_names("rename", rename)
-
-
-def _check_encoder(encoder: Any) -> None:
-    """Raise ConfigError unless this is an encoder that can be sent to encoder processes."""
-    if isinstance(encoder, type) or not isinstance(encoder, Encoder):
-        raise ConfigError(
-            "encoder: expected an encoder, such as ImageEncoder(options=ImageOptions()), got"
-            f" {encoder!r}"
-        )
+def _check_pickle(encoder: Encoder) -> None:
+    """Raise ConfigError unless an encoder can be sent to encoder processes."""
     if by_value.is_local(type(encoder)):
         try:
             by_value.dumps(encoder)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal, get_args
+from typing import Literal
 
 from recordmill.errors import ConfigError
+from recordmill.option_checks import check_options
+from recordmill.option_names import option_name
 from recordmill.transforms.encoders.table_options import ColumnTransform, ZscoreBy
 
 GapPolicy = Literal["split", "fill", "reject"]
@@ -52,9 +54,13 @@ class LabelRule:
             case "ahead" if rest.isascii() and rest.isdigit() and int(rest):
                 return cls(kind=kind, rows=int(rest))
         raise ConfigError(
-            "--window-label: expected last, first, majority, any:CLASS, all:CLASS or ahead:ROWS,"
-            f" such as any:fault or ahead:6, got {text!r}"
+            f"{option_name('label', flag='window-label')}: expected last, first, majority,"
+            f" any:CLASS, all:CLASS or ahead:ROWS, such as any:fault or ahead:6, got {text!r}"
         )
+
+
+def _targets(*value: str) -> str:
+    return option_name("targets", *value, flag="target")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -114,49 +120,52 @@ class WindowOptions:
     interval_classes: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
-        for option, value, known in (
-            ("--gap-policy", self.gap_policy, get_args(GapPolicy)),
-            ("--fill", self.fill, get_args(Fill)),
-            ("--resample", self.resample, get_args(Resample)),
-            ("--split-by", self.split_by, get_args(SplitBy)),
-        ):
-            if value not in known:
-                raise ConfigError(f"{option}: expected one of {', '.join(known)}, got {value!r}")
-        for option, number in (
-            ("--window", self.window),
-            ("--stride", self.stride),
-            ("--step", self.step),
-            ("--max-gap", self.max_gap),
-            ("--fill-rows", self.fill_rows),
-        ):
+        check_options(self, self._check_together)
+
+    def _check_together(self) -> None:
+        for option in ("window", "stride", "step", "max_gap", "fill_rows"):
+            number = getattr(self, option)
             if isinstance(number, int) and number < 1:
-                raise ConfigError(f"{option}: expected more than 0, got {number}")
+                raise ConfigError(f"{option_name(option)}: expected more than 0, got {number}")
+        fills = option_name("gap_policy", "fill"), self.gap_policy == "fill"
+        targets, horizon = _targets(), option_name("horizon")
+        over_time = f"{option_name('split_by', 'time')} or series-time"
         for option, given, needed, there in (
-            ("--resample", self.resample != "mean", "--step", self.step is not None),
-            ("--fill", self.fill != "last", "--gap-policy fill", self.gap_policy == "fill"),
-            ("--fill-rows", self.fill_rows, "--gap-policy fill", self.gap_policy == "fill"),
-            ("--split-times", self.split_times, "--split-by time", self.split_by == "time"),
-            ("--purge", self.purge, "--split-by time or series-time", self.divides_time),
-            ("--horizon", self.horizon, "--target", bool(self.targets)),
-            ("--target", self.targets, "--horizon", self.horizon != 0),
+            ("resample", self.resample != "mean", option_name("step"), self.step is not None),
+            ("fill", self.fill != "last", *fills),
+            ("fill_rows", self.fill_rows, *fills),
+            (
+                "split_times",
+                self.split_times,
+                option_name("split_by", "time"),
+                self.split_by == "time",
+            ),
+            ("purge", self.purge, over_time, self.divides_time),
+            ("horizon", self.horizon, targets, bool(self.targets)),
         ):
             if given and not there:
-                raise ConfigError(f"{option}: requires {needed}")
+                raise ConfigError(f"{option_name(option)}: requires {needed}")
+        if self.targets and self.horizon == 0:
+            raise ConfigError(f"{targets}: requires {horizon}")
         if self.horizon < 0:
-            raise ConfigError(f"--horizon: expected more than 0, got {self.horizon}")
+            raise ConfigError(f"{option_name('horizon')}: expected more than 0, got {self.horizon}")
         for name in self.static_columns:
             if name in self.targets:
                 raise ConfigError(
-                    f"--target {name}: --static-columns says that it has one value per series, and"
-                    " a target has one per row: leave it out of one of them"
+                    f"{_targets(name)}: {option_name('static_columns')} says that it"
+                    " has one value per series, and a target has one per row: leave it out of one"
+                    " of them"
                 )
         if EVERY_SPLIT in self.last_window and len(self.last_window) > 1:
             raise ConfigError(
-                f"--last-window {','.join(self.last_window)}: expected all, or names of splits"
+                f"{option_name('last_window', ','.join(self.last_window))}: expected all, or names"
+                " of splits"
             )
         times = [time for _, time in self.split_times]
         if times != sorted(set(times)):
-            raise ConfigError("--split-times: expected distinct times in ascending order")
+            raise ConfigError(
+                f"{option_name('split_times')}: expected distinct times in ascending order"
+            )
 
     @property
     def divides_time(self) -> bool:

@@ -9,6 +9,7 @@ from apache_beam.typehints import typehints
 from apache_beam.typehints.decorators import IOTypeHints
 
 from recordmill.errors import ConfigError
+from recordmill.option_checks import check_options
 from recordmill.transforms.staged.records import RecordValues, is_of
 
 _NAMES = {pa.RecordBatch: "pyarrow.RecordBatch", dict: "dict", beam.Row: "beam.Row"}
@@ -60,10 +61,20 @@ def _describe(given: Any) -> str:
 
 
 class OrderedStep(beam.PTransform):
-    """A step that checks its input, before Beam looks into it; fields as in `check_input`."""
+    """A step that checks its options when it is made, and its input before Beam looks into it.
+
+    takes, after: as in `check_input`.
+    """
 
     takes: ClassVar[tuple[Any, ...]]
     after: ClassVar[str] = ""
+
+    def __post_init__(self) -> None:
+        super().__init__()
+        check_options(self, self._check_together)
+
+    def _check_together(self) -> None:
+        """Raise ConfigError for options that do not go together."""
 
     def default_type_hints(self) -> IOTypeHints:
         """Return no hints: Beam knows none for named tuples, and the input is checked here."""

@@ -312,9 +312,9 @@ def png_with_profile(pixels, profile):
 
 
 def test_depth_that_the_format_lacks():
-    with pytest.raises(ConfigError, match=r"--depth 16: --image-format jpeg .* png or raw"):
+    with pytest.raises(ConfigError, match=r"depth=.16.: image_format=.jpeg. .* or raw"):
         ImageOptions(depth="16")
-    with pytest.raises(ConfigError, match=r"--depth: expected one of auto, 8, 16, got 12"):
+    with pytest.raises(ConfigError, match=r"depth: expected one of auto, 8, 16, got .12"):
         ImageOptions(depth="12")
 
 

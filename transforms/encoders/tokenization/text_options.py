@@ -1,13 +1,15 @@
-"""Options of the texts that are written, validated in the words of the command line."""
+"""Options of the texts that are written."""
 
 from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Collection
-from typing import Any, Literal, get_args
+from typing import Annotated, Literal
 
 from recordmill.errors import ConfigError
+from recordmill.format.typed_json import Between
+from recordmill.option_checks import check_options
+from recordmill.option_names import option_name
 
 Tokenizer = Literal["words", "whitespace", "chars", "bytes", "bpe", "huggingface", "sentencepiece"]
 TextFeature = Literal["text", "tokens", "bow", "tfidf", "embeddings"]
@@ -25,6 +27,10 @@ SUBWORDS: tuple[Tokenizer, ...] = ("bpe", *FROM_FILE)  # have a model, learned o
 UNKNOWN = "[UNK]"  # TensorFlow's name for tokens that are not in the vocabulary
 BEGIN, SEPARATOR = "[CLS]", "[SEP]"  # BERT's names for the special tokens of joined texts
 MAX_NGRAMS = 5
+
+_Length = Annotated[int, Between(1, 2**31 - 1)]
+_Count = Annotated[int, Between(1, 2**62)]
+_Limit = Annotated[int, Between(0, 2**62)]
 
 _BPE_TOKENS = re.compile("<pad>|<unk>|<0x[0-9A-F]{2}>")  # in every learned `bpe` model
 
@@ -70,46 +76,33 @@ class TextOptions:
 
     tokenizer: Tokenizer | None = None
     features: tuple[TextFeature, ...] = ()
-    max_length: int | None = None
-    vocab_size: int = 20_000
-    min_frequency: int = 1
-    oov_buckets: int = 1
+    max_length: _Length | None = None
+    vocab_size: Annotated[int, Between(1, 2**31 - 1)] = 20_000
+    min_frequency: _Count = 1
+    oov_buckets: Annotated[int, Between(1, 2**31 - 1)] = 1
     special_tokens: tuple[str, ...] = ()
-    ngrams: int = 1
+    ngrams: Annotated[int, Between(1, MAX_NGRAMS)] = 1
     tfidf: Tfidf = "sparse"
     tfidf_norm: TfidfNorm = "l2"
     pooling: Pooling = "mean"
     unicode: Unicode = "none"
     edge_tokens: EdgeTokens = "auto"
-    min_chars: int | None = None
-    max_chars: int | None = None
-    min_tokens: int | None = None
-    max_tokens: int | None = None
+    min_chars: _Limit | None = None
+    max_chars: _Limit | None = None
+    min_tokens: _Limit | None = None
+    max_tokens: _Limit | None = None
     augment: tuple[TextAugmentation, ...] = ()
-    pack: int | None = None
+    pack: _Length | None = None
     end_token: str | None = None
-    chunk: int | None = None
+    chunk: _Length | None = None
     chunk_overlap: int = 0
     text_columns: tuple[str, ...] = ()
     text_pairs: TextPairs | None = None
 
     def __post_init__(self) -> None:
-        if self.tokenizer is not None:
-            _expect_one_of("--tokenizer", self.tokenizer, Tokenizer)
-        _expect_some_of("--features", self.features, TextFeature)
-        _expect_one_of("--tfidf", self.tfidf, Tfidf)
-        _expect_one_of("--tfidf-norm", self.tfidf_norm, TfidfNorm)
-        _expect_one_of("--pooling", self.pooling, Pooling)
-        _expect_one_of("--unicode", self.unicode, Unicode)
-        _expect_one_of("--edge-tokens", self.edge_tokens, EdgeTokens)
-        _expect_some_of("--augment", self.augment, TextAugmentation)
-        _expect_between("--vocab-size", self.vocab_size, 1, 2**31 - 1)
-        _expect_between("--min-frequency", self.min_frequency, 1, 2**62)
-        _expect_between("--oov-buckets", self.oov_buckets, 1, 2**31 - 1)
-        _expect_between("--ngrams", self.ngrams, 1, MAX_NGRAMS)
-        _expect_between("--max-length", self.max_length, 1, 2**31 - 1)
-        _expect_between("--pack", self.pack, 1, 2**31 - 1)
-        _expect_between("--chunk", self.chunk, 1, 2**31 - 1)
+        check_options(self, self._check_together)
+
+    def _check_together(self) -> None:
         self._check_lengths()
         self._check_pack()
         self._check_chunk()
@@ -120,177 +113,195 @@ class TextOptions:
     def _check_lengths(self) -> None:
         for unit in ("chars", "tokens"):
             least, most = getattr(self, f"min_{unit}"), getattr(self, f"max_{unit}")
-            _expect_between(f"--min-{unit}", least, 0, 2**62)
-            _expect_between(f"--max-{unit}", most, 0, 2**62)
             if least is not None and most is not None and least > most:
-                raise ConfigError(f"--min-{unit} {least}: expected at most --max-{unit} {most}")
+                raise ConfigError(
+                    f"{option_name(f'min_{unit}', least)}: expected at most"
+                    f" {option_name(f'max_{unit}', most)}"
+                )
         if self.counts_tokens and self.splitter in SUBWORDS:
             raise ConfigError(
-                "--min-tokens, --max-tokens: not available with a subword tokenizer; use "
-                "--min-chars or --max-chars"
+                f"{option_name('min_tokens')}, {option_name('max_tokens')}: not available with a"
+                f" subword tokenizer; use {option_name('min_chars')} or {option_name('max_chars')}"
             )
         if self.counts_tokens and self.splitter is None:
             raise ConfigError(
-                "--min-tokens, --max-tokens: require --tokenizer; or use --min-chars or --max-chars"
+                f"{option_name('min_tokens')}, {option_name('max_tokens')}: require"
+                f" {option_name('tokenizer')}; or use {option_name('min_chars')} or"
+                f" {option_name('max_chars')}"
             )
 
     def _check_pack(self) -> None:
         if self.end_token is not None and self.pack is None:
-            raise ConfigError("--end-token: requires --pack")
+            raise ConfigError(f"{option_name('end_token')}: requires {option_name('pack')}")
         if self.pack is None:
             return
         if self.output_features != {"tokens"}:
             raise ConfigError(
-                "--pack: writes tokens only; requires --tokenizer, and no --features but tokens"
+                f"{option_name('pack')}: writes tokens only; requires {option_name('tokenizer')},"
+                f" and no {option_name('features')} but tokens"
             )
         if self.max_length is not None:
             raise ConfigError(
-                "--max-length: cuts texts, while --pack continues them in the next record: use only"
-                " one of them"
+                f"{option_name('max_length')}: cuts texts, while {option_name('pack')} continues"
+                " them in the next record: use only one of them"
             )
         if self.end_token is None or self.splitter in FROM_FILE:  # checked with the file
             return
         if self.end_token not in self.special_tokens:
             raise ConfigError(
-                f"--end-token {self.end_token}: has no id; add it to --special-tokens"
+                f"{option_name('end_token', self.end_token)}: has no id; add it to"
+                f" {option_name('special_tokens')}"
             )
 
     def _check_chunk(self) -> None:
         if self.chunk is None:
             if self.chunk_overlap:
-                raise ConfigError("--chunk-overlap: requires --chunk")
+                raise ConfigError(
+                    f"{option_name('chunk_overlap')}: requires {option_name('chunk')}"
+                )
             return
         if self.splitter is None:
-            raise ConfigError("--chunk: requires --tokenizer")
+            raise ConfigError(f"{option_name('chunk')}: requires {option_name('tokenizer')}")
         if self.splitter == "bpe":
             raise ConfigError(
-                "--chunk: not available with --tokenizer bpe, which is learned after texts are cut;"
-                " use another tokenizer, or the model file of an earlier run"
+                f"{option_name('chunk')}: not available with {option_name('tokenizer', 'bpe')},"
+                " which is learned after texts are cut; use another tokenizer, or the model file of"
+                " an earlier run"
             )
         if self.splitter == "bytes" and self.chunk < 4:
             raise ConfigError(
-                f"--chunk {self.chunk}: expected 4 or more, as a character may be 4 bytes"
+                f"{option_name('chunk', self.chunk)}: expected 4 or more, as a character may be 4"
+                " bytes"
             )
         # A character may have four tokens.
         most = self.chunk - (4 if self.splitter == "bytes" else 1)
         if not 0 <= self.chunk_overlap <= most:
             raise ConfigError(
-                f"--chunk-overlap {self.chunk_overlap}: expected 0 to {max(most, 0)}, so that each "
-                "chunk has new tokens"
+                f"{option_name('chunk_overlap', self.chunk_overlap)}: expected 0 to {max(most, 0)},"
+                " so that each chunk has new tokens"
             )
 
     def _check_pairs(self) -> None:
         if not self.text_columns:
             if self.text_pairs is not None:
-                raise ConfigError(f"--text-pairs {self.text_pairs}: requires --text-columns")
+                raise ConfigError(
+                    f"{option_name('text_pairs', self.text_pairs)}: requires"
+                    f" {option_name('text_columns')}"
+                )
             return
         given = ",".join(self.text_columns)
         if len({*self.text_columns}) < max(len(self.text_columns), 2):
             raise ConfigError(
-                f"--text-columns {given}: expected two or more different columns, such as"
-                " question,answer; --text-column names a single one"
+                f"{option_name('text_columns', given)}: expected two or more different columns,"
+                f" such as question,answer; {option_name('text_column')} names a single one"
             )
-        for option, value in (("--pack", self.pack), ("--chunk", self.chunk)):
+        for option, value in (("pack", self.pack), ("chunk", self.chunk)):
             if value is not None:
                 raise ConfigError(
-                    f"{option}: divides single texts, and --text-columns gives a record several:"
-                    " leave one of them out"
+                    f"{option_name(option)}: divides single texts, and"
+                    f" {option_name('text_columns')} gives a record several: leave one of them out"
                 )
         others = sorted(self.output_features - {"text", "tokens"})
         if others and (self.joins or self.text_pairs == "join"):
             raise ConfigError(
-                f"--features {others[0]}: needs single texts, and the tokens of --text-columns"
-                " are joined; use --text-pairs separate"
+                f"{option_name('features', others[0])}: needs single texts, and the tokens of"
+                f" {option_name('text_columns')} are joined; use"
+                f" {option_name('text_pairs', 'separate')}"
             )
         if not self.joins:
             return
         if len(self.text_columns) > 2:
             raise ConfigError(
-                f"--text-columns {given}: only two texts can be joined; use --text-pairs separate"
+                f"{option_name('text_columns', given)}: only two texts can be joined; use"
+                f" {option_name('text_pairs', 'separate')}"
             )
         least = len(self.reserved_tokens) and 5  # three special tokens, and one of each text
         if self.max_length is not None and self.max_length < least:
             raise ConfigError(
-                f"--max-length {self.max_length}: expected {least} or more, for {BEGIN}, two"
-                f" {SEPARATOR} and a token of each text"
+                f"{option_name('max_length', self.max_length)}: expected {least} or more, for"
+                f" {BEGIN}, two {SEPARATOR} and a token of each text"
             )
 
     def _check_special_tokens(self) -> None:
         for token in self.special_tokens:
             if not token or "\n" in token or "\r" in token:
                 raise ConfigError(
-                    f"--special-tokens: expected tokens without line breaks, got {token!r}"
+                    f"{option_name('special_tokens')}: expected tokens without line breaks, got"
+                    f" {token!r}"
                 )
             if token == UNKNOWN:
-                raise ConfigError(f"--special-tokens: {UNKNOWN} already has the id 1; remove it")
+                raise ConfigError(
+                    f"{option_name('special_tokens')}: {UNKNOWN} already has the id 1; remove it"
+                )
             if self.special_tokens.count(token) > 1:
-                raise ConfigError(f"--special-tokens: {token!r} is given twice")
+                raise ConfigError(f"{option_name('special_tokens')}: {token!r} is given twice")
 
     def _check_effect(self) -> None:
         """Check that every option has an effect, given the others."""
         terms = {"bow", "tfidf"} & self.output_features
         if terms and self.splitter not in LEARNING:
             raise ConfigError(
-                f"--features {min(terms)}: requires a learned vocabulary, which --tokenizer "
-                f"{self.splitter} does not have; use one of {', '.join(LEARNING)}"
+                f"{option_name('features', min(terms))}: requires a learned vocabulary, which"
+                f" {option_name('tokenizer', self.splitter)} does not have; use one of"
+                f" {', '.join(LEARNING)}"
             )
         used = self.counts_tokens or self.chunk is not None
         if "embeddings" in self.output_features and self.splitter not in LEARNING:
             raise ConfigError(
-                f"--features embeddings: requires whole words, and --tokenizer {self.splitter} "
-                f"splits them; use one of {', '.join(LEARNING)}"
+                f"{option_name('features')} embeddings: requires whole words, and"
+                f" {option_name('tokenizer', self.splitter)} splits them; use one of"
+                f" {', '.join(LEARNING)}"
             )
         if self.tokenizer is not None and self.output_features == {"text"} and not used:
             raise ConfigError(
-                f"--tokenizer {self.tokenizer}: has no effect with --features text; add tokens to "
-                "--features, or remove one of them"
+                f"{option_name('tokenizer', self.tokenizer)}: has no effect with"
+                f" {option_name('features', 'text')}; add tokens to {option_name('features')}, or"
+                " remove one of them"
             )
         by_token = "embeddings" in self.output_features and self.pooling == "none"
-        wanting = {"--max-length": "tokens", "--pooling none": "embeddings"}
-        given = [
-            (
-                "--max-length",
-                self.max_length is not None,
-                "tokens" in self.output_features or by_token,
-            ),
-            ("--pooling none", self.pooling == "none", "embeddings" in self.output_features),
-            ("--ngrams", self.ngrams > 1, bool(terms)),
-            ("--tfidf dense", self.tfidf == "dense", "tfidf" in self.output_features),
-            ("--tfidf-norm none", self.tfidf_norm == "none", "tfidf" in self.output_features),
-        ]
-        for option, is_given, counts in given:
+        has_tokens = "tokens" in self.output_features or by_token
+        has_vectors = "embeddings" in self.output_features
+        has_weights = "tfidf" in self.output_features
+        for option, is_given, feature, counts in (
+            (("max_length",), self.max_length is not None, "tokens", has_tokens),
+            (("pooling", "none"), self.pooling == "none", "embeddings", has_vectors),
+            (("ngrams",), self.ngrams > 1, "tfidf", bool(terms)),
+            (("tfidf", "dense"), self.tfidf == "dense", "tfidf", has_weights),
+            (("tfidf_norm", "none"), self.tfidf_norm == "none", "tfidf", has_weights),
+        ):
             if is_given and not counts:
-                wanted = wanting.get(option, "tfidf")
                 raise ConfigError(
-                    f"{option}: has no effect without the feature {wanted}; add it to --features"
+                    f"{option_name(*option)}: has no effect without the feature {feature}; add it"
+                    f" to {option_name('features')}"
                 )
         for name in ("vocab_size", "min_frequency", "oov_buckets"):
             can = LEARNING if name == "oov_buckets" else (*LEARNING, "bpe")
             learns = self.learns or (self.splitter == "bpe" and "bpe" in can)
             if getattr(self, name) != _DEFAULTS[name] and not learns:
                 raise ConfigError(
-                    f"--{name.replace('_', '-')}: requires a learned vocabulary; use --tokenizer "
-                    f"{', '.join(can[:-1])} or {can[-1]}"
+                    f"{option_name(name)}: requires a learned vocabulary; use"
+                    f" {option_name('tokenizer')} {', '.join(can[:-1])} or {can[-1]}"
                 )
         if self.splitter == "bpe" and self.vocab_size < 512:
             raise ConfigError(
-                f"--vocab-size {self.vocab_size}: expected 512 or more with --tokenizer bpe, "
-                "because 256 pieces are bytes"
+                f"{option_name('vocab_size', self.vocab_size)}: expected 512 or more with"
+                f" {option_name('tokenizer', 'bpe')}, because 256 pieces are bytes"
             )
         taken = [token for token in self.special_tokens if _BPE_TOKENS.fullmatch(token)]
         if self.splitter == "bpe" and taken:
             raise ConfigError(
-                f"--special-tokens: {taken[0]} already has an id with --tokenizer bpe; remove it"
+                f"{option_name('special_tokens')}: {taken[0]} already has an id with"
+                f" {option_name('tokenizer', 'bpe')}; remove it"
             )
         if self.special_tokens and not self.learns and self.splitter not in ("bytes", "bpe"):
             raise ConfigError(
-                "--special-tokens: requires a built-in tokenizer; a tokenizer file has its own "
-                "special tokens, and --features text has none"
+                f"{option_name('special_tokens')}: requires a built-in tokenizer; a tokenizer file"
+                f" has its own special tokens, and {option_name('features', 'text')} has none"
             )
         if self.edge_tokens != "auto" and self.splitter not in FROM_FILE:
             raise ConfigError(
-                f"--edge-tokens {self.edge_tokens}: requires a tokenizer file, a tokenizer.json or "
-                "a SentencePiece model, in --tokenizer"
+                f"{option_name('edge_tokens', self.edge_tokens)}: requires a tokenizer file, a"
+                f" tokenizer.json or a SentencePiece model, in {option_name('tokenizer')}"
             )
 
     @property
@@ -338,21 +349,3 @@ class TextOptions:
 
 
 _DEFAULTS = {field.name: field.default for field in dataclasses.fields(TextOptions)}
-
-
-def _expect_one_of(option: str, value: str, choices: Any) -> None:
-    if value not in get_args(choices):
-        raise ConfigError(f"{option}: expected one of {', '.join(get_args(choices))}, got {value}")
-
-
-def _expect_some_of(option: str, values: Collection[str], choices: Any) -> None:
-    for value in values:
-        if value not in get_args(choices):
-            raise ConfigError(
-                f"{option}: expected some of {', '.join(get_args(choices))}, got {value}"
-            )
-
-
-def _expect_between(option: str, value: int | None, low: int, high: int) -> None:
-    if value is not None and not low <= value <= high:
-        raise ConfigError(f"{option}: expected {low} to {high}, got {value}")
