@@ -172,7 +172,8 @@ def check_options(thing: Any, together: Callable[[], None] | None = None) -> Non
       ConfigError: a value has another type, or is out of range. The message names the class.
     """
     owner = _owner[-1] if _owner else type(thing).__name__
-    for name, (hint, flag) in _declared(type(thing)).items():
+    kind: Any = type(thing)
+    for name, (hint, flag) in _declared(kind).items():
         value = getattr(thing, name)
         found = check_option(owner, name, value, hint, flag=flag)
         if found is not value:

@@ -90,7 +90,7 @@ class Analyze(OrderedStep):
     """
 
     takes = (StagedRecords,)
-    after = "Read or StageBatches"
+    after = "AssignSplits"
 
     _: dataclasses.KW_ONLY
     analysis: data_type.Analysis | Preprocessing | None = None
@@ -99,8 +99,8 @@ class Analyze(OrderedStep):
     unique_keys: bool = False
 
     def expand(self, records: StagedRecords) -> AnalyzedBatches:
-        batches, run, unique = records
-        unique = unique or self.unique_keys
+        batches, run = records.handles, records.run
+        unique = records.unique_keys or self.unique_keys
         profiling = self.profiling
         analysis = self._analysis(run)
         counted = None if isinstance(analysis, Preprocessing) else analysis
@@ -156,7 +156,7 @@ class Analyze(OrderedStep):
         summaries: beam.PCollection[PartSummary],
         analysis: data_type.Analysis | Preprocessing | None,
     ) -> beam.PCollection[Learned] | Learned:
-        batches, run, _ = records
+        batches, run = records.handles, records.run
         if isinstance(analysis, Preprocessing):
             from recordmill.transforms.planning import tft_analysis  # imports TensorFlow: seconds
 

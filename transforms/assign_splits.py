@@ -135,7 +135,8 @@ class AssignSplits(OrderedStep):
             refuse_options("AssignSplits", {"splits": self.splits, "seed": self.seed})
             assigned = self._assign_staged(records.handles, records.run)
             unique = records.unique_keys and self.windowing is None
-            return StagedRecords(assigned, records.run, unique)
+            steps = (*records.steps, "AssignSplits")
+            return StagedRecords(assigned, records.run, unique, steps)
         values = values_of(records)
         by_key = SplitByKey(self.splits or DEFAULT_FRACTIONS, self.seed or 0)
         found = dataclasses.replace(

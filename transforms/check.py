@@ -88,7 +88,7 @@ class Check(OrderedStep):
         checks = self.check is not None or self.content is not None
         if not checks and not drop and self.near is None:
             unchanged = batches | "Unchanged" >> beam.Map(_unchanged).with_output_types(Element)
-            return records._replace(handles=unchanged)
+            return records._replace(handles=unchanged, steps=(*records.steps, "Check"))
         staging = run.staging
         incoming = batches | "Parts" >> beam.FlatMap(_incoming).with_outputs(_OTHERS, main="parts")
         parts, others = incoming.parts, incoming[_OTHERS]
@@ -116,7 +116,7 @@ class Check(OrderedStep):
                 )
         checked = parts | "Batches" >> beam.Map(_checked).with_output_types(Element)
         with_others = (checked, others) | "WithOthers" >> beam.Flatten()
-        return StagedRecords(with_others, run, records.unique_keys)
+        return StagedRecords(with_others, run, records.unique_keys, (*records.steps, "Check"))
 
     def _with_groups(self, run: RunSpec) -> RunSpec:
         """Return the run, whose records have groups if these follow from their content."""

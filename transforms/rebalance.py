@@ -14,12 +14,12 @@ from recordmill.job.staging import Verdict, reject_line, to_json
 from recordmill.notes import first_failing, join_left_unread
 from recordmill.transforms.analyze import AnalyzedBatches
 from recordmill.transforms.balancing.quotas import Balance, Quota, Target, find_quotas
+from recordmill.transforms.model import batch
 from recordmill.transforms.model.counters import RecordCounters
-from recordmill.transforms.model.data_type import Context
+from recordmill.transforms.model.data_type import Context, ReusableEncoder
 from recordmill.transforms.model.label_sets import RepeatFactors
 from recordmill.transforms.model.renames import check_renames
 from recordmill.transforms.model.run_spec import RunSpec
-from recordmill.transforms.model.source import Layout
 from recordmill.transforms.planning.learning import Learned
 from recordmill.transforms.planning.plan import Plan, make_plan
 from recordmill.transforms.planning.profiling import ProfileOutcome
@@ -71,7 +71,7 @@ def _plan(
             sentences.append(str(error))
         else:
             write_columns(columns, run.staging)
-            _check_columns(columns, survey, learned, run)
+            _check_features(run, columns, run.context(survey.labels, learned.artifacts))
     listing = run.staging.listing()
     plan = make_plan(
         survey,
@@ -109,34 +109,29 @@ def _plan(
     return plan
 
 
-def _check_features(run: RunSpec, layout: Layout, learned: Learned) -> None:
-    """Check the columns of a custom pipeline against its encoder, if both are known before the run.
+def _check_features(run: RunSpec, columns: pa.Schema, context: Context) -> None:
+    """Check the columns of a custom pipeline against its encoder.
 
     Raises:
-      ConfigError: no feature can hold a column, or a new name is not that of a feature.
+      ConfigError: the encoder reads a column that records do not have, no feature can hold a
+        column, or a new name is not that of a feature.
     """
-    if run.has_encoder:
-        context = Context(
-            seed=run.seed,
-            labels=run.labels or (("",) if layout.labelled else ()),
-            label_offset=run.label_offset,
-            rename=run.rename,
-            artifacts=learned.artifacts,
-        )
-        features = run.encoder.features(layout.columns, context)
-        check_renames(run.rename, features, option="rename")
-
-
-def _check_columns(columns: pa.Schema, survey: Survey, learned: Learned, run: RunSpec) -> None:
-    """Check the columns of a custom pipeline, which are known only now.
-
-    Raises:
-      ConfigError: no feature can hold a column, or a new name is not that of a feature.
-    """
+    encoder = run.encoder
     if not run.has_encoder:  # `ReadBatches` needs none
         return
-    features = run.encoder.features(columns, run.context(survey.labels, learned.artifacts))
-    check_renames(run.rename, features, option="rename")
+    where = f"Rebalance: {type(encoder).__name__}"
+    needed = encoder.source_columns if isinstance(encoder, ReusableEncoder) else ()
+    missing = [name for name in needed if name not in columns.names]
+    if missing and batch.DATA not in columns.names:
+        own = [name for name in columns.names if not name.startswith("__")]
+        raise ConfigError(
+            f"{where}: expected the columns {', '.join(needed)}, which name files, got records"
+            f" without {', '.join(missing)}: they have {', '.join(own) or 'no columns'}"
+        )
+    try:
+        check_renames(run.rename, encoder.features(columns, context), option="rename")
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from error
 
 
 def _plan_and_batches(
@@ -214,7 +209,14 @@ class Rebalance(OrderedStep):
     def _plan(self, analyzed: AnalyzedBatches) -> PlannedBatches:
         run = analyzed.run
         if run.is_custom and run.layout is not None and isinstance(analyzed.learned, Learned):
-            _check_features(run, run.layout, analyzed.learned)
+            context = Context(
+                seed=run.seed,
+                labels=run.labels or (("",) if run.layout.labelled else ()),
+                label_offset=run.label_offset,
+                rename=run.rename,
+                artifacts=analyzed.learned.artifacts,
+            )
+            _check_features(run, run.layout.columns, context)
         quotas: AsSingleton | Mapping[str, Quota] = {}
         if self.balance in ("oversample", "undersample"):
             found = find_quotas(

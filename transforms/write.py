@@ -137,11 +137,15 @@ class WriteToTFRecord(OrderedStep):
         for name, step in _STEPS.items():
             found = getattr(noted, name)
             if found is not None and name in options:
-                raise ConfigError(f"WriteToTFRecord: {step} has {name} already: leave it out here")
+                raise ConfigError(
+                    f"WriteToTFRecord: {name}: {step} has it already: leave it out here"
+                )
             if found is not None:
                 options[name] = found
         if "output" not in options:
-            raise ConfigError("WriteToTFRecord: expected the folder of the dataset, got none")
+            raise ConfigError(
+                "WriteToTFRecord: output: expected the folder of the dataset, got none"
+            )
         options["rename"] = {**noted.implied_names, **options.get("rename", {})}
         encoder = noted.encoder or TableEncoder()
         windowing = None

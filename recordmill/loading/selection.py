@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from recordmill.errors import ConfigError, did_you_mean
 from recordmill.format.manifest import Manifest
 from recordmill.loading.options import LoadOptions
+from recordmill.option_names import option_name
 from recordmill.tfrecord.features import Feature, Features, shape_text
 
 _CHANNELS = (1, 3, 4)
@@ -263,8 +264,8 @@ def _check_positions(manifest: Manifest, options: LoadOptions, selection: Select
     if warps and positions:
         raise ConfigError(
             f"augment: {warps[0]} moves pixels, but would not change {positions[0]}: augment images"
-            " when they are written (--augment), use brightness and contrast only, or choose inputs"
-            " without boxes"
+            f" when they are written ({option_name('augment')}), use brightness and contrast only,"
+            " or choose inputs without boxes"
         )
 
 

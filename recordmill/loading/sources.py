@@ -13,6 +13,7 @@ from recordmill.format.split_names import TRAIN
 from recordmill.loading.options import LoadOptions
 from recordmill.loading.parts import HostPart, check_files, check_sizes, host_part, shards_of
 from recordmill.loading.selection import Selection, select
+from recordmill.option_names import option_name
 from recordmill.reading.reader import Folder
 from recordmill.storage.files import Location
 
@@ -104,7 +105,7 @@ def _check_compatible(one: LoadedDataset, other: LoadedDataset) -> None:
     ):
         raise ConfigError(
             f"mixed datasets need equal classes, but those of {one.place} and {other.place} differ:"
-            " write them with the same --labels-file"
+            f" write them with the same {option_name('labels_file')}"
         )
 
 

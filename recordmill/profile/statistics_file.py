@@ -13,6 +13,7 @@ from recordmill.format.file_info import file_info
 from recordmill.format.manifest import Manifest, ManifestError, load
 from recordmill.format.replaced_datasets import expect_unchanged
 from recordmill.format.typed_json import MAX_COUNT
+from recordmill.option_names import option_name
 from recordmill.storage.files import Location, PathError
 
 STATISTICS = "statistics.pb"
@@ -144,9 +145,10 @@ def load_compared(path: str) -> bytes:
                 parse(content)
                 return content
     except (ManifestError, PathError, ValueError) as error:
-        raise ConfigError(f"--compare-with {path}: {error}") from error
+        raise ConfigError(f"{option_name('compare_with', path)}: {error}") from error
     raise ConfigError(
-        f"--compare-with {path}: the dataset has no {STATISTICS}: write it again with --statistics"
+        f"{option_name('compare_with', path)}: the dataset has no {STATISTICS}: write it again with"
+        f" {option_name('statistics')}"
     )
 
 
@@ -289,7 +291,7 @@ def parse_compared(dataset: str, other: str | None) -> dict[str, SliceView] | No
         return None
     if STATISTICS not in load(Location.parse(dataset)).files:
         raise ConfigError(
-            f"--compare-with: {dataset} has no {STATISTICS}; expected a dataset that was made with"
-            " --statistics"
+            f"{option_name('compare_with')}: {dataset} has no {STATISTICS}; expected a dataset that"
+            f" was made with {option_name('statistics')}"
         )
     return parse(load_compared(other))

@@ -133,8 +133,8 @@ def _check_pool(address: str) -> None:
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
     except (OSError, OverflowError) as error:
+        start = f"recordmill worker-pool --port {port}"
         raise ConfigError(
             f"{option_name('environment', 'external')}: no worker pool answers at {address}: start"
-            f" one with recordmill worker-pool --port {port}, or give its address as"
-            f" {option_name('environment_config')}"
+            f" one with {start}, or give its address as {option_name('environment_config')}"
         ) from error

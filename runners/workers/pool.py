@@ -28,6 +28,7 @@ from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
 
 from recordmill import strict_json
 from recordmill.errors import ConfigError
+from recordmill.option_names import option_name
 from recordmill.runners.workers import peers
 from recordmill.runners.workers.forkserver import ACCEPTED, FINISHED
 
@@ -60,8 +61,9 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
     ) -> None:
         if secret is None and not peers.is_loopback(host):
             raise ConfigError(
-                f"--host {host}: anyone who can reach that address could run code here: pass"
-                " --secret-file, and --worker-secret-file to the jobs"
+                f"{option_name('host', host)}: anyone who can reach that address could run code"
+                f" here: pass {option_name('secret_file')}, and {option_name('worker_secret_file')}"
+                " to the jobs"
             )
         self.host = host
         self._secret = secret
@@ -82,7 +84,7 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
             self._forkserver.end()
             raise ConfigError(
                 f"cannot listen at {host}:{port}: the port is in use, or this machine does not have"
-                " that address; choose another --host or --port"
+                f" that address; choose another {option_name('host')} or {option_name('port')}"
             ) from error
 
     @property

@@ -110,7 +110,7 @@ def token_file(folder: pathlib.Path, content: str = "the-token") -> str:
 @pytest.mark.parametrize("content", ["the-token", "user:password"])
 def test_a_token_or_a_password_is_sent(content, plain, tmp_path):
     master = f"127.0.0.1:{plain}"
-    with pytest.raises(ClusterError, match="give it in the file of --flink-token-file"):
+    with pytest.raises(ClusterError, match="give it in the file of flink_token_file"):
         Cluster.parse(master).version()
     cluster = Cluster.parse(master, token_file=token_file(tmp_path, content))
     assert cluster.version() == "1.19"

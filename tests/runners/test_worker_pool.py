@@ -368,7 +368,7 @@ def test_another_user_stops_no_worker_of_the_pools_own_user(pool):
 
 
 def test_other_addresses_need_a_secret():
-    with pytest.raises(ConfigError, match="pass --secret-file"):
+    with pytest.raises(ConfigError, match="pass secret_file"):
         WorkerPool(host="0.0.0.0")
     with WorkerPool(host="0.0.0.0", secret=peers.new_secret()) as pool:
         assert pool.port

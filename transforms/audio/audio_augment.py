@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from recordmill.errors import ConfigError
+from recordmill.option_names import option_name
 
 Floats = npt.NDArray[np.float32]
 Augmentation = Callable[[Floats, np.random.Generator], Floats]
@@ -55,7 +56,8 @@ def check_augmentations(names: Iterable[str]) -> None:
     for name in names:
         if name not in AUGMENTATIONS:
             raise ConfigError(
-                f"--augment: expected some of {', '.join(AUGMENTATIONS)}, got {name!r}"
+                f"{option_name('augment')}: expected some of {', '.join(AUGMENTATIONS)}, got"
+                f" {name!r}"
             )
 
 

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from recordmill.errors import ConfigError
+from recordmill.option_names import option_name
 from recordmill.transforms.audio.audio_options import MelOptions
 
 Floats = npt.NDArray[np.float32]
@@ -117,8 +118,9 @@ def check_filters(options: MelOptions, rate: int) -> None:
     empty = int((sums == 0).sum())
     if empty:
         raise ConfigError(
-            f"--mel-bins {options.bins}: {empty} of the bins hold no frequency of a window of"
-            f" {window} samples: use fewer bins, or a larger --window-size"
+            f"{option_name('bins', options.bins, flag='mel-bins')}: {empty} of the bins hold no"
+            f" frequency of a window of {window} samples: use fewer bins, or a larger"
+            f" {option_name('window', flag='window-size')}"
         )
 
 

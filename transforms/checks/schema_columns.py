@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 from recordmill.errors import ConfigError, did_you_mean
+from recordmill.option_names import option_name
 from recordmill.profile.schema_rules import FLAG, ColumnRules, SchemaRules, StringDomain, Type
 from recordmill.transforms.model.source import Layout
 from recordmill.transforms.model.user_columns import user_fields
@@ -30,8 +31,8 @@ def profiled_fields(layout: Layout, made: pa.Schema | None) -> dict[str, pa.Fiel
         if LABEL in fields:
             raise ConfigError(
                 f"column {LABEL!r} has the name that is reserved for the class in schemas and"
-                f" statistics: rename it, drop it with --drop-columns {LABEL}, or run without"
-                " --schema and --statistics"
+                f" statistics: rename it, drop it with {option_name('drop_columns', LABEL)}, or run"
+                f" without {option_name('schema')} and {option_name('statistics')}"
             )
         fields[LABEL] = pa.field(LABEL, pa.string())
     return fields
@@ -54,9 +55,9 @@ def check_columns(rules: SchemaRules, layout: Layout, made: pa.Schema | None) ->
     for field in user_fields(layout.columns):
         if field.name not in rules.columns and field.name not in rules.ignored:
             raise ConfigError(
-                f"{FLAG}: the schema has no feature {field.name!r}"
-                f"{did_you_mean(field.name, rules.columns)}, which is a column of the input: add"
-                f" it, or drop the column with --drop-columns"
+                f"{FLAG}: the schema has no feature"
+                f" {field.name!r}{did_you_mean(field.name, rules.columns)}, which is a column of"
+                f" the input: add it, or drop the column with {option_name('drop_columns')}"
             )
     for name, one in rules.columns.items():
         _check_type(one, fields[name].type)

@@ -18,6 +18,8 @@ import pyarrow as pa
 from recordmill.errors import ConfigError, Reason, RecordError, Stage
 from recordmill.format.content_hashes import ContentHashes, array_name
 from recordmill.format.example_facts import ExampleFacts
+from recordmill.option_checks import check_options
+from recordmill.option_names import option_name
 from recordmill.tfrecord.features import DType, Feature, Features
 from recordmill.tfrecord.flat_arrays import offsets_of
 from recordmill.transforms.encoders.array_options import ArrayOptions
@@ -82,6 +84,9 @@ class ArrayEncoder:
     cut: ArraySlicing = dataclasses.field(default_factory=ArraySlicing)
     unlabelled: bool = False
 
+    def __post_init__(self) -> None:
+        check_options(self)
+
     def features(self, rows: pa.Schema, context: Context) -> Features:
         """Return the features of every record.
 
@@ -126,8 +131,8 @@ class ArrayEncoder:
                 other = "float32" if declared.dtype == "float64" else "int64"
                 advice += f", or cast with --dtype {other} --cast same-kind"
             raise ConfigError(
-                "--array-format values writes lists of int64 or float32, which cannot hold"
-                f" {declared.dtype} exactly: {advice}"
+                f"{option_name('array_format')} values writes lists of int64 or float32, which"
+                f" cannot hold {declared.dtype} exactly: {advice}"
             )
         shape = declared.shape
         if None in shape[1:] or 0 in shape:

@@ -17,6 +17,8 @@ from recordmill.errors import ConfigError, RecordError, Stage
 from recordmill.format.content_hashes import ContentHashes
 from recordmill.format.example_facts import ExampleFacts
 from recordmill.format.ledger import Counted, add_counted
+from recordmill.option_checks import check_options
+from recordmill.option_names import option_name
 from recordmill.tfrecord.features import Feature, Features
 from recordmill.transforms.audio import audio_decoders, resampling
 from recordmill.transforms.audio.audio_augment import augment_waveform, check_augmentations
@@ -72,6 +74,9 @@ class AudioEncoder(abc.ABC):
     unlabelled: bool = False
 
     def __post_init__(self) -> None:
+        check_options(self, self._check_together)
+
+    def _check_together(self) -> None:
         check_augmentations(self.augment)
         if self.options.features == "melspectrogram":
             check_filters(self.options.mel, self.options.sample_rate or 0)
@@ -288,8 +293,9 @@ def audio_encoder(
     """
     if augment and options.features == "encoded":
         raise ConfigError(
-            "--augment: has no effect with --features encoded, which writes the bytes of the files"
-            " as they are: leave it out, or use --features waveform"
+            f"{option_name('augment')}: has no effect with {option_name('features', 'encoded')},"
+            " which writes the bytes of the files as they are: leave it out, or use"
+            f" {option_name('features', 'waveform')}"
         )
     kind = AudioClipEncoder if options.splits else AudioFileEncoder
     return kind(options=options, augment=augment, augment_all=augment_all, unlabelled=unlabelled)

@@ -16,6 +16,7 @@ import pyarrow as pa
 import simplejpeg
 from PIL import features as pillow_features
 
+from recordmill.option_checks import check_options
 from recordmill.tfrecord.features import Feature, Features
 from recordmill.transforms.encoders.labels import label_columns, label_feature, text_feature
 from recordmill.transforms.imaging.image_options import ImageOptions
@@ -50,6 +51,9 @@ class ClipEncoder:
     frame_options: ImageOptions
     frames: int
     unlabelled: bool = False
+
+    def __post_init__(self) -> None:
+        check_options(self)
 
     def features(self, rows: pa.Schema, context: Context) -> Features:
         """Return the features of every record.

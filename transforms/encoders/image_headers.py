@@ -13,6 +13,7 @@ from recordmill import strict_json
 from recordmill.errors import Filtered, RecordError
 from recordmill.format.typed_json import Count, parse_json, read_as
 from recordmill.notes import Note
+from recordmill.option_checks import check_options
 from recordmill.storage.input_files import open_file
 from recordmill.transforms.encoders.artifacts import read_artifact
 from recordmill.transforms.encoders.class_masks import MaskHeaders
@@ -42,6 +43,9 @@ class HeaderCheck:
 
     options: ImageOptions
     masks: bool = False
+
+    def __post_init__(self) -> None:
+        check_options(self)
 
     @property
     def source_columns(self) -> tuple[str, ...]:
@@ -94,6 +98,9 @@ class DepthAnalysis:
     """
 
     options: ImageOptions
+
+    def __post_init__(self) -> None:
+        check_options(self)
 
     @property
     def columns(self) -> tuple[str, ...]:

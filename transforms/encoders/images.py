@@ -20,6 +20,8 @@ from recordmill.format.example_facts import ExampleFacts
 from recordmill.format.label_map import label_map
 from recordmill.format.ledger import Counted, Reduced, add_counted
 from recordmill.format.manifest import LABEL_MAP
+from recordmill.option_checks import check_options
+from recordmill.option_names import option_name
 from recordmill.storage.input_files import read_file
 from recordmill.tfrecord.features import Feature, Features
 from recordmill.transforms.encoders.class_masks import PlacedMasks, mask_features
@@ -104,9 +106,15 @@ class ImageEncoder:
     masks: MaskOptions | None = None
 
     def __post_init__(self) -> None:
+        check_options(self, self._check_together)
+
+    def _check_together(self) -> None:
         check_names(self.augment)
         if self.augment_all and not self.augment:
-            raise ConfigError("--augment-all: requires --augment, such as --augment flip,crop")
+            raise ConfigError(
+                f"{option_name('augment_all')}: requires {option_name('augment')}, such as"
+                f" {option_name('augment')} flip,crop"
+            )
 
     @property
     def analysis(self) -> Analysis | None:
@@ -154,8 +162,9 @@ class ImageEncoder:
         if self._has_source_ids:
             if context.label_offset < 1 and (context.labels or OBJECTS in rows.names):
                 raise ConfigError(
-                    f"--feature-set {self.feature_set}: decoders of the Object Detection API"
-                    " reserve the class number 0 for the background; add --label-offset 1"
+                    f"{option_name('feature_set', self.feature_set)}: decoders of the Object"
+                    " Detection API reserve the class number 0 for the background; add"
+                    f" {option_name('label_offset')} 1"
                 )
             check_source_ids(rows)
             declared |= SOURCE_FEATURES

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from recordmill.errors import ConfigError, Filtered, Reason, RecordError
 from recordmill.format.example_facts import ExampleFacts
 from recordmill.format.ledger import add_counted
+from recordmill.option_names import option_name
 from recordmill.tfrecord.features import Feature
 from recordmill.transforms.encoders.frames import frame_of, frame_transform
 from recordmill.transforms.encoders.instance_masks import InstanceMasks, segmentation_frames
@@ -327,8 +328,8 @@ def object_features(rows: pa.Schema, options: ObjectOptions, mask: Feature) -> d
     is_segmented = SEGMENTATION in boxes or OBJECT_MASK_COLUMNS.names[0] in rows.names
     if options.masks and not is_segmented and (boxes or SIDES in rows.names):  # some are left
         raise ConfigError(
-            "--instance-masks: no annotation has a 'segmentation' of polygons or run lengths: leave"
-            " the option out"
+            f"{option_name('instance_masks')}: no annotation has a 'segmentation' of polygons or"
+            " run lengths: leave the option out"
         )
     text = Feature(dtype="string", shape=_ANY, kind="text")
     declared: dict[str, Feature] = {}

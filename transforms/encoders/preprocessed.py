@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from recordmill.errors import ConfigError, RunError, did_you_mean
 from recordmill.format.manifest import StoredFeature
 from recordmill.format.typed_json import damage_of, parse_json, read_as
+from recordmill.option_names import option_name
 from recordmill.storage.files import Location, shown
 from recordmill.tfrecord.features import Feature, Features
 from recordmill.tfrecord.flat_arrays import Ints, offsets_of
@@ -47,15 +48,15 @@ def load_function(name: str) -> Any:
         module = importlib.import_module(module_name)
     except ImportError as error:
         raise ConfigError(
-            f"--preprocessing-fn {name}: cannot import {module_name} ({error}); expected "
-            "module:function, of a module in the current folder or an installed one"
+            f"{option_name('preprocessing_fn', name)}: cannot import {module_name} ({error});"
+            " expected module:function, of a module in the current folder or an installed one"
         ) from error
     function = getattr(module, function_name, None)
     if not callable(function):
         known = [key for key, value in vars(module).items() if callable(value)]
         raise ConfigError(
-            f"--preprocessing-fn {name}: {module_name} has no function {function_name!r}"
-            f"{did_you_mean(function_name, known)}"
+            f"{option_name('preprocessing_fn', name)}: {module_name} has no function"
+            f" {function_name!r}{did_you_mean(function_name, known)}"
         )
     return function
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError
+from recordmill.option_names import option_name
 from recordmill.tfrecord.features import Feature, Features
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.annotations import IMAGE_ID, IMAGE_ID_LIMIT
@@ -38,7 +39,7 @@ def check_source_ids(rows: pa.Schema) -> None:
     if not any(is_type(type_) for is_type in (_is_text, pa.types.is_integer, pa.types.is_null)):
         raise ConfigError(
             f"column {SOURCE_ID!r}: expected ids of images, text or whole numbers, got {type_}:"
-            f" rename the column, or pass --drop-columns {SOURCE_ID}"
+            f" rename the column, or pass {option_name('drop_columns', SOURCE_ID)}"
         )
 
 

@@ -17,6 +17,7 @@ from recordmill.errors import ConfigError, RecordError
 from recordmill.format.file_names import index_of
 from recordmill.format.manifest import Manifest
 from recordmill.format.shard_index import read_index
+from recordmill.option_names import option_name
 from recordmill.reading.reader import Records
 from recordmill.storage.files import Location, shown
 from recordmill.tfrecord.features import Feature
@@ -61,8 +62,8 @@ def stored_feature(manifest: Manifest, kind: str) -> str:
     if feature is None or not _is_hashable(feature, kind):
         what = "texts" if kind == "text" else "encoded images, or raw ones of uint8"
         raise ConfigError(
-            f"its records cannot be compared by --near-duplicates: expected {what} in the feature"
-            f" {name!r}"
+            f"its records cannot be compared by {option_name('near_duplicates')}: expected {what}"
+            f" in the feature {name!r}"
         )
     return name
 

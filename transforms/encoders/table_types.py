@@ -6,6 +6,7 @@ import pyarrow as pa
 
 from recordmill.errors import ConfigError
 from recordmill.option_checks import list_item
+from recordmill.option_names import option_name
 from recordmill.transforms.encoders.table_learning import text_of
 from recordmill.transforms.encoders.table_options import (
     MEAN,
@@ -43,15 +44,15 @@ def check_type(transform: ColumnTransform, kind: pa.DataType) -> None:
     if transform.last in OF_TEXT and (pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
         raise ConfigError(
             f"--{transform.last} {transform.column}: expected a column of text or numbers, got"
-            f" {kind}; --types {list_item(transform.column)}=string reads UTF-8 and rejects other"
-            " bytes"
+            f" {kind}; {option_name('types', list_item(transform.column))}=string reads UTF-8 and"
+            " rejects other bytes"
         )
     if transform.last == "date-parts" and not (temporal and clocked):
         noun, example = ("date", "") if clocked else ("timestamp", " 18:00:00")
         raise ConfigError(
-            f"--date-parts {transform.column}: expected a column of {noun}s, got {kind}; --types"
-            f" {transform.column}={noun} reads {noun}s such as 2026-01-31{example} and rejects"
-            " others: write them so in the input"
+            f"{option_name('date_parts', transform.column)}: expected a column of {noun}s, got"
+            f" {kind}; {option_name('types', transform.column)}={noun} reads {noun}s such as"
+            f" 2026-01-31{example} and rejects others: write them so in the input"
         )
     _refuse_fill(transform, kind, numeric=numeric)
 
@@ -71,8 +72,8 @@ def _refuse_fill(transform: ColumnTransform, kind: pa.DataType, *, numeric: bool
         fits = _casts(transform.impute, pa.float64() if transform.is_numeric else kind)
     if not fits:
         raise ConfigError(
-            f"--impute {transform.column}={transform.impute}: expected a value of the column's type"
-            f" {kind}"
+            f"{option_name('impute', transform.column)}={transform.impute}: expected a value of the"
+            f" column's type {kind}"
         )
     if transform.last in OF_TEXT:
         _refuse_spelling(transform, kind)
@@ -90,8 +91,9 @@ def _refuse_spelling(transform: ColumnTransform, kind: pa.DataType) -> None:
     text = text_of(value)[0].as_py()
     if text != transform.impute:
         raise ConfigError(
-            f"--impute {transform.column}={transform.impute}: the column of type {kind} has this"
-            f" value as {text}: use --impute {transform.column}={text}"
+            f"{option_name('impute', transform.column)}={transform.impute}: the column of type"
+            f" {kind} has this value as {text}: use"
+            f" {option_name('impute', transform.column)}={text}"
         )
 
 

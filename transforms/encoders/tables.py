@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.errors import Reason, RecordError
-from recordmill.option_checks import list_item
+from recordmill.option_checks import check_options, list_item
 from recordmill.tfrecord.features import Feature, Features
 from recordmill.transforms.encoders.farmhash import fingerprint64
 from recordmill.transforms.encoders.labels import label_columns, label_feature
@@ -141,6 +141,9 @@ class TableEncoder:
     unlabelled: bool = False
     sequences: bool = False
     not_steps: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_options(self)
 
     @property
     def analysis(self) -> Analysis | None:

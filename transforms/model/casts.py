@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from recordmill.errors import ConfigError, Reason, RecordError
+from recordmill.option_names import option_name
 
 Cast = Literal["safe", "same-kind"]
 
@@ -28,7 +29,9 @@ def check_target(dtype: str | None) -> None:
         ConfigError: the dtype is not supported.
     """
     if dtype is not None and dtype not in DTYPES:
-        raise ConfigError(f"--dtype: expected one of {', '.join(DTYPES)}; got {dtype!r}")
+        raise ConfigError(
+            f"{option_name('dtype')}: expected one of {', '.join(DTYPES)}; got {dtype!r}"
+        )
 
 
 def is_exact(own: str, target: str) -> bool:

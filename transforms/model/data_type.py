@@ -17,6 +17,7 @@ import pyarrow as pa
 from recordmill.errors import ConfigError, Filtered, RecordError, Reject, Stage
 from recordmill.format.example_facts import ExampleFacts
 from recordmill.format.ledger import INPUT, Counted, Reduced
+from recordmill.option_names import option_name
 from recordmill.storage.files import Location
 from recordmill.tfrecord.features import Features
 from recordmill.transforms.model.source import RowSource, Source
@@ -133,13 +134,13 @@ def needs_classes(option: str, columns: Sequence[str] = ()) -> ConfigError:
     if not columns:
         return ConfigError(
             f"{option} needs classes, and the input has none: put the files into a folder per"
-            " class, name a --label-column, or leave the option out"
+            f" class, name a {option_name('label_column')}, or leave the option out"
         )
     more = f", and {len(columns) - _SHOWN} more" if len(columns) > _SHOWN else ""
     shown = ", ".join(map(repr, columns[:_SHOWN]))
     return ConfigError(
         f"{option} needs classes, and the input has none: name the column of the class with"
-        f" --label-column (the columns are {shown}{more}), or leave the option out"
+        f" {option_name('label_column')} (the columns are {shown}{more}), or leave the option out"
     )
 
 

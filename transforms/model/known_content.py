@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from recordmill.errors import ConfigError
 from recordmill.format.content_hashes import find_halves, hash_halves
+from recordmill.option_names import option_name
 from recordmill.storage.files import Location
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.left_out import LeftOut, left_out_lines
@@ -50,7 +51,9 @@ def without_known(
     if known is None or not len(rows):
         return rows, []
     if batch.CONTENT not in rows.schema.names:
-        raise ConfigError("--exclude-like: the source does not give the content of records")
+        raise ConfigError(
+            f"{option_name('exclude_like')}: the source does not give the content of records"
+        )
     equal = known.contains(rows[batch.CONTENT])
     lines = left_out_lines(rows.filter(pa.array(equal)), OPTION) if equal.any() else []
     if equal.any():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from recordmill.errors import ConfigError, did_you_mean
+from recordmill.option_names import option_name
 
 
 def check_new_names(option: str, rename: Mapping[str, str]) -> None:
@@ -52,7 +53,7 @@ def check_renames(
                     raise ConfigError(
                         f"the {new} of a record, in the column {one!r}, becomes the feature"
                         f" {new!r}, but another column has this name: leave it out"
-                        f" (--drop-columns {new}), or rename it ({option} {new}=NAME)"
+                        f" ({option_name('drop_columns', new)}), or rename it ({option} {new}=NAME)"
                     )
             raise ConfigError(
                 f"{option}: {olds[new]!r} and {old!r} would both be named {new!r}: choose another "

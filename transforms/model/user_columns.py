@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError
 from recordmill.option_checks import list_item, list_text
+from recordmill.option_names import option_name
 from recordmill.tfrecord.features import Feature, Features
 from recordmill.transforms.model import batch
 
@@ -134,13 +135,13 @@ def _unsupported(fields: Sequence[pa.Field], *, declarable: bool = False) -> Con
     if len(fields) == 1:
         return ConfigError(
             f"column {fields[0].name!r} has type {fields[0].type}: {expected}; {convert} it, or"
-            " drop it with --drop-columns"
+            f" drop it with {option_name('drop_columns')}"
         )
     shown = ", ".join(f"{field.name!r} ({field.type})" for field in fields)
     names = shlex.quote(list_text(field.name for field in fields))
     return ConfigError(
         f"the types of {len(fields)} columns are not supported: {shown}; {expected}; {convert}"
-        f" them, or drop them with --drop-columns {names}"
+        f" them, or drop them with {option_name('drop_columns', names)}"
     )
 
 

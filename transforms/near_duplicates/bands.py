@@ -28,6 +28,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recordmill.errors import ConfigError
+from recordmill.option_names import option_name
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.batch import UInt64Array
 from recordmill.transforms.model.data_type import NearDuplicates
@@ -106,7 +107,8 @@ class HammingBands(Bands):
     def __post_init__(self) -> None:
         if not 0 <= self.distance <= MOST_DISTANCE:
             raise ConfigError(
-                f"--near-distance: expected 0 to {MOST_DISTANCE} bits, got {self.distance}"
+                f"{option_name('near_distance')}: expected 0 to {MOST_DISTANCE} bits, got"
+                f" {self.distance}"
             )
 
     @property
@@ -211,7 +213,8 @@ class MinHashBands(Bands):
     def __post_init__(self) -> None:
         if not LEAST_SIMILARITY <= self.similarity <= 1:
             raise ConfigError(
-                f"--near-similarity: expected {LEAST_SIMILARITY:g} to 1, got {self.similarity:g}"
+                f"{option_name('near_similarity')}: expected {LEAST_SIMILARITY:g} to 1, got"
+                f" {self.similarity:g}"
             )
 
     @property

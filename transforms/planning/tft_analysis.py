@@ -28,6 +28,7 @@ from recordmill.errors import ConfigError
 from recordmill.format.split_names import TRAIN
 from recordmill.format.typed_json import read_as
 from recordmill.job.staging import Staging, to_json
+from recordmill.option_names import option_name
 from recordmill.tfrecord.features import DType, Feature
 from recordmill.transforms.encoders.preprocessed import (
     FEATURES_FILE,
@@ -62,9 +63,9 @@ def learn(
     """
     if not staging.root.is_local:
         raise ConfigError(
-            f"--preprocessing-fn: TensorFlow can only write into a local folder, or one that all"
-            f" workers share, and --output is {staging.root.root}: write to a folder, and copy the"
-            " dataset afterwards"
+            f"{option_name('preprocessing_fn')}: TensorFlow can only write into a local folder, or"
+            f" one that all workers share, and {option_name('output')} is {staging.root.root}:"
+            " write to a folder, and copy the dataset afterwards"
         )
     preprocess = load_function(function)
     # Pickle the function by value, as workers may not have the user's module.
@@ -85,7 +86,7 @@ def learn(
                 preprocess
             )
         except (ValueError, TypeError, KeyError) as error:
-            raise ConfigError(f"--preprocessing-fn {function}: {error}") from error
+            raise ConfigError(f"{option_name('preprocessing_fn', function)}: {error}") from error
         written = transform_fn | "WriteTransformFn" >> tft_beam.WriteTransformFn(root.local_path)
     return (
         batches.pipeline
@@ -179,6 +180,6 @@ def _declared(name: str, spec: Any) -> dict[str, Any]:
     if isinstance(spec, tf.io.VarLenFeature):
         return Feature(dtype=dtypes[spec.dtype], shape=(None,)).to_json()
     raise ConfigError(
-        f"--preprocessing-fn: feature {name!r} has an unsupported spec {spec}: expected a dense"
-        " tensor or a sparse one of varying length"
+        f"{option_name('preprocessing_fn')}: feature {name!r} has an unsupported spec {spec}:"
+        " expected a dense tensor or a sparse one of varying length"
     )

@@ -10,11 +10,18 @@ import apache_beam as beam
 import pyarrow as pa
 
 from recordmill.errors import ConfigError
+from recordmill.option_checks import check_options
 from recordmill.transforms.model import batch, coders  # noqa: F401  (coders: registers the batch's coder)
 
 # Elements of a pipeline that are records, or batches of them.
 Record: TypeAlias = pa.RecordBatch | dict[str, object] | beam.Row | tuple[object, ...]
 
+_OPTIONS = {
+    batch.KEY: "key_column",
+    batch.LABEL: "label_column",
+    batch.GROUP: "group_column",
+    batch.SPLIT: "split_column",
+}
 _LEAST, _MOST = 256, 4096  # records of a batch
 
 
@@ -50,7 +57,8 @@ class _Converter:
         for name, role in self.roles.items():
             if name not in arrays:
                 raise ConfigError(
-                    f"BatchRecords: expected a column {name!r}, got {', '.join(arrays)}"
+                    f"BatchRecords: {_OPTIONS[role]}: expected a column of the records, got"
+                    f" {name!r}: they have {', '.join(arrays)}"
                 )
             arrays[role] = arrays.pop(name).cast(pa.string())
         return pa.RecordBatch.from_pydict(arrays)
@@ -95,16 +103,32 @@ class BatchRecords(beam.PTransform):
 
     def __post_init__(self) -> None:
         super().__init__()
-        roles = {batch.KEY: self.key_column, batch.LABEL: self.label_column}
-        roles |= {batch.GROUP: self.group_column, batch.SPLIT: self.split_column}
+        check_options(self)
+        roles = {role: getattr(self, option) for role, option in _OPTIONS.items()}
         given = {role: name for role, name in roles.items() if name is not None}
         if len({*given.values()}) < len(given):
             raise ConfigError(
                 f"BatchRecords: expected a column of its own for each role, got {given}"
             )
         self._roles = {name: role for role, name in given.items()}
+        if self.schema is not None:
+            self._check_names(self.schema.names, of="the schema", they="it has")
+
+    def _check_names(self, names: Sequence[str], *, of: str, they: str) -> None:
+        """Raise ConfigError for a column that is not among the names of a source of them."""
+        for name, role in self._roles.items():
+            if name not in names:
+                raise ConfigError(
+                    f"BatchRecords: {_OPTIONS[role]}: expected a column of {of}, got {name!r}:"
+                    f" {they} {', '.join(names)}"
+                )
 
     def expand(self, records: beam.PCollection[Record]) -> beam.PCollection[pa.RecordBatch]:
+        kind = records.element_type
+        fields = getattr(kind, "_fields", None)  # of a named tuple, or of the type of `beam.Row`s
+        if fields is not None:
+            names = [field if isinstance(field, str) else field[0] for field in fields]
+            self._check_names(names, of="the records", they="they have")
         return (
             records
             | "Batch" >> beam.BatchElements(min_batch_size=_LEAST, max_batch_size=_MOST)

@@ -33,11 +33,13 @@ class StagedRecords(NamedTuple):
     """Handles on staged batches, and the run that they belong to.
 
     unique_keys: whether the source guarantees unique keys; otherwise `Analyze` compares them.
+    steps: names of the steps that were applied, without `Read` and `StageBatches`.
     """
 
     handles: beam.PCollection[Element]
     run: RunSpec
     unique_keys: bool = False
+    steps: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

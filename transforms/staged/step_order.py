@@ -1,6 +1,6 @@
 """The order of the steps: each checks that its input is the output of an earlier step."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import apache_beam as beam
@@ -10,9 +10,10 @@ from apache_beam.typehints.decorators import IOTypeHints
 
 from recordmill.errors import ConfigError
 from recordmill.option_checks import check_options
-from recordmill.transforms.staged.records import RecordValues, is_of
+from recordmill.transforms.staged.records import RecordValues, StagedRecords, is_of
 
 _NAMES = {pa.RecordBatch: "pyarrow.RecordBatch", dict: "dict", beam.Row: "beam.Row"}
+_ONCE = ("Check", "AssignSplits")
 VALUES = (RecordValues, pa.RecordBatch, dict, beam.Row)  # records in memory
 
 
@@ -33,16 +34,38 @@ def check_input(given: Any, *, step: str, takes: tuple[Any, ...], after: str) ->
     if not fits:
         expected = f"the output of {after}" if after else " or ".join(map(_shown, takes))
         advice = f": apply {after} before it" if after else ""
+        if after and elements and isinstance(given, beam.PCollection):
+            expected += f", or a PCollection of {', '.join(_NAMES[one] for one in elements)}"
+            advice = f": apply {after} before it, or make dicts of the elements"
         raise ConfigError(f"{step}: expected {expected}, got {_describe(given)}{advice}")
+    if isinstance(given, StagedRecords):
+        _check_steps(given.steps, step)
+
+
+def _check_steps(applied: Sequence[str], step: str) -> None:
+    """Raise ConfigError if staged records have passed a step that must not come before this one."""
+    if step == "Analyze" and "AssignSplits" not in applied:
+        raise ConfigError(
+            "Analyze: expected the output of AssignSplits, got that of"
+            f" {applied[-1] if applied else 'Read or StageBatches'}: apply AssignSplits before it"
+        )
+    if step in _ONCE and step in applied:
+        raise ConfigError(f"{step}: was applied to these records before: apply it once")
+    if step == "Check" and "AssignSplits" in applied:
+        raise ConfigError(
+            "Check: expected the output of Read or StageBatches, got that of AssignSplits: apply"
+            " Check before AssignSplits"
+        )
 
 
 def refuse_options(step: str, options: Mapping[str, Any]) -> None:
     """Raise ConfigError for options that staged records have in their run; None is not given."""
-    given = [name for name, value in options.items() if value is not None]
-    if given:
-        raise ConfigError(
-            f"{step}: {given[0]} of staged records is that of their RunSpec: set it there, not here"
-        )
+    for name, value in options.items():
+        if value is not None:
+            raise ConfigError(
+                f"{step}: {name}: that of staged records is in their RunSpec: set it there, not"
+                " here"
+            )
 
 
 def _shown(taken: Any) -> str:

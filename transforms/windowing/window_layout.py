@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from recordmill.errors import ConfigError, did_you_mean
+from recordmill.option_names import option_name
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.source import Layout
 from recordmill.transforms.model.user_columns import flat, is_list, scale_columns, user_fields
@@ -43,7 +44,7 @@ def window_layout(
         ):
             raise ConfigError(
                 f"column {field.name!r} has the name of a feature of windows: rename it, or drop it"
-                " with --drop-columns"
+                f" with {option_name('drop_columns')}"
             )
     for field in columns.values():
         if field.name in options.static_columns:
@@ -93,17 +94,23 @@ def _check_columns(columns: Mapping[str, pa.Field], options: WindowOptions) -> N
                 )
             kind = columns[name].type
             if flag == "--target" and not any(is_a(kind) for is_a in numeric):
-                raise ConfigError(f"--target {name}: expected a column of numbers, got {kind}")
+                raise ConfigError(
+                    f"{option_name('target', name)}: expected a column of numbers, got {kind}"
+                )
             if is_list(kind):
                 raise ConfigError(f"{flag} {name}: expected single values, got a column of {kind}")
     for scaled in options.scaled:
         if scaled.column in options.static_columns:
             raise ConfigError(
-                f"--zscore {scaled.column}: a column of --static-columns is constant in a series,"
-                f" so --zscore-by {options.scale_by} cannot scale it: leave it out of one of them"
+                f"{option_name('zscore', scaled.column)}: a column of"
+                f" {option_name('static_columns')} is constant in a series, so"
+                f" {option_name('zscore_by', options.scale_by)} cannot scale it: leave it out of"
+                " one of them"
             )
     if columns and not columns.keys() - {*options.static_columns}:
-        raise ConfigError("--static-columns: expected at least one column that changes with time")
+        raise ConfigError(
+            f"{option_name('static_columns')}: expected at least one column that changes with time"
+        )
 
 
 def _value_type(field: pa.Field, options: WindowOptions) -> pa.DataType:
@@ -111,7 +118,7 @@ def _value_type(field: pa.Field, options: WindowOptions) -> pa.DataType:
     if is_list(kind):
         raise ConfigError(
             f"column {field.name!r} holds lists, which windows cannot hold: drop it with"
-            " --drop-columns"
+            f" {option_name('drop_columns')}"
         )
     missing = field.nullable or (options.gap_policy == "fill" and options.fill == "missing")
     numeric = types.is_integer(kind) or types.is_boolean(kind)
@@ -122,7 +129,7 @@ def _value_type(field: pa.Field, options: WindowOptions) -> pa.DataType:
     if types.is_temporal(kind) and missing:
         raise ConfigError(
             f"column {field.name!r} has type {kind} and rows without a value, which windows cannot"
-            " hold: drop it with --drop-columns"
+            f" hold: drop it with {option_name('drop_columns')}"
         )
     return kind
 

@@ -95,5 +95,5 @@ def test_infinity_stays(recwarn) -> None:
 
 @pytest.mark.parametrize("dtype", ["float128", "f4", "str", "object", ""])
 def test_what_is_no_target(dtype) -> None:
-    with pytest.raises(ConfigError, match="--dtype: expected one of bool, int8"):
+    with pytest.raises(ConfigError, match="dtype: expected one of bool, int8"):
         check_target(dtype)

@@ -176,7 +176,7 @@ def test_fractions_of_a_table_are_0_to_1(corners, bad, tmp_path):
 def test_pixels_of_at_most_1_are_probably_fractions(tmp_path):
     path = tmp_path / "boxes.csv"
     path.write_text("file,label,x1,y1,x2,y2\na.jpg,cat,0,.5,1,1\nb.jpg,cat,.2,.2,.3,.3\n")
-    with pytest.raises(ConfigError, match=r"has no corner above 1, .*: pass --box-units fractions"):
+    with pytest.raises(ConfigError, match=r"has no corner above 1, .*: pass box_units='fractions'"):
         read_boxes(Location.parse(str(path)))
     assert len(read_boxes(Location.parse(str(path)), fractions=True).table) == 2
 

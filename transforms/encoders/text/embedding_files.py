@@ -20,6 +20,7 @@ import pyarrow as pa
 from pyarrow import csv
 
 from recordmill.errors import ConfigError
+from recordmill.option_names import option_name
 from recordmill.storage.files import Location
 
 Floats = npt.NDArray[np.float32]
@@ -46,13 +47,13 @@ class EmbeddingFile:
     def __post_init__(self) -> None:
         if self._is_array and self.words is None:
             raise ConfigError(
-                f"--embeddings {self.path}: has no words; name a file with one word per line with "
-                "--embedding-words"
+                f"{option_name('embeddings', self.path)}: has no words; name a file with one word"
+                f" per line with {option_name('embedding_words')}"
             )
         if not self._is_array and self.words is not None:
             raise ConfigError(
-                f"--embedding-words {self.words}: only for .npy files, and --embeddings "
-                f"{self.path} has its own words"
+                f"{option_name('embedding_words', self.words)}: only for .npy files, and"
+                f" {option_name('embeddings', self.path)} has its own words"
             )
 
     @property
@@ -99,7 +100,7 @@ class EmbeddingFile:
                 raise self._unusable(str(error)) from error
 
     def _unusable(self, what: str) -> ConfigError:
-        return ConfigError(f"--embeddings {self.path}: {what}")
+        return ConfigError(f"{option_name('embeddings', self.path)}: {what}")
 
     def _read_array(self, file: BinaryIO) -> Iterator[Block]:
         assert self.words is not None

@@ -17,6 +17,7 @@ import pyarrow as pa
 from recordmill import strict_json
 from recordmill.errors import ConfigError
 from recordmill.format.typed_json import Between, damage_of, parse_json, read_as
+from recordmill.option_names import option_name
 from recordmill.storage.files import Location, shown
 from recordmill.tfrecord.flat_arrays import Ints
 from recordmill.transforms.encoders.text.embedding_files import EmbeddingFile, Floats
@@ -60,7 +61,7 @@ class PreparedEmbeddings:
                 hashes.append(batch.hash_strings(pa.array(words, pa.binary())))
                 out.write(np.ascontiguousarray(vectors, "<f4").tobytes())
         if not hashes:
-            raise ConfigError(f"--embeddings {self.file.path}: has no vectors")
+            raise ConfigError(f"{option_name('embeddings', self.file.path)}: has no vectors")
         found, rows = np.unique(np.concatenate(hashes), return_index=True)
         (folder / _HASHES).write_bytes(found.astype("<u8").tobytes())
         (folder / _ROWS).write_bytes(rows.astype("<i8").tobytes())

@@ -11,6 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recordmill import unicode_tables
+from recordmill.errors import ConfigError
+from recordmill.option_checks import check_options
 from recordmill.tfrecord.features import Feature, Features
 from recordmill.tfrecord.flat_arrays import Ints
 from recordmill.transforms.encoders.labels import label_columns, label_feature
@@ -81,6 +83,9 @@ class TextEncoder:
     options: TextOptions
     unlabelled: bool = False
 
+    def __post_init__(self) -> None:
+        check_options(self)
+
     @property
     def analysis(self) -> Analysis | None:
         """Learns the vocabulary or the model of byte pairs; None if the features need neither."""
@@ -100,8 +105,13 @@ class TextEncoder:
         Sizes of vocabularies are None until these are known.
 
         Raises:
-            ConfigError: a column of the user has an unsupported type or the name of a feature.
+            ConfigError: a column of texts is missing, or a column of the user has an unsupported
+                type or the name of a feature.
         """
+        for column in self._columns:
+            if column not in rows.names:
+                others = ", ".join(field.name for field in user_fields(rows))
+                raise ConfigError(f"expected the column {column!r}, got {others or 'no columns'}")
         if self.options.pack is not None:
             return self._pack_features(context)
         declared: Features = {}

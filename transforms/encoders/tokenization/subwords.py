@@ -15,6 +15,7 @@ from typing import Any, Literal, Protocol
 import pyarrow as pa
 
 from recordmill.errors import ConfigError
+from recordmill.option_names import option_name
 from recordmill.optional_packages import import_package
 from recordmill.storage.files import Location
 from recordmill.tfrecord.flat_arrays import Ints
@@ -116,8 +117,8 @@ def read_tokenizer_file(path: str) -> TokenizerFile:
         _load(tokenizer, content, edge_tokens="auto")
     except _NotATokenizer as error:
         raise ConfigError(
-            f"--tokenizer {path}: expected a Hugging Face tokenizer.json or a SentencePiece .model"
-            f" ({error})"
+            f"{option_name('tokenizer', path)}: expected a Hugging Face tokenizer.json or a"
+            f" SentencePiece .model ({error})"
         ) from error
     return TokenizerFile(tokenizer=tokenizer, name=_NAMES[tokenizer], content=content)
 
@@ -132,33 +133,34 @@ def check_tokenizer_file(file: TokenizerFile, options: TextOptions) -> None:
     subwords = _load(file.tokenizer, file.content, edge_tokens=options.edge_tokens)
     if subwords.by_chance:
         raise ConfigError(
-            "--tokenizer: the model uses dropout, which gives other ids each time: set dropout to "
-            "null in the file"
+            f"{option_name('tokenizer')}: the model uses dropout, which gives other ids each time:"
+            " set dropout to null in the file"
         )
     if options.joins:
         _check_pairs(subwords, options)
     if options.end_token is not None and subwords.id_of(options.end_token) is None:
         raise ConfigError(
-            f"--end-token {options.end_token}: the tokenizer file has no such token; use one of "
-            "its tokens"
+            f"{option_name('end_token', options.end_token)}: the tokenizer file has no such token;"
+            " use one of its tokens"
         )
     if options.chunk is not None and options.chunk - subwords.edges <= options.chunk_overlap:
         raise ConfigError(
-            f"--chunk {options.chunk}: expected more than {subwords.edges} tokens for beginning and"
-            f" end plus --chunk-overlap {options.chunk_overlap}"
+            f"{option_name('chunk', options.chunk)}: expected more than {subwords.edges} tokens for"
+            f" beginning and end plus {option_name('chunk_overlap', options.chunk_overlap)}"
         )
 
 
 def _check_pairs(subwords: Subwords, options: TextOptions) -> None:
     if not subwords.pair_edges and options.edge_tokens != "no":
         raise ConfigError(
-            "--tokenizer: the file has no special tokens that separate two texts: use --text-pairs"
-            " separate, or join them without a separator with --edge-tokens no"
+            f"{option_name('tokenizer')}: the file has no special tokens that separate two texts:"
+            f" use {option_name('text_pairs', 'separate')}, or join them without a separator with"
+            f" {option_name('edge_tokens')} no"
         )
     least = subwords.pair_edges + 2
     if options.max_length is not None and options.max_length < least:
         raise ConfigError(
-            f"--max-length {options.max_length}: expected {least} or more, for"
+            f"{option_name('max_length', options.max_length)}: expected {least} or more, for"
             f" {subwords.pair_edges} special tokens and a token of each text"
         )
 

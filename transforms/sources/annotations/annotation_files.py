@@ -22,6 +22,7 @@ from recordmill.errors import ConfigError, RecordError, Reject
 from recordmill.format.file_content import HEAD, identify
 from recordmill.notes import LeftUnread
 from recordmill.option_files import parse_names
+from recordmill.option_names import option_name
 from recordmill.storage.files import Location, MissingError
 from recordmill.storage.input_files import read_file
 from recordmill.transforms.model.annotations import (
@@ -301,7 +302,8 @@ def _list_files(folder: Location, wanted: AnnotationsByFile) -> tuple[list[File]
             files.append(finding)
     if not files:
         raise ConfigError(
-            f"--annotations: found no {_ENDS[wanted]} file in {folder}: check the path"
+            f"{option_name('annotations')}: found no {_ENDS[wanted]} file in {folder}: check the"
+            " path"
         )
     return files, rejects
 
@@ -320,9 +322,9 @@ def _class_names(folder: Location) -> tuple[str, ...]:
     yaml = (place / name for place in (folder, folder.parent) for name in _YAML)
     given = next((f" {place}" for place in yaml if place.exists()), ", one per line")
     raise ConfigError(
-        f"--annotations {folder}: YOLO's files hold class numbers, and there is no file of class"
-        f" names ({', '.join(_NAMES)}) in the folder or its parent: name the classes with"
-        f" --labels-file{given}"
+        f"{option_name('annotations', folder)}: YOLO's files hold class numbers, and there is no"
+        f" file of class names ({', '.join(_NAMES)}) in the folder or its parent: name the classes"
+        f" with {option_name('labels_file')}{given}"
     )
 
 

@@ -7,6 +7,7 @@ from collections import Counter
 from typing import Literal, get_args
 
 from recordmill.errors import ConfigError
+from recordmill.option_names import option_name
 from recordmill.storage.files import Location
 from recordmill.transforms.model.annotations import AnnotationReader
 from recordmill.transforms.sources.annotations.annotation_files import (
@@ -49,8 +50,8 @@ class Annotations:
     def __post_init__(self) -> None:
         if self.format not in get_args(AnnotationFormat):
             raise ConfigError(
-                f"--annotation-format: expected one of {', '.join(get_args(AnnotationFormat))}, got"
-                f" {self.format!r}"
+                f"{option_name('annotation_format')}: expected one of"
+                f" {', '.join(get_args(AnnotationFormat))}, got {self.format!r}"
             )
 
     @property
@@ -70,7 +71,9 @@ class Annotations:
         """
         for place in self.places:
             if not place.exists():
-                raise ConfigError(f"--annotations: {place} does not exist: check the path")
+                raise ConfigError(
+                    f"{option_name('annotations')}: {place} does not exist: check the path"
+                )
         return self.format if self.format != "auto" else guess_format(self.places[0])
 
     @property
@@ -79,7 +82,8 @@ class Annotations:
         found = self.resolved_format
         if self.units == "fractions" and found != "csv":
             raise ConfigError(
-                f"--box-units: {found} defines the units of corners: leave the option out"
+                f"{option_name('box_units')}: {found} defines the units of corners: leave the"
+                " option out"
             )
         return found == "yolo" or self.units == "fractions"
 
@@ -88,19 +92,22 @@ class Annotations:
         found = self.resolved_format
         if self.decimal != "." and found != "csv":
             raise ConfigError(
-                f"--decimal {self.decimal}: applies to CSV, and --annotations are of {found}: leave"
-                " the option out"
+                f"{option_name('decimal', self.decimal)}: applies to CSV, and"
+                f" {option_name('annotations')} are of {found}: leave the option out"
             )
         if found == "coco":
             return read_coco(self.places, segmentation=self.segmentation, image_ids=self.image_ids)
         if len(self.places) > 1:
             raise ConfigError(
-                f"--annotations: expected one path for {found}, got {len(self.places)}"
+                f"{option_name('annotations')}: expected one path for {found}, got"
+                f" {len(self.places)}"
             )
         (place,) = self.places
         if place.is_dir() != (found in ("voc", "yolo")):
             what = "a folder" if found in ("voc", "yolo") else "a file"
-            raise ConfigError(f"--annotations: expected {what} of {found}, got {place}")
+            raise ConfigError(
+                f"{option_name('annotations')}: expected {what} of {found}, got {place}"
+            )
         if found == "csv":
             return read_boxes(place, fractions=self.units == "fractions", decimal=self.decimal)
         return open_voc(place) if found == "voc" else open_yolo(place, self.classes)
@@ -126,12 +133,12 @@ def guess_format(place: Location) -> AnnotationFormat:
             (most, count), *others = counts.most_common()
             if others and others[0][1] > count * _OTHERS:
                 raise ConfigError(
-                    f"--annotations {place}: the folder holds {counts['voc']} .xml and"
-                    f" {counts['yolo']} .txt files: name the format with --annotation-format, voc"
-                    " or yolo"
+                    f"{option_name('annotations', place)}: the folder holds {counts['voc']} .xml"
+                    f" and {counts['yolo']} .txt files: name the format with"
+                    f" {option_name('annotation_format')}, voc or yolo"
                 )
             return most
     raise ConfigError(
-        f"--annotations {place}: expected a .json or .csv file, or a folder of .xml or .txt files;"
-        " name the format with --annotation-format"
+        f"{option_name('annotations', place)}: expected a .json or .csv file, or a folder of .xml"
+        f" or .txt files; name the format with {option_name('annotation_format')}"
     )

@@ -13,6 +13,7 @@ from recordmill.errors import ConfigError, Reason, Reject
 from recordmill.format.class_names import class_order
 from recordmill.notes import LeftUnread
 from recordmill.option_files import DELIMITERS
+from recordmill.option_names import option_name
 from recordmill.storage.files import Location
 from recordmill.transforms.model.annotations import (
     OBJECTS,
@@ -104,11 +105,11 @@ def read_boxes(file: Location, *, fractions: bool = False, decimal: str = ".") -
         if others:
             count_unread(unread, others, such_as=f"one of {name}")
     if not images:
-        raise ConfigError(f"--annotations: {file} has no row that names an image")
+        raise ConfigError(f"{option_name('annotations')}: {file} has no row that names an image")
     if not fractions and objects.corners and not is_out_of_range(objects.corners):
         raise ConfigError(
-            f"--annotations: {file} has no corner above 1, so corners are probably fractions: pass"
-            " --box-units fractions"
+            f"{option_name('annotations')}: {file} has no corner above 1, so corners are probably"
+            f" fractions: pass {option_name('box_units', 'fractions')}"
         )
     renames = LabelSpelling().add(pa.array(objects.classes, pa.string())).renames()
     objects.classes[:] = [renames.get(name) or name for name in objects.classes]
@@ -142,8 +143,8 @@ def _rows(file: Location) -> Iterator[tuple[int, dict[str, str], dict[str, str]]
                 shown = ", ".join(header)
                 shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]} ..."
                 raise ConfigError(
-                    f"--annotations: {file} has no column {', '.join(lacking)}; it has"
-                    f" {shown or 'none'}"
+                    f"{option_name('annotations')}: {file} has no column {', '.join(lacking)}; it"
+                    f" has {shown or 'none'}"
                 )
             others = [
                 (name, place) for place, name in enumerate(header) if name and name not in _KNOWN
@@ -165,7 +166,7 @@ def _rows(file: Location) -> Iterator[tuple[int, dict[str, str], dict[str, str]]
                 yield number, {**row, "by_stem": "yes" if ids else ""}, unread
         except (csv.Error, UnicodeDecodeError) as error:
             raise ConfigError(
-                f"--annotations: {file} is not CSV in UTF-8, at line {line + 1}"
+                f"{option_name('annotations')}: {file} is not CSV in UTF-8, at line {line + 1}"
             ) from error
 
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from recordmill.errors import ConfigError, Reason, Reject
 from recordmill.notes import LeftUnread
+from recordmill.option_names import option_name
 from recordmill.storage.files import Location
 from recordmill.transforms.model.annotations import (
     AREA,
@@ -210,8 +211,9 @@ class _CocoParser:
         corners = self._objects.corners
         if max(corners, default=0) > 0 and not is_out_of_range(corners):
             raise ConfigError(
-                f"--annotations {', '.join(self._files)}: no 'bbox' has a corner above 1: they"
-                " are probably fractions of width and height; expected pixels, as in COCO"
+                f"{option_name('annotations', ', '.join(self._files))}: no 'bbox' has a corner"
+                " above 1: they are probably fractions of width and height; expected pixels, as in"
+                " COCO"
             )
         if self._categories:
             # Without any object of an image, the cause is its id: the rejects should name it.

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from recordmill.errors import ConfigError, Reject
 from recordmill.notes import count_of
+from recordmill.option_names import option_name
 from recordmill.storage.files import Location
 from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.imaging.mask_options import MaskOptions
@@ -98,9 +99,13 @@ class MaskFolder:
           ConfigError: there are none, two have the same stem, or the options do not fit them.
         """
         if not self.place.exists():
-            raise ConfigError(f"--masks: {self.place} does not exist: check the path")
+            raise ConfigError(
+                f"{option_name('masks')}: {self.place} does not exist: check the path"
+            )
         if not self.place.is_dir() and not is_archive(self.place.name):
-            raise ConfigError(f"--masks: expected a folder or an archive, got {self.place}")
+            raise ConfigError(
+                f"{option_name('masks')}: expected a folder or an archive, got {self.place}"
+            )
         tree = FileTree(
             input=Inputs(paths=(InputPath(str(self.place)),), split_from="none"),
             unlabelled="keep",
@@ -117,7 +122,7 @@ class MaskFolder:
                     keys += part.rows[batch.KEY].to_pylist()
                     parts.append(part.rows.select(_REFERENCE))
         except ConfigError as error:
-            raise ConfigError(f"--masks: {error}") from error
+            raise ConfigError(f"{option_name('masks')}: {error}") from error
         columns = pa.Table.from_batches(parts).combine_chunks().to_batches()
         references = pa.record_batch(columns[0].columns, schema=MASK_COLUMNS)
         names = [_stem(key) for key in keys]
@@ -126,8 +131,8 @@ class MaskFolder:
             kept = [n for n, name in enumerate(names) if name.endswith(end)]
             if not kept:
                 raise ConfigError(
-                    f"--mask-suffix {self.suffix}: no name in {self.place} ends in it before the"
-                    f" extension; they are such as {keys[0]!r}"
+                    f"{option_name('mask_suffix', self.suffix)}: no name in {self.place} ends in it"
+                    f" before the extension; they are such as {keys[0]!r}"
                 )
             keys, names = [keys[n] for n in kept], [names[n] for n in kept]
             references = references.take(pa.array(kept, pa.int64()))
@@ -169,8 +174,8 @@ class MaskFolder:
             other = known.setdefault(name, key)
             if other != key:
                 raise ConfigError(
-                    f"--masks {self.place}: {other!r} and {key!r} may both be the mask of an image"
-                    f" {name!r}: remove one of them"
+                    f"{option_name('masks', self.place)}: {other!r} and {key!r} may both be the"
+                    f" mask of an image {name!r}: remove one of them"
                 )
 
 

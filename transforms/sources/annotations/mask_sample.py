@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from recordmill.errors import ConfigError, RecordError
 from recordmill.notes import Note
+from recordmill.option_names import option_name
 from recordmill.storage.input_files import read_file
 from recordmill.transforms.imaging.class_masks import Ids, StoredMask, stored_mask
 from recordmill.transforms.imaging.image_options import ImageOptions
@@ -86,8 +87,8 @@ def check_mask_sample(
             continue
         if mask is None:
             raise ConfigError(
-                f"--masks: {keys[at]!r} holds colours, not class ids: name the class of each"
-                " colour with --mask-colours FILE"
+                f"{option_name('masks')}: {keys[at]!r} holds colours, not class ids: name the class"
+                f" of each colour with {option_name('mask_colours')} FILE"
             )
         found = np.unique(mask.levels)
         kind = kinds[keys[at]] = mask_kind(mask, found)
@@ -163,9 +164,9 @@ def _check_meaning(sample: MaskSample, where: str) -> None:
                 f" and {sample.count('binary', 'white')}, such as {whites[0]!r}, have"
             )
         raise ConfigError(
-            f"--masks: {some} only the levels 0 and {white}, and {white} usually marks pixels"
-            f" without a class: pass --mask-values 0,{white} to make {white} the class 1, or"
-            f" {_ignoring(white)} to ignore it"
+            f"{option_name('masks')}: {some} only the levels 0 and {white}, and {white} usually"
+            f" marks pixels without a class: pass {option_name('mask_values')} 0,{white} to make"
+            f" {white} the class 1, or {_ignoring(white)} to ignore it"
         )
     # Where ids are beside 255, masks of 0 and 1 may lack 255; only those of one bit cannot have it.
     if not binary or not (bits or (units and not ids)):
@@ -177,10 +178,10 @@ def _check_meaning(sample: MaskSample, where: str) -> None:
     if units or ids:
         remedy = "store all masks with the same levels"
     raise ConfigError(
-        f"--masks: {sample.count('binary')} in {where}, such as {binary[0]!r}, have only the levels"
-        f" 0 and {white}, and {len(others)}, such as {others[0]!r},"
-        f" have {' or '.join(held)}, so a class may have two ids: {remedy}, or pass"
-        f" {_ignoring(white)} if {white} marks pixels without a class"
+        f"{option_name('masks')}: {sample.count('binary')} in {where}, such as {binary[0]!r}, have"
+        f" only the levels 0 and {white}, and {len(others)}, such as {others[0]!r}, have"
+        f" {' or '.join(held)}, so a class may have two ids: {remedy}, or pass {_ignoring(white)}"
+        f" if {white} marks pixels without a class"
     )
 
 

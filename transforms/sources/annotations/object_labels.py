@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError
 from recordmill.notes import Note, count_of
+from recordmill.option_names import option_name
 from recordmill.tfrecord.flat_arrays import offsets_of
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.annotations import BOX_FIELDS, CLASS, OBJECTS, grouped
@@ -55,8 +56,8 @@ class ObjectRules:
     def __post_init__(self) -> None:
         if self.without_boxes not in get_args(WithoutBoxes):
             raise ConfigError(
-                f"--without-boxes: expected one of {', '.join(get_args(WithoutBoxes))}, got"
-                f" {self.without_boxes!r}"
+                f"{option_name('without_boxes')}: expected one of"
+                f" {', '.join(get_args(WithoutBoxes))}, got {self.without_boxes!r}"
             )
 
     @property

@@ -12,6 +12,8 @@ import pyarrow as pa
 
 from recordmill import strict_json, unicode_tables
 from recordmill.errors import ConfigError, Reason, RecordError, Reject
+from recordmill.option_checks import check_options
+from recordmill.option_names import option_name
 from recordmill.storage.files import Location
 from recordmill.transforms.model import batch
 from recordmill.transforms.sources.arrays.array_formats import open_arrays
@@ -22,7 +24,6 @@ from recordmill.transforms.sources.files.file_stat import RejectCause
 from recordmill.transforms.sources.files.number_labels import LabelType, NumberLabels
 from recordmill.transforms.sources.files.references import (
     Unlabelled,
-    check_unlabelled,
     label_problem,
     no_label,
 )
@@ -67,11 +68,13 @@ class ArrayProbe:
     max_bytes: int = 1 << 28
 
     def __post_init__(self) -> None:
-        check_unlabelled(self.unlabelled)
+        check_options(self, self._check_together)
+
+    def _check_together(self) -> None:
         if self.label_pattern is not None and not _compiled(self.label_pattern).groups:
             raise ConfigError(
-                "--label-pattern: expected a group around the label, such as '([a-z]+)_[0-9]+', got"
-                f" {self.label_pattern!r}"
+                f"{option_name('label_pattern')}: expected a group around the label, such as"
+                f" '([a-z]+)_[0-9]+', got {self.label_pattern!r}"
             )
 
     @property
@@ -131,14 +134,16 @@ class ArrayProbe:
         """Return the location and the header of a file of labels. Raises ConfigError."""
         place = Location.parse(path)
         if not place.exists():
-            raise ConfigError(f"--label-input: {path} does not exist: check the path")
+            raise ConfigError(
+                f"{option_name('label_input')}: {path} does not exist: check the path"
+            )
         entry = place.stat()
         try:
             with open_arrays(str(place), size=entry.size, mtime=entry.mtime_ns) as opened:
                 found = opened.find(self.label_array, option="--label-array", texts=True)
                 self._check_chunk(found)
         except RecordError as error:
-            raise ConfigError(f"--label-input {path}: {error.detail}") from error
+            raise ConfigError(f"{option_name('label_input', path)}: {error.detail}") from error
         header = [str(place), entry.size, entry.mtime_ns, found.to_text()]
         return strict_json.to_text(header, ascii_only=True), found
 
@@ -197,7 +202,9 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     try:
         return re.compile(pattern)
     except re.error as error:
-        raise ConfigError(f"--label-pattern: invalid regular expression: {error}") from error
+        raise ConfigError(
+            f"{option_name('label_pattern')}: invalid regular expression: {error}"
+        ) from error
 
 
 def _label_in(key: str, pattern: str) -> str | None:

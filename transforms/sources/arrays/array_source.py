@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError, Reason, RecordError, Reject
 from recordmill.notes import LeftUnread, Note, count_of
+from recordmill.option_names import option_name
 from recordmill.processes.task_watch import DEFAULT_LIMITS, TaskLimits
 from recordmill.storage.files import Location, is_uri
 from recordmill.transforms.model import batch, limits
@@ -147,8 +148,9 @@ class ArraySource:
                 seen += len(some)
                 if self.probe.label_input is not None and seen > 1:
                     raise ConfigError(
-                        "--label-input holds the labels of one file, but --input has several: put"
-                        " labels into each file (--label-array), or name one file"
+                        f"{option_name('label_input')} holds the labels of one file, but"
+                        f" {option_name('input')} has several: put labels into each file"
+                        f" ({option_name('label_array')}), or name one file"
                     )
                 for part in self._list(some):
                     kept += 0 if part.rows is None else len(part.rows)
@@ -196,7 +198,7 @@ class ArraySource:
             if any(field.name == TARGET for field in users):
                 raise ConfigError(
                     f"the listing has a column {TARGET!r}, which is the name of the number to"
-                    f" predict: add --drop-columns {TARGET}"
+                    f" predict: add {option_name('drop_columns', TARGET)}"
                 )
             users = [*users, numbers.field]
         ours = [declared.field() if name == ARRAY else field for name, field in _fields().items()]

@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 from recordmill.errors import ConfigError, Reason, Reject
 from recordmill.notes import Note
+from recordmill.option_checks import check_options
+from recordmill.option_names import option_name
 from recordmill.storage.files import Location, shown
 from recordmill.storage.members import Member
 from recordmill.transforms.model.source import ListingPart
@@ -46,7 +48,6 @@ from recordmill.transforms.sources.files.references import (
     COLUMNS,
     ReferenceCollector,
     Unlabelled,
-    check_unlabelled,
     label_problem,
     no_label,
 )
@@ -244,8 +245,9 @@ def check_numbers(laid_out: Sequence[LaidOutInput], numbers: NumberLabels | None
     """Raise ConfigError if labels are numbers, and no path of an input gives a label."""
     if numbers is not None and all(one.layout.labels is None for one in laid_out):
         raise ConfigError(
-            f"--label-type {numbers.label_type}: no folder gives a number: name the folders by the"
-            " numbers, or add --label-from REGEX, whose first group matches the number in a path"
+            f"{option_name('label_type', numbers.label_type)}: no folder gives a number: name the"
+            f" folders by the numbers, or add {option_name('label_from')} REGEX, whose first group"
+            " matches the number in a path"
         )
 
 
@@ -272,7 +274,9 @@ class FileTree:
     companions: tuple[Companion, ...] = ()
 
     def __post_init__(self) -> None:
-        check_unlabelled(self.unlabelled)
+        check_options(self, self._check_together)
+
+    def _check_together(self) -> None:
         check_paths(self.input)
 
     @property

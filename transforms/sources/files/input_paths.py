@@ -13,6 +13,7 @@ from typing import Literal, get_args
 
 from recordmill.errors import ConfigError
 from recordmill.format.split_names import canonical_split, is_split_name
+from recordmill.option_names import option_name
 
 SplitFrom = Literal["auto", "folders", "files", "column", "none"]
 # Files that hold classes, such as .cls or .json:label. Groups: extension, field of a JSON object.
@@ -68,22 +69,26 @@ class Inputs:
     def __post_init__(self) -> None:
         if self.split_from not in _SPLIT_FROM:
             raise ConfigError(
-                f"--split-from: expected one of {', '.join(_SPLIT_FROM)}, got {self.split_from!r}"
+                f"{option_name('split_from')}: expected one of {', '.join(_SPLIT_FROM)}, got"
+                f" {self.split_from!r}"
             )
         if self.label_from.lower() == ".json":
             raise ConfigError(
-                "--label-from .json: name the field that holds the class, as in --label-from"
-                " .json:label"
+                f"{option_name('label_from')} .json: name the field that holds the class, as in"
+                f" {option_name('label_from')} .json:label"
             )
         if self.label_from not in ("top", "parent") and not LABEL_FILE.fullmatch(self.label_from):
             try:
                 groups = re.compile(self.label_from).groups
             except re.error as error:
-                raise ConfigError(f"--label-from {self.label_from}: {error}") from error
+                raise ConfigError(
+                    f"{option_name('label_from', self.label_from)}: {error}"
+                ) from error
             if not groups:
                 raise ConfigError(
-                    f"--label-from {self.label_from}: expected top, parent, a regular expression"
-                    " with a group (...), which is the class, or for archives .cls or .json:FIELD"
+                    f"{option_name('label_from', self.label_from)}: expected top, parent, a regular"
+                    " expression with a group (...), which is the class, or for archives .cls or"
+                    " .json:FIELD"
                 )
 
     @classmethod

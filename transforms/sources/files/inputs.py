@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from glob import iglob
 
 from recordmill.errors import ConfigError
+from recordmill.option_names import option_name
 from recordmill.storage.files import Location, PathError, shown
 from recordmill.transforms.sources.files.file_stat import refuse_special
 from recordmill.transforms.sources.files.input_paths import InputPath, Inputs
@@ -84,15 +85,16 @@ def read_once(
             other = next((one for one in others if one.covers(place)), None)
             if other is not None:
                 raise ConfigError(
-                    f"{shown(item.path)} is read twice, by --input {other.given} and by --input"
-                    f" {root.given}: leave one of them out"
+                    f"{shown(item.path)} is read twice, by {option_name('input', other.given)} and"
+                    f" by {option_name('input', root.given)}: leave one of them out"
                 )
         yield item
     if is_empty:
         what = "matches no file" if root.pattern is not None else "holds no file"
         advice = matched_folders(Inputs(paths=(root.given,)))
         raise ConfigError(
-            f"--input {root.given} {what}{advice or ': check the path, or leave it out'}"
+            f"{option_name('input', root.given)}"
+            f" {what}{advice or ': check the path, or leave it out'}"
         )
 
 
@@ -119,7 +121,7 @@ def check_paths(inputs: str | Inputs) -> None:
     for one in Inputs.of(inputs).paths:
         place = Location.parse(one.path)
         if place in seen:
-            raise ConfigError(f"--input {one} is given twice: leave one out")
+            raise ConfigError(f"{option_name('input', one)} is given twice: leave one out")
         seen.add(place)
 
 
@@ -136,8 +138,9 @@ def find_roots(inputs: Inputs, *, archives: bool = False) -> tuple[InputRoot, ..
     for one, other in itertools.permutations(roots, 2):
         if other.is_folder and other.covers(one.root):
             raise ConfigError(
-                f"--input {one.given} lies inside --input {other.given}: its files would be read"
-                " twice; leave one of them out"
+                f"{option_name('input', one.given)} lies inside"
+                f" {option_name('input', other.given)}: its files would be read twice; leave one of"
+                " them out"
             )
     folders = [_as_folder(one) for one in roots]
     prefixes = key_prefixes(folders)
@@ -176,7 +179,7 @@ def _find_root(given: InputPath, *, archives: bool) -> InputRoot:
     except PathError as error:
         raise ConfigError(f"the input cannot be used: {error}") from error
     if archives and (what := compressed_tar(place.name)):
-        raise ConfigError(f"--input {shown(place)} {what}")
+        raise ConfigError(f"{option_name('input', shown(place))} {what}")
     if archives and is_archive(place.name):
         return InputRoot(given=given, place=place, root=place, archive=True)
     return InputRoot(given=given, place=place, root=place.parent, file=True)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from recordmill.errors import ConfigError
 from recordmill.format.split_names import canonical_split, is_split_name
+from recordmill.option_names import option_name
 from recordmill.transforms.sources.files.input_paths import SplitFrom
 from recordmill.transforms.sources.rows.column_roles import LABELS, SPLITS
 
@@ -90,8 +91,8 @@ def split_key(given: object, partitions: Partitions, split_from: SplitFrom) -> P
         (first, *_) = partitions.keys
         if odd := [value for value in first.values if not is_split_name(value)]:
             raise ConfigError(
-                f"--split-from folders: {first.name}={odd[0]} of {given} cannot name a split:"
-                " expected letters, digits, _ and - after the =; rename it"
+                f"{option_name('split_from', 'folders')}: {first.name}={odd[0]} of {given} cannot"
+                " name a split: expected letters, digits, _ and - after the =; rename it"
             )
         return first
     named = [one for one in partitions.keys if one.name.lower() in SPLITS]
@@ -101,9 +102,9 @@ def split_key(given: object, partitions: Partitions, split_from: SplitFrom) -> P
     if len(found) > 1:
         several = " and ".join(f"{one.name}=" for one in found)
         raise ConfigError(
-            f"{given} holds folders named as splits under several keys ({several}): name the"
-            " split of each, as in --input 'train=DIR/*/split=train/**'; --split-from none ignores"
-            " these names"
+            f"{given} holds folders named as splits under several keys ({several}): name the split"
+            f" of each, as in {option_name('input')} 'train=DIR/*/split=train/**';"
+            f" {option_name('split_from')} none ignores these names"
         )
     return found[0] if found else None
 
@@ -124,6 +125,6 @@ def label_key(given: object, partitions: Partitions, by_split: str | None) -> st
         raise ConfigError(
             f"several folders around a file of {given} may be its class"
             f" ({', '.join([*(f'{key}=' for key in keys), *partitions.below[:1]])}): pass"
-            f" {' or '.join(options)}, or --label-type none for no classes"
+            f" {' or '.join(options)}, or {option_name('label_type', 'none')} for no classes"
         )
     return keys[0] if keys else None

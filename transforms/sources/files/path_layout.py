@@ -17,6 +17,7 @@ from typing import Literal, NamedTuple
 
 from recordmill.errors import ConfigError
 from recordmill.format.split_names import canonical_split, is_split_name
+from recordmill.option_names import option_name
 from recordmill.storage.files import Location, PathError
 from recordmill.transforms.sources.archives.archive_tree import ArchiveTree, find_archives
 from recordmill.transforms.sources.archives.label_files import LabelFiles
@@ -135,8 +136,9 @@ def _refuse_some_named(root: InputRoot, keys: Sequence[str]) -> None:
         named, unnamed = divide(keys, found)
         raise ConfigError(
             f"{root.given} holds archives named as splits ({named}) beside others ({unnamed}):"
-            " select archives with a pattern, or name the split of each with --input"
-            " train=ARCHIVE; --split-from none ignores these names"
+            " select archives with a pattern, or name the split of each with"
+            f" {option_name('input')} train=ARCHIVE; {option_name('split_from')} none ignores these"
+            " names"
         )
 
 
@@ -171,7 +173,7 @@ def _splits_of(
         named, unnamed = divide([str(root.given) for root in roots], found)
         raise ConfigError(
             f"some inputs have names of splits ({named}) and others do not ({unnamed}): name the"
-            f" split of each, as in --input train={roots[0].given}; {IGNORE}"
+            f" split of each, as in {option_name('input')} train={roots[0].given}; {IGNORE}"
         )
     return found
 
@@ -215,7 +217,7 @@ def _lay_out_one(
             where = f"{root.given}/{folders[0]}" if archives is None else "that folder, unpacked"
             raise ConfigError(
                 f"{root.given} holds a single folder, {folders[0]!r}, whose folders have names of"
-                f" splits ({some(found)}): pass --input {where}; {IGNORE}"
+                f" splits ({some(found)}): pass {option_name('input', where)}; {IGNORE}"
             )
         if archives is None:
             inner = tuple(f"{folders[0]}/{name}" for name in found)
@@ -273,21 +275,22 @@ def _layout_of(
         if found != {split}:
             names = ", ".join(sorted(map(str, found - {split})))
             raise ConfigError(
-                f"--input {root.given} is the split {split}, but some of its {splits} have names"
-                f" of others ({names}): pass those of each split as an --input; {IGNORE}"
+                f"{option_name('input', root.given)} is the split {split}, but some of its {splits}"
+                f" have names of others ({names}): pass those of each split as an"
+                f" {option_name('input')}; {IGNORE}"
             )
     labels = inputs.label_from
     by_file = LabelFiles.parse(labels) is not None
     if by_file and archives is None:
         raise ConfigError(
-            f"--label-from {labels}: reads classes from files in archives; expected a .tar, a .zip"
-            f" or a folder of them, got {root.given}"
+            f"{option_name('label_from', labels)}: reads classes from files in archives; expected a"
+            f" .tar, a .zip or a folder of them, got {root.given}"
         )
     if rules.labelled and labels == "top" and archives is not None and archives.has_class_files:
         raise ConfigError(
-            f"{root.given} holds .cls files, as WebDataset shards do: --label-from .cls takes the"
-            " classes from them, --label-from .json:FIELD from JSON files; --label-type none reads"
-            " no classes"
+            f"{root.given} holds .cls files, as WebDataset shards do: {option_name('label_from')}"
+            f" .cls takes the classes from them, {option_name('label_from')} .json:FIELD from JSON"
+            f" files; {option_name('label_type', 'none')} reads no classes"
         )
     levels = tuple(one.name for one in partitions.keys)
     by_key = None if key is None else key.name
@@ -324,8 +327,8 @@ def _splits_from(
             named, unnamed = divide(folders, found)
             raise ConfigError(
                 f"{root.given} holds folders named as splits ({named}) beside others ({unnamed}):"
-                " --split-from folders makes each of them a split, --split-from none ignores the"
-                " names"
+                f" {option_name('split_from', 'folders')} makes each of them a split,"
+                f" {option_name('split_from')} none ignores the names"
             )
         return "folders"
     return None if file_names is None else _files_as_splits(root, file_names())
@@ -345,19 +348,21 @@ def _files_as_splits(root: InputRoot, keys: Iterable[str]) -> Literal["files"] |
         raise ConfigError(
             f"{root.given} holds files named as splits ({some(named)}) beside others"
             f" ({some(unnamed)}): select files with a pattern, or name the split of each with"
-            f" --input train=FILE; {IGNORE}"
+            f" {option_name('input')} train=FILE; {IGNORE}"
         )
     return "files" if named else None
 
 
 def _refuse_folders(root: InputRoot, folders: Sequence[str]) -> None:
     if not folders:
-        raise ConfigError(f"--split-from folders: the input {root.given} has no folders")
+        raise ConfigError(
+            f"{option_name('split_from', 'folders')}: the input {root.given} has no folders"
+        )
     for name in folders:
         if not is_split_name(name):
             raise ConfigError(
-                f"--split-from folders: the folder {name!r} of {root.given} cannot name a split:"
-                " expected letters, digits, _ and -; rename it"
+                f"{option_name('split_from', 'folders')}: the folder {name!r} of {root.given}"
+                " cannot name a split: expected letters, digits, _ and -; rename it"
             )
 
 

@@ -9,6 +9,7 @@ import posixpath
 from collections.abc import Sequence
 
 from recordmill.errors import ConfigError, Reason, RecordError
+from recordmill.option_names import option_name
 from recordmill.storage.files import Location, is_uri
 from recordmill.storage.redaction import redact_uri
 
@@ -124,8 +125,8 @@ def parse_store(text: str) -> Location:
     place = Location.parse(text)
     if place.is_local or place.path:
         raise ConfigError(
-            "--allow-store: expected a store without a path, such as s3://bucket, got"
-            f" {redact_uri(text)!r}"
+            f"{option_name('allow_store')}: expected a store without a path, such as s3://bucket,"
+            f" got {redact_uri(text)!r}"
         )
     return place
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import collections
 import dataclasses
 import re
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import pyarrow as pa
 
-from recordmill.errors import ConfigError, Reason, Reject
+from recordmill.errors import Reason, Reject
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.source import ListingPart
 from recordmill.transforms.sources.files.file_stat import RejectCause
@@ -35,12 +35,6 @@ COLUMNS = pa.schema(
 )
 # Columns of members of archives, with their lineage, ARCHIVE#OFFSET.
 ARCHIVED = COLUMNS.append(pa.field(batch.PLACE, pa.string()))
-
-
-def check_unlabelled(value: str) -> None:
-    """Raise ConfigError unless the value is an `Unlabelled`."""
-    if value not in get_args(Unlabelled):
-        raise ConfigError(f"expected unlabelled to be 'reject' or 'keep', got {value!r}")
 
 
 def no_label(where: str) -> RejectCause:

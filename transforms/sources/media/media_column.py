@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from recordmill.errors import ConfigError
+from recordmill.option_names import option_name
 from recordmill.transforms.model.user_columns import is_list
 from recordmill.transforms.sources.media.media_values import is_bytes, is_bytes_struct
 from recordmill.transforms.sources.row_formats.column_types import ColumnTypes
@@ -95,8 +96,8 @@ def _refuse_lists(names: Sequence[str], where: str) -> None:
     if names:
         raise ConfigError(
             f"{where} holds files in lists, in {quoted(names)}, but a list of files per row is not"
-            " supported: write one row for each file, or leave them out, with --drop-columns"
-            f" {names[0]}"
+            " supported: write one row for each file, or leave them out, with"
+            f" {option_name('drop_columns', names[0])}"
         )
 
 
@@ -146,6 +147,7 @@ def _only(names: Sequence[str], where: str) -> str | None:
     if len(names) > 1:
         raise ConfigError(
             f"several columns of {where} hold files: {quoted(names)}; name one of them with"
-            f" --bytes-column, and leave the others out, such as --drop-columns {names[1]}"
+            f" {option_name('bytes_column')}, and leave the others out, such as"
+            f" {option_name('drop_columns', names[1])}"
         )
     return next(iter(names), None)

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from recordmill.errors import ConfigError, Reason, Reject
 from recordmill.format.content_hashes import check_of, content_hash, file_hash
 from recordmill.notes import Note
+from recordmill.option_names import option_name
 from recordmill.storage.files import Location, shown
 from recordmill.storage.input_files import open_file
 from recordmill.transforms.model import batch, limits
@@ -166,8 +167,8 @@ class MediaRows(RecordRows):
     def _roles(self, names: Sequence[str]) -> ColumnRoles:
         if self.bytes_column not in names:
             raise ConfigError(
-                f"--bytes-column: no column {self.bytes_column!r} in {self.input}: it has"
-                f" {quoted(names)}"
+                f"{option_name('bytes_column')}: no column {self.bytes_column!r} in {self.input}:"
+                f" it has {quoted(names)}"
             )
         dropped = (*self.drop_columns, self.bytes_column)  # it becomes no feature of its own
         requested = dataclasses.replace(self._requested_roles(), dropped=dropped)
@@ -182,7 +183,8 @@ class MediaRows(RecordRows):
         found = column_types[self.bytes_column].types
         if found and self.format.format != "tfrecord" and (fault := type_fault(found[0])):
             raise ConfigError(
-                f"--bytes-column: column {self.bytes_column!r} of {self.input} has type {fault}"
+                f"{option_name('bytes_column')}: column {self.bytes_column!r} of {self.input} has"
+                f" type {fault}"
             )
         return super()._user_fields(user_columns, column_types, roles)
 

@@ -16,6 +16,7 @@ import pyarrow.parquet
 
 from recordmill.errors import ConfigError, Reason
 from recordmill.format.parquet_footer import check_footer
+from recordmill.option_names import option_name
 from recordmill.transforms.model import limits
 from recordmill.transforms.sources.row_formats.arrow_checks import Expansion, check_names, validate
 from recordmill.transforms.sources.row_formats.column_types import ColumnType, ColumnTypes
@@ -75,8 +76,9 @@ class ColumnarFile:
             )
         if self.encoding != UTF8 and not any(_holds_bytes(field.type) for field in schema):
             raise ConfigError(
-                f"--encoding applies to text and to columns of bytes, and {self.origin.place} has"
-                " none: leave it out, because other columns declare their texts as UTF-8"
+                f"{option_name('encoding')} applies to text and to columns of bytes, and"
+                f" {self.origin.place} has none: leave it out, because other columns declare their"
+                " texts as UTF-8"
             )
         return {
             field.name: ColumnType((value_type(field.type),), field.nullable) for field in schema
@@ -230,7 +232,7 @@ class ParquetFile(ColumnarFile):
         if stored > self.max_row_bytes:
             raise ConfigError(
                 f"{self.origin.place}: the rows of row group {group} have {int(stored)} bytes each,"
-                f" more than --max-row-bytes {self.max_row_bytes}"
+                f" more than {option_name('max_row_bytes', self.max_row_bytes)}"
             )
         columns = [found.column(n) for n in range(found.num_columns)]
         tops = {*names}

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from typing import Literal, get_args
 
 from recordmill.errors import ConfigError
+from recordmill.option_names import option_name
 
 WHERE = "where"  # the option
 
@@ -138,7 +139,9 @@ def parse_condition(text: str) -> Condition:
 
     given = " ".join(_PARTS.sub(quote, text).splitlines()).strip()
     if not given:
-        raise ConfigError("--where: expected a condition such as 'age >= 18', got nothing")
+        raise ConfigError(
+            f"{option_name('where')}: expected a condition such as 'age >= 18', got nothing"
+        )
     if date := _BARE_DATE.search(_PARTS.sub("''", given)):
         raise ConfigError(
             f"{named_option(text)}: put dates in quotes, such as '2024-06-01', and spaces between"
@@ -148,7 +151,8 @@ def parse_condition(text: str) -> Condition:
         tree = ast.parse(given, mode="eval")
         if sum(1 for _ in ast.walk(tree)) > _MOST_NODES:
             raise ConfigError(
-                f"--where: expected at most {_MOST_NODES} names, values and operators"
+                f"{option_name('where')}: expected at most {_MOST_NODES} names, values and"
+                " operators"
             )
         parser = _Parser(text, given, names)
         root = parser.node(tree.body)

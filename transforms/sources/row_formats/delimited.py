@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 from recordmill.errors import ConfigError
+from recordmill.option_names import option_name
 from recordmill.transforms.model import limits
 from recordmill.transforms.sources.row_formats.column_types import ColumnType, ColumnTypes, unify
 from recordmill.transforms.sources.row_formats.csv_blocks import (
@@ -70,7 +71,8 @@ class DelimitedFile:
         if not self._shape.columns and line[:4].lower() == b"sep=" and len(line) == 5:
             raise ConfigError(
                 f"{self._origin.place} begins with a line for Excel, {ascii(line)[1:]}: remove this"
-                f" line, and pass --delimiter {ascii(line[4:])[1:]} unless it is the default"
+                f" line, and pass {option_name('delimiter', ascii(line[4:])[1:])} unless it is the"
+                " default"
             )
         if self._shape.checks_header and not self._shape.columns:
             self._refuse_other_text()
@@ -188,8 +190,9 @@ class DelimitedFile:
                         raise ConfigError(
                             f"the header of {self._origin.place} seems to have an unclosed quote:"
                             f" it extends over {row.count(_LINE_END) + 1} lines, to a quote that"
-                            " seems to open a value; close it, or pass --quoting off if quotes are"
-                            " data, or --quoting on if the header is correct"
+                            f" seems to open a value; close it, or pass {option_name('quoting')}"
+                            f" off if quotes are data, or {option_name('quoting')} on if the header"
+                            " is correct"
                         )
                     self._head_block = block
                     return row, at + end
@@ -201,8 +204,8 @@ class DelimitedFile:
         first = [name.lower() for name in self._parse_header(self._first_row[0] or b"-")]
         if first == [name.lower() for name in self._shape.columns]:
             raise ConfigError(
-                f"--columns is for files without header, but {self._origin.place} has one: leave "
-                "the option out"
+                f"{option_name('columns')} is for files without header, but {self._origin.place}"
+                " has one: leave the option out"
             )
 
     def rows_at_start(self) -> Iterator[Rows]:
@@ -234,13 +237,14 @@ class DelimitedFile:
         )
         if problem:
             raise ConfigError(
-                f"{self._origin.place}: {problem}; if it is the header, pass --header yes"
+                f"{self._origin.place}: {problem}; if it is the header, pass"
+                f" {option_name('header')} yes"
             )
         if problem := data_in_header(names, rows.columns):
             raise ConfigError(
                 f"the first row of {self._origin.place} looks like data, not like column names:"
-                f" {problem}; {self._naming(len(names))}, or pass --header yes if the first row"
-                " does hold the names"
+                f" {problem}; {self._naming(len(names))}, or pass {option_name('header')} yes if"
+                " the first row does hold the names"
             )
 
     def _naming(self, count: int) -> str:

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from recordmill.errors import ConfigError
 from recordmill.notes import count_of
 from recordmill.option_checks import list_text
+from recordmill.option_names import option_name
 from recordmill.transforms.model.placeholders import is_placeholder
 from recordmill.transforms.sources.row_formats.row_file import Rows
 from recordmill.transforms.sources.row_formats.row_format import FileFormat, RowFormat
@@ -154,8 +155,8 @@ def refuse_delimiter(names: Sequence[str], row_format: RowFormat, where: str) ->
     if found is not None:
         shown = "tab" if found == "\t" else repr(found)
         raise ConfigError(
-            f"{where} has one column, {names[0]!r}: if it holds several, pass --delimiter"
-            f" {shown}; if not, rename it without {shown}"
+            f"{where} has one column, {names[0]!r}: if it holds several, pass"
+            f" {option_name('delimiter', shown)}; if not, rename it without {shown}"
         )
 
 

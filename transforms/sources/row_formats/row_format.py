@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Literal, get_args
 
 from recordmill.errors import ConfigError
+from recordmill.option_names import option_name
 from recordmill.transforms.sources.files.other_kinds import is_tfrecord_name, other_kind
 from recordmill.transforms.sources.row_formats.value_parsing import ValueParser
 
@@ -116,17 +117,22 @@ class RowFormat:
                 raise ConfigError(f"{option}: expected one of {', '.join(known)}, got {value!r}")
         if len(set(self.columns)) < len(self.columns) or "" in self.columns:
             raise ConfigError(
-                f"--columns: expected unique names, one per column, got {','.join(self.columns)!r}"
+                f"{option_name('columns')}: expected unique names, one per column, got"
+                f" {','.join(self.columns)!r}"
             )
         if self.columns and self.header == "yes":
             raise ConfigError(
-                "--header yes: --columns names the columns of files without header; leave one out"
+                f"{option_name('header')} yes: {option_name('columns')} names the columns of files"
+                " without header; leave one out"
             )
         if self.skip_rows < 0:
-            raise ConfigError(f"--skip-rows: expected 0 lines or more, got {self.skip_rows}")
+            raise ConfigError(
+                f"{option_name('skip_rows')}: expected 0 lines or more, got {self.skip_rows}"
+            )
         if not 0 < self.max_row_bytes <= _MAX_ROW_BYTES:
             raise ConfigError(
-                f"--max-row-bytes: expected 1 to {_MAX_ROW_BYTES}, got {self.max_row_bytes}"
+                f"{option_name('max_row_bytes')}: expected 1 to {_MAX_ROW_BYTES}, got"
+                f" {self.max_row_bytes}"
             )
         _codec(self.encoding)
         if self.escape and (
@@ -136,19 +142,20 @@ class RowFormat:
             or self.escape.encode() == _delimiter(self.delimiter or ",")
         ):
             raise ConfigError(
-                "--escape: expected one ASCII character that is not the delimiter, a quote or"
-                f" --comment, such as '\\', got {self.escape!r}"
+                f"{option_name('escape')}: expected one ASCII character that is not the delimiter,"
+                f" a quote or {option_name('comment')}, such as '\\', got {self.escape!r}"
             )
         if len(self.comment) > 1 or not self.comment.isascii() or self.comment in ('"', "\n", "\r"):
             raise ConfigError(
-                f"--comment: expected one ASCII character, such as '#', got {self.comment!r}"
+                f"{option_name('comment')}: expected one ASCII character, such as '#', got"
+                f" {self.comment!r}"
             )
         if self.delimiter is not None:
             _delimiter(self.delimiter)
             if _delimiter(self.delimiter) == self.decimal.encode():
                 raise ConfigError(
-                    f"--decimal {self.decimal}: --delimiter is the same character, so that numbers"
-                    " would be ambiguous"
+                    f"{option_name('decimal', self.decimal)}: {option_name('delimiter')} is the"
+                    " same character, so that numbers would be ambiguous"
                 )
         if self.format != "auto":
             self._check_applicable("the input", self.format)
@@ -183,8 +190,8 @@ class RowFormat:
             raise ConfigError(f"{path} {what}")
         if found is None:
             raise ConfigError(
-                f"{path} has no extension of a known format: name the format with "
-                f"--format, one of {', '.join(get_args(Format)[1:])}"
+                f"{path} has no extension of a known format: name the format with"
+                f" {option_name('format')}, one of {', '.join(get_args(Format)[1:])}"
             )
         compression = compression_of(name)
         if compression is not None and found not in (*TEXT, "tfrecord"):
@@ -197,8 +204,8 @@ class RowFormat:
         quotes = self.quoting == "on" or (self.quoting == "auto" and found == "csv")
         if self.escape and not quotes:
             raise ConfigError(
-                f"--escape {self.escape}: needs quotes around values, and those of {path} are data:"
-                " add --quoting on, or leave it out"
+                f"{option_name('escape', self.escape)}: needs quotes around values, and those of"
+                f" {path} are data: add {option_name('quoting')} on, or leave it out"
             )
         return FileFormat(
             format=found,
@@ -281,8 +288,8 @@ def _delimiter(text: str) -> bytes:
     text = _DELIMITERS.get(text, text)
     if len(text) != 1 or not text.isascii() or text in '"\r\n\0':
         raise ConfigError(
-            "--delimiter: expected one ASCII character, such as ';' or '|', or tab, but no quote "
-            f"or line break; got {text!r}"
+            f"{option_name('delimiter')}: expected one ASCII character, such as ';' or '|', or tab,"
+            f" but no quote or line break; got {text!r}"
         )
     return text.encode()
 
@@ -295,6 +302,7 @@ def _codec(encoding: str) -> str:
         codecs.getincrementaldecoder(encoding)
     except (LookupError, ValueError) as error:
         raise ConfigError(
-            f"--encoding: expected an encoding, such as utf-8, cp1252 or utf-16, got {encoding!r}"
+            f"{option_name('encoding')}: expected an encoding, such as utf-8, cp1252 or utf-16, got"
+            f" {encoding!r}"
         ) from error
     return codecs.lookup(encoding).name.replace("utf-8-sig", UTF8)

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recordmill.errors import ConfigError, Reason
+from recordmill.option_names import option_name
 from recordmill.transforms.model import limits
 from recordmill.transforms.sources.row_formats.line_blocks import (
     LineBlock,
@@ -284,7 +285,7 @@ class TextFile:
             f"unclosed quote in {self.origin.place}: row {numbers[row]} extends to line {last},"
             f" because the quote in line {line} is closed only there, by a quote that seems to open"
             f" a value: {self._quote_advice(block.data[start : block.ends[row]])}; if the row is"
-            " correct, pass --quoting on"
+            f" correct, pass {option_name('quoting')} on"
         )
 
     def _quote_advice(self, row: bytes) -> str:
@@ -319,10 +320,10 @@ class TextFile:
             )
         if holds_utf8(head, self.file_format.encoding):
             raise ConfigError(
-                f"--encoding {self.file_format.encoding}: the non-ASCII characters in the"
-                f" {self.origin.noun} {self.origin.place} are UTF-8, and would be read as other"
-                " characters: leave the option out; if only some files or rows have this"
-                " encoding, convert them"
+                f"{option_name('encoding', self.file_format.encoding)}: the non-ASCII characters in"
+                f" the {self.origin.noun} {self.origin.place} are UTF-8, and would be read as other"
+                " characters: leave the option out; if only some files or rows have this encoding,"
+                " convert them"
             )
         return head
 

@@ -13,6 +13,7 @@ from recordmill.errors import ConfigError, did_you_mean
 from recordmill.format.class_names import spelling_keys
 from recordmill.notes import Note
 from recordmill.option_checks import list_item, list_text
+from recordmill.option_names import option_name
 from recordmill.transforms.sources.row_formats.column_types import ColumnTypes
 from recordmill.transforms.sources.row_formats.odd_values import (
     BESIDE_BOOLS,
@@ -63,8 +64,8 @@ def refuse_unknown_missing(parser: ValueParser, names: Collection[str], *, where
     for name, spelling in parser.missing:
         if name is not None and name not in names:
             raise ConfigError(
-                f"--missing {name}={spelling}: no column {name!r} in {where}"
-                f"{did_you_mean(name, names)}: it has {quoted(names)}"
+                f"{option_name('missing', name)}={spelling}: no column {name!r} in"
+                f" {where}{did_you_mean(name, names)}: it has {quoted(names)}"
             )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Collection, Sequence
 
 from recordmill.errors import ConfigError, did_you_mean
 from recordmill.option_checks import split_list
+from recordmill.option_names import option_name
 from recordmill.transforms.sources.row_formats.nested import columns_of
 
 LABELS = ("label", "class", "category", "target")
@@ -84,8 +85,8 @@ def find_roles(
     for name in requested.dropped:
         if not columns_of([name], names):
             raise ConfigError(
-                f"--drop-columns: no column {name!r} in {where}{did_you_mean(name, names)}:"
-                f" it has {quoted(names)}"
+                f"{option_name('drop_columns')}: no column {name!r} in"
+                f" {where}{did_you_mean(name, names)}: it has {quoted(names)}"
             )
     dropped = columns_of(requested.dropped, names)
     names = [name for name in names if name not in dropped]
@@ -104,7 +105,8 @@ def find_roles(
     )
     if roles.weight is not None and roles.weight in {*roles.named(), roles.target}:
         raise ConfigError(
-            f"--weight-column {roles.weight}: the column is the label, the key or the like, too"
+            f"{option_name('weight_column', roles.weight)}: the column is the label, the key or the"
+            " like, too"
         )
     for name in roles.user_columns(names):
         if name.startswith("__"):

@@ -15,6 +15,8 @@ import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError
 from recordmill.notes import Note
+from recordmill.option_checks import check_options
+from recordmill.option_names import option_name
 from recordmill.storage.files import Location, shown
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.label_spelling import LabelSpelling
@@ -27,7 +29,6 @@ from recordmill.transforms.sources.files.path_rules import PathRules, normal_pat
 from recordmill.transforms.sources.files.references import (
     ROW,
     Unlabelled,
-    check_unlabelled,
 )
 from recordmill.transforms.sources.row_formats.column_types import (
     ColumnType,
@@ -149,7 +150,9 @@ class FileList:
     )
 
     def __post_init__(self) -> None:
-        check_unlabelled(self.unlabelled)
+        check_options(self, self._check_together)
+
+    def _check_together(self) -> None:
         open_listing(Location.parse(self.path), self.row_format)
         if self.input_root is not None:
             Location.parse(self.input_root)
@@ -217,9 +220,9 @@ class FileList:
         if roles.main is None:
             names = [name for name in names if name not in self.drop_columns]
             raise ConfigError(
-                f"found no column of paths in {self.path}: expected one of {', '.join(PATHS)}; "
-                f"it has {quoted(names)}; name the column with --path-column, or all columns with"
-                " --columns if it has no header line"
+                f"found no column of paths in {self.path}: expected one of {', '.join(PATHS)}; it"
+                f" has {quoted(names)}; name the column with {option_name('path_column')}, or all"
+                f" columns with {option_name('columns')} if it has no header line"
             )
         return with_target(roles, self.label_type, where=self.path)
 
@@ -346,11 +349,11 @@ class FileList:
         if self.input_root is None:
             return
         if what := compressed_tar(root.name):
-            raise ConfigError(f"--input-root {shown(root)} {what}")
+            raise ConfigError(f"{option_name('input_root', shown(root))} {what}")
         if root.is_local and not root.is_dir() and not (is_archive(root.name) and root.exists()):
             raise ConfigError(
-                f"--input-root {shown(root)} is neither a folder nor an archive (.tar, .zip): check"
-                " the path"
+                f"{option_name('input_root', shown(root))} is neither a folder nor an archive"
+                " (.tar, .zip): check the path"
             )
 
     def _check_target(self, column_types: ColumnTypes, roles: ColumnRoles) -> None:

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError
 from recordmill.format.typed_json import parse_json
+from recordmill.option_names import option_name
 from recordmill.tfrecord.flat_arrays import offsets_of
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.ragged import list_array
@@ -69,8 +70,8 @@ class HubClassNames:
                 with_names, without = (other, file) if names is None else (file, other)
                 how = f"the metadata of {with_names}, but not that of {without}, name classes for"
             raise ConfigError(
-                f"{how} the column {label!r}: make a dataset of each, or pass --label-type int or"
-                " none"
+                f"{how} the column {label!r}: make a dataset of each, or pass"
+                f" {option_name('label_type', 'int')} or none"
             )
         if names is None:
             return None
@@ -108,7 +109,7 @@ def _check_distinct(names: Names | None, column: str) -> None:
     if twice is not None:
         raise ConfigError(
             f"the metadata of the file names two classes of column {column!r} {twice!r}: write the"
-            " file with distinct names, or pass --label-type int or none"
+            f" file with distinct names, or pass {option_name('label_type', 'int')} or none"
         )
 
 

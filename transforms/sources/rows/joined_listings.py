@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from recordmill.errors import ConfigError
 from recordmill.notes import Note
 from recordmill.option_checks import list_item
+from recordmill.option_names import option_name
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.label_spelling import LabelSpelling
 from recordmill.transforms.model.source import ListingPart
@@ -93,8 +94,9 @@ class JoinedListings:
             return rows
         if rows[batch.SPLIT].null_count < len(rows):
             raise ConfigError(
-                f"both --input {laid_out.root.given} and a column of it name the split: pass"
-                " --split-from none to ignore the column, or leave the split out of --input"
+                f"both {option_name('input', laid_out.root.given)} and a column of it name the"
+                f" split: pass {option_name('split_from')} none to ignore the column, or leave the"
+                f" split out of {option_name('input')}"
             )
         return batch.set_column(rows, batch.SPLIT, pa.repeat(laid_out.split, len(rows)))
 
@@ -114,7 +116,7 @@ def _refuse_others(schema: pa.Schema, schemas: dict[str, pa.Schema], path: str) 
             if name not in other.names and name == batch.LABELS:
                 raise ConfigError(
                     f"the label column has lists in {here}, but not in {there}: give all listings"
-                    " lists, or texts with --label-separator"
+                    f" lists, or texts with {option_name('label_separator')}"
                 )
             if name not in other.names and (like := alike_name(name, other.names)) is not None:
                 raise ConfigError(
@@ -124,13 +126,14 @@ def _refuse_others(schema: pa.Schema, schemas: dict[str, pa.Schema], path: str) 
             if name not in other.names:
                 raise ConfigError(
                     f"{there} has no column {name!r}, but {here} has it: give all listings the same"
-                    f" columns, or pass --drop-columns {list_item(name)}, which leaves it out of"
-                    f" all records{class_loss([name])}"
+                    f" columns, or pass {option_name('drop_columns', list_item(name))}, which"
+                    f" leaves it out of all records{class_loss([name])}"
                 )
     for name in first.names:
         if schema.field(name).type != first.field(name).type:
             raise ConfigError(
                 f"the column {name!r} is {first.field(name).type} in {where}, but"
                 f" {schema.field(name).type} in {path}: use one type in all listings, or pass"
-                f" --drop-columns {list_item(name)}, which leaves it out of all records"
+                f" {option_name('drop_columns', list_item(name))}, which leaves it out of all"
+                " records"
             )

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from recordmill.errors import ConfigError, Reason
+from recordmill.option_names import option_name
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.label_spelling import LabelSpelling
 from recordmill.transforms.model.user_columns import is_list
@@ -42,8 +43,8 @@ def with_target(roles: ColumnRoles, label_type: LabelType | None, *, where: str)
         return dataclasses.replace(roles, label=None)
     if roles.label is None:
         raise ConfigError(
-            f"--label-type {label_type}: no label column was found in {where}: name it with"
-            " --label-column"
+            f"{option_name('label_type', label_type)}: no label column was found in {where}: name"
+            f" it with {option_name('label_column')}"
         )
     return dataclasses.replace(roles, label=None, target=roles.label)
 
@@ -62,8 +63,8 @@ def with_several(
     if roles.label is None:
         if separator is not None:
             raise ConfigError(
-                f"--label-separator {separator}: no column of classes was found in {where}: name it"
-                " with --label-column"
+                f"{option_name('label_separator', separator)}: no column of classes was found in"
+                f" {where}: name it with {option_name('label_column')}"
             )
         return roles
     kind = column_types[roles.label].field(roles.label).type
@@ -77,8 +78,8 @@ def with_several(
         return dataclasses.replace(roles, separator=separator)
     if separator is not None:
         raise ConfigError(
-            f"--label-separator {separator}: the column {roles.label!r} of {where} has lists"
-            f" already ({kind}): leave the option out"
+            f"{option_name('label_separator', separator)}: the column {roles.label!r} of {where}"
+            f" has lists already ({kind}): leave the option out"
         )
     as_text(pa.array([], kind.value_type), roles.label)
     return dataclasses.replace(roles, label=None, labels=roles.label)
@@ -133,8 +134,9 @@ def number_field(
         pa.array([], field.type).cast(kind)
     except pa.ArrowNotImplementedError as error:
         raise ConfigError(
-            f"--label-type {label_type}: the column {field.name!r} has type {field.type} in"
-            f" {where}, which holds no numbers: name another one with --label-column"
+            f"{option_name('label_type', label_type)}: the column {field.name!r} has type"
+            f" {field.type} in {where}, which holds no numbers: name another one with"
+            f" {option_name('label_column')}"
         ) from error
     nullable = field.nullable and unlabelled == "keep"
     return user_field(field.with_type(kind).with_nullable(nullable))

@@ -12,6 +12,7 @@ import numpy as np
 
 from recordmill.errors import ConfigError, Reason, Reject
 from recordmill.notes import Note, most_frequent
+from recordmill.option_names import option_name
 from recordmill.storage.files import Location
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.label_spelling import LabelSpelling
@@ -49,7 +50,7 @@ def open_listing(place: Location, row_format: RowFormat) -> RowFile:
             return open_rows(Origin(place=place, noun="listing"), file_format)
     raise ConfigError(
         "expected a listing in .csv, .tsv, .jsonl (each also .gz), .parquet, or in .txt with"
-        f" --delimiter, got {place}"
+        f" {option_name('delimiter')}, got {place}"
     )
 
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from recordmill.errors import ConfigError
 from recordmill.notes import Note
+from recordmill.option_names import option_name
 from recordmill.transforms.sources.files.partitions import values_of
 from recordmill.transforms.sources.row_formats.row_file import Rows
 from recordmill.transforms.sources.rows.column_roles import LABELS, ColumnRoles
@@ -63,8 +64,8 @@ def unread_columns(
     """
     if roles.target in keys:
         raise ConfigError(
-            f"--label-type: numbers are read from columns of files only, and {roles.target!r} is in"
-            f" the names of the folders of {where}: make it a column"
+            f"{option_name('label_type')}: numbers are read from columns of files only, and"
+            f" {roles.target!r} is in the names of the folders of {where}: make it a column"
         )
     unread = [key for key in keys if key not in roles.named()]
     if not unread:
@@ -80,8 +81,8 @@ def unread_columns(
     classless = roles.classes is None and roles.target is None
     if classless and not may_lack_classes and not {key.lower() for key in unread} <= _OTHERS:
         raise ConfigError(
-            f"{text} that may be the classes: {options}; --label-type none makes records without"
-            " classes, and does not read them"
+            f"{text} that may be the classes: {options}; {option_name('label_type', 'none')} makes"
+            " records without classes, and does not read them"
         )
     return {"folders": Note("unread", f"{text}, which are not read: {options}")}
 

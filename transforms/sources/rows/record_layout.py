@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from recordmill.errors import ConfigError
+from recordmill.option_names import option_name
 from recordmill.transforms.model.source import Layout
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.row_formats.column_types import ColumnTypes
@@ -68,15 +69,16 @@ def split_source_of_rows(inputs: Inputs, roles: ColumnRoles, rows: RowInput) -> 
     if roles.split is None:
         if inputs.split_from == "column":
             raise ConfigError(
-                f"--split-from column: found no column 'split' in {inputs}; name it with"
-                " --split-column"
+                f"{option_name('split_from')} column: found no column 'split' in {inputs}; name it"
+                f" with {option_name('split_column')}"
             )
         rows.refuse_unused_splits()
         return by_path
     if any(one.split for one in inputs.paths):
         raise ConfigError(
-            f"both {by_path} and the column {roles.split!r} give the split: pass --split-from"
-            " none to ignore the column, or leave the split out of --input"
+            f"both {by_path} and the column {roles.split!r} give the split: pass"
+            f" {option_name('split_from')} none to ignore the column, or leave the split out of"
+            f" {option_name('input')}"
         )
     return f"the column {roles.split!r}"
 

@@ -10,6 +10,7 @@ from typing import ClassVar
 import pyarrow as pa
 
 from recordmill.notes import Note
+from recordmill.option_checks import check_options
 from recordmill.processes.task_watch import DEFAULT_LIMITS, TaskLimits
 from recordmill.storage.files import Location
 from recordmill.transforms.model import batch
@@ -18,7 +19,7 @@ from recordmill.transforms.model.user_columns import check_types
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.inputs import check_paths
 from recordmill.transforms.sources.files.number_labels import NUMBERS, LabelType
-from recordmill.transforms.sources.files.references import Unlabelled, check_unlabelled
+from recordmill.transforms.sources.files.references import Unlabelled
 from recordmill.transforms.sources.row_formats.column_types import (
     ColumnType,
     ColumnTypes,
@@ -137,7 +138,9 @@ class RecordRows:
     )
 
     def __post_init__(self) -> None:
-        check_unlabelled(self.unlabelled)
+        check_options(self, self._check_together)
+
+    def _check_together(self) -> None:
         check_paths(self.input)
 
     @property

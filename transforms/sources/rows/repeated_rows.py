@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError, Reason, RecordError, Reject
+from recordmill.option_names import option_name
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.annotations import MASK_COLUMNS, OBJECT_MASK_COLUMNS
 from recordmill.transforms.model.source import ListingPart
@@ -137,7 +138,7 @@ class RepeatedRows:
             )
             raise ConfigError(
                 f"more than {_MOST_HELD:,} rows of {self._file} repeat a key{such}: name a column"
-                " of unique values with --key-column, or remove the repeated rows"
+                f" of unique values with {option_name('key_column')}, or remove the repeated rows"
             )
         return rows.filter(pa.array(~repeated))
 

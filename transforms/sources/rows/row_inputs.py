@@ -8,6 +8,7 @@ import itertools
 from collections.abc import Collection, Iterator, Sequence
 
 from recordmill.errors import ConfigError, Reject
+from recordmill.option_names import option_name
 from recordmill.processes.task_watch import DEFAULT_LIMITS, TaskLimits
 from recordmill.storage.files import Location, PathError, shown
 from recordmill.transforms.sources.files.folders import file_problem, list_files
@@ -80,7 +81,7 @@ class RowInput:
                 raise ConfigError(
                     f"the path of {shown(item.path)} names no split, but other files of"
                     f" {one.root.given} do: move it, select files with a pattern, or pass"
-                    " --split-from none"
+                    f" {option_name('split_from')} none"
                 )
             if self._is_empty(item):
                 yield SkippedPath("empty")

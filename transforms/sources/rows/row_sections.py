@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from recordmill.errors import ConfigError, RecordError, Reject, RunError
 from recordmill.notes import Note
 from recordmill.option_checks import list_text
+from recordmill.option_names import option_name
 from recordmill.processes.pool import shared_pool
 from recordmill.processes.row_tasks import Faults, RowTask
 from recordmill.storage.files import shown
@@ -148,9 +149,9 @@ def read_header(
             names = quoted(column_types if here == file.key else first[1])
             raise ConfigError(
                 f"{here} has no column {differ[0]!r}, but {there} has it: {here} has {names}; give"
-                f" all files the same columns, or pass --drop-columns {drop}, which leaves"
-                f" {'it' if len(differ) == 1 else 'them'} out of all records"
-                f"{class_loss(differ)}"
+                f" all files the same columns, or pass {option_name('drop_columns', drop)}, which"
+                f" leaves {'it' if len(differ) == 1 else 'them'} out of all"
+                f" records{class_loss(differ)}"
             )
         joined = unify([joined, column_types])
     return joined

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError
+from recordmill.option_names import option_name
 from recordmill.transforms.encoders.time_zones import to_microseconds
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.durations import duration
@@ -60,8 +61,8 @@ def check_time_format(time_format: str) -> None:
     if lost:
         days = " without a weekday (%w)" if lost[0] in _WEEKS else ""
         raise ConfigError(
-            f"--time-format {time_format!r}: {lost[0]}{days} gives no date, so that all times would"
-            " be alike: write dates such as 2026-01-31 in the input"
+            f"{option_name('time_format')} {time_format!r}: {lost[0]}{days} gives no date, so that"
+            " all times would be alike: write dates such as 2026-01-31 in the input"
         )
 
 

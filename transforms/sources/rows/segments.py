@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from recordmill import unicode_tables
 from recordmill.errors import ConfigError, Reason, Reject, did_you_mean
 from recordmill.notes import Note
+from recordmill.option_names import option_name
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.source import (
     Layout,
@@ -107,19 +108,20 @@ class SegmentColumns:
             if unit is None and name is not None and _MILLISECONDS.search(name):
                 raise ConfigError(
                     f"--{option}-column {name}: the name suggests milliseconds, but the default"
-                    " unit is seconds: pass --segment-unit ms, or s if the column holds seconds"
+                    f" unit is seconds: pass {option_name('segment_unit')} ms, or s if the column"
+                    " holds seconds"
                 )
         for option in ("end", "duration"):
             if start is not None and start == named[option]:
                 raise ConfigError(
-                    f"--start-column and --{option}-column: expected two columns, got {start!r} for"
-                    " both"
+                    f"{option_name('start_column')} and --{option}-column: expected two columns,"
+                    f" got {start!r} for both"
                 )
         weight = files.weight_column if isinstance(files, FileList) else None
         if weight is not None and weight in named.values():
             raise ConfigError(
-                f"--weight-column {weight}: the column is the start, the end or the duration of"
-                " segments, too"
+                f"{option_name('weight_column', weight)}: the column is the start, the end or the"
+                " duration of segments, too"
             )
         keyed = isinstance(files, FileList) and files.key_column is not None
         root = str(files.root) if isinstance(files, FileList) and keyed else None

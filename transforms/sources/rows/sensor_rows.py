@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from recordmill.errors import ConfigError, Reason
 from recordmill.format.class_names import is_value
 from recordmill.notes import Note
+from recordmill.option_names import option_name
 from recordmill.storage.files import Location
 from recordmill.transforms.encoders.time_zones import zone_of
 from recordmill.transforms.model import batch
@@ -98,12 +99,13 @@ class SensorRows(TableRows):
         super().__post_init__()
         if self.time_unit not in (None, *get_args(TimeUnit)):
             raise ConfigError(
-                f"--time-unit: expected one of {', '.join(get_args(TimeUnit))}, got"
+                f"{option_name('time_unit')}: expected one of {', '.join(get_args(TimeUnit))}, got"
                 f" {self.time_unit!r}"
             )
         if self.joined and self.series_column is not None:
             raise ConfigError(
-                "expected only one of --join-files and --series-column: leave one out"
+                f"expected only one of {option_name('join_files')} and"
+                f" {option_name('series_column')}: leave one out"
             )
         if self.time_zone is not None:
             zone_of(self.time_zone, "--input-time-zone")
@@ -197,8 +199,9 @@ class SensorRows(TableRows):
             years = years_of(listed.rows[TIME])
             if years[0] >= RECENT and years[1] < YEARS[1]:
                 raise ConfigError(
-                    f"--time-unit: numbers in {', '.join(map(repr, self.time_columns))} are too"
-                    f" large for {UNIT_NAMES[self._unit]} since 1970; pass --time-unit {name},"
+                    f"{option_name('time_unit')}: numbers in"
+                    f" {', '.join(map(repr, self.time_columns))} are too large for"
+                    f" {UNIT_NAMES[self._unit]} since 1970; pass {option_name('time_unit', name)},"
                     f" which gives {years_text(years)}"
                 )
 
@@ -224,8 +227,9 @@ class SensorRows(TableRows):
         )
         if date is not None:
             raise ConfigError(
-                f"--time-column: {read}, but they look like dates: pass --time-format {date}, or"
-                " --time-unit s if they are seconds"
+                f"{option_name('time_column')}: {read}, but they look like dates: pass"
+                f" {option_name('time_format', date)}, or {option_name('time_unit')} s if they are"
+                " seconds"
             )
         if self.time_unit is None and (reading := unlikely_seconds(times)) is not None:
             text = f"{read}; {reading} (--time-unit s confirms that they are seconds)"
@@ -235,7 +239,8 @@ class SensorRows(TableRows):
             found = years_of(times, factor)
             if years[0] >= YEARS[1] and found[0] >= RECENT and found[1] < YEARS[1]:
                 raise ConfigError(
-                    f"--time-unit: {read}; pass --time-unit {name}, which gives {years_text(found)}"
+                    f"{option_name('time_unit')}: {read}; pass {option_name('time_unit', name)},"
+                    f" which gives {years_text(found)}"
                 )
             if in_range and found[0] >= RECENT and found[1] < YEARS[1]:
                 read += f"; --time-unit {name} gives {years_text(found)}"
@@ -293,8 +298,8 @@ class SensorRows(TableRows):
         """Return the roles of columns. Raises ConfigError."""
         if self.step_column is not None and self.step_column not in names:
             raise ConfigError(
-                f"--step: expected a duration, such as 10s, 500ms, 1h30m or 1d, auto, or one of the"
-                f" columns {quoted(names)}; got {self.step_column!r}"
+                f"{option_name('step')}: expected a duration, such as 10s, 500ms, 1h30m or 1d,"
+                f" auto, or one of the columns {quoted(names)}; got {self.step_column!r}"
             )
         return super()._find_roles(names, requested, main_names)
 

@@ -9,6 +9,7 @@ import re
 from typing import NamedTuple, NoReturn
 
 from recordmill.errors import ConfigError
+from recordmill.option_names import option_name
 from recordmill.storage.files import Location, PathError, shown
 from recordmill.transforms.sources.files.inputs import InputRoot
 from recordmill.transforms.sources.files.partitions import partition_of
@@ -116,8 +117,9 @@ def _refuse(
     what = f"holds {shown(within)}, a table" if inside and within is not None else "is a table"
     export = "" if table.export is None else f", or in Python {table.export}"
     raise ConfigError(
-        f"--input {root.given} {what} of {table.name} (its log is {shown(log)}), whose folder"
-        " may also hold rows that were changed or deleted: write the current rows to Parquet files,"
-        f" in Spark with spark.read.format('{table.spark}').load(TABLE).write.parquet(FOLDER)"
-        f"{export}, and pass these; files that --input names one by one are read as they are"
+        f"{option_name('input', root.given)} {what} of {table.name} (its log is {shown(log)}),"
+        " whose folder may also hold rows that were changed or deleted: write the current rows to"
+        " Parquet files, in Spark with"
+        f" spark.read.format('{table.spark}').load(TABLE).write.parquet(FOLDER){export}, and pass"
+        f" these; files that {option_name('input')} names one by one are read as they are"
     )

@@ -9,6 +9,7 @@ from typing import ClassVar
 import pyarrow as pa
 
 from recordmill.errors import ConfigError, did_you_mean
+from recordmill.option_names import option_name
 from recordmill.transforms.model.user_columns import check_types
 from recordmill.transforms.sources.row_formats.column_types import ColumnType, ColumnTypes
 from recordmill.transforms.sources.rows.column_checks import ADVICE, ColumnAdvice
@@ -74,8 +75,8 @@ class TableRows(RecordRows):
                 )
         if roles.weight in self.used:
             raise ConfigError(
-                f"--weight-column {roles.weight}: is the weight of records, and another option"
-                " makes a feature of it: leave one of them out"
+                f"{option_name('weight_column', roles.weight)}: is the weight of records, and"
+                " another option makes a feature of it: leave one of them out"
             )
         if not user_columns:
             raise ConfigError(f"{self.input} has no feature column: it has {quoted(names)}")
@@ -121,8 +122,8 @@ class TableRows(RecordRows):
             pa.array([], field.type).cast(declared)
         except pa.ArrowNotImplementedError as error:
             raise ConfigError(
-                f"--types {field.name}: the column has type {field.type} in {self.input}, which"
-                f" cannot be cast to {declared}: leave it out"
+                f"{option_name('types', field.name)}: the column has type {field.type} in"
+                f" {self.input}, which cannot be cast to {declared}: leave it out"
             ) from error
         return user_field(field.with_type(declared))
 
@@ -151,7 +152,8 @@ class TableRows(RecordRows):
         narrowest, *wider = column_types[roles.label].types or (pa.string(),)
         if pa.types.is_floating(narrowest) and pa.string() in wider:  # inferred from text
             raise ConfigError(
-                f"the classes of column {roles.label!r} are decimal numbers: --label-type float"
-                " reads them as numbers to predict, --label-type class keeps them as classes;"
-                " --label-column names another column"
+                f"the classes of column {roles.label!r} are decimal numbers:"
+                f" {option_name('label_type', 'float')} reads them as numbers to predict,"
+                f" {option_name('label_type', 'class')} keeps them as classes;"
+                f" {option_name('label_column')} names another column"
             )

@@ -6,7 +6,7 @@ import codecs
 import dataclasses
 import functools
 from collections.abc import Iterable, Iterator
-from typing import Literal, get_args
+from typing import Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from recordmill.errors import ConfigError, Reason, RecordError, Reject
 from recordmill.format.file_content import HEAD, LFS_POINTER, identify
 from recordmill.notes import Note
+from recordmill.option_checks import check_options
 from recordmill.storage.files import Location, shown
 from recordmill.storage.input_files import read_file
 from recordmill.storage.members import archive_of
@@ -45,7 +46,6 @@ from recordmill.transforms.sources.files.path_names import splits_in
 from recordmill.transforms.sources.files.references import (
     SectionCollector,
     Unlabelled,
-    check_unlabelled,
 )
 from recordmill.transforms.sources.files.skipped_names import skipped_among_media
 from recordmill.transforms.sources.files.unused_splits import unused_notes
@@ -128,12 +128,9 @@ class TextFolder:
     )
 
     def __post_init__(self) -> None:
-        check_unlabelled(self.unlabelled)
-        if self.documents not in get_args(Documents):
-            raise ConfigError(
-                f"--documents: expected one of {', '.join(get_args(Documents))}, got "
-                f"{self.documents!r}"
-            )
+        check_options(self, self._check_together)
+
+    def _check_together(self) -> None:
         check_paths(self.input)
         self._shape  # noqa: B018, it validates the encoding
 

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from recordmill.errors import ConfigError, Reason
+from recordmill.option_names import option_name
 from recordmill.storage.files import Location
 from recordmill.transforms.sources.files.file_stat import RejectCause
 from recordmill.transforms.sources.row_formats.column_types import ColumnTypes
@@ -67,8 +68,9 @@ class TextRows(RecordRows):
         remaining = roles.user_columns(names)
         if len(remaining) != 1:
             raise ConfigError(
-                f"found no column of texts in {self.input}: expected one of the names "
-                f"{', '.join(_TEXTS)}; it has {quoted(names)}; name the column with --text-column"
+                f"found no column of texts in {self.input}: expected one of the names"
+                f" {', '.join(_TEXTS)}; it has {quoted(names)}; name the column with"
+                f" {option_name('text_column')}"
             )
         roles = dataclasses.replace(roles, main=remaining[0])
         return with_target(roles, self.label_type, where=str(self.input))
@@ -79,13 +81,14 @@ class TextRows(RecordRows):
         reserved = [name for name in self.text_columns if name.startswith("__")]
         if reserved:
             raise ConfigError(
-                f"--text-columns {reserved[0]}: starts with two underscores, which is reserved for"
-                " system columns: rename it"
+                f"{option_name('text_columns', reserved[0])}: starts with two underscores, which is"
+                " reserved for system columns: rename it"
             )
         if TEXT in user_columns and not self.text_columns:
             raise ConfigError(
-                f"{self.input} has a column {TEXT!r} beside the text column {roles.main!r}, but "
-                f"the text feature has that name: drop it with --drop-columns {TEXT}, or rename it"
+                f"{self.input} has a column {TEXT!r} beside the text column {roles.main!r}, but the"
+                f" text feature has that name: drop it with {option_name('drop_columns', TEXT)}, or"
+                " rename it"
             )
         return super()._user_fields(user_columns, column_types, roles)
 

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from recordmill.errors import ConfigError, Reason
+from recordmill.option_names import option_name
 from recordmill.transforms.sources.files.file_stat import RejectCause
 from recordmill.transforms.sources.row_formats.row_file import Rows
 from recordmill.transforms.sources.rows.record_columns import InvalidRows
@@ -24,8 +25,8 @@ def weight_field(field: pa.Field, *, where: str) -> pa.Field:
     kind = field.type
     if pa.types.is_nested(kind) or pa.types.is_temporal(kind) or pa.types.is_boolean(kind):
         raise ConfigError(
-            f"--weight-column {field.name}: the column has type {kind} in {where}, which holds no"
-            " numbers: name another one"
+            f"{option_name('weight_column', field.name)}: the column has type {kind} in {where},"
+            " which holds no numbers: name another one"
         )
     return pa.field(field.name, pa.float64(), False)
 

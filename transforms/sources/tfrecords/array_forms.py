@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from recordmill.errors import ConfigError
+from recordmill.option_names import option_name
 from recordmill.tfrecord.features import Feature, shape_text
 
 Files = Literal["images", "arrays", "audio"]
@@ -77,7 +78,8 @@ class ArrayForm:
             raise ConfigError(
                 f"the feature {name!r} holds raw pixels ({dtype} {shape_text(shape)}), of which"
                 " only uint8 with 1 or 3 channels is read as images: make the first dataset with"
-                " --image-format png, or read these as arrays, with recordmill arrays"
+                f" {option_name('image_format', 'png')}, or read these as arrays, with recordmill"
+                " arrays"
             )
         return form
 

@@ -16,6 +16,7 @@ from recordmill.format import manifest as manifests
 from recordmill.format.file_names import INDEX, index_of
 from recordmill.format.manifest import MANIFEST, Manifest, Shard
 from recordmill.format.shard_index import IndexDamagedError, read_index
+from recordmill.option_names import option_name
 from recordmill.storage.files import Location, shown
 from recordmill.transforms.model import batch
 from recordmill.transforms.sources.files.other_kinds import is_tfrecord_name
@@ -143,7 +144,7 @@ def _load(folder: Location, size: int, mtime: int) -> Manifest:
     try:
         return manifests.load(folder)
     except DamageError as error:
-        raise ConfigError(f"--input {shown(folder)}: {error}") from error
+        raise ConfigError(f"{option_name('input', shown(folder))}: {error}") from error
 
 
 def shard_at(place: Location) -> KnownShard | None:

@@ -11,6 +11,7 @@ from recordmill.format.file_names import index_of
 from recordmill.format.manifest import Manifest
 from recordmill.format.shard_index import IndexDamagedError, column_names
 from recordmill.format.split_names import in_order
+from recordmill.option_names import option_name
 from recordmill.storage.files import Location, PathError, shown
 from recordmill.tfrecord.features import Feature, shape_text
 from recordmill.tfrecord.framing import HEADER_BYTES, begins_frame
@@ -65,7 +66,7 @@ def hold_records(inputs: Inputs, may_be_other: Callable[[str], bool]) -> bool:
     if any(found) and not all(found):
         other = roots[found.index(False)].given.path
         raise ConfigError(
-            f"expected TFRecord files in all of --input or in none, but"
+            f"expected TFRecord files in all of {option_name('input')} or in none, but"
             f" {roots[found.index(True)].given} holds TFRecord files and {other} does not: make two"
             " datasets"
         )
@@ -104,8 +105,9 @@ def _refuse_shards(root: InputRoot) -> None:
     folder = Location.parse(first.path).parent
     if is_dataset(folder):
         raise ConfigError(
-            f"--input {root.given} holds shards of the dataset {shown(folder)}, and maybe of"
-            f" others: give each dataset as its own --input, such as --input {shown(folder)}"
+            f"{option_name('input', root.given)} holds shards of the dataset {shown(folder)}, and"
+            f" maybe of others: give each dataset as its own {option_name('input')}, such as"
+            f" {option_name('input', shown(folder))}"
         )
 
 
@@ -132,8 +134,8 @@ def dataset_columns(
         return {**given, "drop_columns": tuple(dropped)}
     if len(known) < len(datasets):
         raise ConfigError(
-            f"--input {inputs}: expected only datasets of recordmill or only other files, because"
-            " they have different columns; got both: make two datasets"
+            f"{option_name('input', inputs)}: expected only datasets of recordmill or only other"
+            " files, because they have different columns; got both: make two datasets"
         )
     manifests = [manifest_of(folder) for folder in known]
     for folder, manifest in zip(known, manifests, strict=True):
@@ -175,9 +177,10 @@ def media_feature(inputs: Inputs, given: str | None) -> tuple[str, Feature] | No
     for folder, other in found[1:]:
         if _form(*other) != _form(*media):
             raise ConfigError(
-                f"--input {shown(first)} holds {_form(*media)}, and --input {shown(folder)}"
-                f" {_form(*other)}: datasets that are read together need the same feature in the"
-                " same form; make one dataset from the original files, or read each in its own run"
+                f"{option_name('input', shown(first))} holds {_form(*media)}, and"
+                f" {option_name('input', shown(folder))} {_form(*other)}: datasets that are read"
+                " together need the same feature in the same form; make one dataset from the"
+                " original files, or read each in its own run"
             )
     return media
 
@@ -262,8 +265,8 @@ def _refuse_sequences(folder: Location, manifest: Manifest) -> None:
     names = [name for name, feature in manifest.features.items() if feature.sequence]
     if names:
         raise ConfigError(
-            f"--input {shown(folder)} holds SequenceExamples, with the feature list {names[0]!r},"
-            " which are not read: make the dataset from the original files"
+            f"{option_name('input', shown(folder))} holds SequenceExamples, with the feature list"
+            f" {names[0]!r}, which are not read: make the dataset from the original files"
         )
 
 
@@ -273,9 +276,9 @@ def _check_text(folder: Location, manifest: Manifest) -> None:
     if manifest.command == "text" and not texts:
         names = ", ".join(manifest.features)
         raise ConfigError(
-            f"--input {shown(folder)} holds no text: its features are {names}, from which the texts"
-            " cannot be restored; read the original texts, or make that dataset with --features"
-            " text,tokens"
+            f"{option_name('input', shown(folder))} holds no text: its features are {names}, from"
+            " which the texts cannot be restored; read the original texts, or make that dataset"
+            f" with {option_name('features', 'text')},tokens"
         )
 
 

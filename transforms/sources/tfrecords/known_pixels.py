@@ -9,6 +9,7 @@ from typing import Any
 from recordmill.errors import ConfigError
 from recordmill.format.manifest import MASK_LABELS
 from recordmill.format.typed_json import parse_json, read_as
+from recordmill.option_names import option_name
 from recordmill.storage.files import Location, shown
 from recordmill.transforms.model.annotations import SEGMENTATION
 from recordmill.transforms.sources.files.input_paths import Inputs
@@ -71,15 +72,15 @@ def _of_datasets(folders: Sequence[Location], dropped: Sequence[str]) -> PixelFe
     if len({*mask_names}) > 1:
         raise ConfigError(
             f"the ids of masks mean other classes in {shown(folders[0])} than in another"
-            " --input: make a dataset of each"
+            f" {option_name('input')}: make a dataset of each"
         )
     found = find_pixel_features([*names], standard)
     if found is None:
         return None
     if found.frame is None and SEGMENTATION.name in found.more:
         raise ConfigError(
-            "--drop-columns: leaves out the transform of the segmentations, without which they are"
-            f" in wrong places: leave out {found.more[SEGMENTATION.name]}, too"
+            f"{option_name('drop_columns')}: leaves out the transform of the segmentations, without"
+            f" which they are in wrong places: leave out {found.more[SEGMENTATION.name]}, too"
         )
     if found.has_objects:
         found = dataclasses.replace(
@@ -117,7 +118,8 @@ def _of_tfds(folder: Location, names: Sequence[str]) -> PixelFeatures | None:
         if order not in _TFDS_ORDERS:
             raise ConfigError(
                 f"{shown(folder / TFDS)}: boxes of {name!r} have the format {order}, and only"
-                f" {_TFDS_ORDERS[1]} is read: leave them out with --drop-columns {name}/{boxes}"
+                f" {_TFDS_ORDERS[1]} is read: leave them out with"
+                f" {option_name('drop_columns', name)}/{boxes}"
             )
         label = next((one for one, spec in members.items() if spec.classLabel is not None), None)
         others = [one for one in members if one not in (boxes, label)]

@@ -12,6 +12,7 @@ import pyarrow as pa
 from recordmill.errors import ConfigError
 from recordmill.notes import Note
 from recordmill.option_checks import list_text
+from recordmill.option_names import option_name
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.row_formats.column_types import ColumnTypes
 from recordmill.transforms.sources.rows.column_roles import quoted
@@ -47,7 +48,8 @@ def find_media(names: Sequence[str], inputs: Inputs) -> str:
     if found is None:
         raise ConfigError(
             f"found no feature with the content of files in {inputs}: expected one of"
-            f" {', '.join(MEDIA)}; it has {quoted(names)}; name it with --bytes-column"
+            f" {', '.join(MEDIA)}; it has {quoted(names)}; name it with"
+            f" {option_name('bytes_column')}"
         )
     return found
 
@@ -61,7 +63,8 @@ def refuse_moving(names: Sequence[str], inputs: Inputs, why: str = ": ") -> None
     if moving:
         raise ConfigError(
             f"{inputs} has features that belong to the pixels ({', '.join(moving[:3])}), and cannot"
-            f" be read here{why}leave them out with --drop-columns {shlex.quote(list_text(moving))}"
+            f" be read here{why}leave them out with"
+            f" {option_name('drop_columns', shlex.quote(list_text(moving)))}"
         )
 
 

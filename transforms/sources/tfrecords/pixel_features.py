@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError, Reason
+from recordmill.option_names import option_name
 from recordmill.transforms.model.annotations import (
     AREA,
     BOX_FIELDS,
@@ -88,8 +89,8 @@ class PixelFeatures:
         if self.corners and self.text is None and self.number is None:
             raise ConfigError(
                 f"{self.corners[0]!r} has boxes without classes: expected a feature {_TEXT!r} or"
-                f" {_NUMBER!r}; leave the boxes out with --drop-columns"
-                f" {','.join(sorted(self.used))}"
+                f" {_NUMBER!r}; leave the boxes out with"
+                f" {option_name('drop_columns', ','.join(sorted(self.used)))}"
             )
 
     @property
@@ -277,8 +278,8 @@ def find_pixel_features(
     if lacking:
         raise ConfigError(
             f"{objects[0]!r} belongs to an object, and records have no feature {lacking[0]!r}:"
-            f" expected {', '.join(_CORNERS)}; or leave the objects out with --drop-columns"
-            f" {','.join(named[name] for name in objects)}"
+            f" expected {', '.join(_CORNERS)}; or leave the objects out with"
+            f" {option_name('drop_columns', ','.join(named[name] for name in objects))}"
         )
     roles = {*_CORNERS, _TEXT, _NUMBER, _MASKS, _FRAME}
     return PixelFeatures(

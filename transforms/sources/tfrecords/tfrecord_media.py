@@ -15,6 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from recordmill.errors import ConfigError, Reason, Reject
+from recordmill.option_checks import check_options
+from recordmill.option_names import option_name
 from recordmill.storage.files import Location, shown
 from recordmill.storage.members import MOST_INFLATED
 from recordmill.tfrecord.framing import MAX_PAYLOAD_BYTES
@@ -24,7 +26,7 @@ from recordmill.transforms.sources.files.file_stat import EMPTY, RejectCause
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.inputs import check_paths
 from recordmill.transforms.sources.files.number_labels import LabelType
-from recordmill.transforms.sources.files.references import ARCHIVED, Unlabelled, check_unlabelled
+from recordmill.transforms.sources.files.references import ARCHIVED, Unlabelled
 from recordmill.transforms.sources.files.walks import File, SkippedPath
 from recordmill.transforms.sources.row_formats.column_types import (
     ColumnType,
@@ -124,7 +126,9 @@ class TfrecordMedia:
     )
 
     def __post_init__(self) -> None:
-        check_unlabelled(self.unlabelled)
+        check_options(self, self._check_together)
+
+    def _check_together(self) -> None:
         check_paths(self.input)
 
     @property
@@ -239,7 +243,8 @@ class TfrecordMedia:
             yield from repeated.decide()
         if not kept and left_out_by_where and not rejects:
             raise ConfigError(
-                f"--where leaves out all {left_out_by_where} records of {self.input}: relax it"
+                f"{option_name('where')} leaves out all {left_out_by_where} records of"
+                f" {self.input}: relax it"
             )
         if not kept and rejects:
             raise ConfigError(

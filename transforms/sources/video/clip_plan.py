@@ -21,6 +21,7 @@ import numpy as np
 from recordmill import strict_json
 from recordmill.errors import ConfigError, DamageError, Reason, RecordError
 from recordmill.notes import count_of
+from recordmill.option_names import option_name
 from recordmill.transforms.sources.video.frame_times import Ints, Packets
 
 Rest = Literal["drop", "pad"]
@@ -75,9 +76,13 @@ class ClipSampling:
             if value is not None and value < 1:
                 raise ConfigError(f"{name}: expected 1 or more, got {value}")
         if self.fps is not None and not 1e-3 <= self.fps <= 1e4:
-            raise ConfigError(f"--fps: expected 0.001 to 10000 frames a second, got {self.fps:g}")
+            raise ConfigError(
+                f"{option_name('fps')}: expected 0.001 to 10000 frames a second, got {self.fps:g}"
+            )
         if self.rest not in get_args(Rest):
-            raise ConfigError(f"--clip-rest: expected drop or pad, got {self.rest!r}")
+            raise ConfigError(
+                f"{option_name('clip_rest')}: expected drop or pad, got {self.rest!r}"
+            )
 
     @property
     def span(self) -> int:

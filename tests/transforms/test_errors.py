@@ -1,0 +1,338 @@
+"""Mistakes in custom pipelines: each is a ConfigError that names step, option, expected and got.
+
+`python -m tests.transforms.test_errors` prints the table.
+"""
+
+import dataclasses
+import re
+import tempfile
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import apache_beam as beam
+import pyarrow as pa
+import pytest
+
+import recordmill
+from recordmill import transforms
+from recordmill.errors import ConfigError, RunError
+from recordmill.transforms import (
+    Analyze,
+    AssignSplits,
+    BatchRecords,
+    EncodeExamples,
+    ImageEncoder,
+    ImageOptions,
+    Read,
+    RunSpec,
+    WriteToTFRecord,
+)
+from recordmill.transforms.audio.audio_options import AudioOptions
+from recordmill.transforms.encoders.object_options import ObjectOptions
+from recordmill.transforms.encoders.table_options import TableOptions
+from recordmill.transforms.encoders.tables import TableEncoder
+from recordmill.transforms.encoders.text.text import TextEncoder
+from recordmill.transforms.encoders.tokenization.text_options import TextOptions
+from recordmill.transforms.imaging.mask_options import MaskOptions
+from tests.tiny import TinyEncoder, TinySource, tiny_rows
+
+ROWS = [{"a": 1}]
+
+
+class Mistake(NamedTuple):
+    """A mistake, as it is written, and its message."""
+
+    step: str
+    code: str
+    message: str
+    make: Callable[[], Any]
+
+
+class Pet(NamedTuple):
+    """A record with types that Beam knows."""
+
+    name: str
+    born: int
+
+
+def names() -> dict[str, Any]:
+    """The names that the code of mistakes uses."""
+    public = {name: getattr(transforms, name) for name in transforms.__all__}
+    options = (AudioOptions, MaskOptions, ObjectOptions, TableEncoder, TableOptions, TextOptions)
+    return {
+        **public,
+        **{one.__name__: one for one in (*options, Dates, Pet, TinySource, staged, run, tiny_rows)},
+        **{"ROWS": ROWS, "beam": beam, "pa": pa},
+    }
+
+
+def made(step: str, code: str, message: str) -> Mistake:
+    """A mistake in the options of a step."""
+    return Mistake(step, code, f"{step}: {message}", lambda: eval(code, names()))
+
+
+def built(step: str, code: str, message: str) -> Mistake:
+    """A mistake in the order of steps, after `p |`."""
+    return Mistake(
+        step, code, f"{step}: {message}", lambda: eval(f"beam.Pipeline() | {code}", names())
+    )
+
+
+MADE = [
+    made("DecodeAndResizeImages", "DecodeAndResizeImages(size='224')",
+         "size: expected (height, width) in pixels, such as (224, 224), or None, got '224'"),
+    made("DecodeAndResizeImages", "DecodeAndResizeImages(size=0)",
+         "size: expected height and width from 1 to 65500, such as 224 or 480x640, got 0x0"),
+    made("DecodeAndResizeImages", "DecodeAndResizeImages(quality=300)",
+         "quality: expected 1 to 95, got 300"),
+    made("DecodeAndResizeImages", "DecodeAndResizeImages(siez=224)",
+         "unknown option 'siez' (did you mean 'size'?)"),
+    made("DecodeAndResizeImages", "DecodeAndResizeImages(ImageOptions(), size=224)",
+         "size: expected ImageOptions or their fields, got both"),
+    made("DecodeAndResizeImages", "DecodeAndResizeImages({'size': 224})",
+         "options: expected ImageOptions, got {'size': 224}"),
+    made("DecodeAndResizeImages", "DecodeAndResizeImages(labels='cat')",
+         "labels: expected a list of texts or AsSideInput, got 'cat'"),
+    made("DecodeAndResizeImages", "DecodeAndResizeImages(augment=('flipp',))",
+         "augment: expected some of crop, flip, rotate, brightness, contrast, got 'flipp'"),
+    made("DecodeAndResizeImages", "DecodeAndResizeImages(workers=-1)",
+         "workers: expected 0 or more, got -1"),
+    made("ImageOptions", "ImageOptions(size='224')",
+         "size: expected (height, width) in pixels, such as (224, 224), or None, got '224'"),
+    made("ImageOptions", "ImageOptions(resize_mode='cropp')",
+         "resize_mode: expected one of crop, pad, stretch, fit, none, got 'cropp' (did you mean"
+         " 'crop'?)"),
+    made("ImageOptions", "ImageOptions(resize_mode='pad')", "resize_mode='pad': requires size"),
+    made("ImageOptions", "ImageOptions(depth=16)",
+         "depth: expected one of auto, 8, 16, got 16 (did you mean '16'?)"),
+    made("ImageOptions", "ImageOptions(normalize='unit')",
+         "normalize='unit': only image_format='raw' can hold floats, got jpeg"),
+    made("ImageEncoder", "ImageEncoder(options=None)", "options: expected ImageOptions, got None"),
+    made("HeaderCheck", "HeaderCheck(options=224)", "options: expected ImageOptions, got 224"),
+    made("TextOptions", "TextOptions(tokenizer='word')",
+         "tokenizer: expected one of words, whitespace, chars, bytes, bpe, huggingface,"
+         " sentencepiece or None, got 'word' (did you mean 'words'?)"),
+    made("TextOptions", "TextOptions(max_length=0)",
+         "max_length: expected 1 to 2147483647 or None, got 0"),
+    made("TextOptions", "TextOptions(end_token='<end>')", "end_token: requires pack"),
+    made("TableOptions", "TableOptions(zscore='age')",
+         "zscore: expected a tuple of texts, got 'age'"),
+    made("TableOptions", "TableOptions(zscore=('age',), minmax=('age',))",
+         "minmax age: conflicts with zscore age; use only one of them"),
+    made("AudioOptions", "AudioOptions(sample_rate='16k')",
+         "sample_rate: expected a whole number or None, got '16k'"),
+    made("AudioOptions", "AudioOptions(features='melspectrogram')",
+         "features='melspectrogram': needs sample_rate"),
+    made("MaskOptions", "MaskOptions(ignore=300)",
+         "ignore: expected an id from 0 to 255 with depth=8, got 300"),
+    made("ObjectOptions", "ObjectOptions(min_box=-1)", "min_box: expected 0 or more, got -1"),
+    made("TableEncoder", "TableEncoder(options={'zscore': ('age',)})",
+         "options: expected TableOptions, got {'zscore': ('age',)}"),
+    made("FileTree", "FileTree(input=3)", "input: expected a text or Inputs, got 3"),
+    made("FileTree", "FileTree(input='photos/', unlabelled='drop')",
+         "unlabelled: expected one of reject, keep, got 'drop'"),
+    made("FileList", "FileList(path=3)", "path: expected a text, got 3"),
+    made("ReadImages", "ReadImages(3)",
+         "input: expected a text or a Source (an object with scan, unique_keys), got 3"),
+    made("Read.from_source", "Read.from_source('photos/', RunSpec(output='o'))",
+         "source: expected a source, such as FileTree(input='photos/'), got 'photos/'"),
+    made("Read.from_source", "Read.from_source(TinySource(rows=()), 'out/')",
+         "run: expected RunSpec, got 'out/'"),
+    made("StageBatches", "StageBatches('out/')", "run: expected RunSpec, got 'out/'"),
+    made("Check", "Check(check=ImageOptions())",
+         "check: expected a RowCheck (an object with check) or None, got ImageOptions("),
+    made("Check", "Check(check=HeaderCheck)",
+         "check: expected a RowCheck (an object with check) or None, got the class HeaderCheck"),
+    made("Check", "Check(duplicates='drop')",
+         "duplicates: expected a Duplicates (an object with mode, names) or None, got 'drop'"),
+    made("Check", "Check(conflicts='frist')",
+         "conflicts: expected one of reject, first, error, got 'frist' (did you mean 'first'?)"),
+    made("AssignSplits", "AssignSplits({'train': 0.8, 'test': 0.4})",
+         "splits: expected fractions that sum to 1, got {'train': 0.8, 'test': 0.4}"),
+    made("AssignSplits", "AssignSplits({'train': 'a'})",
+         "splits: expected {name: fraction}, such as {'train': 0.9, 'test': 0.1} or None, got"
+         " {'train': 'a'}"),
+    made("AssignSplits", "AssignSplits({'my train': 1.0})",
+         "splits: expected names of letters, digits, _ and -, got 'my train'"),
+    made("AssignSplits", "AssignSplits(seed='x')",
+         "seed: expected a whole number or None, got 'x'"),
+    made("AssignSplits", "AssignSplits(stratify='yes')",
+         "stratify: expected True or False, got 'yes'"),
+    made("Analyze", "Analyze(analysis='vocabulary')", "analysis: expected an Analysis (an object"),
+    made("Rebalance", "Rebalance('oversampel')",
+         "balance: expected one of none, oversample, undersample, weights, got 'oversampel' (did"
+         " you mean 'oversample'?)"),
+    made("Rebalance", "Rebalance('oversample', target='mean')",
+         "target: expected a number of records from 1, 'median', RepeatFactors or None, got"
+         " 'mean'"),
+    made("Rebalance", "Rebalance('oversample', target=0)",
+         "target: expected a number of records from 1, 'median', RepeatFactors or None, got 0"),
+    made("Rebalance", "Rebalance(target='median')",
+         "target: has no effect with balance='none'; use 'oversample' or 'undersample'"),
+    made("EncodeExamples", "EncodeExamples(ImageEncoder)",
+         "encoder: expected an encoder, such as ImageEncoder(options=ImageOptions()), got the class"
+         " ImageEncoder"),
+    made("EncodeExamples", "EncodeExamples(rename={'a': 'c', 'b': 'c'})",
+         "rename: both 'a' and 'b' would become 'c'"),
+    made("BatchRecords", "BatchRecords(key_column=3)",
+         "key_column: expected a text or None, got 3"),
+    made("BatchRecords", "BatchRecords(key_column='a', label_column='a')",
+         "expected a column of its own for each role"),
+    made("BatchRecords", "BatchRecords(key_column='b', schema=pa.schema([('a', pa.int64())]))",
+         "key_column: expected a column of the schema, got 'b': it has a"),
+    made("WriteToTFRecord", "WriteToTFRecord('out/', num_shards=0)",
+         "num_shards: expected 1 or more, or {split: 1 or more} or None, got 0"),
+    made("WriteToTFRecord", "WriteToTFRecord('out/', compression_type='bz2')",
+         "compression_type: expected none or gzip, got 'bz2'"),
+    made("WriteToTFRecord", "WriteToTFRecord('out/', num_shard=8)",
+         "unknown option 'num_shard' (did you mean 'num_shards'?)"),
+    made("WriteToTFRecord", "WriteToTFRecord('out/', max_reject_fraction=2)",
+         "max_reject_fraction: expected 0 to 1, got 2"),
+    made("WriteToTFRecord", "WriteToTFRecord('out/', labels=('cat', 'cat'))",
+         "labels: expected each class once, got 'cat' 2 times"),
+    made("RunSpec", "RunSpec(output=3)", "output: expected a text, got 3"),
+    made("RunSpec", "RunSpec(encoder=None)", "encoder: expected an encoder, such as ImageEncoder("),
+    made("RunSpec", "RunSpec(shard_bytes=1.5)", "shard_bytes: expected a whole number, got 1.5"),
+    made("Publish", "Publish(at_most='all')",
+         "at_most: expected a whole number or None, got 'all'"),
+]  # fmt: skip
+
+BUILT = [
+    built("WriteToTFRecord", "beam.Create(ROWS) | WriteToTFRecord()",
+          "output: expected the folder of the dataset, got none"),
+    built("WriteToTFRecord", "beam.Create([1]) | WriteToTFRecord('out/')",
+          "expected the output of Reshuffle, or a PCollection of pyarrow.RecordBatch, dict,"
+          " beam.Row, got a PCollection of int: apply Reshuffle before it, or make dicts"),
+    built("WriteToTFRecord", "beam.Create(ROWS) | AssignSplits() | WriteToTFRecord('o', seed=2)",
+          "seed: AssignSplits has it already: leave it out here"),
+    built("Rebalance", "beam.Create(['photo.jpg']) | Rebalance('oversample')",
+          "expected the output of Analyze, or a PCollection of"),
+    built("Check", "beam.Create(ROWS) | Check()",
+          "expected the output of Read or StageBatches, got a PCollection of dict: apply Read or"
+          " StageBatches before it"),
+    built("Analyze", "beam.Create(ROWS) | AssignSplits() | Analyze()",
+          "expected the output of AssignSplits, got RecordValues"),
+    built("Analyze", "Read.from_source(TinySource(rows=tiny_rows(9)), run()) | Analyze()",
+          "expected the output of AssignSplits, got that of Read or StageBatches: apply"
+          " AssignSplits before it"),
+    built("Rebalance", "Read.from_source(TinySource(rows=tiny_rows(9)), run()) | Rebalance()",
+          "expected the output of Analyze, got StagedRecords: apply Analyze before it"),
+    built("Publish", "beam.Create(ROWS) | Publish()",
+          "expected the output of WriteToTFRecord, got a PCollection of dict"),
+    built("Reshuffle", "staged(encoder=None) | Rebalance() | Reshuffle()",
+          "encoder: expected one in the RunSpec, which makes the Examples, such as"),
+    built("Rebalance", "staged(rename={'valeu': 'x'}) | Rebalance()",
+          "TinyEncoder: rename valeu=x: there is no feature 'valeu' (did you mean 'value'?)"),
+    built("Rebalance",
+          "staged(Dates(rows=tiny_rows(9)), encoder=TableEncoder()) | Rebalance()",
+          "TableEncoder: column 'born' has type"),
+    built("Rebalance", "staged(encoder=ImageEncoder(options=ImageOptions())) | Rebalance()",
+          "ImageEncoder: expected the columns __path__, __size__, __mtime__, which name files, got"
+          " records without __path__, __size__, __mtime__: they have value"),
+    built("Map(print)", "beam.Create(ROWS) | AssignSplits() | beam.Map(print)",
+          "expected a PCollection, got RecordValues: apply it to .batches"),
+    built("BatchRecords", "beam.Create([Pet('a', 1)]) | BatchRecords(label_column='kind')",
+          "label_column: expected a column of the records, got 'kind': they have name, born"),
+]  # fmt: skip
+
+
+class Dates(TinySource):
+    """A source with a column that no feature can hold."""
+
+    def scan(self):
+        for listed in super().scan():
+            dates = pa.array([1] * len(listed.rows), pa.duration("s"))
+            yield dataclasses.replace(listed, rows=listed.rows.append_column("born", dates))
+
+
+def run(**options: Any) -> RunSpec:
+    """A run into a new folder."""
+    given = {name: value for name, value in options.items() if value is not None}
+    return RunSpec(**{"output": tempfile.mkdtemp(), "encoder": TinyEncoder(), **given})
+
+
+def staged(source: Any = None, **options: Any) -> "Staged":
+    """The steps up to Analyze, of a source that is listed."""
+    spec = run(**options)
+    if options.get("encoder", spec) is None:
+        spec = RunSpec(output=spec.output)
+    return Staged(source or TinySource(rows=tiny_rows(9)), spec)
+
+
+class Staged:
+    """The steps up to Analyze, of a source that is listed."""
+
+    def __init__(self, source: Any, spec: RunSpec) -> None:
+        self.source, self.spec = source, spec
+
+    def __ror__(self, pipeline: beam.Pipeline) -> Any:
+        return pipeline | Read.from_source(self.source, self.spec) | AssignSplits() | Analyze()
+
+
+@pytest.mark.parametrize("mistake", [*MADE, *BUILT], ids=lambda one: one.code)
+def test_a_mistake_is_an_error_before_the_run(mistake):
+    with pytest.raises(ConfigError, match=f"^{re.escape(mistake.message)}") as raised:
+        mistake.make()
+    assert "--" not in str(raised.value)
+
+
+def write(build: Callable[[beam.Pipeline], Any]) -> None:
+    recordmill.run(build, workers=1, progress=False)
+
+
+RUN = [
+    Mistake(
+        "StageBatches", "columns that no feature can hold",
+        "Rebalance: TableEncoder: column 'a' has type duration[s]",
+        lambda: write(lambda p: p | beam.Create([pa.RecordBatch.from_pydict(
+            {"a": pa.array([1], pa.duration("s"))})]) | WriteToTFRecord(tempfile.mkdtemp())),
+    ),
+    Mistake(
+        "BatchRecords", "dicts without the column of the class",
+        "BatchRecords: label_column: expected a column",
+        lambda: write(lambda p: p | beam.Create(ROWS) | BatchRecords(label_column="kind")),
+    ),
+    Mistake(
+        "BatchRecords", "values of one column with several types",
+        "BatchRecords: column 'a': ",
+        lambda: write(lambda p: p | beam.Create([{"a": 1}, {"a": "x"}])
+                      | WriteToTFRecord(tempfile.mkdtemp())),
+    ),
+    Mistake(
+        "StageBatches", "keys that are numbers",
+        "StageBatches: expected strings in the column __key__, got int64",
+        lambda: write(lambda p: p | beam.Create([pa.RecordBatch.from_pydict({"__key__": [1]})])
+                      | WriteToTFRecord(tempfile.mkdtemp())),
+    ),
+    Mistake(
+        "WriteToTFRecord", "a text encoder for records without texts",
+        "Rebalance: TextEncoder: expected the column 'text', got a",
+        lambda: write(lambda p: p | beam.Create(ROWS)
+                      | EncodeExamples(TextEncoder(options=TextOptions()))
+                      | WriteToTFRecord(tempfile.mkdtemp())),
+    ),
+    Mistake(
+        "WriteToTFRecord", "an encoder of files for records without files",
+        "Rebalance: ImageEncoder: expected the columns __path__",
+        lambda: write(lambda p: p | beam.Create(ROWS)
+                      | EncodeExamples(ImageEncoder(options=ImageOptions()))
+                      | WriteToTFRecord(tempfile.mkdtemp())),
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("mistake", RUN, ids=lambda one: one.code)
+def test_a_mistake_that_only_the_data_shows_is_an_error_of_the_run(mistake):
+    with pytest.raises((ConfigError, RunError), match=re.escape(mistake.message)) as raised:
+        mistake.make()
+    assert "--" not in str(raised.value)
+
+
+if __name__ == "__main__":
+    print("| step | mistake | message | raised |\n| --- | --- | --- | --- |")
+    for when, mistakes in (("made", MADE), ("applied", BUILT), ("the pipeline runs", RUN)):
+        for one in mistakes:
+            try:
+                one.make()
+            except (ConfigError, RunError) as error:
+                print(f"| {one.step} | `{one.code}` | {error} | when {when} |")
