@@ -33,6 +33,7 @@ from recordmill.transforms.staged.listing import (
     stage_listing,
     write_checked_part,
 )
+from recordmill.transforms.staged.pending_listing import PendingListing, before_run
 from recordmill.transforms.staged.records import StagedRecords, Values, values_of
 from recordmill.transforms.staged.row_reader import RowReader
 from recordmill.transforms.staged.step_order import VALUES, OrderedStep
@@ -63,6 +64,7 @@ class Read(OrderedStep):
       listing: The staged listing.
       reader: Reads the rows of sections; None if the listing holds rows, or references to files.
       unique_keys: Whether the source guarantees unique keys.
+      pending: The files of the listing, if they are not in staging yet.
 
     Raises:
       ConfigError: The step does not begin a pipeline.
@@ -79,6 +81,7 @@ class Read(OrderedStep):
     listing: Listing
     reader: RowReader | None = None
     unique_keys: bool = False
+    pending: PendingListing | None = None
 
     @classmethod
     def from_source(
@@ -90,7 +93,7 @@ class Read(OrderedStep):
         duplicates: Duplicates | None = None,
         chunker: Chunker | None = None,
     ) -> Self:
-        """List a source into the staging folder of the run.
+        """List a source. The listing is moved into the staging folder when the pipeline runs.
 
         check, duplicates, chunker: applied to the rows of a `RowSource` when workers read them. For
           all other sources pass the check to `RowCheck`.
@@ -105,15 +108,17 @@ class Read(OrderedStep):
         rules = LabelRules(allowed=run.labels)
         if isinstance(source, RowSource):
             shared_pool(run.workers)  # which lists and reads
+        pending = PendingListing()
         listing = stage_listing(
-            source, run.staging, rules=LabelRules() if isinstance(source, RowSource) else rules
+            source, pending.staging, rules=LabelRules() if isinstance(source, RowSource) else rules
         )
         unique = source.unique_keys and chunker is None
-        layout = layout_of(source, listing, run.staging)
+        layout = layout_of(source, listing, pending.staging, keep=False)
+        listing = pending.named_as_before(listing, run.staging)
         if run.layout is None:
             run = dataclasses.replace(run, layout=layout)
         if not isinstance(source, RowSource):
-            return cls(run, listing=listing, unique_keys=unique)
+            return cls(run, listing=listing, unique_keys=unique, pending=pending)
         reader = RowReader(
             source=source,
             layout=layout,
@@ -123,9 +128,14 @@ class Read(OrderedStep):
             chunker=chunker,
             rules=rules,
         )
-        return cls(run, listing=listing, reader=reader, unique_keys=unique)
+        return cls(run, listing=listing, reader=reader, unique_keys=unique, pending=pending)
 
     def expand(self, begin: beam.pvalue.PBegin) -> StagedRecords:
+        if self.pending is not None:
+            before_run(
+                begin.pipeline,
+                functools.partial(self.pending.move, self.listing, self.run.staging),
+            )
         # Create reshuffles its elements, so that all workers get some.
         parts = begin | "Listing" >> beam.Create(self.listing.parts)
         if self.reader is not None:

@@ -16,7 +16,7 @@ from recordmill.transforms.analyze import AnalyzedBatches
 from recordmill.transforms.balancing.quotas import Balance, Quota, Target, find_quotas
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.counters import RecordCounters
-from recordmill.transforms.model.data_type import Context, ReusableEncoder
+from recordmill.transforms.model.data_type import Context, NeedingEncoder, ReusableEncoder
 from recordmill.transforms.model.label_sets import RepeatFactors
 from recordmill.transforms.model.renames import check_renames
 from recordmill.transforms.model.run_spec import RunSpec
@@ -120,13 +120,16 @@ def _check_features(run: RunSpec, columns: pa.Schema, context: Context) -> None:
     if not run.has_encoder:  # `ReadBatches` needs none
         return
     where = f"Rebalance: {type(encoder).__name__}"
-    needed = encoder.source_columns if isinstance(encoder, ReusableEncoder) else ()
-    missing = [name for name in needed if name not in columns.names]
-    if missing and batch.DATA not in columns.names:
+    needed: tuple[str, ...] = ()
+    if isinstance(encoder, NeedingEncoder):
+        needed = encoder.needed_columns
+    elif isinstance(encoder, ReusableEncoder) and batch.DATA not in columns.names:
+        needed = encoder.source_columns
+    if missing := [name for name in needed if name not in columns.names]:
         own = [name for name in columns.names if not name.startswith("__")]
         raise ConfigError(
-            f"{where}: expected the columns {', '.join(needed)}, which name files, got records"
-            f" without {', '.join(missing)}: they have {', '.join(own) or 'no columns'}"
+            f"{where}: expected records with {', '.join(needed)}, got none with"
+            f" {', '.join(missing)}: their columns are {', '.join(own) or 'system columns'}"
         )
     try:
         check_renames(run.rename, encoder.features(columns, context), option="rename")

@@ -227,8 +227,8 @@ BUILT = [
           "staged(Dates(rows=tiny_rows(9)), encoder=TableEncoder()) | Rebalance()",
           "TableEncoder: column 'born' has type"),
     built("Rebalance", "staged(encoder=ImageEncoder(options=ImageOptions())) | Rebalance()",
-          "ImageEncoder: expected the columns __path__, __size__, __mtime__, which name files, got"
-          " records without __path__, __size__, __mtime__: they have value"),
+          "ImageEncoder: expected records with __path__, __size__, __mtime__, got none with"
+          " __path__, __size__, __mtime__: their columns are value"),
     built("Map(print)", "beam.Create(ROWS) | AssignSplits() | beam.Map(print)",
           "expected a PCollection, got RecordValues: apply it to .batches"),
     built("BatchRecords", "beam.Create([Pet('a', 1)]) | BatchRecords(label_column='kind')",
@@ -306,14 +306,15 @@ RUN = [
     ),
     Mistake(
         "WriteToTFRecord", "a text encoder for records without texts",
-        "Rebalance: TextEncoder: expected the column 'text', got a",
+        "Rebalance: TextEncoder: expected records with text, got none with text: their columns are"
+        " a",
         lambda: write(lambda p: p | beam.Create(ROWS)
                       | EncodeExamples(TextEncoder(options=TextOptions()))
                       | WriteToTFRecord(tempfile.mkdtemp())),
     ),
     Mistake(
         "WriteToTFRecord", "an encoder of files for records without files",
-        "Rebalance: ImageEncoder: expected the columns __path__",
+        "Rebalance: ImageEncoder: expected records with __path__",
         lambda: write(lambda p: p | beam.Create(ROWS)
                       | EncodeExamples(ImageEncoder(options=ImageOptions()))
                       | WriteToTFRecord(tempfile.mkdtemp())),

@@ -441,7 +441,7 @@ def test_what_cannot_be_written(tmp_path, batches, options, error, message):
 
 
 def test_image_options_are_checked_before_the_run():
-    with pytest.raises(ConfigError, match=r"DecodeAndResizeImages: options: expected ImageOptions, got \{'size': 64\}"):
+    with pytest.raises(ConfigError, match=r"options: expected ImageOptions, got \{'size': 64\}"):
         DecodeAndResizeImages({"size": 64}, labels=("cat",))
 
 

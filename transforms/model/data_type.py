@@ -194,6 +194,15 @@ class Encoder(Protocol):
         """Encode rows in their final order; runs in an encoder process."""
 
 
+@runtime_checkable
+class NeedingEncoder(Encoder, Protocol):
+    """An encoder that cannot do without some columns, which custom pipelines may not have."""
+
+    @property
+    def needed_columns(self) -> tuple[str, ...]:
+        """Names of the columns."""
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ExampleInputs:
     """All that shapes the Examples of rows, beside the files that they name and the settings.

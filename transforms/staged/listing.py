@@ -122,7 +122,7 @@ def stage_listing(
     if before is not None and before.fingerprint == listing.fingerprint:
         listing = dataclasses.replace(listing, parts=before.parts)
     else:
-        _delete_derived_files(staging)
+        delete_derived_files(staging)
     if rules.names_classes:
         write_seen(staging, "listing", seen.union(rejected_labels))
     staging.place("listing.json").write_bytes(listing.to_json())
@@ -133,7 +133,7 @@ def stage_listing(
     return listing
 
 
-def _delete_derived_files(staging: Staging) -> None:
+def delete_derived_files(staging: Staging) -> None:
     """Delete the files that were derived from a listing of other rows."""
     for name in ("listing.json", "plan.json", "estimate.json"):
         staging.place(name).delete(missing_ok=True)
@@ -141,8 +141,10 @@ def _delete_derived_files(staging: Staging) -> None:
         staging.place(name).delete_tree()
 
 
-def layout_of(source: Source, listing: Listing, staging: Staging) -> Layout:
+def layout_of(source: Source, listing: Listing, staging: Staging, *, keep: bool = True) -> Layout:
     """Return the layout of the rows, as they were listed or as workers will read them.
+
+    keep: whether rows that are read here are kept in staging, for workers.
 
     Raises:
       ConfigError: the input is unusable.
@@ -157,8 +159,8 @@ def layout_of(source: Source, listing: Listing, staging: Staging) -> Layout:
         )
     parts = (read_part(part.name, staging=staging) for part in listing.parts)
     # In an object store, writing these rows takes longer than reading them again.
-    keep = staging.place("looked") if staging.root.is_local else None
-    return source.layout(parts, keep)
+    is_kept = keep and staging.root.is_local
+    return source.layout(parts, staging.place("looked") if is_kept else None)
 
 
 def class_counts(listing: Listing, staging: Staging) -> dict[str, int]:

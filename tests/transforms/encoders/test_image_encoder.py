@@ -312,9 +312,9 @@ def test_versions_name_what_shapes_bytes():
 
 
 def test_options_that_cannot_work():
-    with pytest.raises(ConfigError, match="augment: expected some of crop, flip"):
+    with pytest.raises(ConfigError, match="--augment: expected some of crop, flip"):
         ImageEncoder(options=OPTIONS, augment=("blur",))
-    with pytest.raises(ConfigError, match="augment_all: requires augment"):
+    with pytest.raises(ConfigError, match="--augment-all: requires --augment"):
         ImageEncoder(options=OPTIONS, augment_all=True)
 
 

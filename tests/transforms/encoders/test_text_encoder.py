@@ -438,7 +438,7 @@ def test_lengths_of_no_rows():
     [
         ({"tokenizer": "word"}, "--tokenizer: expected one of words, whitespace, chars, bytes"),
         ({"features": ("text", "ids")}, "--features: expected some of text, tokens, bow, tfidf"),
-        ({"unicode": "nfd"}, "--unicode: expected one of none, nfc, nfkc, got nfd"),
+        ({"unicode": "nfd"}, "--unicode: expected one of none, nfc, nfkc, got 'nfd'"),
         ({"augment": ("blur",)}, "--augment: expected some of word-dropout, word-swap"),
         ({"tokenizer": "words", "vocab_size": 0}, "--vocab-size: expected 1 to"),
         ({"tokenizer": "words", "max_length": 0}, "--max-length: expected 1 to"),

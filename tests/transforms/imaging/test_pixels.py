@@ -247,7 +247,7 @@ def test_raw_bytes_are_the_pixels(options):
 @pytest.mark.parametrize("normalize", ["unit", "signed", "imagenet"])
 def test_normalized_raw(normalize, mode):
     if normalize == "imagenet" and mode != "rgb":
-        with pytest.raises(ConfigError, match="normalize=.imagenet.: requires mode=.rgb"):
+        with pytest.raises(ConfigError, match=r"normalize=.imagenet.: requires mode=.rgb"):
             ImageOptions(image_format="raw", normalize=normalize, mode=mode)
         return
     options = ImageOptions(image_format="raw", normalize=normalize, mode=mode)

@@ -176,7 +176,7 @@ def test_fractions_of_a_table_are_0_to_1(corners, bad, tmp_path):
 def test_pixels_of_at_most_1_are_probably_fractions(tmp_path):
     path = tmp_path / "boxes.csv"
     path.write_text("file,label,x1,y1,x2,y2\na.jpg,cat,0,.5,1,1\nb.jpg,cat,.2,.2,.3,.3\n")
-    with pytest.raises(ConfigError, match=r"has no corner above 1, .*: pass box_units='fractions'"):
+    with pytest.raises(ConfigError, match=r"has no corner above 1, .*: pass --box-units fractions"):
         read_boxes(Location.parse(str(path)))
     assert len(read_boxes(Location.parse(str(path)), fractions=True).table) == 2
 
@@ -309,4 +309,4 @@ def test_options_without_annotations_are_refused(tmp_path, capsys):
     assert images(*places, "--annotations=") == 2
     assert "--annotations: expected a path or a URI, got ''" in capsys.readouterr().err
     assert images(*places, "--annotations", "x.json", "--min-box", -3) == 2
-    assert "--min-box: expected 0 or more pixels, got -3" in capsys.readouterr().err
+    assert "--min-box: expected 0 or more, got -3" in capsys.readouterr().err

@@ -263,7 +263,7 @@ def test_a_null_among_lists_of_a_fixed_size(folder: pathlib.Path) -> None:
     # pyarrow writes such a column but does not read it.
     table = pa.table({"path": ["a.jpg", "b.jpg", "a.jpg"], "v": values})
     pyarrow.parquet.write_table(table, folder / "l.parquet")
-    with pytest.raises(ConfigError, match=r"a null among lists of a fixed size.*drop_columns"):
+    with pytest.raises(ConfigError, match=r"a null among lists of a fixed size.*--drop-columns"):
         scan(folder / "l.parquet")
     assert len(scan(folder / "l.parquet", drop_columns=("v",))[0]) == 3
 
@@ -310,7 +310,7 @@ def test_a_list_of_texts_that_are_not_utf8_is_rejected(
 def test_types_that_an_example_cannot_hold(kind: pa.DataType, folder: pathlib.Path) -> None:
     table = pa.table({"path": ["a.jpg"], "v": pa.nulls(1, kind)})
     pyarrow.parquet.write_table(table, folder / "l.parquet")
-    with pytest.raises(ConfigError, match=r"column 'v' has type .*drop it with drop_columns="):
+    with pytest.raises(ConfigError, match=r"column 'v' has type .*drop it with --drop-columns"):
         scan(folder / "l.parquet")
     rows, _, schema = scan(folder / "l.parquet", drop_columns=("v",))
     assert (len(rows), schema) == (1, references.COLUMNS)
@@ -560,7 +560,7 @@ def test_nested_json_that_an_example_cannot_hold(
         ("l.csv", "path\ngone.jpg\n", {}, "name it with --input-root"),
         ("l.csv", "path,label\na.jpg,\n", {}, "(1 unlabelled); the first: a.jpg: no label"),
         ("l.parquet", "PAR1", {}, "cannot parse the listing {}: Parquet file size is 4"),
-        ("l.csv", "path\na\n", {"unlabelled": "x"}, "unlabelled: expected one of reject, keep"),
+        ("l.csv", "path\na\n", {"unlabelled": "x"}, "--unlabelled: expected one of reject, keep"),
         ("l.csv", "path\na\n", {"input_root": "ftp://x"}, "unknown scheme 'ftp'"),
     ],
 )

@@ -296,7 +296,7 @@ def test_a_fault_fails_the_listing(
 
 
 def test_bad_options() -> None:
-    with pytest.raises(ConfigError, match="unlabelled: expected one of reject, keep, got 'no'"):
+    with pytest.raises(ConfigError, match="--unlabelled: expected one of reject, keep, got 'no'"):
         FileTree(input="/x", unlabelled="no")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="unknown scheme 'ftp'"):
         FileTree(input="ftp://x")

@@ -169,7 +169,7 @@ def test_folders_are_splits_where_asked(fill):
     with pytest.raises(ConfigError, match="the folder 'no split' of in cannot name a split"):
         layout("in", split_from="folders")
     fill("flat/1")
-    with pytest.raises(ConfigError, match="split_from='folders': the input flat has no"):
+    with pytest.raises(ConfigError, match="--split-from folders: the input flat has no"):
         layout("flat", split_from="folders")
 
 

@@ -756,7 +756,7 @@ def test_a_truncated_compressed_file_fails_the_job(tmp_path: pathlib.Path) -> No
             {"max_row_bytes": 0},
             "--max-row-bytes: expected 1 to 1073741824, got 0",
         ),
-        ({"in/a.csv": CSV}, {"unlabelled": "x"}, "unlabelled: expected one of reject, keep"),
+        ({"in/a.csv": CSV}, {"unlabelled": "x"}, "--unlabelled: expected one of reject, keep"),
         (
             {"in/a.jsonl": "{}"},
             {"delimiter": ";"},
@@ -781,7 +781,7 @@ def test_unusable_inputs(
 
 def test_files_without_values(tmp_path: pathlib.Path) -> None:
     write(tmp_path / "x.dat", CSV)
-    with pytest.raises(ConfigError, match=r"x.dat has no extension of a known format: .*format,"):
+    with pytest.raises(ConfigError, match=r"x.dat has no extension of a known format: .*--form"):
         read_rows(tmp_path / "x.dat")
     with pytest.raises(ConfigError, match=r"no file matches .*/n/\*.csv: there is no folder .*/n"):
         read_rows(tmp_path / "n/*.csv")
@@ -963,7 +963,7 @@ def test_unusable_folders(tmp_path: pathlib.Path) -> None:
         ConfigError, match=r"found no usable file in .* \(1 left out as extension\)"
     ):
         read_tree(tmp_path)
-    with pytest.raises(ConfigError, match="documents: expected one of file, line, got 'page'"):
+    with pytest.raises(ConfigError, match="--documents: expected one of file, line, got 'page'"):
         TextFolder(input="x", documents="page")  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="encoding: expected an encoding"):
+    with pytest.raises(ConfigError, match="--encoding: expected an encoding"):
         TextFolder(input="x", encoding="nonsense")

@@ -11,7 +11,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recordmill import unicode_tables
-from recordmill.errors import ConfigError
 from recordmill.option_checks import check_options
 from recordmill.tfrecord.features import Feature, Features
 from recordmill.tfrecord.flat_arrays import Ints
@@ -105,18 +104,13 @@ class TextEncoder:
         Sizes of vocabularies are None until these are known.
 
         Raises:
-            ConfigError: a column of texts is missing, or a column of the user has an unsupported
-                type or the name of a feature.
+            ConfigError: a column of the user has an unsupported type or the name of a feature.
         """
-        for column in self._columns:
-            if column not in rows.names:
-                others = ", ".join(field.name for field in user_fields(rows))
-                raise ConfigError(f"expected the column {column!r}, got {others or 'no columns'}")
         if self.options.pack is not None:
             return self._pack_features(context)
         declared: Features = {}
         made = self._text_features(context)
-        for column in self._columns:
+        for column in self.needed_columns:
             declared = merged(declared, self._named(column, made), where="input")
         if self.options.joins:
             declared = merged(declared, self._pair_features(context), where="input")
@@ -126,11 +120,12 @@ class TextEncoder:
         return with_users(declared, self._user_fields(rows), where="input")
 
     @property
-    def _columns(self) -> tuple[str, ...]:
+    def needed_columns(self) -> tuple[str, ...]:
+        """Names of the columns of texts."""
         return text_columns(self.options)
 
     def _user_fields(self, rows: pa.Schema) -> list[pa.Field]:
-        return [field for field in user_fields(rows) if field.name not in self._columns]
+        return [field for field in user_fields(rows) if field.name not in self.needed_columns]
 
     def _named(self, column: str, made: Mapping[str, T]) -> dict[str, T]:
         """Return features of a text under the prefix of its column, if there are several texts."""
@@ -221,12 +216,12 @@ class TextEncoder:
                 options.augment,
                 seed=context.seed + place,
             )
-            for place, column in enumerate(self._columns)
+            for place, column in enumerate(self.needed_columns)
         ]
         if options.pack is not None:
             return self._pack(several[0], rows[batch.KEY], context)
         columns: dict[str, pa.Array] = {}
-        for column, texts in zip(self._columns, several, strict=True):
+        for column, texts in zip(self.needed_columns, several, strict=True):
             made = {"text": texts} if "text" in options.output_features else {}
             if options.output_features != {"text"} and not options.joins:
                 made |= self._token_columns(texts, context)
