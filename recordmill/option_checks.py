@@ -259,10 +259,12 @@ def _checked(hint: Any, value: Any) -> Any:
     if origin in (dict, Mapping):
         if not isinstance(value, Mapping):
             raise _MisfitError(_noun(hint))
-        for key, one in value.items():
-            _part(hint, arguments[0], key)
-            _part(hint, arguments[1], one)
-        return value
+        found = {
+            _part(hint, arguments[0], key): _part(hint, arguments[1], one)
+            for key, one in value.items()
+        }
+        same = all(found[key] is one for key, one in value.items())
+        return value if same else found
     if origin is Callable:
         if not callable(value):
             raise _MisfitError("a function")
@@ -284,11 +286,9 @@ def _either(hints: Sequence[Any], value: Any) -> Any:
         except _MisfitError as error:
             failed.append(error)
     known = [name for error in failed for name in error.known]
-    return _fail(" or ".join(map(str, failed)), known)
-
-
-def _fail(expected: str, known: Sequence[Any] = ()) -> Any:
-    raise _MisfitError(expected, known)
+    # None stands for an option that is not given.
+    texts = [text for error in failed if (text := str(error)) != "None"]
+    raise _MisfitError(" or ".join(texts), known)
 
 
 def _items(hint: Any, value: Any) -> Any:
@@ -326,7 +326,7 @@ def _noun(hint: Any) -> str:
             return one.values if isinstance(one, Expected) else _range(one)
         return _noun(arguments[0])
     if origin in (typing.Union, types.UnionType):
-        return " or ".join(map(_noun, arguments))
+        return " or ".join(_noun(one) for one in arguments if one is not type(None))
     if origin is Literal:
         first = "one of " if len(arguments) > 1 else ""
         return first + ", ".join(map(str, arguments))

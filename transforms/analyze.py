@@ -9,7 +9,7 @@ import apache_beam as beam
 from apache_beam.transforms.window import GlobalWindows
 from apache_beam.utils.windowed_value import WindowedValue
 
-from recordmill.transforms.checks.unique_keys import find_repeated_keys
+from recordmill.transforms.checks.unique_keys import FindRepeatedKeys
 from recordmill.transforms.model import batch, data_type
 from recordmill.transforms.model.data_type import Artifact, Preprocessing
 from recordmill.transforms.model.run_spec import RunSpec
@@ -132,8 +132,8 @@ class Analyze(OrderedStep):
             hashes = summaries | "Hashes" >> beam.FlatMap(_hashes).with_output_types(
                 tuple[int, bytes]
             )
-            problems = find_repeated_keys(
-                hashes, keys, chunked=run.unit == "chunk", custom=run.is_custom
+            problems = hashes | FindRepeatedKeys(
+                keys, chunked=run.unit == "chunk", custom=run.is_custom
             )
         return AnalyzedBatches(
             handles=batches,

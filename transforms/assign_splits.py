@@ -25,7 +25,7 @@ from recordmill.transforms.balancing.stratify import (
     find_strata,
     store_strata,
 )
-from recordmill.transforms.checks.group_leakage import find_group_leakage
+from recordmill.transforms.checks.group_leakage import FindGroupLeakage
 from recordmill.transforms.checks.select_records import RecordSelection, SelectRecords
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.counters import RecordCounters
@@ -41,7 +41,6 @@ from recordmill.transforms.staged.handles import (
     part_of,
     with_step,
 )
-from recordmill.transforms.staged.listing import SYSTEM
 from recordmill.transforms.staged.records import RecordValues, StagedRecords, Values, values_of
 from recordmill.transforms.staged.step_order import VALUES, OrderedStep, refuse_options
 from recordmill.transforms.windowing.cut_windows import CutWindows
@@ -194,12 +193,7 @@ class AssignSplits(OrderedStep):
             batches |= "SpreadForStrata" >> beam.Reshuffle()
         batches |= "Assign" >> beam.Map(_assign, *strata, run=run).with_output_types(Element)
         if run.may_be_grouped and run.may_be_presplit:
-            leakage = find_group_leakage(
-                functools.partial(
-                    scan, batches, staging=run.staging, columns=(*SYSTEM, batch.SOURCE)
-                ),
-                remedy=self.remedy,
-            )
+            leakage = batches | FindGroupLeakage(run.staging, self.remedy)
             found.append(leakage | "GroupLeakage" >> _problems())
         return (batches, *found) | "WithProblems" >> beam.Flatten() if found else batches
 

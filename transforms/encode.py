@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import apache_beam as beam
 import pyarrow as pa
@@ -14,7 +14,7 @@ from recordmill.tfrecord.example import encode_examples
 from recordmill.transforms.encoders.tables import TableEncoder
 from recordmill.transforms.model import coders  # noqa: F401  (registers the batch's coder)
 from recordmill.transforms.model.counters import RecordCounters
-from recordmill.transforms.model.run_spec import EncoderOption, RunSpec
+from recordmill.transforms.model.run_spec import EncoderOption, Names, RunSpec
 from recordmill.transforms.staged.records import RecordValues, Values, values_of
 from recordmill.transforms.staged.step_order import VALUES, OrderedStep
 
@@ -60,7 +60,7 @@ class EncodeExamples(OrderedStep):
 
     encoder: EncoderOption | None = None
     _: dataclasses.KW_ONLY
-    rename: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    rename: Names = dataclasses.field(default_factory=dict)
 
     def _check_together(self) -> None:
         with options_of("EncodeExamples"):

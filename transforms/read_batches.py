@@ -9,7 +9,7 @@ import pyarrow as pa
 from apache_beam.pvalue import AsList, AsSingleton
 
 from recordmill.errors import RunError
-from recordmill.transforms.checks.unique_keys import find_repeated_keys, partition_hashes
+from recordmill.transforms.checks.unique_keys import FindRepeatedKeys, partition_hashes
 from recordmill.transforms.model import batch, coders  # noqa: F401  (registers the batch's coder)
 from recordmill.transforms.model.counters import RecordCounters
 from recordmill.transforms.model.run_spec import RunSpec
@@ -59,10 +59,8 @@ def _problems(batches: beam.PCollection[Element], run: RunSpec) -> beam.PCollect
         tuple[int, bytes]
     )
     known = batches | "Problems" >> beam.FlatMap(_messages).with_output_types(str)
-    return (
-        known,
-        find_repeated_keys(hashes, keys, custom=True),
-    ) | "AllProblems" >> beam.Flatten()
+    repeated = hashes | FindRepeatedKeys(keys, custom=True)
+    return (known, repeated) | "AllProblems" >> beam.Flatten()
 
 
 @dataclasses.dataclass(eq=False)

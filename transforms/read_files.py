@@ -23,7 +23,7 @@ from recordmill.transforms.sources.arrays.table_arrays import TableArrays
 from recordmill.transforms.sources.audio.audio_clips import AudioClips
 from recordmill.transforms.sources.files.folders import NOT_AUDIO, NOT_IMAGES, NOT_VIDEOS, FileTree
 from recordmill.transforms.sources.files.input_paths import SplitFrom
-from recordmill.transforms.sources.files.references import Unlabelled, check_unlabelled
+from recordmill.transforms.sources.files.references import Unlabelled
 from recordmill.transforms.sources.media.media_rows import MediaRows
 from recordmill.transforms.sources.media.media_tables import find_bytes_column
 from recordmill.transforms.sources.row_formats.row_format import RowFormat
@@ -86,10 +86,6 @@ class _ReadFiles(ReadStep):
     split_from: SplitFrom = "auto"
     label_from: str = "top"
     format: RowFormat = RowFormat()  # noqa: RUF009, it is frozen
-
-    def __post_init__(self) -> None:
-        check_unlabelled(self.unlabelled)
-        super().__post_init__()
 
     def source(self) -> Source:
         """Return the source to list, for files of this kind."""
@@ -352,14 +348,14 @@ class ReadArrays(_ReadFiles):
     chunk_stride: int | None = None
     chunk_rest: Literal["keep", "drop"] = "keep"
 
-    def __post_init__(self) -> None:
+    def _check_together(self) -> None:
         if self.per_item and self.chunk is not None:
             raise ConfigError("ReadArrays: expected only one of per_item and chunk, got both")
         if self.label_array is not None and self.label_pattern is not None:
             raise ConfigError(
                 "ReadArrays: expected only one of label_array and label_pattern, got both"
             )
-        super().__post_init__()
+        super()._check_together()
 
     @property
     def _cut(self) -> ArraySlicing:

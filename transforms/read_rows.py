@@ -17,7 +17,7 @@ from recordmill.transforms.read_values import ReadStep
 from recordmill.transforms.sources.files.input_paths import SplitFrom
 from recordmill.transforms.sources.files.inputs import find_roots
 from recordmill.transforms.sources.files.number_labels import LabelType, NumberLabels
-from recordmill.transforms.sources.files.references import Unlabelled, check_unlabelled
+from recordmill.transforms.sources.files.references import Unlabelled
 from recordmill.transforms.sources.row_formats.row_format import RowFormat
 from recordmill.transforms.sources.rows.row_inputs import holds_rows
 from recordmill.transforms.sources.rows.sensor_rows import SensorRows
@@ -67,14 +67,13 @@ class _ReadRows(ReadStep):
     split_from: SplitFrom = "auto"
     format: RowFormat = RowFormat()  # noqa: RUF009, it is frozen
 
-    def __post_init__(self) -> None:
-        check_unlabelled(self.unlabelled)
+    def _check_together(self) -> None:
         if self.label_type in ("int", "float") and self.label_column is None:
             raise ConfigError(
                 f"{type(self).__name__}: label_type={self.label_type!r} needs label_column, the"
                 " column of the numbers to predict, got none"
             )
-        super().__post_init__()
+        super()._check_together()
 
     @property
     def _implied_names(self) -> dict[str, str]:
@@ -110,14 +109,14 @@ class ReadTable(_ReadRows):
     weight_column: str | None = None
     types: dict[str, str] = dataclasses.field(default_factory=dict)
 
-    def __post_init__(self) -> None:
+    def _check_together(self) -> None:
         for column, name in self.types.items():
             if name not in TYPES:
                 raise ConfigError(
                     f"ReadTable: expected types[{column!r}] to be one of {', '.join(TYPES)}, got"
                     f" {name!r}"
                 )
-        super().__post_init__()
+        super()._check_together()
 
     def source_of_paths(self) -> Source:
         return TableRows(
@@ -173,12 +172,12 @@ class ReadText(_ReadRows):
     documents: Documents = "file"
     label_from: str = "top"
 
-    def __post_init__(self) -> None:
+    def _check_together(self) -> None:
         if self.text_columns and self.text_column is not None:
             raise ConfigError(
                 "ReadText: expected only one of text_column and text_columns, got both"
             )
-        super().__post_init__()
+        super()._check_together()
 
     def source_of_paths(self) -> Source:
         inputs = self.inputs(self.split_from, self.label_from)
@@ -285,10 +284,10 @@ class ReadSeries(_ReadRows):
     static_columns: Sequence[str] = ()
     split_by: SplitBy = "series"
 
-    def __post_init__(self) -> None:
+    def _check_together(self) -> None:
         if not self.time_column and not isinstance(self.input, Source):
             raise ConfigError("ReadSeries: expected time_column, the column of the times, got none")
-        super().__post_init__()
+        super()._check_together()
 
     @property
     def _times(self) -> tuple[str, ...]:

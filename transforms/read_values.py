@@ -10,6 +10,7 @@ import pyarrow as pa
 from apache_beam.pvalue import AsSingleton, TaggedOutput
 
 from recordmill.errors import ConfigError, Reject
+from recordmill.option_checks import options_of
 from recordmill.processes import by_value
 from recordmill.processes.pool import shared_pool
 from recordmill.transforms.model import batch, coders  # noqa: F401  (coders: registers the batch's coder)
@@ -115,8 +116,7 @@ class ReadStep(OrderedStep):
     _: dataclasses.KW_ONLY
     workers: int = 0
 
-    def __post_init__(self) -> None:
-        super().__init__()
+    def _check_together(self) -> None:
         name = type(self).__name__
         if isinstance(self.input, os.PathLike):
             self.input = os.fspath(self.input)
@@ -137,7 +137,8 @@ class ReadStep(OrderedStep):
                     raise ConfigError(
                         f"{name}: {field.name} of a source is an option of the source: set it there"
                     )
-        self._noted = self.noted()
+        with options_of(name):
+            self._noted = self.noted()
 
     def source(self) -> Source:
         """Return the source to list. It may look at the input, so that workers call it."""

@@ -1,7 +1,6 @@
 """Rebalance: exact balancing of the classes of train, and the plan of the dataset."""
 
 import dataclasses
-import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, overload
 
@@ -13,7 +12,7 @@ from recordmill.errors import ConfigError
 from recordmill.job.staging import Verdict, reject_line, to_json
 from recordmill.notes import first_failing, join_left_unread
 from recordmill.transforms.analyze import AnalyzedBatches
-from recordmill.transforms.balancing.quotas import Balance, Quota, Target, find_quotas
+from recordmill.transforms.balancing.quotas import Balance, FindQuotas, Quota, Target
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.counters import RecordCounters
 from recordmill.transforms.model.data_type import Context, NeedingEncoder, ReusableEncoder
@@ -24,7 +23,6 @@ from recordmill.transforms.planning.learning import Learned
 from recordmill.transforms.planning.plan import Plan, make_plan
 from recordmill.transforms.planning.profiling import ProfileOutcome
 from recordmill.transforms.planning.survey import Survey
-from recordmill.transforms.staged.batches import scan
 from recordmill.transforms.staged.handles import Element
 from recordmill.transforms.staged.listing import excluded_from
 from recordmill.transforms.staged.parts import joined_columns, write_columns
@@ -222,11 +220,8 @@ class Rebalance(OrderedStep):
             _check_features(run, run.layout.columns, context)
         quotas: AsSingleton | Mapping[str, Quota] = {}
         if self.balance in ("oversample", "undersample"):
-            found = find_quotas(
-                functools.partial(scan, analyzed.handles, staging=run.staging),
-                balance=self.balance,
-                target=self.target,
-                seed=run.seed,
+            found = analyzed.handles | FindQuotas(
+                run.staging, balance=self.balance, target=self.target, seed=run.seed
             )
             quotas = AsSingleton(found, default_value={})
         planned = (

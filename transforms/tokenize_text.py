@@ -9,6 +9,7 @@ import apache_beam as beam
 import pyarrow as pa
 
 from recordmill.errors import ConfigError
+from recordmill.option_checks import options_of
 from recordmill.storage.files import Location, PathError
 from recordmill.transforms.encoders.artifacts import vocabulary_lines
 from recordmill.transforms.encoders.text.text import TextEncoder
@@ -80,8 +81,7 @@ class TokenizeText(OrderedStep):
     ngrams: int = 1
     vocabulary: str | None = None
 
-    def __post_init__(self) -> None:
-        super().__init__()
+    def _check_together(self) -> None:
         self._artifacts: dict[str, Artifact] = {}
         name = self.tokenizer
         file = None
@@ -93,16 +93,17 @@ class TokenizeText(OrderedStep):
                 )
             file = _read("tokenizer", name, read_tokenizer_file)
             self._artifacts[file.name] = _artifact(name, file.content)
-        self._options = TextOptions(
-            tokenizer=name if file is None else file.tokenizer,  # type: ignore[arg-type]
-            features=tuple(self.features),
-            max_length=self.max_length,
-            vocab_size=self.vocab_size,
-            min_frequency=self.min_frequency,
-            oov_buckets=self.oov_buckets,
-            special_tokens=tuple(self.special_tokens),
-            ngrams=self.ngrams,
-        )
+        with options_of("TokenizeText"):
+            self._options = TextOptions(
+                tokenizer=name if file is None else file.tokenizer,  # type: ignore[arg-type]
+                features=tuple(self.features),
+                max_length=self.max_length,
+                vocab_size=self.vocab_size,
+                min_frequency=self.min_frequency,
+                oov_buckets=self.oov_buckets,
+                special_tokens=tuple(self.special_tokens),
+                ngrams=self.ngrams,
+            )
         if file is not None:
             check_tokenizer_file(file, self._options)
         if self.vocabulary is not None:

@@ -6,6 +6,7 @@ is then replicated on its own.
 """
 
 import dataclasses
+import functools
 import math
 import statistics
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,6 +19,7 @@ import pyarrow as pa
 
 from recordmill.format.split_names import TRAIN
 from recordmill.format.typed_json import Between
+from recordmill.job.staging import Staging
 from recordmill.option_checks import Expected
 from recordmill.transforms.model import batch, coders, limits  # noqa: F401  (coders: registers the batch's coder)
 from recordmill.transforms.model.label_sets import Held, RepeatFactors
@@ -30,12 +32,13 @@ from recordmill.transforms.model.rank_cuts import (
     thresholds,
     within,
 )
-from recordmill.transforms.staged.batches import RowScan
+from recordmill.transforms.staged.batches import scan
+from recordmill.transforms.staged.handles import Element
 
 Balance = Literal["none", "oversample", "undersample", "weights"]
 Target = Annotated[
     Annotated[int, Between(1, math.inf)] | Literal["median"] | RepeatFactors | None,
-    Expected("a number of records from 1, 'median', RepeatFactors or None"),
+    Expected("a number of records from 1, 'median' or RepeatFactors"),
 ]
 Cuts = Mapping[str, tuple[RankCut, ...]]
 
@@ -231,36 +234,48 @@ def _quotas(
     }
 
 
-def find_quotas(
-    scan: RowScan,
-    *,
-    balance: Balance,
-    target: Target = None,
-    seed: int = 0,
-) -> beam.PCollection[dict[str, Quota]]:
-    """Return {label: quota} as the only element of a PCollection, which is empty without rows.
+@dataclasses.dataclass(eq=False)
+class FindQuotas(beam.PTransform):
+    """Find the quota of each class of train: handles on batches in, one {label: quota} out.
 
-    scan: reads the rows of all batches, with their splits. balance, target: as in `targets`.
+    The output is empty without rows.
+
+    balance, target: as in `targets`.
     """
-    held: beam.pvalue.AsSingleton | None = None
-    if isinstance(target, RepeatFactors):
-        held = beam.pvalue.AsSingleton(
-            scan("CountHeld")
-            | "HeldInTrain" >> beam.Map(_held_in_train)
-            | "AddUpHeld" >> beam.CombineGlobally(Held.sum).without_defaults(),
-            default_value=None,
+
+    staging: Staging
+    _: dataclasses.KW_ONLY
+    balance: Balance
+    target: Target = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def expand(self, batches: beam.PCollection[Element]) -> beam.PCollection[dict[str, Quota]]:
+        read = functools.partial(scan, batches, staging=self.staging)
+        ranked = beam.Map(balance_rows, seed=self.seed).with_output_types(pa.RecordBatch)
+        held: beam.pvalue.AsSingleton | None = None
+        if isinstance(self.target, RepeatFactors):
+            held = beam.pvalue.AsSingleton(
+                read("CountHeld")
+                | "HeldInTrain" >> beam.Map(_held_in_train)
+                | "AddUpHeld" >> beam.CombineGlobally(Held.sum).without_defaults(),
+                default_value=None,
+            )
+        pending = (
+            read("CountClasses")
+            | "RankToCount" >> ranked
+            | "Histogram" >> beam.Map(Histogram.of_ranked)
+            | "AddUp" >> beam.CombineGlobally(Histogram.sum).without_defaults()
+            | "PendingQuotas"
+            >> beam.Map(pending_quotas, held, balance=self.balance, target=self.target)
         )
-    pending = (
-        scan("CountClasses")
-        | "RankToCount" >> beam.Map(balance_rows, seed=seed).with_output_types(pa.RecordBatch)
-        | "Histogram" >> beam.Map(Histogram.of_ranked)
-        | "AddUp" >> beam.CombineGlobally(Histogram.sum).without_defaults()
-        | "PendingQuotas" >> beam.Map(pending_quotas, held, balance=balance, target=target)
-    )
-    cuts = beam.pvalue.AsSingleton(pending | "Cuts" >> beam.Map(_cuts), default_value={})
-    found = (
-        scan("CutClasses", cuts)
-        | "RankToCut" >> beam.Map(balance_rows, seed=seed).with_output_types(pa.RecordBatch)
-        | "FindThresholds" >> FindThresholds(cuts)
-    )
-    return pending | "Quotas" >> beam.Map(_quotas, beam.pvalue.AsDict(found))
+        cuts = beam.pvalue.AsSingleton(pending | "Cuts" >> beam.Map(_cuts), default_value={})
+        found = (
+            read("CutClasses", cuts)
+            | "RankToCut"
+            >> beam.Map(balance_rows, seed=self.seed).with_output_types(pa.RecordBatch)
+            | "FindThresholds" >> FindThresholds(cuts)
+        )
+        return pending | "Quotas" >> beam.Map(_quotas, beam.pvalue.AsDict(found))

@@ -4,6 +4,8 @@ Groups are compared by 8-byte hashes first, as keys are in `unique_keys`; only t
 whose hashes have several splits are shuffled.
 """
 
+import dataclasses
+import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import apache_beam as beam
@@ -12,8 +14,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from recordmill.job.staging import Staging
 from recordmill.transforms.model import batch, limits
-from recordmill.transforms.staged.batches import RowScan
+from recordmill.transforms.staged.batches import scan
+from recordmill.transforms.staged.handles import Element
+from recordmill.transforms.staged.listing import SYSTEM
 
 _MAX_FOUND = 100  # leaking groups of a partition that are followed up; one refuses the input
 
@@ -88,30 +93,43 @@ def _leakage_message(
     ]
 
 
-def find_group_leakage(scan: RowScan, *, remedy: str) -> beam.PCollection[str]:
-    """Return a sentence about the groups that span several splits; none if there are none.
+@dataclasses.dataclass(eq=False)
+class FindGroupLeakage(beam.PTransform):
+    """Find groups that span several splits: handles in, a sentence about them out.
 
-    scan: reads the rows of all batches, with their splits. remedy: ends the sentence with what else
-      the user can do.
+    The output is empty if there are none. Rows are read with their splits.
+
+    remedy: ends the sentence with what else the user can do.
     """
-    hashes = beam.pvalue.AsList(
-        scan("HashGroups")
-        | "PartitionGroups" >> beam.FlatMap(partition_groups).with_output_types(tuple[int, bytes])
-        | "GroupByGroupHash" >> beam.GroupByKey()
-        | "LeakingGroups" >> beam.FlatMap(leaking_groups).with_output_types(str)
-    )
-    found = (
-        scan("CompareGroups", hashes)
-        | "SplitsOfGroups"
-        >> beam.FlatMap(splits_of_groups, hashes).with_output_types(tuple[str, tuple[str, str]])
-        | "GroupByName" >> beam.GroupByKey()
-        | "DistinctSplits" >> beam.MapTuple(_first_keys)
-    )
-    return (
-        found.pipeline
-        | "OnceForGroups" >> beam.Impulse()
-        | "ReportGroups"
-        >> beam.FlatMap(
-            _leakage_message, beam.pvalue.AsList(found), remedy=remedy
-        ).with_output_types(str)
-    )
+
+    staging: Staging
+    remedy: str
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def expand(self, batches: beam.PCollection[Element]) -> beam.PCollection[str]:
+        columns = (*SYSTEM, batch.SOURCE)
+        read = functools.partial(scan, batches, staging=self.staging, columns=columns)
+        hashes = beam.pvalue.AsList(
+            read("HashGroups")
+            | "PartitionGroups"
+            >> beam.FlatMap(partition_groups).with_output_types(tuple[int, bytes])
+            | "GroupByGroupHash" >> beam.GroupByKey()
+            | "LeakingGroups" >> beam.FlatMap(leaking_groups).with_output_types(str)
+        )
+        found = (
+            read("CompareGroups", hashes)
+            | "SplitsOfGroups"
+            >> beam.FlatMap(splits_of_groups, hashes).with_output_types(tuple[str, tuple[str, str]])
+            | "GroupByName" >> beam.GroupByKey()
+            | "DistinctSplits" >> beam.MapTuple(_first_keys)
+        )
+        return (
+            found.pipeline
+            | "Once" >> beam.Impulse()
+            | "Report"
+            >> beam.FlatMap(
+                _leakage_message, beam.pvalue.AsList(found), remedy=self.remedy
+            ).with_output_types(str)
+        )

@@ -1,5 +1,6 @@
 """Check that keys are unique, by 8-byte hashes: only keys with equal hashes are compared."""
 
+import dataclasses
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -83,35 +84,41 @@ def _message(
     return repeated_keys_message(counted, chunked=chunked, custom=custom)
 
 
-def find_repeated_keys(
-    hashes: beam.PCollection[tuple[int, bytes]],
-    scan: RowScan,
-    *,
-    chunked: bool = False,
-    custom: bool = False,
-) -> beam.PCollection[str]:
-    """Return a sentence about the keys that repeat; none if there are none.
+@dataclasses.dataclass(eq=False)
+class FindRepeatedKeys(beam.PTransform):
+    """Find keys that repeat: results of `partition_hashes` in, a sentence about such keys out.
 
-    hashes: results of `partition_hashes` for all batches. scan: reads the rows of all batches.
-    chunked, custom: as in `repeated_keys_message`.
+    The output is empty if there are none.
+
+    rows: reads the keys of all batches again. chunked, custom: as in `repeated_keys_message`.
     """
-    hashes = beam.pvalue.AsList(
-        hashes
-        | "GroupByPartition" >> beam.GroupByKey()
-        | "RepeatedHashes" >> beam.FlatMap(repeated_hashes).with_output_types(str)
-    )
-    counted = (
-        scan("CompareKeys", hashes)
-        | "KeysWithHashes"
-        >> beam.FlatMap(keys_with_hashes, hashes).with_output_types(tuple[str, int])
-        | "CountKeys" >> beam.CombinePerKey(sum)
-        | "OnlyRepeated" >> beam.Filter(_is_repeated)
-    )
-    return (
-        counted.pipeline
-        | "OnceForKeys" >> beam.Impulse()
-        | "ReportKeys"
-        >> beam.FlatMap(_message, beam.pvalue.AsList(counted), chunked, custom).with_output_types(
-            str
+
+    rows: RowScan
+    _: dataclasses.KW_ONLY
+    chunked: bool = False
+    custom: bool = False
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def expand(self, hashes: beam.PCollection[tuple[int, bytes]]) -> beam.PCollection[str]:
+        repeated = beam.pvalue.AsList(
+            hashes
+            | "GroupByPartition" >> beam.GroupByKey()
+            | "RepeatedHashes" >> beam.FlatMap(repeated_hashes).with_output_types(str)
         )
-    )
+        counted = (
+            self.rows("CompareKeys", repeated)
+            | "KeysWithHashes"
+            >> beam.FlatMap(keys_with_hashes, repeated).with_output_types(tuple[str, int])
+            | "CountKeys" >> beam.CombinePerKey(sum)
+            | "OnlyRepeated" >> beam.Filter(_is_repeated)
+        )
+        return (
+            counted.pipeline
+            | "Once" >> beam.Impulse()
+            | "Report"
+            >> beam.FlatMap(
+                _message, beam.pvalue.AsList(counted), self.chunked, self.custom
+            ).with_output_types(str)
+        )

@@ -18,7 +18,9 @@ IntensityWindow = tuple[float, float] | Literal["image"]
 Damaged = Literal["keep", "reject"]
 Normalize = Literal["none", "unit", "signed", "imagenet"]
 
-_Size = Annotated[tuple[int, int], Expected("(height, width) in pixels, such as (224, 224),")]
+_Size = Annotated[
+    tuple[int, int], Expected("(height, width) in pixels, such as (224, 224), or None")
+]
 _Background = Annotated[
     tuple[int, int, int],
     Expected("(red, green, blue) from 0 to 255, such as (255, 255, 255)"),

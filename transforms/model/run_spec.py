@@ -50,6 +50,8 @@ EncoderOption = Annotated[
     Encoder, Expected("an encoder, such as ImageEncoder(options=ImageOptions())")
 ]
 _Labels = Annotated[tuple[str, ...], Expected("names of classes, such as ('cat', 'dog')")]
+Names = Annotated[Mapping[str, str], Expected("{feature: new name}")]
+_Codes = Annotated[tuple[str, ...], Expected(f"several values, such as [{FAILABLE[0]!r}]")]
 _Count = Annotated[int, Between(0, math.inf)]
 
 
@@ -137,7 +139,7 @@ class RunSpec:
     number_labels: str | None = None
     label_offset: _Count = 0
     class_numbers: ClassNumbers | None = None
-    rename: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    rename: Names = dataclasses.field(default_factory=dict)
     max_reject_fraction: Annotated[float, Between(0, 1)] = 0.01
     overwrite: bool = False
     workers: _Count = 0
@@ -151,7 +153,7 @@ class RunSpec:
     windows: WindowOptions | None = None
     unit: str = INPUT
     notes: tuple[Note, ...] = ()
-    fail_on: tuple[str, ...] = ()
+    fail_on: _Codes = ()
     listed_classes: Mapping[str, int] = dataclasses.field(default_factory=dict)
     group_noun: GroupNoun | None = None
     compared: tuple[str, ...] = ()

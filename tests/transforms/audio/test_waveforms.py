@@ -129,7 +129,7 @@ def test_noise_is_10_to_30_decibels_below_the_sound():
         ),
         ({"trim_silence": -3.0}, "--trim-silence: expected more than 0"),
         ({"max_seconds": 0.0}, "--max-seconds: expected more than 0"),
-        ({"dtype": "int8"}, "--dtype: expected one of float32, int16; got 'int8'"),
+        ({"dtype": "int8"}, "--dtype: expected one of float32, int16, got 'int8'"),
     ],
 )
 def test_contradicting_options_are_errors(given, message):

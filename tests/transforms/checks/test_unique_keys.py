@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from recordmill.transforms.checks.unique_keys import (
-    find_repeated_keys,
+    FindRepeatedKeys,
     partition_hashes,
     repeated_hashes,
     repeated_keys_message,
@@ -22,13 +22,15 @@ def rows(keys, hashes=None):
     return pa.RecordBatch.from_pydict(columns)
 
 
-class FindRepeatedKeys(beam.PTransform):
+class Hashed(beam.PTransform):
+    """Finds the keys that repeat in batches."""
+
     def expand(self, batches):
-        return find_repeated_keys(
-            batches | "Hash" >> beam.FlatMap(partition_hashes).with_output_types(tuple[int, bytes]),
+        hashes = batches | beam.FlatMap(partition_hashes).with_output_types(tuple[int, bytes])
+        return hashes | FindRepeatedKeys(
             lambda label, after=None: (
                 batches | label >> beam.Map(_same).with_output_types(pa.RecordBatch)
-            ),
+            )
         )
 
 
@@ -52,7 +54,7 @@ def found():
 
     def build(pipeline):
         return {
-            name: pipeline | f"Create {name}" >> beam.Create(parts) | name >> FindRepeatedKeys()
+            name: pipeline | f"Create {name}" >> beam.Create(parts) | name >> Hashed()
             for name, parts in inputs.items()
         }
 

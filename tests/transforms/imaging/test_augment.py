@@ -106,6 +106,6 @@ def test_generators_differ_by_each_part_and_are_the_same_everywhere():
 
 
 def test_unknown_name():
-    message = "--augment: expected some of crop, flip, rotate, brightness, contrast, got 'blur'"
+    message = "augment: expected some of crop, flip, rotate, brightness, contrast, got 'blur'"
     with pytest.raises(ConfigError, match=re.escape(message)):
         check_names(["flip", "blur"])
