@@ -23,7 +23,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Annotated, Any, Literal
 
 from recordmill.errors import ConfigError, did_you_mean
-from recordmill.format.typed_json import Between
 from recordmill.option_names import are_flags, option_name
 
 _QUOTED = re.compile(r'\s*"((?:[^"]|"")*)"([^",]*)(?:,|$)')
@@ -129,6 +128,14 @@ def expect_some_of(name: str, values: Any, known: Sequence[str]) -> None:
                 f"{name}: expected some of {', '.join(known)}, got"
                 f" {value!r}{did_you_mean(str(value), known)}"
             )
+
+
+@dataclasses.dataclass(frozen=True)
+class Between:
+    """Range of a number, for `Annotated`."""
+
+    least: float
+    most: float
 
 
 @dataclasses.dataclass(frozen=True)

@@ -16,8 +16,7 @@ import pyarrow as pa
 from apache_beam.pvalue import AsSideInput, TaggedOutput
 
 from recordmill.errors import ConfigError, Reject, did_you_mean
-from recordmill.format.typed_json import Between
-from recordmill.option_checks import options_of
+from recordmill.option_checks import Between, options_of
 from recordmill.processes.pool import shared_pool
 from recordmill.transforms.encoders.images import ImageEncoder
 from recordmill.transforms.imaging.image_options import ImageOptions

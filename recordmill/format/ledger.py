@@ -6,7 +6,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from recordmill.format.typed_json import Between, Count, Presence, StatedCount
+from recordmill.format.typed_json import Count, Presence, StatedCount
+from recordmill.option_checks import Between
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

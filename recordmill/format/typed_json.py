@@ -21,6 +21,7 @@ from typing import Annotated, Any, Literal, NoReturn, TypeVar
 
 from recordmill import strict_json
 from recordmill.errors import DamageError
+from recordmill.option_checks import Between
 
 Kind = TypeVar("Kind")
 _Check = Callable[[Any], Any]
@@ -29,14 +30,6 @@ _short = reprlib.Repr()
 _short.maxstring = _short.maxother = 100
 _NUMBER = re.compile("-?[0-9]{1,19}")
 _NAME = re.compile(r"\w+(/\w+)*", re.ASCII)
-
-
-@dataclasses.dataclass(frozen=True)
-class Between:
-    """Range of a number, for `Annotated`."""
-
-    least: float
-    most: float
 
 
 @dataclasses.dataclass(frozen=True)

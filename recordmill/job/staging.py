@@ -48,7 +48,6 @@ from recordmill.format.ledger import Counted, Reduced
 from recordmill.format.manifest import Shard
 from recordmill.format.typed_json import (
     MAX_COUNT,
-    Between,
     Checked,
     Count,
     damage_of,
@@ -56,6 +55,7 @@ from recordmill.format.typed_json import (
     read_as,
 )
 from recordmill.notes import Note
+from recordmill.option_checks import Between
 from recordmill.option_names import option_name
 from recordmill.storage.files import Location, shown
 

@@ -18,9 +18,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recordmill.format.split_names import TRAIN
-from recordmill.format.typed_json import Between
 from recordmill.job.staging import Staging
-from recordmill.option_checks import Expected
+from recordmill.option_checks import Between, Expected
 from recordmill.transforms.model import batch, coders, limits  # noqa: F401  (coders: registers the batch's coder)
 from recordmill.transforms.model.label_sets import Held, RepeatFactors
 from recordmill.transforms.model.rank_cuts import (

@@ -6,8 +6,7 @@ import dataclasses
 import math
 from typing import Annotated, Literal
 
-from recordmill.format.typed_json import Between
-from recordmill.option_checks import check_options
+from recordmill.option_checks import Between, check_options
 from recordmill.transforms.imaging.mask_options import Frame
 
 BoxPolicy = Literal["clip", "drop", "reject"]

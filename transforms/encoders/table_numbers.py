@@ -17,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from recordmill.format.typed_json import Between, Checked, Presence, damage_of, parse_json, read_as
+from recordmill.format.typed_json import Checked, Presence, damage_of, parse_json, read_as
+from recordmill.option_checks import Between
 from recordmill.transforms.encoders.artifacts import read_artifact
 from recordmill.transforms.encoders.table_options import MEAN, MEDIAN, ColumnTransform
 from recordmill.transforms.encoders.table_ranks import (

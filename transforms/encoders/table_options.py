@@ -10,8 +10,7 @@ from types import MappingProxyType
 from typing import Annotated, Any, Literal, get_args
 
 from recordmill.errors import ConfigError, did_you_mean
-from recordmill.format.typed_json import Between
-from recordmill.option_checks import check_options
+from recordmill.option_checks import Between, check_options
 from recordmill.option_names import option_name
 from recordmill.transforms.encoders.time_zones import zone_of
 

@@ -6,8 +6,7 @@ import dataclasses
 from typing import Annotated, Literal
 
 from recordmill.errors import ConfigError
-from recordmill.format.typed_json import Between
-from recordmill.option_checks import Expected, check_options
+from recordmill.option_checks import Between, Expected, check_options
 from recordmill.option_names import option_name
 
 ResizeMode = Literal["crop", "pad", "stretch", "fit", "none"]

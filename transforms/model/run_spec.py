@@ -18,10 +18,15 @@ from recordmill.format.dataset_card import DatasetCard
 from recordmill.format.ledger import INPUT
 from recordmill.format.recipes import Fingerprint
 from recordmill.format.split_names import DEFAULT_FRACTIONS, is_split_name
-from recordmill.format.typed_json import Between
 from recordmill.job.staging import Staging, to_json
 from recordmill.notes import FAILABLE, Note
-from recordmill.option_checks import Expected, check_options, expect_seconds, expect_some_of
+from recordmill.option_checks import (
+    Between,
+    Expected,
+    check_options,
+    expect_seconds,
+    expect_some_of,
+)
 from recordmill.processes import by_value
 from recordmill.processes.task_watch import MAX_MEMORY, MAX_SECONDS, TaskLimits
 from recordmill.storage.files import Location

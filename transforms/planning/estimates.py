@@ -14,8 +14,9 @@ import pyarrow as pa
 
 from recordmill.errors import DamageError
 from recordmill.format.ledger import Counted, Reduced, add_counted
-from recordmill.format.typed_json import MAX_COUNT, Between, Count
+from recordmill.format.typed_json import MAX_COUNT, Count
 from recordmill.job.staging import advice_on, to_json
+from recordmill.option_checks import Between
 from recordmill.processes.pool import ProcessPool, shared_pool
 from recordmill.storage.files import shown
 from recordmill.transforms.model import batch, limits

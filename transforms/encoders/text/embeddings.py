@@ -16,7 +16,8 @@ import pyarrow as pa
 
 from recordmill import strict_json
 from recordmill.errors import ConfigError
-from recordmill.format.typed_json import Between, damage_of, parse_json, read_as
+from recordmill.format.typed_json import damage_of, parse_json, read_as
+from recordmill.option_checks import Between
 from recordmill.option_names import option_name
 from recordmill.storage.files import Location, shown
 from recordmill.tfrecord.flat_arrays import Ints

@@ -7,8 +7,7 @@ import re
 from typing import Annotated, Literal
 
 from recordmill.errors import ConfigError
-from recordmill.format.typed_json import Between
-from recordmill.option_checks import check_options
+from recordmill.option_checks import Between, check_options
 from recordmill.option_names import option_name
 
 Tokenizer = Literal["words", "whitespace", "chars", "bytes", "bpe", "huggingface", "sentencepiece"]
