@@ -5,6 +5,8 @@ import inspect
 import itertools
 import re
 import textwrap
+import types
+import typing
 from collections.abc import Mapping
 from typing import Any
 
@@ -81,7 +83,26 @@ def parameters(named: Any) -> dict[str, inspect.Parameter]:
     if getattr(named, "_is_protocol", False):
         return {}
     found = inspect.signature(named).parameters
-    return {name: one for name, one in found.items() if not name.startswith("_")}
+    hints = _hints(named)
+    return {
+        name: one.replace(annotation=hints.get(name, one.annotation))
+        for name, one in found.items()
+        if not name.startswith("_")
+    }
+
+
+def _hints(named: type) -> dict[str, Any]:
+    """The types of the fields of a dataclass, without ranges and the like."""
+    hints: dict[str, Any] = {}
+    for base in reversed(named.__mro__):
+        if "__dataclass_fields__" in vars(base):
+            hints |= inspect.get_annotations(base, eval_str=True)
+
+    def described() -> None:
+        """Holds the annotations."""
+
+    described.__annotations__ = hints
+    return typing.get_type_hints(described)
 
 
 def docstring_of(named: Any) -> Docstring:
@@ -96,6 +117,8 @@ def docstring_of(named: Any) -> Docstring:
 
 def _default(parameter: inspect.Parameter) -> str:
     value = parameter.default
+    if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+        return ""
     if value is inspect.Parameter.empty:
         return "required"
     if dataclasses.is_dataclass(value):
@@ -123,9 +146,18 @@ def _methods(protocol: type) -> list[str]:
     return lines
 
 
+def _type_text(annotation: Any) -> str:
+    if isinstance(annotation, str):
+        return annotation
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        return " | ".join(map(_type_text, typing.get_args(annotation)))
+    if annotation is type(None):
+        return "None"
+    return inspect.formatannotation(annotation)
+
+
 def _type(parameter: inspect.Parameter) -> str:
-    annotation = parameter.annotation
-    text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+    text = _type_text(parameter.annotation)
     text = re.sub(r"\b(?:\w+\.)+(\w+)", r"\1", text)
     return f"`{_escaped(text)}`"
 

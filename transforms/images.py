@@ -105,7 +105,7 @@ class DecodeAndResizeImages(OrderedStep):
       augment: Augmentations of copies (`__copy__` above 0), a function of (seed, key, copy).
       seed: Seed of the augmentations.
       workers: Number of encoder processes; 0 is one per core.
-      **fields: Fields of `ImageOptions`; `size` may be one number, for height and width.
+      fields: Fields of `ImageOptions`; `size` may be one number, for height and width.
 
     Raises:
       ConfigError: An option is invalid.

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from recordmill.checking.verify import verify
-from recordmill.errors import ConfigError, RunError
+from recordmill.errors import RunError
 from recordmill.format.manifest import Manifest, load
 from recordmill.runners import direct
 from recordmill.storage.files import Location
@@ -193,29 +193,3 @@ def test_values_that_are_missing_make_a_feature_of_variable_length(tmp_path):
         "a": (),
         "b": (None,),
     }
-
-
-@pytest.mark.parametrize(
-    ("build", "message"),
-    [
-        (lambda p: p | beam.Create([1]) | WriteToTFRecord("out"),
-         "WriteToTFRecord: expected the output of Reshuffle, got a PCollection of int"),
-        (lambda p: p | beam.Create([{"a": 1}]) | WriteToTFRecord(),
-         "WriteToTFRecord: expected the folder of the dataset, got none"),
-        (lambda p: p | beam.Create([{"a": 1}]) | AssignSplits() | WriteToTFRecord("o", seed=2),
-         "WriteToTFRecord: AssignSplits has seed already: leave it out here"),
-        (lambda p: WriteToTFRecord("out", compresion="gzip"),
-         "WriteToTFRecord: unknown option 'compresion' .did you mean 'compression_type'"),
-        (lambda p: WriteToTFRecord("out", compression_type="bz2"),
-         "WriteToTFRecord: compression_type: expected none or gzip, got 'bz2'"),
-        (lambda p: WriteToTFRecord("out", num_shards=0), "num_shards: expected"),
-        (lambda p: AssignSplits({"train": 0.5}), "splits: expected fractions that sum to 1"),
-        (lambda p: BatchRecords(key_column="a", label_column="a"),
-         "BatchRecords: expected a column of its own for each role"),
-        (lambda p: p | beam.Create([{"a": 1}]) | AssignSplits() | beam.Map(print),
-         r"Map.print.: expected a PCollection, got RecordValues: apply it to .batches"),
-    ],
-)  # fmt: skip
-def test_mistakes_are_errors_while_the_graph_is_built(build, message):
-    with pytest.raises(ConfigError, match=message):
-        build(beam.Pipeline())
