@@ -93,7 +93,7 @@ def never(pipeline: beam.Pipeline) -> None:
         ({"runner": "flink", "detach": True}, "detach needs a cluster that keeps running"),
         (
             {"runner": "flink", "environment": "loopback", "environment_config": "x"},
-            "environment_config has no effect with environment loopback",
+            "environment_config has no effect with environment='loopback'",
         ),
         ({"runner": "flink", "flink_ca_file": "x"}, "flink_token_file, flink_ca_file: need flink_"),
     ],
