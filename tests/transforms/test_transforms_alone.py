@@ -454,7 +454,7 @@ def test_image_options_are_checked_before_the_run():
 )
 def test_new_names_are_checked_once_the_features_are_known(rename, message, tmp_path):
     """Two features of one name were a ValueError of an encoder process, others had no effect."""
-    with pytest.raises(ConfigError, match=f"^{message}"):
+    with pytest.raises(ConfigError, match=f"^Rebalance: TinyEncoder: {message}"):
         write(tmp_path / "out", tiny_batches(50), rename=rename)
 
 
