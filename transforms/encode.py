@@ -9,13 +9,17 @@ from collections.abc import Iterator
 import apache_beam as beam
 import pyarrow as pa
 
+from recordmill.errors import ConfigError
 from recordmill.option_checks import options_of
 from recordmill.tfrecord.example import encode_examples
+from recordmill.transforms.encoders.table_options import TableOptions
 from recordmill.transforms.encoders.tables import TableEncoder
+from recordmill.transforms.encoders.text.text import TextEncoder
 from recordmill.transforms.model import coders  # noqa: F401  (registers the batch's coder)
 from recordmill.transforms.model.counters import RecordCounters
+from recordmill.transforms.model.data_type import Encoder
 from recordmill.transforms.model.run_spec import EncoderOption, Names, RunSpec
-from recordmill.transforms.staged.records import RecordValues, Values, values_of
+from recordmill.transforms.staged.records import RecordValues, Values, refuse_noted, values_of
 from recordmill.transforms.staged.step_order import VALUES, OrderedStep
 
 
@@ -82,7 +86,7 @@ class SerializeExamples(OrderedStep):
     `recordmill.tfrecord.example`.
 
     Raises:
-      ConfigError: The input is not batches.
+      ConfigError: The input is not batches, or a step before chose other features than its columns.
       ValueError: A column has a type that no feature holds, or a name occurs twice.
 
     Example::
@@ -93,6 +97,19 @@ class SerializeExamples(OrderedStep):
     takes = VALUES
 
     def expand(self, records: Values) -> beam.PCollection[bytes]:
-        return values_of(records).batches | "Serialize" >> beam.FlatMap(
-            serialize_rows
-        ).with_output_types(bytes)
+        values = values_of(records)
+        refuse_noted("SerializeExamples", values.options)
+        encoder = values.options.encoder
+        if encoder is not None and not _writes_columns(encoder):
+            raise ConfigError(
+                f"SerializeExamples: writes columns as they are, and {type(encoder).__name__} makes"
+                " other features of them, in WriteToTFRecord: write the records with that"
+            )
+        return values.batches | "Serialize" >> beam.FlatMap(serialize_rows).with_output_types(bytes)
+
+
+def _writes_columns(encoder: Encoder) -> bool:
+    """Return whether the features of an encoder are the columns as they are."""
+    if isinstance(encoder, TableEncoder):
+        return encoder.options == TableOptions() and not encoder.sequences
+    return isinstance(encoder, TextEncoder) and encoder.options.output_features == {"text"}

@@ -34,7 +34,7 @@ from recordmill.transforms.staged.listing import (
     write_checked_part,
 )
 from recordmill.transforms.staged.pending_listing import PendingListing, before_run
-from recordmill.transforms.staged.records import StagedRecords, Values, values_of
+from recordmill.transforms.staged.records import StagedRecords, Values, refuse_noted, values_of
 from recordmill.transforms.staged.row_reader import RowReader
 from recordmill.transforms.staged.step_order import VALUES, OrderedStep
 from recordmill.transforms.staged.value_batches import layout_of_values
@@ -246,7 +246,8 @@ class StageBatches(OrderedStep):
       run: Options of the run.
 
     Raises:
-      ConfigError: Keys, labels, groups or splits are not strings.
+      ConfigError: Keys, labels, groups or splits are not strings, or a step before has options that
+        only `WriteToTFRecord` applies.
       RunError: Batches have different columns.
 
     Example::
@@ -260,6 +261,7 @@ class StageBatches(OrderedStep):
 
     def expand(self, records: Values) -> StagedRecords:
         values, staging = values_of(records), self.run.staging
+        refuse_noted("StageBatches", values.options)
         parts = (
             values.batches
             | "Stage" >> beam.ParDo(_Stage(self.run)).with_output_types(StagedPart)

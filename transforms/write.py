@@ -23,7 +23,7 @@ from recordmill.transforms.publish import Publish, WrittenShards
 from recordmill.transforms.read import StageBatches
 from recordmill.transforms.rebalance import Rebalance
 from recordmill.transforms.reshuffle import Reshuffle, ShuffledShards
-from recordmill.transforms.staged.records import RecordValues, Values, values_of
+from recordmill.transforms.staged.records import RecordValues, ValueOptions, Values, values_of
 from recordmill.transforms.staged.step_order import VALUES, OrderedStep, refuse_options
 from recordmill.transforms.writing.shard_writer import ShardWriter, WriteShard
 
@@ -154,7 +154,7 @@ class WriteToTFRecord(OrderedStep):
         run = RunSpec(encoder=encoder, unit=noted.unit, **options)
         if noted.windowing is not None:
             windowing = noted.windowing(options=run.windows, staging=run.staging, splits=run.splits)
-        staged = values | StageBatches(run)
+        staged = values._replace(options=ValueOptions()) | StageBatches(run)
         balance = noted.balance or "none"
         # The check of rows, which `StageBatches` has done, is another one.
         check = check_of(encoder, balanced=True) if balance != "none" else None

@@ -35,6 +35,9 @@ from recordmill.transforms import (
     ReadVideo,
     Rebalance,
     RowFormat,
+    RunSpec,
+    SerializeExamples,
+    StageBatches,
     TableEncoder,
     TableOptions,
     TextEncoder,
@@ -411,6 +414,49 @@ MISTAKES = {
     ),
     "clips": (lambda: ReadVideo("a/", clip_frames=0), "expected 1 or more, got 0"),
 }
+
+
+LOST = {
+    "tokens": (
+        lambda: [ReadText("a.csv"), TokenizeText(), SerializeExamples()],
+        "TextEncoder makes",
+    ),
+    "images": (
+        lambda: [ReadImages("a/"), SerializeExamples()],
+        "ImageEncoder makes other features",
+    ),
+    "scaling": (
+        lambda: [
+            ReadTable("a.csv"),
+            EncodeExamples(TableEncoder(options=PEOPLE)),
+            SerializeExamples(),
+        ],
+        "TableEncoder makes other features",
+    ),
+    "balance": (
+        lambda: [ReadTable("a.csv"), Rebalance("oversample"), SerializeExamples()],
+        "SerializeExamples: Rebalance has no effect before it",
+    ),
+    "balance of staged batches": (
+        lambda: [ReadTable("a.csv"), Rebalance("oversample"), StageBatches(RunSpec(output="out"))],
+        "StageBatches: Rebalance has no effect before it",
+    ),
+    "windows": (
+        lambda: [ReadSeries("a.csv", time_column="t", window=3), SerializeExamples()],
+        "ReadSeries has no effect before it",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LOST)
+def test_options_that_would_be_lost_are_errors(name):
+    make, message = LOST[name]
+    *before, last = make()
+    records = beam.Pipeline()
+    for step in before:
+        records |= step
+    with pytest.raises(ConfigError, match=message):
+        records | last
 
 
 @pytest.mark.parametrize("name", MISTAKES)

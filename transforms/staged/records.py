@@ -117,3 +117,19 @@ def values_of(records: Values) -> RecordValues:
     if not is_of(records, pa.RecordBatch):
         records |= BatchRecords()
     return RecordValues(records)
+
+
+def refuse_noted(step: str, options: ValueOptions) -> None:
+    """Raise ConfigError for noted options that `WriteToTFRecord` applies, and a step would lose."""
+    noted = {
+        "AssignSplits(stratify=True)": options.stratify,
+        "Rebalance": options.balance not in (None, "none"),
+        "EncodeExamples(rename=...)": options.rename,
+        "ReadSeries": options.windows,
+    }
+    for name, given in noted.items():
+        if given:
+            raise ConfigError(
+                f"{step}: {name} has no effect before it, because WriteToTFRecord applies it: leave"
+                f" {name} out, or write the records with WriteToTFRecord"
+            )
