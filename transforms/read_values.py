@@ -120,15 +120,11 @@ class ReadStep(OrderedStep):
         name = type(self).__name__
         if isinstance(self.input, os.PathLike):
             self.input = os.fspath(self.input)
-        if not isinstance(self.input, Source):
-            several = [self.input] if isinstance(self.input, str) else self.input
-            is_list = isinstance(several, Sequence) and bool(several)
-            if not is_list or not all(isinstance(one, str) for one in several):
-                raise ConfigError(
-                    f"{name}: expected input to be a path, several paths or a source, got"
-                    f" {self.input!r}"
-                )
-        else:
+        if not self.input:
+            raise ConfigError(
+                f"{name}: input: expected a path, several paths or a source, got none"
+            )
+        if isinstance(self.input, Source):
             for field in dataclasses.fields(self):
                 default = (
                     field.default_factory() if callable(field.default_factory) else field.default

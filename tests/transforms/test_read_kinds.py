@@ -384,6 +384,11 @@ def test_nothing_is_listed_while_the_graph_is_built(tmp_path):
 
 MISTAKES = {
     "no path": (lambda: ReadText(3), "ReadText: input: expected a text or a path or a list"),
+    "no paths": (
+        lambda: ReadText(()),
+        "ReadText: input: expected a path, several paths or a source",
+    ),
+    "empty path": (lambda: ReadTable(""), "ReadTable: input: expected a path"),
     "no times": (lambda: ReadSeries("a.csv", window=3), "ReadSeries: expected time_column"),
     "no duration": (
         lambda: ReadSeries("a.csv", time_column="t", window=3, step="soon"),
