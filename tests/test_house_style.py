@@ -50,3 +50,29 @@ JSON_WRITERS = re.compile(r"\b(json\.dumps?|orjson\.dumps|JSONEncoder)\b")
 def test_json_is_written_in_one_place_which_refuses_nan():
     found = {path.name for path in modules() if JSON_WRITERS.search(path.read_text())}
     assert found == {"strict_json.py", *OTHER_JSON}
+
+
+# Commands to type, and options of Beam, are flags for everybody.
+FLAG = re.compile(r"(?<![\w-])--[a-z][a-z0-9]*(?:-[a-z0-9]+)*(?![\w-])")
+TYPED = {"recordmill worker-pool --port "}
+
+
+def test_errors_name_options_in_the_terms_of_the_user():
+    """`option_name` gives the flag of a command, and the name in Python."""
+    found = []
+    for path, module in modules().items():
+        if path.is_relative_to(ROOT / "pipelines"):  # they are the command line
+            continue
+        errors = [
+            node
+            for node in ast.walk(module)
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "ConfigError"
+        ]
+        texts = [node for error in errors for node in ast.walk(error)]
+        found += [
+            f"{path.relative_to(ROOT)}:{node.lineno}: {node.value}"
+            for node in texts
+            if isinstance(node, ast.Constant) and isinstance(node.value, str)
+            if FLAG.search(node.value) and node.value not in TYPED
+        ]
+    assert found == []

@@ -32,6 +32,8 @@ def assign(rows: pa.RecordBatch, *, fractions: Fractions, seed: int) -> pa.Recor
 
     fractions: {split: fraction}, in order; they sum to 1.
     """
+    if len(rows) and batch.SPLIT in rows.schema.names and not rows[batch.SPLIT].null_count:
+        return rows  # such as values in memory, whose splits were assigned before they were staged
     sums = np.cumsum(list(fractions.values()))[:-1]
     ends = [min(int(end * 2.0**53), 2**53 - 1) << 11 for end in sums]  # sums may round up to 1
     ranks = split_ranks(rows, seed=seed)

@@ -80,6 +80,11 @@ def test_given_splits_are_respected(given_splits):
     assert found == {key: own or by_hash[key] for key, own in zip(keys, given_splits, strict=True)}
 
 
+def test_rows_that_are_split_already_are_not_hashed():
+    rows = records(["a", "b"], splits=["test", "train"])
+    assert assign(rows, fractions=THREE, seed=1) is rows
+
+
 def test_an_empty_batch_stays_empty():
     assert assign(records([]), fractions=THREE, seed=0)[batch.SPLIT].to_pylist() == []
 

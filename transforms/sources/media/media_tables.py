@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Collection, Sequence
 
 from recordmill.errors import ConfigError
+from recordmill.option_names import option_name
 from recordmill.storage.files import Location, PathError
 from recordmill.transforms.sources.files.folders import list_files, may_be
 from recordmill.transforms.sources.files.input_paths import Inputs
@@ -42,8 +43,9 @@ def find_bytes_column(
         if one != column:
             what = "holds no files" if one is None else f"holds them in column {one!r}"
             raise ConfigError(
-                f"expected tables that hold files in column {column!r}, but --input"
-                f" {root.given} {what}: make two datasets, or name the column with --bytes-column"
+                f"expected tables that hold files in column {column!r}, but"
+                f" {option_name('input', root.given)} {what}: make two datasets, or name the column"
+                f" with {option_name('bytes_column')}"
             )
     return column
 
