@@ -132,10 +132,10 @@ class AssignSplits(OrderedStep):
     def expand(self, records: StagedRecords | Values) -> StagedRecords | RecordValues:
         if isinstance(records, StagedRecords):
             refuse_options("AssignSplits", {"splits": self.splits, "seed": self.seed})
-            assigned = self._assign_staged(records.handles, records.run)
+            assigned = self._assign_staged(records)
             unique = records.unique_keys and self.windowing is None
             steps = (*records.steps, "AssignSplits")
-            return StagedRecords(assigned, records.run, unique, steps)
+            return records._replace(handles=assigned, unique_keys=unique, steps=steps)
         values = values_of(records)
         by_key = SplitByKey(self.splits or DEFAULT_FRACTIONS, self.seed or 0)
         found = dataclasses.replace(
@@ -152,9 +152,9 @@ class AssignSplits(OrderedStep):
             batches |= "Assign" >> beam.Map(_assign_rows, by_key).with_output_types(pa.RecordBatch)
         return values._replace(batches=batches, options=found)
 
-    def _assign_staged(
-        self, batches: beam.PCollection[Element], run: RunSpec
-    ) -> beam.PCollection[Element]:
+    def _assign_staged(self, records: StagedRecords) -> beam.PCollection[Element]:
+        batches, run = records.handles, records.run
+        grouped = run.may_be_grouped and not records.ungrouped
         if self.windowing is not None:
             batches = self._cut_windows(batches, self.windowing, run)
         held: AsSingleton | None = None
@@ -179,7 +179,7 @@ class AssignSplits(OrderedStep):
                 functools.partial(scan, batches, staging=run.staging),
                 fractions=run.splits,
                 seed=run.seed,
-                grouped=run.may_be_grouped,
+                grouped=grouped,
                 held=held,
             )
             name = made.strata | "StoreStrata" >> beam.Map(
@@ -192,7 +192,7 @@ class AssignSplits(OrderedStep):
                 found.append(made.notes | "StrataRemarks" >> remarks)
             batches |= "SpreadForStrata" >> beam.Reshuffle()
         batches |= "Assign" >> beam.Map(_assign, *strata, run=run).with_output_types(Element)
-        if run.may_be_grouped and run.may_be_presplit:
+        if grouped and run.may_be_presplit:
             leakage = batches | FindGroupLeakage(run.staging, self.remedy)
             found.append(leakage | "GroupLeakage" >> _problems())
         return (batches, *found) | "WithProblems" >> beam.Flatten() if found else batches

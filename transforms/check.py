@@ -116,7 +116,13 @@ class Check(OrderedStep):
                 )
         checked = parts | "Batches" >> beam.Map(_checked).with_output_types(Element)
         with_others = (checked, others) | "WithOthers" >> beam.Flatten()
-        return StagedRecords(with_others, run, records.unique_keys, (*records.steps, "Check"))
+        grouped = run is not records.run  # by content
+        return records._replace(
+            handles=with_others,
+            run=run,
+            steps=(*records.steps, "Check"),
+            ungrouped=records.ungrouped and not grouped,
+        )
 
     def _with_groups(self, run: RunSpec) -> RunSpec:
         """Return the run, whose records have groups if these follow from their content."""

@@ -182,6 +182,8 @@ class ReadImages(_ReadFiles):
         pipeline | ReadImages("photos/") | DecodeAndResizeImages(ImageOptions(size=(224, 224)))
     """
 
+    groups_by_column = True
+
     _: dataclasses.KW_ONLY
     options: ImageOptions = dataclasses.field(default_factory=ImageOptions)
 

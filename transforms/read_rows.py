@@ -104,6 +104,8 @@ class ReadTable(_ReadRows):
         pipeline | ReadTable("adult.csv", label_column="income") | WriteToTFRecord("out/")
     """
 
+    groups_by_column = True
+
     _: dataclasses.KW_ONLY
     key_column: str | None = None
     weight_column: str | None = None

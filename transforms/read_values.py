@@ -112,6 +112,8 @@ class ReadStep(OrderedStep):
     takes: ClassVar[tuple[Any, ...]] = (beam.Pipeline, beam.pvalue.PBegin)
     source_options: ClassVar[frozenset[str]] = frozenset()  # fields that a source has itself
 
+    groups_by_column: ClassVar[bool] = False  # whether nothing else gives groups
+
     input: Input
     _: dataclasses.KW_ONLY
     workers: int = 0
@@ -134,7 +136,13 @@ class ReadStep(OrderedStep):
                         f"{name}: {field.name} of a source is an option of the source: set it there"
                     )
         with options_of(name):
-            self._noted = self.noted()
+            self._noted = dataclasses.replace(self.noted(), ungrouped=self._is_ungrouped)
+
+    @property
+    def _is_ungrouped(self) -> bool:
+        """True if only a column gives groups, and none is named."""
+        by_column = self.groups_by_column and not isinstance(self.input, Source)
+        return by_column and getattr(self, "group_column", None) is None
 
     def source(self) -> Source:
         """Return the source to list. It may look at the input, so that workers call it."""

@@ -155,6 +155,7 @@ class WriteToTFRecord(OrderedStep):
         if noted.windowing is not None:
             windowing = noted.windowing(options=run.windows, staging=run.staging, splits=run.splits)
         staged = values._replace(options=ValueOptions()) | StageBatches(run)
+        staged = staged._replace(unique_keys=noted.unique_keys, ungrouped=noted.ungrouped)
         balance = noted.balance or "none"
         # The check of rows, which `StageBatches` has done, is another one.
         check = check_of(encoder, balanced=True) if balance != "none" else None

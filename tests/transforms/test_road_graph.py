@@ -1,12 +1,32 @@
 """The graph that the road builds: eight steps at its top level, whatever a run needs of them."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import apache_beam as beam
+import pyarrow as pa
 import pytest
 
 from recordmill.pipelines.road import Road
 from recordmill.runners import direct
+from recordmill.transforms import (
+    Analyze,
+    AssignSplits,
+    BatchRecords,
+    Check,
+    DecodeAndResizeImages,
+    FileTree,
+    HeaderCheck,
+    ImageEncoder,
+    ImageOptions,
+    Publish,
+    Read,
+    ReadImages,
+    Rebalance,
+    Reshuffle,
+    RunSpec,
+    WriteToTFRecord,
+)
+from tests.folders import make_folder
 from tests.tiny import TinyAnalysis, TinyDuplicates, TinySections, TinySource, tiny_rows
 from tests.tiny_jobs import tiny_job
 
@@ -104,3 +124,67 @@ def test_every_step_counts_its_records(tmp_path):
     }
     assert counted["Check", "records_rejected"] == 3
     assert counted["WriteToTFRecord", "records_rejected"] == 1
+
+
+class Pet(NamedTuple):
+    """A record with types that Beam knows."""
+
+    name: str
+    kind: str
+
+
+def photos_of_a_folder(pipeline: beam.Pipeline, folder: str) -> None:
+    options = ImageOptions(size=(64, 64))
+    run = RunSpec(output=f"{folder}/out", encoder=ImageEncoder(options=options))
+    analyzed = (
+        pipeline
+        | Read.from_source(FileTree(input=f"{folder}/photos"), run)
+        | Check(check=HeaderCheck(options=options))
+        | AssignSplits()
+        | Analyze()
+    )
+    analyzed | Rebalance("oversample") | Reshuffle() | WriteToTFRecord() | Publish()
+
+
+def photos_in_memory(pipeline: beam.Pipeline, folder: str) -> None:
+    decoded = pipeline | ReadImages(f"{folder}/photos") | DecodeAndResizeImages(size=64)
+    decoded | Rebalance("oversample") | WriteToTFRecord(f"{folder}/out")
+
+
+def named_tuples(pipeline: beam.Pipeline, folder: str) -> None:
+    pets = pipeline | beam.Create([Pet("a", "cat")])
+    pets | Rebalance("oversample") | WriteToTFRecord(f"{folder}/out")
+
+
+def dicts_with_a_schema(pipeline: beam.Pipeline, folder: str) -> None:
+    schema = pa.schema([("name", pa.string()), ("kind", pa.string())])
+    batches = BatchRecords(label_column="kind", schema=schema)
+    dicts = pipeline | beam.Create([{"name": "a", "kind": "cat"}]) | batches
+    dicts | Rebalance("oversample") | WriteToTFRecord(f"{folder}/out")
+
+
+def dicts_with_groups(pipeline: beam.Pipeline, folder: str) -> None:
+    batches = BatchRecords(key_column="name", group_column="kind")
+    dicts = pipeline | beam.Create([{"name": "a", "kind": "cat"}]) | batches
+    dicts | WriteToTFRecord(f"{folder}/out")
+
+
+@pytest.mark.parametrize(
+    ("build", "most", "composites"),
+    [
+        (photos_of_a_folder, 60, {"FindQuotas"}),
+        (photos_in_memory, 97, {"FindQuotas", "FindRepeatedKeys"}),
+        (named_tuples, 66, {"FindQuotas"}),
+        (dicts_with_a_schema, 66, {"FindQuotas"}),
+        (dicts_with_groups, 78, {"FindGroupLeakage", "FindRepeatedKeys"}),
+    ],
+    ids=lambda one: getattr(one, "__name__", ""),
+)
+def test_checks_that_can_find_nothing_are_not_in_the_graph(build, most, composites, tmp_path):
+    make_folder(tmp_path / "photos", {"cat": 4, "dog": 2})
+    pipeline = beam.Pipeline(runner="DirectRunner")
+    build(pipeline, str(tmp_path))
+    transforms = pipeline.to_runner_api().components.transforms.values()
+    found = {one.unique_name.rpartition("/")[2] for one in transforms if one.subtransforms}
+    assert {name for name in found if name.startswith("Find")} - {"FindThresholds"} == composites
+    assert len([one for one in transforms if not one.subtransforms]) <= most

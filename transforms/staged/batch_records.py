@@ -111,7 +111,9 @@ class BatchRecords(beam.PTransform):
                 f"BatchRecords: expected a column of its own for each role, got {given}"
             )
         self._roles = {name: role for role, name in given.items()}
+        self._fields: list[str] | None = None  # None if only the records show them
         if self.schema is not None:
+            self._fields = self.schema.names
             self._check_names(self.schema.names, of="the schema", they="it has")
 
     def _check_names(self, names: Sequence[str], *, of: str, they: str) -> None:
@@ -123,12 +125,18 @@ class BatchRecords(beam.PTransform):
                     f" {they} {', '.join(names)}"
                 )
 
+    def has(self, system_column: str) -> bool:
+        """Return whether the batches may have a system column, such as `__group__`."""
+        given = system_column in self._roles.values()
+        return given or self._fields is None or system_column in self._fields
+
     def expand(self, records: beam.PCollection[Record]) -> beam.PCollection[pa.RecordBatch]:
         kind = records.element_type
         fields = getattr(kind, "_fields", None)  # of a named tuple, or of the type of `beam.Row`s
         if fields is not None:
             names = [field if isinstance(field, str) else field[0] for field in fields]
             self._check_names(names, of="the records", they="they have")
+            self._fields = self._fields or names
         return (
             records
             | "Batch" >> beam.BatchElements(min_batch_size=_LEAST, max_batch_size=_MOST)

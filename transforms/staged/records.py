@@ -18,6 +18,7 @@ from apache_beam.typehints.native_type_compatibility import convert_to_beam_type
 
 from recordmill.errors import ConfigError, Reject
 from recordmill.format.ledger import INPUT
+from recordmill.transforms.model.batch import GROUP, KEY
 from recordmill.transforms.model.data_type import Artifact, Encoder
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.model.window_options import WindowOptions
@@ -34,12 +35,14 @@ class StagedRecords(NamedTuple):
 
     unique_keys: whether the source guarantees unique keys; otherwise `Analyze` compares them.
     steps: names of the steps that were applied, without `Read` and `StageBatches`.
+    ungrouped: whether it is known that no record has a group, beside what the run knows.
     """
 
     handles: beam.PCollection[Element]
     run: RunSpec
     unique_keys: bool = False
     steps: tuple[str, ...] = ()
+    ungrouped: bool = False
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -50,6 +53,8 @@ class ValueOptions:
     into windows; then `windowing` makes all options for that, given these, `staging` and `splits`.
     unit: name of a record in the ledger. implied_names: {feature: new name} that follow from the
     roles of columns.
+    unique_keys, ungrouped: whether it is known that keys cannot repeat, and that no record has a
+    group, so that nothing needs to be checked.
     """
 
     encoder: Encoder | None = None
@@ -58,6 +63,8 @@ class ValueOptions:
     windowing: Callable[..., Windowing] | None = None
     unit: str = INPUT
     implied_names: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    unique_keys: bool = False
+    ungrouped: bool = False
     rename: Mapping[str, str] | None = None
     splits: Mapping[str, float] | None = None
     seed: int | None = None
@@ -86,7 +93,8 @@ class RecordValues(NamedTuple):
 
             images = images.with_batches(images.batches | beam.Map(add_column))
         """
-        return self._replace(batches=batches)
+        options = dataclasses.replace(self.options, unique_keys=False, ungrouped=False)
+        return self._replace(batches=batches, options=options)
 
     def __or__(self, step: Any) -> Any:
         """Raise ConfigError for a transform that would lose the rejects; steps are applied."""
@@ -107,6 +115,8 @@ def is_of(given: beam.PCollection[Any], element: Any) -> bool:
     """Return whether elements may have a type; True if Beam does not know theirs."""
     kind = given.element_type  # None if Beam infers no types (--no_pipeline_type_check)
     known = kind is not None
+    if element is beam.Row and hasattr(kind, "_fields"):  # a named tuple is a record as well
+        return True
     return not known or bool(typehints.is_consistent_with(kind, convert_to_beam_type(element)))
 
 
@@ -116,7 +126,23 @@ def values_of(records: Values) -> RecordValues:
         return records
     if not is_of(records, pa.RecordBatch):
         records |= BatchRecords()
-    return RecordValues(records)
+    made = _maker_of(records)
+    if made is None:
+        return RecordValues(records)
+    return RecordValues(
+        records,
+        options=ValueOptions(unique_keys=not made.has(KEY), ungrouped=not made.has(GROUP)),
+    )
+
+
+def _maker_of(batches: beam.PCollection[Any]) -> BatchRecords | None:
+    """Return the `BatchRecords` whose output this is, if there is one."""
+    node = batches.producer
+    while node is not None:
+        if isinstance(node.transform, BatchRecords):
+            return node.transform
+        node = node.parent
+    return None
 
 
 def refuse_noted(step: str, options: ValueOptions) -> None:
