@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import pytest
 
@@ -192,6 +193,16 @@ def expect_the_same(job: Job, out: pathlib.Path, undisturbed: Job) -> None:
     assert not (out / FOLDER).exists()
 
 
-def state_of_last(flink: FlinkCluster) -> str:
+def _last(flink: FlinkCluster) -> Mapping[str, Any]:
     jobs = flink.cluster._call("GET", "/v1/jobs/overview")["jobs"]
-    return str(max(jobs, key=lambda job: job["start-time"])["state"])
+    found: Mapping[str, Any] = max(jobs, key=lambda job: job["start-time"])
+    return found
+
+
+def state_of_last(flink: FlinkCluster) -> str:
+    return str(_last(flink)["state"])
+
+
+def vertices_of_last(flink: FlinkCluster) -> list[Mapping[str, Any]]:
+    """The vertices of the last job, as Flink's page shows them."""
+    return list(flink.cluster._call("GET", f"/v1/jobs/{_last(flink)['jid']}")["vertices"])

@@ -1,13 +1,14 @@
 """recordmill.run on Flink: what the script that is run defines, errors, and a cluster."""
 
 import json
+import re
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.flink_cluster import JOB_SERVER
 from tests.all_kinds import KINDS
-from tests.flink.jobs import Ended, ended, start
+from tests.flink.jobs import Ended, ended, start, vertices_of_last
 from tests.folders import make_folder
 from tests.paths import ROOT
 from tests.soak.command import content
@@ -45,6 +46,23 @@ def test_a_script_on_a_cluster(flink, tmp_path):
     result = on_flink(tmp_path / "out", flink_master=flink.master, environment="process")
     assert result.code == 0, result.err
     assert (tmp_path / "out" / "dataset.json").exists()
+
+
+STEPS = {
+    *("Read", "Check", "AssignSplits", "Analyze"),
+    *("Rebalance", "Reshuffle", "WriteToTFRecord", "Publish"),
+}
+
+
+def test_every_vertex_that_runs_steps_names_them_on_flinks_page(flink, tmp_path):
+    """Others are Flink's own: impulses, the outputs of a stage, and exchanges between stages."""
+    result = on_flink(tmp_path / "out", flink_master=flink.master, environment="process")
+    assert result.code == 0, result.err
+    names = [vertex["name"] for vertex in vertices_of_last(flink)]
+    stages = [name for name in names if "MapPartition at" in name]
+    found = [{step for step in STEPS if re.search(rf"\b{step}\b", name)} for name in stages]
+    assert all(found), names
+    assert set().union(*found) == STEPS, names
 
 
 def test_values_become_the_same_dataset_on_flink(flink, tmp_path):
