@@ -34,8 +34,8 @@ INSTALL = @install() { \
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export UV_HTTP_TIMEOUT ?= 180
 
-.PHONY: help setup setup-fast demo test test-others test-fast test-flink test-flink-others test-tft \
-    test-torch test-airflow test-browser test-croissant test-targets flink flink-job-server peers \
+.PHONY: help setup setup-fast demo test test-others test-fast test-flink test-flink-others golden \
+    test-tft test-torch test-airflow test-browser test-croissant test-targets flink flink-job-server peers \
     coverage lint docs bench soak clean other-python
 .DELETE_ON_ERROR:
 # Without bytecode, each of the many processes that these start would compile all that it imports.
@@ -46,6 +46,7 @@ help:
 	@echo 'make test    run each test, slow ones with one set of parameters; on Flink too, where Java'
 	@echo '             and Maven are'
 	@echo 'make test-others    run the rest of them: long tests, slow ones with other parameters'
+	@echo 'make golden    record what comes of the commands of the golden matrix, to be read as a diff'
 	@echo 'make test-fast    run the tests that neither import TensorFlow nor start processes'
 	@echo 'make coverage    run the tests without Flink, and show what they miss'
 	@echo 'make lint    ruff, mypy, and which layer may import which'
@@ -89,6 +90,10 @@ test: $(DEV)
 test-others: $(DEV)
 	$(BIN)/python -m pytest -n $(WORKERS) -p tests.one_of_each --others
 
+golden: $(DEV)
+	$(BIN)/python -m tests.golden --record
+	git diff --stat -- tests/golden/recorded.jsonl
+
 # make test-fast PYTHON=python3.13 VENV=build/py313
 test-fast: $(FAST)
 	$(BIN)/python -m pytest -n $(WORKERS) -p tests.fast_modules
@@ -131,6 +136,7 @@ bench: $(DEV) $(FLINK) $(JOB_SERVER) $(PEERS)
 
 soak: $(DEV) $(FLINK) $(JOB_SERVER)
 	$(BIN)/python -m pytest -n $(WORKERS) -m hypothesis --hypothesis-profile thorough
+	$(BIN)/python -m tests.golden --workers 2
 	$(BIN)/python -m tests.soak.sameness
 	$(BIN)/python -m tests.soak.kills
 	$(BIN)/python -m tests.soak.publishing

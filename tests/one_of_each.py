@@ -4,8 +4,9 @@
     pytest -p tests.one_of_each --others    make test-others: what the first command leaves out
 
 A test is slow if its module is (`tests/fast_modules.py`). The set of parameters is chosen by a hash
-of the name of the test, so that tests which take the same parameters run with different ones. Tests
-that are marked `long` are among the others.
+of the name of the test, so that tests which take the same parameters run with different ones. If
+sets are marked as a `kind`, one of each kind is chosen. Tests that are marked `long` are among the
+others.
 """
 
 from __future__ import annotations
@@ -47,5 +48,7 @@ def divide(items: Sequence[pytest.Item]) -> tuple[list[pytest.Item], list[pytest
 
 
 def _name(item: pytest.Item) -> str:
-    """Return the identifier of a test without its parameters."""
-    return item.nodeid.partition("[")[0]
+    """Return the identifier of a test without its parameters, but with their kind."""
+    kind = item.get_closest_marker("kind")
+    name = item.nodeid.partition("[")[0]
+    return name if kind is None else f"{name}[{kind.args[0]}"

@@ -5,9 +5,7 @@ import importlib
 import importlib.util
 import io
 import json
-import pathlib
 import re
-import shlex
 import shutil
 
 import numpy as np
@@ -32,11 +30,11 @@ from recordmill.pipelines.options import command_line, job_file
 from recordmill.processes.pool import close_shared_pool
 from recordmill.report import contact_sheet
 from recordmill.storage.files import Location
+from tests.doc_commands import PAGES, blocks, commands
 from tests.paths import BOXES, DEMO, ROOT
 from tests.sounds import speech
 from tests.video_files import make_film
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 CONFIGS = {
     **{
         name: getattr(importlib.import_module(one.module), one.config)
@@ -55,17 +53,6 @@ CONFIGS = {
 }
 KINDS = tuple(DATA_TYPES)
 PAGE_OF = dict.fromkeys(("status", "cancel", "worker-pool", "flink-library"), "flink")
-
-
-def blocks(page: pathlib.Path, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
-
-
-def commands(page: pathlib.Path) -> list[list[str]]:
-    """Every `recordmill ...` of a page's shell blocks, as arguments."""
-    lines = "".join(blocks(page, "sh")).replace("\\\n", " ").splitlines()
-    found = [shlex.split(line, comments=True) for line in lines]
-    return [words[1:] for words in found if words[:1] == ["recordmill"]]
 
 
 ALL_COMMANDS = [

@@ -17,12 +17,12 @@ SLOW = "tests/test_one_of_each.py"
 FAST = "tests/test_fast_modules.py"
 
 
-def item(module: str, test: str, *, is_long: bool = False) -> Any:
-    marker = object() if is_long else None
+def item(module: str, test: str, *, is_long: bool = False, kind: str = "") -> Any:
+    markers = {"long": object()} if is_long else {}
+    if kind:
+        markers["kind"] = SimpleNamespace(args=(kind,))
     return SimpleNamespace(
-        nodeid=f"{module}::{test}",
-        path=ROOT / module,
-        get_closest_marker=lambda name: marker if name == "long" else None,
+        nodeid=f"{module}::{test}", path=ROOT / module, get_closest_marker=markers.get
     )
 
 
@@ -44,6 +44,13 @@ def test_slow_tests_without_parameters_and_fast_tests_are_chosen():
     assert not is_slow(ROOT / FAST)
     items = [item(SLOW, "test_a"), *(item(FAST, f"test_b[{n}]") for n in range(3))]
     assert divide(items) == (items, [])
+
+
+def test_one_set_of_each_kind_is_chosen():
+    items = [item(SLOW, f"test_a[{n}]", kind="xyz"[n % 3]) for n in range(12)]
+    chosen, others = divide(items)
+    assert sorted(one.get_closest_marker("kind").args[0] for one in chosen) == ["x", "y", "z"]
+    assert len(others) == 9
 
 
 @pytest.mark.parametrize("module", [SLOW, FAST])

@@ -1,0 +1,403 @@
+"""Inputs of the golden matrix: each is made when a command names it, from fixed seeds.
+
+Images are PNGs, so that their pixels do not depend on an encoder.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import pathlib
+import shutil
+import tarfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet as pq
+from PIL import Image
+
+from tests.archive_files import tar_of, zip_of
+from tests.folders import make_picture
+from tests.media_tables import FORMS, bytes_table, hub_table
+from tests.painted_masks import painted, png, shapes
+from tests.painted_objects import coco, objects
+from tests.paths import CLOTHING
+from tests.tfrecord_inputs import write_records
+
+Make = Callable[[pathlib.Path], None]
+MAKERS: dict[str, Make] = {}  # {name: writes the file or folder of that name}
+
+
+def makes(names: str) -> Callable[[Make], Make]:
+    """Register the maker of inputs, which gets the folder that is to hold them.
+
+    names: with spaces between them.
+    """
+
+    def register(make: Make) -> Make:
+        MAKERS.update(dict.fromkeys(names.split(), make))
+        return make
+
+    return register
+
+
+def lines_of(*rows: object) -> str:
+    """Return rows as CSV; those that are lists or tuples are quoted where it is needed."""
+    sink = io.StringIO()
+    writer = csv.writer(sink, lineterminator="\n")
+    writer.writerows(row.split(",") if isinstance(row, str) else row for row in rows)
+    return sink.getvalue()
+
+
+def put(path: pathlib.Path, content: str | bytes) -> None:
+    """Write a file, and the folders above it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+# Images
+
+_CLASSES = {"dress": 12, "hat": 6, "shirt": 4}
+
+
+def _pictures(folder: pathlib.Path, names: Iterable[str]) -> None:
+    for number, name in enumerate(names):
+        make_picture(folder / f"{name}.png", number)
+
+
+def _photo_names(classes: Mapping[str, int] = _CLASSES) -> list[str]:
+    return [f"{label}/{n:03d}" for label, count in classes.items() for n in range(count)]
+
+
+@makes("photos")
+def _photos(root: pathlib.Path) -> None:
+    _pictures(root / "photos", _photo_names())
+
+
+@makes("jpegs")
+def _jpegs(root: pathlib.Path) -> None:
+    shutil.copytree(CLOTHING, root / "jpegs")
+
+
+@makes("twins")
+def _twins(root: pathlib.Path) -> None:
+    """Photos, copies of some under other names and classes, and smaller versions of others."""
+    chosen = sorted(CLOTHING.rglob("*.jpg"))[::6]
+    for number, path in enumerate(chosen):
+        with Image.open(path) as image:
+            label = "ab"[number % 2]
+            put(root / f"twins/{label}/{number:02}.png", png(image.convert("RGB")))
+            if number % 4 == 0:
+                put(root / f"twins/{label}/{number:02}-copy.png", png(image.convert("RGB")))
+            if number % 5 == 0:
+                put(root / f"twins/{'ba'[number % 2]}/{number:02}-other.png", png(image))
+            if number % 3 == 0:
+                half = image.resize((image.width // 2, image.height // 2))
+                put(root / f"twins/{label}/{number:02}-half.png", png(half))
+
+
+def _listing(paths: Sequence[str]) -> list[list[object]]:
+    """Rows of path, species, animal, weight, split, year and note, of which some are odd."""
+    splits = ("train", "train", "train", "dev", "test")
+    rows = [
+        [path, path.partition("/")[0], f"animal {n // 2}", n % 3 + 1, splits[n % 5], 2000 + n % 4,
+         "" if n % 6 == 0 else f"note, {n % 3}"]
+        for n, path in enumerate(paths)
+    ]  # fmt: skip
+    return [["file", "species", "animal", "weight", "split", "year", "note"], *rows]
+
+
+@makes("photos.csv photos.jsonl photos.parquet plain-photos.csv")
+def _listings(root: pathlib.Path) -> None:
+    header, *rows = _listing([f"{name}.png" for name in _photo_names()])
+    missing = ["hat/none.png", "hat", "animal 0", 1, "train", 2000, ""]
+    outside = ["../secret.png", "hat", "animal 0", 1, "train", 2000, ""]
+    blank = [rows[3][0].replace("003", "004"), "", "animal 9", 1, "test", 2000, ""]
+    odd = [*rows, rows[0], missing, outside, blank]
+    put(root / "photos.csv", lines_of([*header[:4], *header[5:]], *(r[:4] + r[5:] for r in rows)))
+    put(root / "plain-photos.csv", lines_of(header, *odd))
+    objects_ = [dict(zip(header, row, strict=True)) for row in odd]
+    put(root / "photos.jsonl", "".join(f"{json.dumps(one)}\n" for one in objects_))
+    columns = {name: [row[n] for row in rows] for n, name in enumerate(header)}
+    pq.write_table(pa.table(columns), root / "photos.parquet", row_group_size=5)
+
+
+@makes("labels.csv")
+def _labels(root: pathlib.Path) -> None:
+    rows = [(f"{name}.png", name[:3]) for name in _photo_names()]
+    put(root / "labels.csv", lines_of("path,label", *rows))
+
+
+def _photo_files() -> dict[str, bytes]:
+    found = {}
+    for number, name in enumerate(_photo_names({"dress": 6, "hat": 4})):
+        pixels = np.random.default_rng(number).integers(0, 255, (8, 10, 3), np.uint8)
+        found[f"{name}.png"] = png(Image.fromarray(np.repeat(np.repeat(pixels, 4, 0), 4, 1)))
+    return found
+
+
+@makes("photos.tar photos.zip parts nested.tar")
+def _archives(root: pathlib.Path) -> None:
+    (root / "parts").mkdir()
+    files = _photo_files() | {f"shirt/{n:03d}.png": b"no image" for n in range(1)}
+    whole = {f"{name}.png": one for name, one in zip(_photo_names(), _many(files), strict=True)}
+    tar_of(root / "photos.tar", {f"./{name}": one for name, one in whole.items()})
+    zip_of(root / "photos.zip", whole)
+    for number in range(2):
+        tar_of(root / f"parts/{number}.tar", dict([*whole.items()][number::2]))
+    link = tarfile.TarInfo("train/hat/link.png")
+    link.type, link.linkname = tarfile.SYMTYPE, "../dress/000.png"
+    splits = {
+        f"{'test' if n % 4 == 0 else 'train'}/{k}": v for n, (k, v) in enumerate(whole.items())
+    }
+    tar_of(root / "nested.tar", splits, others=[link], form=tarfile.GNU_FORMAT)
+
+
+def _many(files: Mapping[str, bytes]) -> list[bytes]:
+    """Return as many images as there are photos, each another one."""
+    found = []
+    for number in range(len(_photo_names())):
+        pixels = np.random.default_rng(number).integers(0, 255, (4, 5, 3), np.uint8)
+        found.append(png(Image.fromarray(np.repeat(np.repeat(pixels, 6, 0), 6, 1))))
+    return found
+
+
+@makes("shards")
+def _webdataset(root: pathlib.Path) -> None:
+    """Shards of WebDataset: classes in .cls and .json."""
+    (root / "shards").mkdir()
+    for shard in range(2):
+        members = {}
+        for number, (name, content) in enumerate(_photo_files().items()):
+            if number % 2 == shard:
+                label = name.partition("/")[0]
+                members[f"{number:04}.png"] = content
+                members[f"{number:04}.cls"] = label.encode()
+                members[f"{number:04}.json"] = json.dumps({"species": f"{label}s", "n": 1}).encode()
+        tar_of(root / f"shards/{shard}.tar", members)
+
+
+@makes("scans")
+def _scans(root: pathlib.Path) -> None:
+    for number in range(8):
+        pixels = np.random.default_rng(number).integers(0, 4000, (20, 30)).astype(np.uint16)
+        put(root / f"scans/{'ab'[number % 2]}/{number}.png", png(Image.fromarray(pixels)))
+
+
+@makes("masks odd-masks classes.txt masked")
+def _masks(root: pathlib.Path) -> None:
+    """Masks of the photos; some of which one is missing and one has another size; and images
+    beside their masks.
+    """
+    put(root / "classes.txt", "background\none\ntwo\nthree\n")
+    names = _photo_names()
+    for number, name in enumerate(names):
+        mask = png(Image.fromarray(shapes(number, (40, 30))))
+        put(root / f"masks/{name}.png", mask)
+        if number == 3:
+            mask = png(Image.fromarray(shapes(number, (41, 30))))
+        if number != 5:
+            put(root / f"odd-masks/{name}.png", mask)
+    for number in range(8):
+        ids = shapes(number, (40, 30))
+        put(root / f"masked/{number}.png", png(painted(ids)))
+        put(root / f"masked/{number}_mask.png", png(Image.fromarray(ids)))
+
+
+@makes(
+    "coco odd-coco instances.json odd-instances.json train2017 instances_train2017.json "
+    "captions_train2017.json voc yolo boxes.csv fractions.csv"
+)
+def _annotated(root: pathlib.Path) -> None:
+    """Images with objects, and their annotations in each format."""
+    annotated = {}
+    for number in range(10):
+        name, size = f"{number:02}.png", (40 + number, 50)
+        ids, annotations = objects(number, size)
+        annotated[name] = size, annotations
+        for folder in ("coco", "train2017", "odd-coco"):
+            put(root / folder / name, png(painted(ids)))
+    make_picture(root / "odd-coco" / "plain.png", 77)
+    found = coco(annotated)
+    for name in ("instances.json", "instances_train2017.json"):
+        put(root / name, json.dumps(found))
+    captions = [{"id": n, "image_id": n // 2, "caption": f"caption {n}"} for n in range(20)]
+    put(root / "captions_train2017.json", json.dumps({**found, "annotations": captions}))
+    found["annotations"][4]["bbox"] = [-4, 3, 20, 9]
+    found["images"].append({"id": 99, "file_name": "gone.png", "width": 4, "height": 4})
+    put(root / "odd-instances.json", json.dumps(found))
+    rows: list[object] = ["image,label,xmin,ymin,xmax,ymax"]
+    for name, ((width, height), some) in annotated.items():
+        stem, voc, yolo = name[:-4], "", ""
+        for one in some:
+            x, y, w, h = one["bbox"]
+            label = one["category_id"]
+            rows.append((name, f"kind {label}", x, y, x + w, y + h))
+            ends = (
+                f"<xmin>{x + 1}</xmin><ymin>{y + 1}</ymin><xmax>{x + w}</xmax><ymax>{y + h}</ymax>"
+            )
+            voc += f"<object><name>kind {label}</name><bndbox>{ends}</bndbox></object>"
+            yolo += f"{label - 1} {(x + w / 2) / width:.6f} {(y + h / 2) / height:.6f}"
+            yolo += f" {w / width:.6f} {h / height:.6f}\n"
+        size = f"<size><width>{width}</width><height>{height}</height></size>"
+        put(
+            root / f"voc/{stem}.xml",
+            f"<annotation><filename>{name}</filename>{size}{voc}</annotation>",
+        )
+        put(root / f"yolo/{stem}.txt", yolo)
+    put(root / "yolo/classes.txt", "kind 1\nkind 2\nkind 3\n")
+    put(root / "boxes.csv", lines_of(*rows))
+    parts = [(name, "kind 1", 0.1, 0.2, 0.5, 0.9) for name in annotated]
+    put(root / "fractions.csv", lines_of(rows[0], *parts))
+
+
+@makes("hub tables export")
+def _media_tables(root: pathlib.Path) -> None:
+    """Tables that hold the photos, in each form."""
+    files = _photo_files()
+    for folder in ("hub/data", "export"):
+        (root / folder).mkdir(parents=True)
+        for number in range(2):
+            path = root / folder / f"train-{number:05}-of-00002.parquet"
+            pq.write_table(hub_table(files).slice(number * 5, 5), path)
+    for form in ("arrow", "lines", "objects", "csv"):
+        (root / "tables" / form).mkdir(parents=True)
+        FORMS[form](files, root / "tables" / form)
+    odd = bytes_table({**files, "hat/bad.png": b"no image", "hat/empty.png": b""})
+    pq.write_table(odd, root / "tables/odd.parquet", row_group_size=3)
+
+
+@makes("records records.gz tf-shards names.txt row-records")
+def _tfrecords(root: pathlib.Path) -> None:
+    """TFRecord files of other programs: of images, gzipped, damaged, of raw pixels, and of rows."""
+    records = [
+        {"id": [name.encode()], "image_raw": [content], "kind": [name.partition("/")[0].encode()],
+         "side": [n, n + 1], "score": [n / 4]}
+        for n, (name, content) in enumerate(_photo_files().items())
+    ]  # fmt: skip
+    for number in range(2):
+        write_records(root / f"records/a-{number:05}-of-00002.tfrecord", records[number::2])
+    write_records(root / "records.gz/train-1.tfrecord.gz", records[:6], compressed=True)
+    write_records(root / "records.gz/test-1.tfrecord.gz", records[6:], compressed=True)
+    put(root / "names.txt", "round\nsquare\n")
+    for n, name in enumerate(("train-0", "train-1", "val-0")):
+        some = [{"kind": [k % 2], "pixels": [bytes([n, k, 2, 3])]} for k in range(5)]
+        write_records(root / f"tf-shards/{name}.tfrecord", some)
+    rows = [
+        {
+            "label": [b"ab"[k % 2 : k % 2 + 1]],
+            "x": [float(k)],
+            "n": [k] * (k % 3),
+            "word": [b"w%d" % (k % 4)],
+        }
+        for k in range(40)
+    ]
+    path = write_records(root / "row-records/rows.tfrecord", rows)
+    damaged = bytearray(path.read_bytes())
+    damaged[-30] ^= 1
+    put(root / "row-records/damaged.tfrecord", bytes(damaged))
+
+
+@makes("keys.txt same-file.csv part.csv some one-folder.tar class-archives samples.tar odd-names")
+def _noted(root: pathlib.Path) -> None:
+    """Inputs of which a note, or a reject of its name, says something."""
+    files = _photo_files()
+    put(root / "keys.txt", "dress/001.png\nnone.png\n")
+    for name, content in files.items():
+        put(root / "some" / name, content)
+    rows = [(f"some/{name}", name[:3]) for name in files]
+    put(root / "part.csv", lines_of("path,label", *rows[::2]))
+    put(root / "same-file.csv", lines_of("path,label", *rows, (f"./{rows[0][0]}", "dre")))
+    tar_of(root / "one-folder.tar", {f"photos/{name}": one for name, one in files.items()})
+    (root / "class-archives").mkdir()
+    for label in ("dress", "hat"):
+        chosen = {name.replace("/", "-"): one for name, one in files.items() if label in name}
+        zip_of(root / f"class-archives/{label}.zip", chosen)
+    pairs = {}
+    for number, content in enumerate(files.values()):
+        pairs |= {f"{number}.png": content, f"{number}.seg.png": content}
+        pairs[f"{number}.cls"] = b"ab"[number % 2 : number % 2 + 1]
+    tar_of(root / "samples.tar", pairs)
+    for name in ("a/1", "a/2", "b c/3", "b c/4"):
+        make_picture(root / f"odd-names/{name}.png", int(name[-1]))
+    make_picture(root / "odd-names/line\nbreak/5.png", 5)
+    (root / "odd-names/a/loop").symlink_to("../a")
+    with open(bytes(root / "odd-names/a") + b"/\xff.png", "wb") as sink:
+        sink.write(files["hat/000.png"])
+
+
+# What each data type makes of the same names of folders and files
+
+_NAMES = {
+    "split-folders": [f"{s}/{c}/{n}" for s in ("train", "dev", "eval") for c in "ab" for n in "12"],
+    "beside-splits": ["train/a/1", "train/b/2", "test/a/1", "extra/a/1"],
+    "misspelt-splits": ["train/a/1", "tset/a/2", "validation/b/3"],
+    "partitions": [f"split={s}/kind={k}/1" for s in ("train", "test") for k in "abc"],
+    "years": [f"{y}/{c}/{n}" for y in (2025, 2026) for c in ("cat", "dog") for n in (1, 2, 3)],
+    "flat": [f"{n}" for n in range(9)],
+    "case-classes": [f"{c}/{n}" for c in ("Cat", "cat", "dog ", "dog", "none") for n in (1, 2, 3)],
+    "runs": [f"{c}_{n}" for c in ("walk", "run") for n in range(6)],
+}  # fmt: skip
+
+
+def _text(path: pathlib.Path, number: int) -> None:
+    put(path.with_suffix(".txt"), f"text number {number}\nwith words {number % 3}\n")
+
+
+def _array(path: pathlib.Path, number: int) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    np.save(path.with_suffix(".npy"), np.arange(number, number + 4))
+
+
+def _image(path: pathlib.Path, number: int) -> None:
+    make_picture(path.with_suffix(".png"), number)
+
+
+def _rows(path: pathlib.Path, number: int) -> None:
+    rows = [(f"{number}.{row}", "ab"[row % 2], f"word {row % 3}") for row in range(6)]
+    put(path.with_suffix(".csv"), lines_of("x,label,text", *rows))
+
+
+def _series(path: pathlib.Path, number: int) -> None:
+    rows = [(f"2026-01-01 00:00:{row:02}", f"{number}.{row}") for row in range(12)]
+    put(path.with_suffix(".csv"), lines_of("time,x", *rows))
+
+
+def _sound(path: pathlib.Path, number: int) -> None:
+    from tests.sounds import write
+
+    write(path.with_suffix(".wav"), np.sin(np.arange(800) * (number + 5) / 80).astype("f4"), 8000)
+
+
+def _film(path: pathlib.Path, number: int) -> None:
+    from tests.video_files import make_film
+
+    make_film(path.with_suffix(".mp4"), 8, size=(32, 48), offset=5 * number)
+
+
+_FORMS: Mapping[str, Callable[[pathlib.Path, int], None]] = {
+    "images": _image, "texts": _text, "arrays": _array, "tables": _rows, "series": _series,
+    "sounds": _sound, "films": _film,
+}  # fmt: skip
+
+
+def _named(form: str, kind: str) -> Make:
+    def make(root: pathlib.Path) -> None:
+        for number, name in enumerate(_NAMES[kind]):
+            _FORMS[form](root / f"{form}-{kind}" / name, number)
+
+    return make
+
+
+for _form in _FORMS:
+    for _kind in _NAMES:
+        MAKERS[f"{_form}-{_kind}"] = _named(_form, _kind)
+
+
+@makes("runs")
+def _runs(root: pathlib.Path) -> None:
+    for number, name in enumerate(_NAMES["runs"]):
+        _array(root / "runs" / name, number)
