@@ -180,8 +180,18 @@ def test_readme_commands_make_a_balanced_dataset(readme_dataset):
     assert words.labels == ("aye", "go", "yes")
 
 
+def test_the_pipeline_of_the_readme_makes_the_dataset_of_its_command(readme_dataset, monkeypatch):
+    monkeypatch.chdir(readme_dataset)
+    exec(blocks(ROOT / "README.md", "python")[0], {"__name__": "example"})
+    by_code, by_command = (load(Location.parse(name)) for name in ("by-code", "out"))
+    assert {n: s.classes for n, s in by_code.splits.items()} == {
+        n: s.classes for n, s in by_command.splits.items()
+    }
+    assert by_code.labels == by_command.labels
+
+
 @pytest.mark.parametrize(
-    "number", range(4), ids=["training", "tensorflow", "tfds", "without tensorflow"]
+    "number", range(1, 5), ids=["training", "tensorflow", "tfds", "without tensorflow"]
 )
 def test_readme_code_reads_it_back(number, readme_dataset, monkeypatch, capfd):
     monkeypatch.chdir(readme_dataset)
@@ -190,14 +200,14 @@ def test_readme_code_reads_it_back(number, readme_dataset, monkeypatch, capfd):
     printed = capfd.readouterr().out.splitlines()
     records = load(Location.parse("out")).splits["train"].records
     match number:
-        case 0:
-            assert len(namespace["model"].history.history["val_accuracy"]) == 2
         case 1:
+            assert len(namespace["model"].history.history["val_accuracy"]) == 2
+        case 2:
             assert printed[0] == "(32, 224, 224, 3) (32,)"
             assert sum(int(re.match(r"\((\d+)", line)[1]) for line in printed) == records
-        case 2:
-            assert len(list(namespace["train"])) == records
         case 3:
+            assert len(list(namespace["train"])) == records
+        case 4:
             assert len(printed) == records
 
 

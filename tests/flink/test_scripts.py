@@ -12,6 +12,7 @@ from tests.flink.jobs import Ended, ended, start, vertices_of_last
 from tests.folders import make_folder
 from tests.paths import ROOT
 from tests.soak.command import content
+from tests.tutorial import DATASETS, scripts
 
 SCRIPT = str(ROOT / "tests" / "pipelines" / "script_pipeline.py")
 TYPES = str(ROOT / "tests" / "pipelines" / "kinds_pipeline.py")
@@ -92,3 +93,14 @@ def test_data_types_in_memory_become_the_same_datasets_on_flink(flink, tmp_path)
         assert result.code == 0, result.err
     for kind in ("text", "table", "series", "images"):
         assert content(tmp_path / "flink" / kind) == content(tmp_path / "direct" / kind)
+
+
+def test_the_tutorial_makes_the_same_datasets_on_flink(flink, tmp_path):
+    options = {**ON_FLINK, "flink_master": flink.master, "environment": "process"}
+    for name, given in (("direct", {}), ("flink", options)):
+        (tmp_path / name).mkdir()
+        for script in scripts(tmp_path / name, **given):
+            result = ended(start(program=(str(script),), cwd=script.parent))
+            assert result.code == 0, result.err
+    for dataset in DATASETS.values():
+        assert content(tmp_path / "flink" / dataset) == content(tmp_path / "direct" / dataset)

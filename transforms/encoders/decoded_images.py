@@ -1,0 +1,119 @@
+"""Images that were decoded before they were staged, as Examples."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from recordmill.errors import ConfigError, RecordError
+from recordmill.format.content_hashes import ContentHashes
+from recordmill.format.example_facts import ExampleFacts
+from recordmill.format.ledger import Counted, Reduced, add_counted
+from recordmill.tfrecord.features import Features
+from recordmill.transforms.encoders.images import ImageEncoder
+from recordmill.transforms.encoders.labels import label_columns
+from recordmill.transforms.imaging.image_options import ImageOptions
+from recordmill.transforms.imaging.pixels import process
+from recordmill.transforms.model import batch
+from recordmill.transforms.model.augmentations import augmentations_of
+from recordmill.transforms.model.data_type import Context, Encoded, OutcomeCollector
+from recordmill.transforms.model.generators import generator_for
+from recordmill.transforms.model.ragged import binary_array
+
+_DATA, _HEIGHT, _WIDTH = "image/encoded", "image/height", "image/width"
+_NUMBER, _NAME = "image/class/label", "image/class/text"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DecodedImageEncoder:
+    """Encoder of the columns of `DecodeAndResizeImages`, and of columns that were added to them.
+
+    The images are written as they are; only copies that are to be augmented are decoded again.
+
+    options: how the images were encoded.
+    augment: names of the augmentations of copies.
+    unlabelled: rows without a label may occur; they have no label features.
+
+    Raises:
+      ConfigError: an augmentation is unknown, or the images are raw pixels.
+    """
+
+    options: ImageOptions
+    augment: tuple[str, ...] = ()
+    unlabelled: bool = False
+
+    def __post_init__(self) -> None:
+        self._of_files()  # checks the names
+        if self.augment and self.options.is_raw:
+            raise ConfigError(
+                "augment: raw pixels are not decoded again for copies: use image_format png or jpeg"
+            )
+
+    def features(self, rows: pa.Schema, context: Context) -> Features:
+        """Return the features of every record, those of `ImageEncoder`.
+
+        Raises:
+          ConfigError: a column of the images is missing; or as `ImageEncoder`.
+        """
+        own = self._of_files().features(pa.schema([]), dataclasses.replace(context, labels=()))
+        if missing := [name for name in own if name not in rows.names]:
+            raise ConfigError(
+                f"expected the columns of DecodeAndResizeImages, got none named {missing[0]}: keep"
+                " them, or choose another encoder with EncodeExamples, such as TableEncoder()"
+            )
+        made = {*own, _NUMBER, _NAME}  # labels are numbered here, also those of the step
+        others = pa.schema([field for field in rows if field.name not in made])
+        return self._of_files().features(others, context)
+
+    def versions(self) -> Mapping[str, str]:
+        """Return the versions of the libraries that affect pixels or bytes."""
+        return self._of_files().versions()
+
+    def encode(self, rows: pa.RecordBatch, context: Context) -> Encoded:
+        """Return the columns of rows in order; copies that cannot be augmented are rejected."""
+        outcomes, hashes = OutcomeCollector("encode"), ContentHashes()
+        reduced, noted = Reduced(), Counted()
+        again = dataclasses.replace(self.options, size=None, resize_mode="none")
+        changed: list[bytes] = []
+        augmentations = augmentations_of(rows, self.augment, all_of_train=False)
+        copies = rows[batch.COPY].to_pylist()
+        facts = [ExampleFacts.from_text(one.as_py()) for one in rows[batch.FACTS]]
+        for row, (key, data) in enumerate(zip(batch.keys(rows), rows[_DATA], strict=True)):
+            names, image, name = augmentations[row], data.as_py(), key.as_py()
+            hashes_before = image
+            if names:
+                generator = generator_for(context.seed, key=name, copy=copies[row])
+                try:
+                    image = process(image, again, names, generator).data
+                except RecordError as error:
+                    outcomes.leave_out(name, error)
+                    continue
+            outcomes.keep(row)
+            hashes.add(hashes_before)
+            changed.append(image)
+            if not copies[row]:
+                reduced = reduced.plus(facts[row].reduced_of(name))
+                noted = add_counted(noted, facts[row].noted_of(name))
+        outcome = outcomes.result()
+        kept = rows.take(pa.array(outcome.kept))
+        columns = {name: kept[name] for name in self.features(rows.schema, context) if name in rows.schema.names}
+        columns[_DATA] = binary_array(changed)
+        if context.labels:
+            numbers, classes = label_columns(kept, context)
+            columns |= {_NUMBER: numbers, _NAME: classes}
+        sides = (np.asarray(kept[side], np.int64) for side in (_WIDTH, _HEIGHT))
+        width, height = sides
+        return Encoded(
+            columns=pa.RecordBatch.from_pydict(columns),
+            rows=outcome,
+            content=hashes.result(),
+            sizes=(width, height),
+            reduced=reduced,
+            noted=noted,
+        )
+
+    def _of_files(self) -> ImageEncoder:
+        return ImageEncoder(options=self.options, augment=self.augment, unlabelled=self.unlabelled)
