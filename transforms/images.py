@@ -4,12 +4,12 @@ The commands decode images when a shard is written, so that only references pass
 shuffle. This transform is for pipelines that need the decoded images earlier.
 """
 
-import collections
 import dataclasses
 import math
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 import apache_beam as beam
 import pyarrow as pa
@@ -18,19 +18,20 @@ from apache_beam.pvalue import AsSideInput, TaggedOutput
 from recordmill.errors import ConfigError, Reject, did_you_mean
 from recordmill.option_checks import Between, options_of
 from recordmill.processes.pool import shared_pool
+from recordmill.transforms.encoders.decoded_images import DecodedImageEncoder
 from recordmill.transforms.encoders.images import ImageEncoder
 from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.model import batch, coders, limits  # noqa: F401  (coders: registers the batch's coder)
 from recordmill.transforms.model.counters import RecordCounters
 from recordmill.transforms.model.data_type import Context
 from recordmill.transforms.model.label_rules import LabelRules
-from recordmill.transforms.read_values import typed_batches
+from recordmill.transforms.read_values import REJECTS, REMARKS, input_counts, typed_batches
 from recordmill.transforms.staged.encoder_tasks import encode_columns, pack_encoder, row_task
 from recordmill.transforms.staged.records import RecordValues, Values, values_of
 from recordmill.transforms.staged.step_order import VALUES, OrderedStep
 from recordmill.transforms.staged.value_batches import with_data_in_file
 
-_REJECTS = "rejects"
+_Encoded: TypeAlias = tuple[bytes, Sequence[Reject], Sequence[tuple[str, str]]]
 
 
 class _Decode(beam.DoFn):
@@ -48,24 +49,26 @@ class _Decode(beam.DoFn):
         expected = rules.apply(batch.complete(rows))
         self._counters.add(read=len(expected.rejects), rejected=len(expected.rejects))
         for reject in expected.rejects:
-            yield TaggedOutput(_REJECTS, dataclasses.replace(reject, stage="encode"))
+            yield TaggedOutput(REJECTS, dataclasses.replace(reject, stage="encode"))
         with with_data_in_file(expected.rows) as references:
-            for columns, rejects in _run_ahead(packed, references, self._workers):
+            for columns, rejects, filtered in _run_ahead(packed, references, self._workers):
                 decoded = batch.from_bytes(columns)
                 self._counters.add(
-                    read=len(decoded) + len(rejects), out=len(decoded), rejected=len(rejects)
+                    read=len(decoded) + len(rejects) + len(filtered),
+                    out=len(decoded),
+                    rejected=len(rejects),
                 )
-                yield from (TaggedOutput(_REJECTS, reject) for reject in rejects)
+                yield from (TaggedOutput(REJECTS, reject) for reject in rejects)
+                options = Counter(option for _, option in filtered)
+                yield from input_counts(options, of_records=options)
                 if len(decoded):
                     yield decoded
 
 
-def _run_ahead(
-    packed: bytes, rows: pa.RecordBatch, workers: int
-) -> Iterator[tuple[bytes, Sequence[Reject]]]:
+def _run_ahead(packed: bytes, rows: pa.RecordBatch, workers: int) -> Iterator[_Encoded]:
     """Yield the results of `encode_columns` in order, with up to two tasks per encoder process."""
     pool = shared_pool(workers)
-    waiting: collections.deque[Future[tuple[bytes, Sequence[Reject]]]] = collections.deque()
+    waiting: deque[Future[_Encoded]] = deque()
     for start in range(0, len(rows), limits.IMAGE_ROWS):
         chunk = rows.slice(start, limits.IMAGE_ROWS)
         waiting.append(pool.submit_rows(row_task(encode_columns, packed, rows=chunk)))
@@ -154,9 +157,16 @@ class DecodeAndResizeImages(OrderedStep):
         context = Context(seed=self.seed, label_offset=self.label_offset)
         decoded = values.batches | "Decode" >> beam.ParDo(
             _Decode(self._encoder, context, self.workers), self.labels
-        ).with_outputs(_REJECTS, main="batches")
-        batches, rejects = typed_batches(decoded)
+        ).with_outputs(REJECTS, REMARKS, main="batches")
+        batches, rejects, remarks = typed_batches(decoded)
         if values.rejects is not None:
             rejects = (values.rejects, rejects) | "WithEarlier" >> beam.Flatten()
-        options = dataclasses.replace(values.options, encoder=None)  # that of the references
-        return values._replace(batches=batches, rejects=rejects, options=options)
+        if values.remarks is not None:
+            remarks = (values.remarks, remarks) | "WithEarlierRemarks" >> beam.Flatten()
+        before = values.options.encoder  # that of the references
+        unlabelled = isinstance(before, ImageEncoder) and before.unlabelled
+        made = DecodedImageEncoder(
+            options=self.options, augment=self.augment, unlabelled=unlabelled
+        )
+        options = dataclasses.replace(values.options, encoder=made, artifacts={})
+        return RecordValues(batches, rejects, options, remarks)

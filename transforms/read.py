@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import uuid
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Self
 
@@ -12,6 +13,7 @@ import pyarrow as pa
 from recordmill.errors import ConfigError, Reject
 from recordmill.job.publishing import check_output_folder
 from recordmill.job.staging import Listing, StagedPart, Staging
+from recordmill.notes import Note
 from recordmill.option_checks import Expected, check_option
 from recordmill.processes.pool import shared_pool
 from recordmill.transforms.checks.equal_rows import NumberEqualRows
@@ -25,7 +27,7 @@ from recordmill.transforms.model.label_rules import LabelRules
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.model.source import RowSource, Source, keyed_by_content
 from recordmill.transforms.sources.rows.content_keys import with_keys_by_content
-from recordmill.transforms.staged.handles import Element, Problem, StagedBatch
+from recordmill.transforms.staged.handles import Element, Problem, Remark, StagedBatch
 from recordmill.transforms.staged.listing import (
     layout_of,
     prepare_output,
@@ -34,12 +36,18 @@ from recordmill.transforms.staged.listing import (
     write_checked_part,
 )
 from recordmill.transforms.staged.pending_listing import PendingListing, before_run
-from recordmill.transforms.staged.records import StagedRecords, Values, refuse_noted, values_of
+from recordmill.transforms.staged.records import (
+    InputCount,
+    StagedRecords,
+    Values,
+    refuse_noted,
+    values_of,
+)
 from recordmill.transforms.staged.row_reader import RowReader
 from recordmill.transforms.staged.step_order import VALUES, OrderedStep
 from recordmill.transforms.staged.value_batches import layout_of_values
 
-_REJECTS_AT_ONCE = 1000
+_LEFT_OUT_AT_ONCE = 1000
 _SOURCE = Annotated[Source, Expected("a source, such as FileTree(input='photos/')")]
 _STRINGS = (pa.string(), pa.large_string())
 
@@ -222,14 +230,29 @@ class _Stage(beam.DoFn):
         yield part
 
 
-def _stage_rejects(rejects: Sequence[Reject], *, staging: Staging) -> StagedPart:
-    """Write a part without rows, with the rejects of steps before it beside it."""
+def _stage_left_out(
+    elements: Sequence[Reject | InputCount | Note], *, staging: Staging
+) -> list[Element]:
+    """Write a part without rows, with what steps before left out beside it; notes are remarks."""
+    rejects = [one for one in elements if isinstance(one, Reject)]
+    skipped, filtered = Counter[str](), Counter[str]()
+    for one in elements:
+        if isinstance(one, InputCount):
+            (filtered if one.are_records else skipped)[one.reason] += one.number
     rows = batch.complete(pa.RecordBatch.from_pydict({batch.KEY: pa.array([], pa.string())}))
     name = f"rejects/{uuid.uuid4().hex}.arrow"
     staging.place("rejects").make_dirs()
-    return write_checked_part(
-        batch.with_hash(rows), staging, name, rejects=rejects, filtered={}, unread=len(rejects)
+    part = write_checked_part(
+        batch.with_hash(rows),
+        staging,
+        name,
+        rejects=rejects,
+        filtered=filtered,
+        skipped=skipped,
+        unread=len(rejects),
     )
+    remarks = (Remark(one) for one in elements if isinstance(one, Note))
+    return [StagedBatch(part), *remarks]
 
 
 @dataclasses.dataclass(eq=False)
@@ -270,14 +293,15 @@ class StageBatches(OrderedStep):
             | "NumberEqualRows" >> NumberEqualRows(staging, only_by_content=True)
         )
         handles = parts | "Handles" >> beam.Map(StagedBatch).with_output_types(Element)
-        if values.rejects is not None:
-            rejected = (
-                values.rejects
-                | "BatchRejects" >> beam.BatchElements(1, _REJECTS_AT_ONCE)
-                | "StageRejects"
-                >> beam.Map(_stage_rejects, staging=staging).with_output_types(StagedPart)
-                | "SpreadRejects" >> beam.Reshuffle()
-                | "HandlesOfRejects" >> beam.Map(StagedBatch).with_output_types(Element)
+        some = [one for one in (values.rejects, values.remarks) if one is not None]
+        if some:
+            left_out = (
+                some
+                | "LeftOut" >> beam.Flatten()
+                | "BatchLeftOut" >> beam.BatchElements(1, _LEFT_OUT_AT_ONCE)
+                | "StageLeftOut"
+                >> beam.FlatMap(_stage_left_out, staging=staging).with_output_types(Element)
+                | "SpreadLeftOut" >> beam.Reshuffle()
             )
-            handles = (handles, rejected) | "WithRejects" >> beam.Flatten()
+            handles = (handles, left_out) | "WithLeftOut" >> beam.Flatten()
         return StagedRecords(handles, self.run)

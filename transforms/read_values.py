@@ -2,7 +2,7 @@
 
 import dataclasses
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, TypeAlias
 
 import apache_beam as beam
@@ -10,21 +10,23 @@ import pyarrow as pa
 from apache_beam.pvalue import AsSingleton, TaggedOutput
 
 from recordmill.errors import ConfigError, Reject
+from recordmill.notes import Note
 from recordmill.option_checks import options_of
 from recordmill.processes import by_value
 from recordmill.processes.pool import shared_pool
 from recordmill.transforms.model import batch, coders  # noqa: F401  (coders: registers the batch's coder)
 from recordmill.transforms.model.counters import RecordCounters
-from recordmill.transforms.model.source import RowSource, Source
+from recordmill.transforms.model.source import RowSource, Source, notes_of_source
 from recordmill.transforms.sources.files.input_paths import InputPath, Inputs, SplitFrom
 from recordmill.transforms.sources.files.references import Unlabelled
+from recordmill.transforms.sources.row_formats.condition_syntax import WHERE
 from recordmill.transforms.staged.encoder_tasks import row_task
-from recordmill.transforms.staged.records import RecordValues, ValueOptions
+from recordmill.transforms.staged.records import InputCount, RecordValues, ValueOptions
 from recordmill.transforms.staged.row_reader import read_values
 from recordmill.transforms.staged.step_order import OrderedStep
 from recordmill.transforms.staged.value_batches import as_values
 
-_REJECTS, _READER = "rejects", "reader"
+REJECTS, REMARKS, _READER = "rejects", "remarks", "reader"
 
 # A path or URI, several of them, or a source.
 Input: TypeAlias = str | os.PathLike[str] | Sequence[str] | Source
@@ -32,14 +34,26 @@ Input: TypeAlias = str | os.PathLike[str] | Sequence[str] | Source
 
 def typed_batches(
     outputs: Any,
-) -> tuple[beam.PCollection[pa.RecordBatch], beam.PCollection[Reject]]:
-    """Return the batches and the rejects of a ParDo, each with the type of its elements.
+) -> tuple[
+    beam.PCollection[pa.RecordBatch], beam.PCollection[Reject], beam.PCollection[InputCount | Note]
+]:
+    """Return the batches, rejects and remarks of a ParDo, each with the type of its elements.
 
-    Type hints of Beam would give both the same type, and so the same coder.
+    Type hints of Beam would give all the same type, and so the same coder.
     """
-    batches, rejects = outputs.batches, outputs[_REJECTS]
+    batches, rejects, remarks = outputs.batches, outputs[REJECTS], outputs[REMARKS]
     batches.element_type, rejects.element_type = pa.RecordBatch, Reject
-    return batches, rejects
+    remarks.element_type = InputCount | Note
+    return batches, rejects, remarks
+
+
+def input_counts(
+    filtered: Mapping[str, int], *, of_records: Container[str]
+) -> Iterator[TaggedOutput]:
+    """Yield {reason: number left out} as remarks. of_records: reasons that exclude records."""
+    for reason, count in filtered.items():
+        if count:
+            yield TaggedOutput(REMARKS, InputCount(reason, count, reason in of_records))
 
 
 class _List(beam.DoFn):
@@ -58,7 +72,9 @@ class _List(beam.DoFn):
         for listed in source.scan():
             rejected = len(listed.rejects)
             self._counters.add(read=rejected, rejected=rejected)
-            yield from (TaggedOutput(_REJECTS, reject) for reject in listed.rejects)
+            yield from (TaggedOutput(REJECTS, reject) for reject in listed.rejects)
+            yield from (TaggedOutput(REMARKS, note) for note in listed.notes)
+            yield from input_counts(listed.filtered, of_records=())
             if listed.rows is None or not len(listed.rows):
                 continue
             if is_read_later:
@@ -66,6 +82,7 @@ class _List(beam.DoFn):
                 yield listed.rows
             else:
                 yield as_values(listed.rows, None, listed.data)
+        yield from (TaggedOutput(REMARKS, note) for note in notes_of_source(source))
         reader = b""
         if isinstance(source, RowSource):
             reader = by_value.dumps((source, source.layout(iter(parts))))
@@ -86,8 +103,9 @@ class _Read(beam.DoFn):
             return
         pool = shared_pool(self._workers)
         found = pool.submit_rows(row_task(read_values, reader, rows=part)).result()
-        for rows, rejects in found:
-            yield from (TaggedOutput(_REJECTS, reject) for reject in rejects)
+        for rows, rejects, filtered in found:
+            yield from (TaggedOutput(REJECTS, reject) for reject in rejects)
+            yield from input_counts(filtered, of_records=(WHERE,))  # the rest are no rows
             count = 0
             if rows is not None:
                 made = batch.from_bytes(rows)
@@ -176,9 +194,9 @@ class ReadStep(OrderedStep):
             begin
             | "Once" >> beam.Impulse()
             | "List"
-            >> beam.ParDo(_List(self, name)).with_outputs(_REJECTS, _READER, main="batches")
+            >> beam.ParDo(_List(self, name)).with_outputs(REJECTS, REMARKS, _READER, main="batches")
         )
-        parts, unlisted = typed_batches(listed)
+        parts, unlisted, found = typed_batches(listed)
         reader = listed[_READER]
         reader.element_type = bytes
         read = (
@@ -187,9 +205,10 @@ class ReadStep(OrderedStep):
             | "Spread" >> beam.Reshuffle()
             | "ReadParts"
             >> beam.ParDo(_Read(self.workers, name), AsSingleton(reader)).with_outputs(
-                _REJECTS, main="batches"
+                REJECTS, REMARKS, main="batches"
             )
         )
-        batches, unread = typed_batches(read)
+        batches, unread, seen = typed_batches(read)
         rejects = (unlisted, unread) | "AllRejects" >> beam.Flatten()
-        return RecordValues(batches, rejects, self._noted)
+        remarks = (found, seen) | "AllRemarks" >> beam.Flatten()
+        return RecordValues(batches, rejects, self._noted, remarks)

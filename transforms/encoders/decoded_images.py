@@ -75,37 +75,38 @@ class DecodedImageEncoder:
     def encode(self, rows: pa.RecordBatch, context: Context) -> Encoded:
         """Return the columns of rows in order; copies that cannot be augmented are rejected."""
         outcomes, hashes = OutcomeCollector("encode"), ContentHashes()
-        reduced, noted = Reduced(), Counted()
+        reduced = Reduced()
+        noted: Counted = {}
         again = dataclasses.replace(self.options, size=None, resize_mode="none")
         changed: list[bytes] = []
         augmentations = augmentations_of(rows, self.augment, all_of_train=False)
         copies = rows[batch.COPY].to_pylist()
         facts = [ExampleFacts.from_text(one.as_py()) for one in rows[batch.FACTS]]
         for row, (key, data) in enumerate(zip(batch.keys(rows), rows[_DATA], strict=True)):
-            names, image, name = augmentations[row], data.as_py(), key.as_py()
-            hashes_before = image
-            if names:
+            name, image = key.as_py(), data.as_py()
+            written = image
+            if names := augmentations[row]:
                 generator = generator_for(context.seed, key=name, copy=copies[row])
                 try:
-                    image = process(image, again, names, generator).data
+                    written = process(image, again, names, generator).data
                 except RecordError as error:
                     outcomes.leave_out(name, error)
                     continue
             outcomes.keep(row)
-            hashes.add(hashes_before)
-            changed.append(image)
+            hashes.add(image)
+            changed.append(written)
             if not copies[row]:
                 reduced = reduced.plus(facts[row].reduced_of(name))
                 noted = add_counted(noted, facts[row].noted_of(name))
         outcome = outcomes.result()
         kept = rows.take(pa.array(outcome.kept))
-        columns = {name: kept[name] for name in self.features(rows.schema, context) if name in rows.schema.names}
+        declared = self.features(rows.schema, context)
+        columns = {name: kept[name] for name in declared if name not in (_NUMBER, _NAME)}
         columns[_DATA] = binary_array(changed)
         if context.labels:
             numbers, classes = label_columns(kept, context)
             columns |= {_NUMBER: numbers, _NAME: classes}
-        sides = (np.asarray(kept[side], np.int64) for side in (_WIDTH, _HEIGHT))
-        width, height = sides
+        width, height = (np.asarray(kept[side], np.int64) for side in (_WIDTH, _HEIGHT))
         return Encoded(
             columns=pa.RecordBatch.from_pydict(columns),
             rows=outcome,

@@ -32,6 +32,7 @@ UNIT = "__unit__"  # uint64: hash of a key by content without its number; decide
 PLACE = "__place__"  # PLACES, or string: lineage of a row whose key does not name it
 SOURCE = "__source__"  # string, or PLACES: lineage of a row with a key by content
 CONTENT = "__content__"  # binary(16): hash of the content of a row, whatever its key and label
+FACTS = "__facts__"  # string, nullable: facts on an image decoded before, `ExampleFacts` as JSON
 NEAR = "__near__"  # uint64 or list of uint32[128]: hash that is similar for similar content
 
 # A reference to a file. Encoder processes open it when a shard is written.

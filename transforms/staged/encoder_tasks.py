@@ -303,15 +303,16 @@ _OF_FILES = (batch.PATH, batch.SIZE, batch.MTIME, *RANGES.names)  # not of decod
 
 def encode_columns(
     packed: bytes, rows: bytes, *, faults: Faults = NO_FAULTS
-) -> tuple[bytes, Sequence[Reject]]:
+) -> tuple[bytes, Sequence[Reject], Sequence[tuple[str, str]]]:
     """Load and encode rows, and return their features as columns.
 
     packed: result of `pack_encoder`. rows: an Arrow IPC stream. faults: rows to reject without
     encoding them.
 
     Returns:
-      An Arrow IPC stream of the kept rows, with their system columns (except those of the file)
-      and a column per feature, and the rejects.
+      An Arrow IPC stream of the kept rows, with their system columns (except those of the file),
+      `__facts__` and a column per feature; the rejects; and (key, option that excludes it) of
+      filtered rows.
     """
     encoder, context = _unpack_encoder(packed)
     table, before = leave_out(batch.from_bytes(rows), faults, "encode")
@@ -321,10 +322,10 @@ def encode_columns(
     system = [name for name in kept.schema.names if name.startswith("__")]
     columns = {name: kept[name] for name in system if name not in _OF_FILES}
     features = {context.name(name): encoded.columns[name] for name in encoded.columns.schema.names}
-    return batch.to_bytes(pa.RecordBatch.from_pydict({**columns, **features})), [
-        *before.rejects,
-        *encoded.rows.rejects,
-    ]
+    if encoded.facts is not None:
+        columns[batch.FACTS] = pa.array([one.to_text() for one in encoded.facts], pa.string())
+    made = batch.to_bytes(pa.RecordBatch.from_pydict({**columns, **features}))
+    return made, [*before.rejects, *encoded.rows.rejects], encoded.rows.filtered
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from apache_beam.typehints.native_type_compatibility import convert_to_beam_type
 
 from recordmill.errors import ConfigError, Reject
 from recordmill.format.ledger import INPUT
+from recordmill.notes import Note
 from recordmill.transforms.model.batch import GROUP, KEY
 from recordmill.transforms.model.data_type import Artifact, Encoder
 from recordmill.transforms.model.run_spec import RunSpec
@@ -73,6 +74,20 @@ class ValueOptions:
     target: Target = None
 
 
+class InputCount(NamedTuple):
+    """Inputs or records that a step left out, such as hidden files or images below `min_size`.
+
+    Attributes:
+      reason: The option that excludes them, or another reason of the ledger.
+      number: How many.
+      are_records: Whether they had become records.
+    """
+
+    reason: str
+    number: int
+    are_records: bool = False
+
+
 class RecordValues(NamedTuple):
     """Batches of records, the rejects of the steps before, and the options that were noted.
 
@@ -80,14 +95,16 @@ class RecordValues(NamedTuple):
       batches: Batches of records, with a column per value, and system columns.
       rejects: The rejects; None if no step before rejects records.
       options: The noted options.
+      remarks: What else the steps before found: counts for the ledger, and notes.
     """
 
     batches: beam.PCollection[pa.RecordBatch]
     rejects: beam.PCollection[Reject] | None = None
     options: ValueOptions = ValueOptions()
+    remarks: beam.PCollection[InputCount | Note] | None = None
 
     def with_batches(self, batches: beam.PCollection[pa.RecordBatch]) -> RecordValues:
-        """Return other batches with the same rejects and options.
+        """Return other batches with the same rejects, remarks and options.
 
         Example::
 

@@ -250,22 +250,23 @@ def with_duplicate_ids(rows: pa.RecordBatch, duplicates: Duplicates | None) -> p
 
 def read_values(
     source_and_layout: bytes, sections: bytes, *, faults: Faults = NO_FAULTS
-) -> list[tuple[bytes | None, Sequence[Reject]]]:
+) -> list[tuple[bytes | None, Sequence[Reject], Mapping[str, int]]]:
     """Read sections into batches in memory, instead of staging.
 
     source_and_layout: both, pickled. sections: an Arrow IPC stream of a part of the listing.
 
     Returns:
-      Batches as Arrow IPC streams, as `as_values` makes them, with rejects; None without rows.
+      Batches as Arrow IPC streams, as `as_values` makes them, with rejects and {reason: number of
+      inputs that were left out}; None without rows.
     """
     source, layout = _unpickle(source_and_layout)
-    found: list[tuple[bytes | None, Sequence[Reject]]] = []
+    found: list[tuple[bytes | None, Sequence[Reject], Mapping[str, int]]] = []
     for listed in read_sections(source, batch.from_bytes(sections), layout, faults):
         rows = None
         if listed.rows is not None and len(listed.rows):
             values = as_values(with_keys_of(source, listed.rows), layout, listed.data)
             rows = batch.to_bytes(values)
-        found.append((rows, [*listed.rejects, *listed.invalid]))
+        found.append((rows, [*listed.rejects, *listed.invalid], listed.filtered))
     return found
 
 
