@@ -249,7 +249,7 @@ def _stage_left_out(
         rejects=rejects,
         filtered=filtered,
         skipped=skipped,
-        unread=len(rejects),
+        unread=sum(one.stage == "read" for one in rejects),
     )
     remarks = (Remark(one) for one in elements if isinstance(one, Note))
     return [StagedBatch(part), *remarks]
