@@ -105,7 +105,8 @@ class DecodeAndResizeImages(OrderedStep):
       labels: Class names in the order of their numbers, or a side input of them; empty for no label
         features. Records of other classes are rejected.
       label_offset: Number of the first class.
-      augment: Augmentations of copies (`__copy__` above 0), a function of (seed, key, copy).
+      augment: Augmentations of copies (`__copy__` above 0), a function of (seed, key, copy). Those
+        that `WriteToTFRecord` makes are decoded again there.
       seed: Seed of the augmentations.
       workers: Number of encoder processes; 0 is one per core.
       fields: Fields of `ImageOptions`; `size` may be one number, for height and width.
@@ -151,6 +152,7 @@ class DecodeAndResizeImages(OrderedStep):
     def _check_together(self) -> None:
         with options_of("DecodeAndResizeImages"):
             self._encoder = ImageEncoder(options=self.options, augment=self.augment)
+            self._of_decoded = DecodedImageEncoder(options=self.options, augment=self.augment)
 
     def expand(self, records: Values) -> RecordValues:
         values = values_of(records)
@@ -165,8 +167,6 @@ class DecodeAndResizeImages(OrderedStep):
             remarks = (values.remarks, remarks) | "WithEarlierRemarks" >> beam.Flatten()
         before = values.options.encoder  # that of the references
         unlabelled = isinstance(before, ImageEncoder) and before.unlabelled
-        made = DecodedImageEncoder(
-            options=self.options, augment=self.augment, unlabelled=unlabelled
-        )
+        made = dataclasses.replace(self._of_decoded, unlabelled=unlabelled)
         options = dataclasses.replace(values.options, encoder=made, artifacts={})
         return RecordValues(batches, rejects, options, remarks)

@@ -1,16 +1,20 @@
 """Records in memory become datasets: batches, dicts and rows, without a listing of their own."""
 
 import collections
+import io
 import pathlib
+import random
 from typing import NamedTuple
 
 import apache_beam as beam
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 
+import recordmill
 from recordmill.checking.verify import verify
-from recordmill.errors import RunError
+from recordmill.errors import ConfigError, RunError
 from recordmill.format.manifest import Manifest, load
 from recordmill.runners import direct
 from recordmill.storage.files import Location
@@ -18,13 +22,14 @@ from recordmill.transforms import (
     AssignSplits,
     BatchRecords,
     DecodeAndResizeImages,
-    ImageOptions,
+    EncodeExamples,
     ReadImages,
     Rebalance,
     Reshuffle,
     WriteToTFRecord,
     publish,
 )
+from tests.damaged_jpegs import DAMAGES
 from tests.folders import make_folder
 from tests.image_runs import make
 
@@ -125,30 +130,90 @@ def test_a_batch_that_comes_twice_is_written_twice(tmp_path):
 def test_images_in_the_pipeline_are_those_of_the_command(tmp_path):
     photos = make_folder(tmp_path / "photos", {"cat": 20, "dog": 6})
     (photos / "cat" / "broken.jpg").write_bytes(b"no image")
+    (photos / "cat" / ".hidden").write_bytes(b"")
+    large = io.BytesIO()
+    Image.effect_noise((160, 120), 60).convert("RGB").save(large, "JPEG")
+    damaged = DAMAGES["zeros"](large.getvalue(), random.Random(0))
+    (photos / "cat" / "damaged.jpg").write_bytes(damaged)
+    Image.new("RGB", (9, 9)).save(photos / "dog" / "tiny.png")
 
     def build(pipeline):
         return (
             pipeline
             | ReadImages(str(photos))
-            | DecodeAndResizeImages(ImageOptions(size=(16, 16)))
+            | DecodeAndResizeImages(size=16, min_size=10)
             | AssignSplits(SPLITS, seed=7)
             | Rebalance("oversample")
             | Reshuffle()
+            | EncodeExamples()
         )
 
     ours = write(tmp_path / "values", build, max_reject_fraction=0.1)
-    argv = ("--input", photos, "--size", 16, "--splits", "train=0.7,test=0.3", "--seed", 7)
+    argv = (
+        "--input",
+        photos,
+        "--size",
+        16,
+        "--min-size",
+        10,
+        "--splits",
+        "train=0.7,test=0.3",
+        "--seed",
+        7,
+    )
     options = ("--balance", "oversample", "--max-reject-fraction", 0.1)
     theirs = make(tmp_path / "command", *argv, *options, command="images").manifest
-    assert ours.ledger.inputs.rejected == theirs.ledger.records.rejected == 1
-    for name in SPLITS:
-        assert ours.splits[name].classes == theirs.splits[name].classes
+    assert ours.ledger == theirs.ledger
+    assert (ours.ledger.inputs.filtered, ours.ledger.records.filtered) == (1, 1)
+    assert ours.notes == theirs.notes
+    assert "damaged-image" in {note.code for note in ours.notes}
+    assert (ours.features, ours.digest) == (theirs.features, theirs.digest)
     names = ("key", "copy", "label")
     found, expected = (
         [tuple(row[name] for name in names) for row in index_of(tmp_path / folder)]
         for folder in ("values", "command")
     )
     assert found == expected
+
+
+def test_copies_of_decoded_images_are_augmented(tmp_path):
+    photos = make_folder(tmp_path / "photos", {"cat": 9, "dog": 3})
+    decode = DecodeAndResizeImages(size=16, augment=("flip", "brightness"), image_format="png")
+
+    def build(pipeline):
+        return (
+            pipeline
+            | ReadImages(str(photos))
+            | decode
+            | AssignSplits({"train": 1.0}, seed=7)
+            | Rebalance("oversample")
+        )
+
+    made = write(tmp_path / "out", build)
+    assert made.features["image/encoded"].kind == "image"
+    records = list(recordmill.read(str(tmp_path / "out"), "train"))
+    dogs = [one for one in records if one["image/class/text"] in ("dog", b"dog")]
+    assert len({one["image/filename"] for one in dogs}) == 3
+    assert len(dogs) == 9
+    assert len({one["image/encoded"] for one in dogs}) > 6
+
+
+def test_raw_pixels_that_are_to_be_augmented_are_an_error():
+    with pytest.raises(ConfigError, match="augment: raw pixels"):
+        DecodeAndResizeImages(size=16, augment=("flip",), image_format="raw")
+
+
+def test_columns_of_decoded_images_that_were_dropped_are_an_error(tmp_path):
+    photos = make_folder(tmp_path / "photos", {"cat": 9})
+
+    def build(pipeline):
+        images = pipeline | ReadImages(str(photos)) | DecodeAndResizeImages(size=16)
+        return images.with_batches(
+            images.batches | beam.Map(lambda rows: rows.drop_columns(["image/width"]))
+        )
+
+    with pytest.raises(ConfigError, match="got none named image/width"):
+        write(tmp_path / "out", build)
 
 
 def test_records_before_and_after_a_rerun_are_compared(tmp_path):

@@ -12,6 +12,7 @@ from recordmill.errors import ConfigError, RecordError
 from recordmill.format.content_hashes import ContentHashes
 from recordmill.format.example_facts import ExampleFacts
 from recordmill.format.ledger import Counted, Reduced, add_counted
+from recordmill.option_names import option_name
 from recordmill.tfrecord.features import Features
 from recordmill.transforms.encoders.images import ImageEncoder
 from recordmill.transforms.encoders.labels import label_columns
@@ -49,7 +50,8 @@ class DecodedImageEncoder:
         self._of_files()  # checks the names
         if self.augment and self.options.is_raw:
             raise ConfigError(
-                "augment: raw pixels are not decoded again for copies: use image_format png or jpeg"
+                f"{option_name('augment')}: raw pixels are not decoded again for copies: expected"
+                f" {option_name('image_format', 'png')} or jpeg, got raw"
             )
 
     def features(self, rows: pa.Schema, context: Context) -> Features:
