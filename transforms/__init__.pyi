@@ -6,6 +6,7 @@ from recordmill.transforms.audio.audio_options import AudioOptions as AudioOptio
 from recordmill.transforms.audio.audio_options import MelOptions as MelOptions
 from recordmill.transforms.check import Check as Check
 from recordmill.transforms.encode import EncodeExamples as EncodeExamples
+from recordmill.transforms.encode import ParseExamples as ParseExamples
 from recordmill.transforms.encode import SerializeExamples as SerializeExamples
 from recordmill.transforms.encoders.array_options import ArrayOptions as ArrayOptions
 from recordmill.transforms.encoders.arrays import ArrayEncoder as ArrayEncoder

@@ -15,10 +15,13 @@ from recordmill.tfrecord.example import encode_examples
 from recordmill.transforms.encoders.table_options import TableOptions
 from recordmill.transforms.encoders.tables import TableEncoder
 from recordmill.transforms.encoders.text.text import TextEncoder
-from recordmill.transforms.model import coders  # noqa: F401  (registers the batch's coder)
+from recordmill.transforms.model import batch, coders  # noqa: F401  (registers the batch's coder)
 from recordmill.transforms.model.counters import RecordCounters
 from recordmill.transforms.model.data_type import Encoder
 from recordmill.transforms.model.run_spec import EncoderOption, Names, RunSpec
+from recordmill.transforms.model.user_columns import flat_list
+from recordmill.transforms.staged.batch_records import check_roles
+from recordmill.transforms.staged.parse_examples import parse_examples
 from recordmill.transforms.staged.records import RecordValues, Values, refuse_noted, values_of
 from recordmill.transforms.staged.step_order import VALUES, OrderedStep
 
@@ -31,8 +34,11 @@ def serialize_rows(rows: pa.RecordBatch) -> Iterator[bytes]:
     """
     RecordCounters("SerializeExamples").add(read=len(rows), out=len(rows))
     names = rows.schema.names  # they may repeat, so columns are selected by their places
+    places = [place for place, name in enumerate(names) if not name.startswith("__")]
     encoded = encode_examples(
-        rows.select([place for place, name in enumerate(names) if not name.startswith("__")])
+        pa.RecordBatch.from_arrays(
+            [flat_list(rows[place]) for place in places], [names[place] for place in places]
+        )
     )
     edges = encoded.offsets.tolist()
     for start, end in itertools.pairwise(edges):
@@ -76,6 +82,50 @@ class EncodeExamples(OrderedStep):
         if self.encoder is not None:
             options = dataclasses.replace(options, encoder=self.encoder, artifacts={})
         return values._replace(options=options)
+
+
+@dataclasses.dataclass(eq=False)
+class ParseExamples(OrderedStep):
+    """Parse serialized `tf.train.Example`s: bytes in, `RecordValues` out: batches with a column per
+    feature, and rejects of elements that are not Examples.
+
+    The other steps parse bytes by themselves; this one also says which features are the key, the
+    class, the group and the split. Features with one value in each record become values, others
+    lists; integers become floats if other records have floats there. Without roles and schema, the
+    records of the dataset have the features of the input, serialized deterministically.
+    SequenceExamples are rejected.
+
+    Args:
+      key_column, label_column, group_column, split_column: Features with the unique name of a
+        record, its class, its group and its split. They become system columns, and are no features.
+      schema: Names and types of the features; others are left out, and Examples that do not fit are
+        rejected. None takes all of them.
+
+    Raises:
+      ConfigError: A feature has two roles, no feature has the name of a role, or a feature holds
+        numbers in some records and bytes in others.
+
+    Example::
+
+        examples | ParseExamples(label_column="species") | WriteToTFRecord("out/")
+    """
+
+    takes = (bytes,)
+
+    _: dataclasses.KW_ONLY
+    key_column: str | None = None
+    label_column: str | None = None
+    group_column: str | None = None
+    split_column: str | None = None
+    schema: pa.Schema | None = None
+
+    def _check_together(self) -> None:
+        given = {batch.KEY: self.key_column, batch.LABEL: self.label_column}
+        given |= {batch.GROUP: self.group_column, batch.SPLIT: self.split_column}
+        self._roles = check_roles("ParseExamples", given)
+
+    def expand(self, records: beam.PCollection[bytes]) -> RecordValues:
+        return RecordValues(*parse_examples(records, self._roles, self.schema))
 
 
 @dataclasses.dataclass(eq=False)

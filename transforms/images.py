@@ -50,6 +50,7 @@ class _Decode(beam.DoFn):
         self._counters.add(read=len(expected.rejects), rejected=len(expected.rejects))
         for reject in expected.rejects:
             yield TaggedOutput(REJECTS, dataclasses.replace(reject, stage="encode"))
+        waiting: list[pa.RecordBatch] = []
         with with_data_in_file(expected.rows) as references:
             for columns, rejects, filtered in _run_ahead(packed, references, self._workers):
                 decoded = batch.from_bytes(columns)
@@ -61,8 +62,14 @@ class _Decode(beam.DoFn):
                 yield from (TaggedOutput(REJECTS, reject) for reject in rejects)
                 options = Counter(option for _, option in filtered)
                 yield from input_counts(options, of_records=options)
-                if len(decoded):
-                    yield decoded
+                if not len(decoded):
+                    continue
+                waiting.append(decoded)  # the next steps take much longer for many small batches
+                if sum(one.nbytes for one in waiting) >= limits.BATCH_BYTES:
+                    yield batch.concat(waiting)
+                    waiting = []
+        if waiting:
+            yield batch.concat(waiting)
 
 
 def _run_ahead(packed: bytes, rows: pa.RecordBatch, workers: int) -> Iterator[_Encoded]:

@@ -9,6 +9,8 @@ from typing import Annotated, Self
 
 import apache_beam as beam
 import pyarrow as pa
+from apache_beam.transforms.window import GlobalWindows
+from apache_beam.utils.windowed_value import WindowedValue
 
 from recordmill.errors import ConfigError, Reject
 from recordmill.job.publishing import check_output_folder
@@ -20,7 +22,7 @@ from recordmill.transforms.checks.equal_rows import NumberEqualRows
 from recordmill.transforms.checks.key_conflicts import DecideRepeatedRows
 from recordmill.transforms.checks.partitions import partitions_of
 from recordmill.transforms.checks.prepare_parts import PrepareParts, read_rows_of
-from recordmill.transforms.model import batch, coders  # noqa: F401  (coders: registers the batch's coder)
+from recordmill.transforms.model import batch, coders, limits  # noqa: F401  (coders: registers the batch's coder)
 from recordmill.transforms.model.counters import RecordCounters
 from recordmill.transforms.model.data_type import Chunker, Duplicates, RowCheck, check_of
 from recordmill.transforms.model.label_rules import LabelRules
@@ -196,19 +198,16 @@ def _no_strings(name: str, kind: pa.DataType) -> ConfigError:
     )
 
 
-def _with_observed_nulls(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Return rows whose user columns are nullable only if they hold a null."""
-    fields = [
-        field
-        if field.name.startswith("__")
-        else field.with_nullable(rows[field.name].null_count > 0)
-        for field in rows.schema
-    ]
+def _all_nullable(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Return rows whose columns are nullable; whether they hold nulls is found in all batches."""
+    fields = [field.with_nullable(True) for field in rows.schema]
     schema = pa.schema(fields, metadata=rows.schema.metadata)
     return pa.RecordBatch.from_arrays(rows.columns, schema=schema)
 
 
 class _Stage(beam.DoFn):
+    """Stages batches; small ones of a bundle become one part, as each pass opens every part."""
+
     def __init__(self, run: RunSpec) -> None:
         self._run = run
         self._counters = RecordCounters("StageBatches")
@@ -217,17 +216,43 @@ class _Stage(beam.DoFn):
         # Whether a dataset there is the same one is known only once this one is written.
         check_output_folder(self._run.staging.output)
 
+    def start_bundle(self) -> None:
+        self._batches: list[pa.RecordBatch] = []
+        self._bytes = self._rows = 0
+
     def process(self, rows: pa.RecordBatch) -> Iterator[StagedPart]:
         _check_columns(rows)
+        size = rows.nbytes
+        # The metadata may hold data, which is of one batch.
+        is_like = self._batches and rows.schema.equals(self._batches[0].schema, check_metadata=True)
+        if (
+            not is_like
+            or self._bytes + size > limits.VALUE_STAGED_BYTES
+            or self._rows + len(rows) > limits.PART_ROWS
+        ):
+            yield from self._flush()
+        self._batches.append(rows)
+        self._bytes += size
+        self._rows += len(rows)
+
+    def finish_bundle(self) -> Iterator[WindowedValue]:
+        for part in self._flush():
+            yield GlobalWindows.windowed_value_at_end_of_window(part)
+
+    def _flush(self) -> list[StagedPart]:
+        if not self._batches:
+            return []
+        rows = batch.concat(self._batches)
+        self.start_bundle()
         rules = LabelRules(allowed=self._run.labels)
         rows = batch.complete(with_keys_by_content(rows))
         rows = rows.select(sorted(rows.schema.names))  # their order does not matter
         if layout_of_values(rows.schema) is None:
-            rows = _with_observed_nulls(rows)
+            rows = _all_nullable(rows)
         check = check_of(self._run.encoder, balanced=False)
         part = stage_batch(rows, self._run.staging, rules=rules, check=check)
         self._counters.add(read=len(rows), out=part.rows, rejected=part.unread + part.rejected)
-        yield part
+        return [part]
 
 
 def _stage_left_out(

@@ -32,7 +32,8 @@ def _count(rows: pa.RecordBatch) -> pa.RecordBatch:
 def _balanced(element: Element, plan: Plan, *, run: RunSpec) -> Iterator[pa.RecordBatch]:
     if plan.verdict is not None:
         raise RunError(plan.verdict.message)
-    yield from balanced_rows(element, plan, run.staging, grouped=True)
+    unite = run.layout is None
+    yield from balanced_rows(element, plan, run.staging, grouped=True, unite=unite)
 
 
 def _messages(element: Element) -> Iterator[str]:

@@ -132,7 +132,8 @@ def _check_features(run: RunSpec, columns: pa.Schema, context: Context) -> None:
     try:
         check_renames(run.rename, encoder.features(columns, context), option="rename")
     except ConfigError as error:
-        raise ConfigError(f"{where}: {error}") from error
+        text = str(error).replace(" with --drop-columns", "")  # an option of commands
+        raise ConfigError(f"{where}: {text}") from error
 
 
 def _plan_and_batches(

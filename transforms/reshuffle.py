@@ -67,7 +67,8 @@ class Reshuffle(OrderedStep):
             | "SpreadBatches" >> beam.Reshuffle()
             | "Cut"
             >> beam.ParDo(
-                CutIntoPieces(planned.run.staging), AsSingleton(planned.plan)
+                CutIntoPieces(planned.run.staging, unite=planned.run.layout is None),
+                AsSingleton(planned.plan),
             ).with_output_types(tuple[ShardId, BlockPiece])
             | "GroupByShard" >> beam.GroupByKey()
             # A few keys are distributed unevenly over the workers; reshuffled elements are not.

@@ -34,6 +34,13 @@ _COMPRESSION: Mapping[str, Compression | None] = {
 }
 # Options that steps before have, too.
 _STEPS = dict.fromkeys(("splits", "seed"), "AssignSplits") | {"rename": "EncodeExamples"}
+# Options of Beam's own transform that do not apply, and why.
+_OF_BEAM = {
+    "file_path_prefix": "a dataset is a folder: pass it as output",
+    "file_name_suffix": "shards are named SPLIT.tfrecord-00000-of-00001",
+    "shard_name_template": "shards are named SPLIT.tfrecord-00000-of-00001",
+    "coder": "elements are batches, dicts, rows or serialized Examples",
+}
 _NOT_HERE = ("output", "encoder", "compression", "num_shards", "watched", "job_id", "layout")
 
 
@@ -65,7 +72,8 @@ class WriteToTFRecord(OrderedStep):
       output: Folder of the dataset, a path or URI.
       num_shards: Number of shards of every split, or {split: number}; None derives it from
         `shard_bytes`.
-      compression_type: `none` or `gzip`, in any case.
+      compression_type: `none` or `gzip`, in any case; of Beam's `CompressionTypes` also `AUTO` and
+        `UNCOMPRESSED`, which are `none`.
       only: Names of the shards to write; None writes all.
       options: Others of `RunSpec`.
 
@@ -98,6 +106,8 @@ class WriteToTFRecord(OrderedStep):
             )
         known = [field.name for field in dataclasses.fields(RunSpec)]
         for name in options:
+            if name in _OF_BEAM:
+                raise ConfigError(f"WriteToTFRecord: it has no option {name}: {_OF_BEAM[name]}")
             if name not in known or name in _NOT_HERE:
                 others = sorted({*known} - {*_NOT_HERE})
                 near = did_you_mean(name, ["compression_type", "num_shards", *others])

@@ -1,15 +1,20 @@
 """Records in memory become datasets: batches, dicts and rows, without a listing of their own."""
 
 import collections
+import dataclasses
+import datetime
+import decimal
 import io
 import pathlib
 import random
 from typing import NamedTuple
 
 import apache_beam as beam
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from apache_beam.io.filesystem import CompressionTypes
 from PIL import Image
 
 import recordmill
@@ -80,19 +85,33 @@ class Animal(NamedTuple):
     seen: list[int]
 
 
-@pytest.mark.parametrize("form", ["dicts", "rows", "named tuples", "batches of 7", "batches of 64"])
+@dataclasses.dataclass
+class AnimalData:
+    """The same as a dataclass."""
+
+    kind: str
+    weight: float
+    seen: list[int]
+
+
+@pytest.mark.parametrize(
+    "form", ["dicts", "rows", "named tuples", "dataclasses", "unknown", "batches of 7"]
+)
 def test_all_forms_of_records_give_the_same_dataset(form, tmp_path):
     rows = animals(200)
     made = {
         "dicts": rows,
         "rows": [beam.Row(**row) for row in rows],
         "named tuples": [Animal(**row) for row in rows],
+        "dataclasses": [AnimalData(**row) for row in rows],
+        "unknown": rows,
         "batches of 7": batches_of(rows, 7),
-        "batches of 64": batches_of(rows, 64),
     }
 
     def build(pipeline, name):
         records = pipeline | beam.Create(made[name])
+        if name == "unknown":
+            records |= beam.Map(dict).with_output_types(beam.typehints.Any)
         if not name.startswith("batches"):
             records |= BatchRecords(label_column="kind")
         return records | AssignSplits(SPLITS, seed=3) | Rebalance("oversample") | Reshuffle()
@@ -258,3 +277,141 @@ def test_values_that_are_missing_make_a_feature_of_variable_length(tmp_path):
         "a": (),
         "b": (None,),
     }
+
+
+HELD = [  # values of a column of three records, and their feature
+    ([np.float32(1), np.float32(2), np.float32(3)], ("float32", ())),
+    ([np.array(1), np.array(2), np.array(3)], ("int64", ())),
+    ([np.bool_(True), False, True], ("int64", ())),
+    ([np.str_("a"), "b", "c"], ("string", ())),
+    ([np.arange(3.0)] * 3, ("float32", (3,))),
+    ([np.arange(3), None, np.arange(3)], ("int64", (None,))),
+    ([np.arange(3), np.arange(2), np.arange(0)], ("int64", (None,))),
+    ([np.ones((2, 3)), np.zeros((2, 3)), np.ones((2, 3))], ("float32", (2, 3))),
+    ([np.ones((2, 3, 1), "uint8")] * 3, ("int64", (2, 3, 1))),
+    ([np.array(["a", "b"])] * 3, ("string", (2,))),
+    ([np.datetime64("2026-01-01"), None, np.datetime64("2026-01-02")], ("int64", (None,))),
+    ([datetime.datetime(2026, 1, 1, 12)] * 3, ("int64", ())),
+    ([datetime.date(2026, 1, 1)] * 3, ("int64", ())),
+    ([pa.scalar(1), pa.scalar(2), pa.scalar(3)], ("int64", ())),
+    ([[1, 2], (3,), []], ("int64", (None,))),
+    ([None, None, None], ("string", (None,))),
+]
+
+
+def test_values_of_python_numpy_and_arrow(tmp_path):
+    """Of arrays of one shape, the feature has that shape."""
+    rows = [{f"c{n}": values[i] for n, (values, _) in enumerate(HELD)} for i in range(3)]
+    made = write(tmp_path / "out", lambda pipeline: pipeline | beam.Create(rows))
+    found = {name: (one.dtype, one.shape) for name, one in made.features.items()}
+    assert found == {f"c{n}": feature for n, (_, feature) in enumerate(HELD)}
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ([1, "x"], "column 'a': .*: convert its values to one type, or pass a schema"),
+        ([decimal.Decimal("1.5")], r"column 'a': expected integers .*, got decimal128\(2, 1\)"),
+        ([{"b": 1}], "column 'a': expected integers .*, got struct<b: int64>: convert its values"),
+        ([datetime.time(1)], r"column 'a': expected integers .*, got time64\[us\]"),
+        ([np.uint64(2**63)], r"column 'a': expected integers \(except uint64\), .*, got uint64"),
+        ([np.ones((2, 3)), np.ones((2, 2))],
+         r"column 'a': expected arrays of one shape, .* shapes \(2, 2\) and \(2, 3\): flatten"),
+        ([object()], "column 'a': .*convert its values"),
+    ],
+)  # fmt: skip
+def test_values_that_no_feature_can_hold(values, message, tmp_path):
+    rows = [{"a": value} for value in values]
+    with pytest.raises(ConfigError, match=f"BatchRecords: {message}"):
+        write(tmp_path / "out", lambda p: p | beam.Create([rows]) | beam.FlatMap(list))
+
+
+@pytest.mark.parametrize(
+    ("records", "message"),
+    [
+        ([{1: 2}], "BatchRecords: expected text as names of columns, got 1"),
+        ([{}], "BatchRecords: expected records with values, got one without any"),
+        (["x"], "BatchRecords: expected dicts, beam.Rows, named tuples or dataclasses, got .* str"),
+    ],
+)
+def test_elements_that_are_not_records(records, message, tmp_path):
+    def build(pipeline):
+        return pipeline | beam.Create([records]) | beam.FlatMap(list) | BatchRecords()
+
+    with pytest.raises(ConfigError, match=message):
+        write(tmp_path / "out", build)
+
+
+def test_a_schema_chooses_and_types_columns(tmp_path):
+    rows = [{"a": i, "b": i, "c": str(i)} for i in range(30)]
+    schema = pa.schema([("a", pa.float32()), ("c", pa.string()), ("d", pa.int64())])
+    made = write(
+        tmp_path / "out",
+        lambda pipeline: pipeline | beam.Create(rows) | BatchRecords(key_column="c", schema=schema),
+    )
+    assert {name: (one.dtype, one.shape) for name, one in made.features.items()} == {
+        "a": ("float32", ()),
+        "d": ("int64", (None,)),
+    }
+
+
+def test_options_of_beams_own_transform():
+    for name in ("file_path_prefix", "file_name_suffix", "shard_name_template", "coder"):
+        with pytest.raises(ConfigError, match=f"WriteToTFRecord: it has no option {name}: "):
+            WriteToTFRecord("out", **{name: None})
+    for compression in (CompressionTypes.GZIP, CompressionTypes.UNCOMPRESSED):
+        WriteToTFRecord("out", compression_type=compression)
+
+
+def batch(**columns) -> pa.RecordBatch:
+    """A batch of these columns."""
+    return pa.RecordBatch.from_pydict(columns)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "joined"),
+    [
+        (batch(a=[1, 2], b=[1.5, 2.5]), batch(a=[3, 4], b=pa.nulls(2, pa.float64())),
+         batch(a=[1, 2, 3, 4], b=[1.5, 2.5, None, None])),
+        (batch(a=[1, 2], b=["x", "y"]), batch(a=[3, 4], b=pa.nulls(2)),
+         batch(a=[1, 2, 3, 4], b=["x", "y", None, None])),
+        (batch(a=[1, 2], b=[True, False]), batch(a=[3, 4]),
+         batch(a=[1, 2, 3, 4], b=[True, False, None, None])),
+        (batch(a=[1, 2]), batch(a=[0.5, 4]), batch(a=[1, 2, 0.5, 4])),
+        (batch(a=pa.array([[1.5, 2]], pa.list_(pa.float32(), 2))), batch(a=[[0.5], []]),
+         batch(a=[[1.5, 2], [0.5], []])),
+        (batch(a=["x", None]), batch(a=[["y", "z"], ["x"]]),
+         batch(a=[["x"], None, ["y", "z"], ["x"]])),
+        (batch(a=pa.array(["x", None]).dictionary_encode()), batch(a=["y", "x"]),
+         batch(a=["x", None, "y", "x"])),
+        (batch(a=["x", "y"]), batch(a=[b"\xff", b"z"]), batch(a=[b"x", b"y", b"\xff", b"z"])),
+    ],
+)  # fmt: skip
+def test_columns_of_batches_are_joined(one, other, joined, tmp_path):
+    keys = [f"key {i}" for i in range(len(joined))]
+
+    def build(pipeline, batches):
+        start, keyed = 0, []
+        for rows in batches:
+            end = start + len(rows)
+            keyed.append(rows.append_column("__key__", pa.array(keys[start:end])))
+            start = end
+        return pipeline | beam.Create(keyed)
+
+    found = write(tmp_path / "out", lambda pipeline: build(pipeline, [one, other]))
+    expected = write(tmp_path / "one", lambda pipeline: build(pipeline, [joined]))
+    assert found.digest == expected.digest
+    assert found.features == expected.features
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "message"),
+    [
+        (batch(a=[1]), batch(a=["x"]), "column 'a': expected .* batches, got int64 and string: "),
+        (batch(a=[1]), batch(a=pa.array([2**63], pa.uint64())), "column 'a': Integer value .* no"),
+        (batch(a=[1], __key__=["x"]), batch(a=[2]), "expected a column __key__ in all batches or"),
+    ],
+)  # fmt: skip
+def test_columns_that_cannot_be_joined(one, other, message, tmp_path):
+    with pytest.raises((ConfigError, RunError), match=message):
+        write(tmp_path / "out", lambda pipeline: pipeline | beam.Create([one, other]))

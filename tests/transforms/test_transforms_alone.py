@@ -293,7 +293,7 @@ def tiny_batches(count: int) -> list[pa.RecordBatch]:
 
 def unlike_batches() -> list[pa.RecordBatch]:
     one, other = tiny_batches(20)
-    return [one, other.set_column(2, "value", other["value"].cast(pa.large_binary()))]
+    return [one, other.set_column(2, "value", pa.array(range(len(other))))]
 
 
 def write(
@@ -376,8 +376,8 @@ def test_too_many_rejects_are_reported_and_finished_shards_kept(tmp_path):
     with pytest.raises(RunError, match=message):
         write(tmp_path / "out", [bad, *batches[1:]])
     assert not (tmp_path / "out" / "dataset.json").exists()
-    # What had to wait for the plan has waited in files, a batch in each.
-    assert len(list((tmp_path / "out").glob(".recordmill/*/batches/*.arrow"))) == 10
+    # What had to wait for the plan has waited in files, several small batches in each.
+    assert 0 < len(list((tmp_path / "out").glob(".recordmill/*/batches/*.arrow"))) < 10
     staged = next((tmp_path / "out").rglob("train.tfrecord-00000-of-00001")).stat().st_ino
     write(tmp_path / "out", [bad, *batches[1:]], max_reject_fraction=0.1)
     assert (tmp_path / "out" / "train.tfrecord-00000-of-00001").stat().st_ino == staged  # reused
@@ -431,7 +431,7 @@ def test_a_folder_of_others_is_never_touched(tmp_path):
             RunError,
             "expected every key once, got 10 that repeat",
         ),
-        (unlike_batches(), {}, RunError, r"same columns, got\n.*value: \w+.*\nand\n.*value: "),
+        (unlike_batches(), {}, RunError, "'value': expected .* all batches, got binary and int64"),
     ],
     ids=["without splits", "without records", "a batch twice", "batches of other columns"],
 )

@@ -79,12 +79,12 @@ def flat(column: pa.Array) -> pa.Array:
 
 
 def flat_list(column: pa.Array) -> pa.Array:
-    """Return fixed-size lists of fixed-size lists as fixed-size lists; other columns unchanged."""
-    kind = column.type
-    if not (pa.types.is_fixed_size_list(kind) and pa.types.is_fixed_size_list(kind.value_type)):
-        return column
-    size = kind.list_size * kind.value_type.list_size
-    return pa.FixedSizeListArray.from_arrays(column.flatten().flatten(), size)
+    """Return nested fixed-size lists as fixed-size lists; other columns unchanged."""
+    fixed = pa.types.is_fixed_size_list
+    while fixed(column.type) and fixed(column.type.value_type):
+        size = column.type.list_size * column.type.value_type.list_size
+        column = pa.FixedSizeListArray.from_arrays(column.flatten().flatten(), size)
+    return column
 
 
 def scale_columns(column: str) -> tuple[str, str]:

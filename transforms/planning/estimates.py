@@ -83,7 +83,8 @@ def measure(
     tasks = {}
     sizes = {}
     for name, sample in samples.items():
-        rows = fetch_sample(sample.slice(0, sample_size(records[name])), name, staging)
+        some = sample.slice(0, sample_size(records[name]))
+        rows = fetch_sample(some, name, staging, unite=run.layout is None)
         recipes = None
         if run.reuse is not None or keeps_frames(run):
             recipes = row_recipes(

@@ -28,7 +28,7 @@ from recordmill.transforms.planning.part_task import (
 )
 from recordmill.transforms.planning.survey import Survey
 from recordmill.transforms.staged.handles import Element, Problem, Remark
-from recordmill.transforms.staged.parts import read_part
+from recordmill.transforms.staged.parts import observed_columns, read_part
 from recordmill.transforms.staged.spill import Piece
 
 _COUNTERS = RecordCounters("Analyze")
@@ -100,7 +100,7 @@ class PlanningPass:
         task = self._task(part.name, rows, analysis=self.analysis, profiler=self.records)
         survey = Survey.of(rows, element, seed=self.seed, groups=self.groups)
         if self.columns and part.rows:
-            columns = read_part(part.name, staging=self.staging).schema
+            columns = observed_columns(read_part(part.name, staging=self.staging, keys=False))
             survey = dataclasses.replace(survey, columns=frozenset({columns}))
         hashes = tuple(partition_hashes(rows)) if self.keys else ()
         counts, profile = task()

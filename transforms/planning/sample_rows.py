@@ -7,7 +7,13 @@ import pyarrow as pa
 
 from recordmill.job.staging import Staging
 from recordmill.transforms.model import batch
-from recordmill.transforms.staged.parts import read_part, with_all_keys, with_staged_paths
+from recordmill.transforms.staged.parts import (
+    read_columns,
+    read_part,
+    with_all_keys,
+    with_columns,
+    with_staged_paths,
+)
 
 
 def sample_size(records: int) -> int:
@@ -23,11 +29,14 @@ def _with_names(rows: pa.RecordBatch) -> pa.RecordBatch:
     return rows
 
 
-def fetch_sample(sample: pa.RecordBatch, split: str, staging: Staging) -> pa.RecordBatch:
+def fetch_sample(
+    sample: pa.RecordBatch, split: str, staging: Staging, *, unite: bool = False
+) -> pa.RecordBatch:
     """Read the rows of a sample, in its order and in the form in which encoders get them.
 
-    sample: as in `Survey`, not empty.
+    sample: as in `Survey`, not empty. unite: whether columns of batches may differ.
     """
+    columns = read_columns(staging) if unite else None
     names = sample["part"].to_pylist()
     at = np.asarray(sample["row"])
     batches = []
@@ -35,6 +44,8 @@ def fetch_sample(sample: pa.RecordBatch, split: str, staging: Staging) -> pa.Rec
     for name in sorted(set(names)):
         chosen = [i for i, other in enumerate(names) if other == name]
         rows = read_part(name, staging=staging, keys=False).take(pa.array(at[chosen]))
+        if columns is not None:
+            rows = with_columns(rows, columns)
         batches.append(_with_names(with_all_keys(rows)))
         positions += chosen
     joined = batch.concat(batches).take(pa.array(np.argsort(positions)))

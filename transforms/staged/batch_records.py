@@ -1,20 +1,30 @@
-"""BatchRecords: batches of dicts, `beam.Row`s or named tuples, for pipelines that make records."""
+"""BatchRecords: batches of dicts, `beam.Row`s and the like, for pipelines that make records."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, TypeAlias
 
 import apache_beam as beam
+import numpy as np
 import pyarrow as pa
+from apache_beam.transforms.window import GlobalWindows
+from apache_beam.utils.windowed_value import WindowedValue
 
 from recordmill.errors import ConfigError
 from recordmill.option_checks import check_options
-from recordmill.transforms.model import batch, coders  # noqa: F401  (coders: registers the batch's coder)
+from recordmill.transforms.model import batch, coders, limits  # noqa: F401  (coders: registers the batch's coder)
+from recordmill.transforms.model.ragged import fixed_lists
+from recordmill.transforms.model.user_columns import is_list, user_feature, user_fields
+from recordmill.transforms.sources.rows.content_keys import with_keys_by_content
 
-# Elements of a pipeline that are records, or batches of them.
-Record: TypeAlias = pa.RecordBatch | dict[str, object] | beam.Row | tuple[object, ...]
+# An element: a dict, `beam.Row`, named tuple, dataclass, `pyarrow.RecordBatch` or batch of
+# tensorflow-transform. Beam does not know all of these types by annotations.
+Record: TypeAlias = object
 
 _OPTIONS = {
     batch.KEY: "key_column",
@@ -22,64 +32,277 @@ _OPTIONS = {
     batch.GROUP: "group_column",
     batch.SPLIT: "split_column",
 }
-_LEAST, _MOST = 256, 4096  # records of a batch
+_LEAST, _MOST = 64, 4096  # records of a batch
+_RECORDS = "dicts, beam.Rows, named tuples or dataclasses"
+
+
+def check_roles(step: str, given: Mapping[str, str | None]) -> dict[str, str]:
+    """Return {column of the user: system column} of a step, given {system column: column or None}.
+
+    Raises:
+      ConfigError: a column has two roles.
+    """
+    named = {role: name for role, name in given.items() if name is not None}
+    if len({*named.values()}) < len(named):
+        raise ConfigError(f"{step}: expected a column of its own for each role, got {named}")
+    return {name: role for role, name in named.items()}
+
+
+def with_roles(step: str, rows: pa.RecordBatch, roles: Mapping[str, str]) -> pa.RecordBatch:
+    """Return rows whose columns with roles are system columns, as strings.
+
+    Raises:
+      ConfigError: a column is missing, or holds values that are not text, numbers or the like.
+    """
+    columns = dict(zip(rows.schema.names, rows.columns, strict=True))
+    for name, role in roles.items():
+        if name not in columns:
+            raise ConfigError(
+                f"{step}: {_OPTIONS[role]}: expected a column of the records, got {name!r}: they"
+                f" have {', '.join(columns)}"
+            )
+        values = columns.pop(name)
+        if is_list(values.type):
+            values = _only_values(values)
+        try:
+            columns[role] = values.cast(pa.string())
+        except pa.ArrowException as error:
+            raise ConfigError(
+                f"{step}: column {name!r}: expected text, got {values.type}: {error}"
+            ) from error
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def _only_values(lists: pa.Array) -> pa.Array:
+    """Return the values of lists of one value each; other lists as they are."""
+    flat = lists.flatten()
+    return flat if not lists.null_count and len(flat) == len(lists) else lists
 
 
 @dataclasses.dataclass(frozen=True)
 class _Converter:
-    """Makes a batch of records. roles: {column of the user: system column}."""
+    """Makes a batch of records. roles: as `check_roles` returns them."""
 
     roles: Mapping[str, str]
     schema: pa.Schema | None
 
-    def __call__(self, records: Sequence[Any]) -> pa.RecordBatch:
+    def batch(self, records: Sequence[Any]) -> pa.RecordBatch:
         """Return a batch with a row per record.
 
         Raises:
           ConfigError: the records have no columns, or values of one column have several types.
         """
-        rows = [one if isinstance(one, dict) else _as_dict(one) for one in records]
-        if self.schema is None:
-            names = dict.fromkeys(name for row in rows for name in row)
-            columns = {name: [row.get(name) for row in rows] for name in names}
+        rows = _as_dicts(records)
+        if self.schema is not None:
+            names = self.schema.names
         else:
-            columns = {name: [row.get(name) for row in rows] for name in self.schema.names}
-        arrays = {}
-        for name, values in columns.items():
-            kind = None if self.schema is None else self.schema.field(name).type
-            try:
-                arrays[name] = pa.array(values, kind)
-            except (pa.ArrowException, TypeError, OverflowError) as error:
+            names = [*dict.fromkeys(itertools.chain.from_iterable(rows))]
+            if not all(isinstance(name, str) for name in names):
+                odd = next(name for name in names if not isinstance(name, str))
+                raise ConfigError(f"BatchRecords: expected text as names of columns, got {odd!r}")
+        if not names:
+            raise ConfigError("BatchRecords: expected records with values, got one without any")
+        arrays = {
+            name: _array(name, values, None if self.schema is None else self.schema.field(name))
+            for name, values in zip(names, _columns(rows, names), strict=True)
+        }
+        return with_roles("BatchRecords", pa.RecordBatch.from_pydict(arrays), self.roles)
+
+    def of_transform(self, rows: pa.RecordBatch, passed: Mapping[str, Any]) -> pa.RecordBatch:
+        """Return a batch of tensorflow-transform, whose columns are lists, as `of_batch` does.
+
+        passed: columns that it passed through; they become features, too.
+        """
+        for name, values in passed.items():
+            if values is not None:
+                rows = rows.append_column(name, pa.array(values))
+        rows = self.of_batch(rows)
+        if self.schema is not None:
+            return rows
+        return with_tensors(with_keys_by_content(rows))  # keys of lists, as batches may differ
+
+    def of_batch(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Return a batch of the user with the columns of the schema, and system columns.
+
+        Raises:
+          ConfigError: it lacks a column, or a column has another type.
+        """
+        if self.schema is not None:
+            missing = [name for name in self.schema.names if name not in rows.schema.names]
+            if missing:
                 raise ConfigError(
-                    f"BatchRecords: column {name!r}: {error}: convert its values to one type, or"
-                    " pass a schema"
-                ) from error
-        for name, role in self.roles.items():
-            if name not in arrays:
-                raise ConfigError(
-                    f"BatchRecords: {_OPTIONS[role]}: expected a column of the records, got"
-                    f" {name!r}: they have {', '.join(arrays)}"
+                    f"BatchRecords: expected a column {missing[0]!r}, got"
+                    f" {', '.join(rows.schema.names)}"
                 )
-            arrays[role] = arrays.pop(name).cast(pa.string())
-        return pa.RecordBatch.from_pydict(arrays)
+            try:
+                rows = rows.select(self.schema.names).cast(self.schema)
+            except (pa.ArrowException, ValueError) as error:
+                raise ConfigError(f"BatchRecords: {error}: pass another schema") from error
+        return with_roles("BatchRecords", rows, self.roles)
 
 
-def _as_dict(record: Any) -> dict[str, Any]:
-    """Return a `beam.Row` or a named tuple as a dict."""
+def _columns(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Iterator[Sequence[Any]]:
+    """Yield the values of each column, None where a record lacks it."""
+    if len(names) > 1:
+        try:
+            yield from zip(*map(itemgetter(*names), rows), strict=True)
+        except KeyError:  # before the first column, as `zip` takes all rows
+            pass
+        else:
+            return
+    for name in names:
+        yield [row.get(name) for row in rows]
+
+
+def _as_dicts(records: Sequence[Any]) -> Sequence[Mapping[str, Any]]:
+    if {*map(type, records)} == {dict}:
+        return records
+    return [one if isinstance(one, Mapping) else _as_dict(one) for one in records]
+
+
+def _as_dict(record: Any) -> Mapping[str, Any]:
+    """Return the values of a record by their names, as they are."""
     if hasattr(record, "_asdict"):
         return dict(record._asdict())
+    if dataclasses.is_dataclass(record) and not isinstance(record, type):
+        return {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
+    advice = ""
+    if isinstance(record, bytes):
+        advice = ": if they are serialized tf.train.Examples, apply ParseExamples before it"
     raise ConfigError(
-        "BatchRecords: expected dicts, beam.Rows or named tuples, got an element of type"
-        f" {type(record).__name__}"
+        f"BatchRecords: expected {_RECORDS}, got an element of type {type(record).__name__}{advice}"
     )
+
+
+def _array(name: str, values: Sequence[Any], field: pa.Field | None) -> pa.Array:
+    """Return the values of a column; arrays of NumPy of one shape become lists of a fixed size."""
+    try:
+        array = None
+        kinds = {*map(type, values)}
+        if np.ndarray in kinds:
+            array, values = _of_arrays(name, values)
+        elif np.datetime64 in kinds:  # Arrow takes those of some units only, one by one
+            units = {value.dtype for value in values if isinstance(value, np.datetime64)}
+            array = pa.array(np.array(values, np.result_type(*units)))
+        if array is None:
+            array = pa.array(values, None if field is None else field.type)
+        elif field is not None:
+            array = array.cast(field.type)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        if isinstance(error, ConfigError):
+            raise
+        raise ConfigError(
+            f"BatchRecords: column {name!r}: {error}: convert its values to one type, or pass a"
+            " schema"
+        ) from error
+    if field is None and not _holds_nothing(array.type):
+        try:
+            user_feature(pa.field(name, array.type))
+        except ConfigError as error:
+            raise ConfigError(
+                f"BatchRecords: column {name!r}: expected integers (except uint64), bools, floats,"
+                f" text, bytes, dates, timestamps, or lists of those, got {array.type}: convert"
+                " its values, or pass a schema"
+            ) from error
+    return array
+
+
+def _holds_nothing(kind: pa.DataType) -> bool:
+    return pa.types.is_null(kind) or (is_list(kind) and pa.types.is_null(kind.value_type))
+
+
+def _of_arrays(name: str, values: Sequence[Any]) -> tuple[pa.Array | None, Sequence[Any]]:
+    """Return the column of arrays of one shape; of others None, and values that Arrow takes."""
+    shapes = {np.shape(value) if isinstance(value, np.ndarray) else None for value in values}
+    if shapes == {()}:
+        return None, [value[()] for value in values]
+    shape = next(iter(shapes))
+    if len(shapes) == 1 and shape and 0 not in shape:
+        stacked = np.stack(values)
+        array = fixed_lists(stacked.reshape(-1, shape[-1]))
+        for size in shape[-2::-1]:
+            array = pa.FixedSizeListArray.from_arrays(array, size)
+        return array, values
+    if any(shape is not None and len(shape) != 1 for shape in shapes):
+        shown = " and ".join(sorted({str(shape) for shape in shapes if shape is not None}))
+        raise ConfigError(
+            f"BatchRecords: column {name!r}: expected arrays of one shape, or of one dimension,"
+            f" got the shapes {shown}: flatten them"
+        )
+    return None, values
+
+
+def with_tensors(rows: pa.RecordBatch, *, text: bool = False) -> pa.RecordBatch:
+    """Return a batch whose columns of the user are all lists as values, where each list has one,
+    or as lists of a fixed size, where all have the same.
+
+    text: whether bytes become text if all of them are UTF-8.
+    """
+    fields = {field.name for field in user_fields(rows.schema)}
+    return pa.RecordBatch.from_pydict(
+        {
+            name: _as_tensor(values, text) if name in fields else values
+            for name, values in zip(rows.schema.names, rows.columns, strict=True)
+        }
+    )
+
+
+def _as_tensor(lists: pa.Array, text: bool) -> pa.Array:
+    if not is_list(lists.type):
+        return lists
+    if text and pa.types.is_binary(lists.type.value_type):
+        with contextlib.suppress(pa.ArrowInvalid):
+            lists = lists.cast(pa.list_(pa.string()))
+    sizes = np.asarray(lists.value_lengths().fill_null(-1))
+    if not len(sizes) or sizes[0] < 1 or (sizes != sizes[0]).any():
+        return lists
+    flat = lists.flatten()
+    return flat if sizes[0] == 1 else pa.FixedSizeListArray.from_arrays(flat, int(sizes[0]))
+
+
+class _Collect(beam.DoFn):
+    """Collects the records of a bundle into batches; batches among them pass."""
+
+    def __init__(self, convert: _Converter) -> None:
+        self._convert = convert
+        self._most = _LEAST
+
+    def start_bundle(self) -> None:
+        self._records: list[Any] = []
+
+    def process(self, record: Any) -> Any:
+        kind = type(record)
+        if kind is pa.RecordBatch:
+            return [*self._flush(), self._convert.of_batch(record)]
+        if kind is tuple and len(record) == 2 and isinstance(record[0], pa.RecordBatch):
+            return [*self._flush(), self._convert.of_transform(*record)]
+        self._records.append(record)
+        return self._flush() if len(self._records) >= self._most else ()
+
+    def finish_bundle(self) -> Iterator[WindowedValue]:
+        for rows in self._flush():
+            yield GlobalWindows.windowed_value_at_end_of_window(rows)
+
+    def _flush(self) -> list[pa.RecordBatch]:
+        if not self._records:
+            return []
+        rows = self._convert.batch(self._records)
+        self._records = []
+        fitting = limits.BATCH_BYTES * len(rows) // max(rows.nbytes, 1)
+        self._most = min(max(fitting, 1), _MOST)
+        return [rows]
 
 
 @dataclasses.dataclass(eq=False)
 class BatchRecords(beam.PTransform):
-    """Make batches of records: dicts, `beam.Row`s or named tuples in, `pyarrow.RecordBatch`es out.
+    """Make batches of records: dicts, `beam.Row`s, named tuples or dataclasses in,
+    `pyarrow.RecordBatch`es out.
 
-    Each key is a column; a record without it has a null there. Numbers, strings, bytes, dates,
-    timestamps, lists and arrays of NumPy are values.
+    Each key is a column; a record without it has a null there. Values are numbers, strings, bytes,
+    dates, timestamps, lists of them, scalars of NumPy and Arrow, and arrays of NumPy. Arrays of one
+    shape become a feature of that shape; lists, and arrays of one dimension that differ in length,
+    one of variable length. Batches pass, also those of tensorflow-transform
+    (`output_record_batches=True`).
 
     Args:
       key_column, label_column, group_column, split_column: Columns with the unique name of a
@@ -87,7 +310,8 @@ class BatchRecords(beam.PTransform):
       schema: Names and types of the columns; others are left out. None takes those of the records.
 
     Raises:
-      ConfigError: An element is no record, or values of one column have several types.
+      ConfigError: An element is no record, values of one column have several types, or no feature
+        can hold them.
 
     Example::
 
@@ -104,13 +328,9 @@ class BatchRecords(beam.PTransform):
     def __post_init__(self) -> None:
         super().__init__()
         check_options(self)
-        roles = {role: getattr(self, option) for role, option in _OPTIONS.items()}
-        given = {role: name for role, name in roles.items() if name is not None}
-        if len({*given.values()}) < len(given):
-            raise ConfigError(
-                f"BatchRecords: expected a column of its own for each role, got {given}"
-            )
-        self._roles = {name: role for role, name in given.items()}
+        self._roles = check_roles(
+            "BatchRecords", {role: getattr(self, option) for role, option in _OPTIONS.items()}
+        )
         self._fields: list[str] | None = None  # None if only the records show them
         if self.schema is not None:
             self._fields = self.schema.names
@@ -137,9 +357,5 @@ class BatchRecords(beam.PTransform):
             names = [field if isinstance(field, str) else field[0] for field in fields]
             self._check_names(names, of="the records", they="they have")
             self._fields = self._fields or names
-        return (
-            records
-            | "Batch" >> beam.BatchElements(min_batch_size=_LEAST, max_batch_size=_MOST)
-            | "Convert"
-            >> beam.Map(_Converter(self._roles, self.schema)).with_output_types(pa.RecordBatch)
-        )
+        collect = beam.ParDo(_Collect(_Converter(self._roles, self.schema)))
+        return records | "Batch" >> collect.with_output_types(pa.RecordBatch)

@@ -25,6 +25,7 @@ from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.model.window_options import WindowOptions
 from recordmill.transforms.staged.batch_records import BatchRecords, Record
 from recordmill.transforms.staged.handles import Element
+from recordmill.transforms.staged.parse_examples import parse_examples
 
 if TYPE_CHECKING:
     from recordmill.transforms.balancing.quotas import Balance, Target
@@ -124,7 +125,7 @@ class RecordValues(NamedTuple):
         )
 
 
-# `RecordValues`, or a PCollection of batches, dicts, `beam.Row`s or named tuples.
+# `RecordValues`, or a PCollection of batches, records for `BatchRecords`, or serialized Examples.
 Values: TypeAlias = RecordValues | beam.PCollection[Record]
 
 
@@ -138,10 +139,12 @@ def is_of(given: beam.PCollection[Any], element: Any) -> bool:
 
 
 def values_of(records: Values) -> RecordValues:
-    """Return records in memory as values; those that are no batches are batched."""
+    """Return records in memory as values; Examples are parsed, and other records are batched."""
     if isinstance(records, RecordValues):
         return records
-    if not is_of(records, pa.RecordBatch):
+    if records.element_type is bytes:
+        return RecordValues(*parse_examples(records, {}, None))
+    if records.element_type is not pa.RecordBatch:  # or Beam does not know the type
         records |= BatchRecords()
     made = _maker_of(records)
     if made is None:

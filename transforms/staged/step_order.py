@@ -1,5 +1,6 @@
 """The order of the steps: each checks that its input is the output of an earlier step."""
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -12,9 +13,17 @@ from recordmill.errors import ConfigError
 from recordmill.option_checks import check_options
 from recordmill.transforms.staged.records import RecordValues, StagedRecords, is_of
 
-_NAMES = {pa.RecordBatch: "pyarrow.RecordBatch", dict: "dict", beam.Row: "beam.Row"}
+_TRANSFORMED = tuple[pa.RecordBatch, dict[str, pa.Array]]  # a batch of tensorflow-transform
+_NAMES = {
+    pa.RecordBatch: "pyarrow.RecordBatch",
+    dict: "dict",
+    beam.Row: "beam.Row",
+    bytes: "bytes",
+    _TRANSFORMED: "(pyarrow.RecordBatch, dict)",
+}
 _ONCE = ("Check", "AssignSplits")
-VALUES = (RecordValues, pa.RecordBatch, dict, beam.Row)  # records in memory
+# Records in memory.
+VALUES = (RecordValues, pa.RecordBatch, dict, beam.Row, bytes, _TRANSFORMED)
 
 
 def check_input(given: Any, *, step: str, takes: tuple[Any, ...], after: str) -> None:
@@ -26,7 +35,9 @@ def check_input(given: Any, *, step: str, takes: tuple[Any, ...], after: str) ->
     """
     elements = [one for one in takes if one in _NAMES]
     if isinstance(given, beam.PCollection):
-        fits = any(is_of(given, one) for one in elements)
+        fits = any(is_of(given, one) for one in elements) or (
+            dict in elements and dataclasses.is_dataclass(given.element_type)
+        )
     elif isinstance(given, list):  # elements in memory, which Beam makes a PCollection of
         fits = bool(elements)
     else:

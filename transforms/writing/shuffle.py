@@ -21,6 +21,7 @@ from recordmill.transforms.model.counters import RecordCounters
 from recordmill.transforms.planning.plan import Plan
 from recordmill.transforms.staged import spill
 from recordmill.transforms.staged.handles import Element, StagedBatch
+from recordmill.transforms.staged.parts import read_columns, with_columns
 from recordmill.transforms.staged.spill import Piece
 
 ShardId = tuple[str, int]  # (split, number)
@@ -69,16 +70,24 @@ def block_indices(rows: pa.RecordBatch, *, plan: Plan) -> npt.NDArray[np.int64]:
 
 
 def balanced_rows(
-    element: Element, plan: Plan, staging: Staging, *, grouped: bool, keys: bool = True
+    element: Element,
+    plan: Plan,
+    staging: Staging,
+    *,
+    grouped: bool,
+    unite: bool,
+    keys: bool = True,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a batch, each as often as the plan says, with the column `__copy__`.
 
-    grouped: whether records have groups; otherwise the column `__group__` is dropped. keys: as in
-      `read_part`.
+    grouped: whether records have groups; otherwise the column `__group__` is dropped. unite:
+      whether columns of batches may differ. keys: as in `read_part`.
     """
     if not isinstance(element, StagedBatch) or element.role != "records":
         return
     rows = element.read(staging, columns=None, keys=keys)
+    if unite:
+        rows = with_columns(rows, read_columns(staging))
     if not grouped and batch.GROUP in rows.schema.names:  # it is all null
         rows = rows.drop_columns([batch.GROUP])
     done = (batch.UNIT, batch.NEAR)
@@ -89,11 +98,13 @@ def balanced_rows(
 class CutIntoPieces(beam.DoFn):
     """Cuts batches into the pieces of shards, inline or in spill files as the plan says.
 
-    The first batch of the plan also gives an empty piece for each shard.
+    The first batch of the plan also gives an empty piece for each shard. unite: whether columns of
+    batches may differ.
     """
 
-    def __init__(self, staging: Staging) -> None:
+    def __init__(self, staging: Staging, *, unite: bool = False) -> None:
         self._staging = staging
+        self._unite = unite
         self._rows: list[pa.RecordBatch] = []
         self._blocks: list[npt.NDArray[np.int64]] = []
         self._bytes = 0
@@ -111,7 +122,9 @@ class CutIntoPieces(beam.DoFn):
         self._plan = plan
         if isinstance(element, StagedBatch) and element.part.name == plan.parts[0].name:
             yield from empty_pieces(plan)
-        found = balanced_rows(element, plan, self._staging, grouped=plan.grouped, keys=False)
+        found = balanced_rows(
+            element, plan, self._staging, grouped=plan.grouped, unite=self._unite, keys=False
+        )
         for rows in found:
             if len(rows):
                 self._counters.add(read=len(rows), out=len(rows))

@@ -118,6 +118,21 @@ class ExampleColumns:
             return ColumnType((*fixed, *lists), nullable=False)
         return ColumnType(tuple(lists), nullable=present < whole)
 
+    def list_type(self, name: str) -> pa.DataType | None:
+        """Return the type of lists that hold all values of a feature; None if it has no lists.
+
+        Raises:
+            ExampleError: some records have numbers and others bytes.
+        """
+        found = self._lists(name)
+        kinds = sorted(kind for kind, lists in found.items() if lists.counts.any()) or [*found]
+        if not kinds:
+            return None
+        if BYTES in kinds and len(kinds) > 1:
+            shown = " and ".join(_SHOWN[kind] for kind in kinds)
+            raise ExampleError(f"expected values of one type, got {shown}")
+        return pa.list_(_TYPES[kinds[0]])  # floats if integers are among them
+
     def column(self, field: pa.Field, *, as_words: bool = False) -> pa.Array:
         """Return a feature as a column of the field's type; records that do not fit are `wrong`.
 
