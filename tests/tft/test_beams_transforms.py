@@ -68,7 +68,9 @@ def test_outputs_of_tensorflow_transform_become_a_dataset(batches, tmp_path):
     shapes = {name: feature.shape for name, feature in made.features.items()}
     square = (4,) if batches else (2, 2)  # a batch of tensorflow-transform has no shapes
     assert shapes == {"label": (), "x": (), "pair": (2,), "square": square, "ids": (None,)}
-    found = [record["x"] for split in made.splits for record in recordmill.read(tmp_path / "out", split)]
+    found = [
+        record["x"] for split in made.splits for record in recordmill.read(tmp_path / "out", split)
+    ]
     numbers = np.arange(len(RAW), dtype=np.float64)
     np.testing.assert_allclose(
         np.sort(found), (numbers - numbers.mean()) / numbers.std(), rtol=1e-5

@@ -98,6 +98,13 @@ def test_every_step_has_an_example():
         assert f"{step}(" in example_of("Folder to dataset").replace("Read.from_source(", "Read(")
 
 
+def test_serialized_examples_to_dataset(run_example):
+    run_example("Serialized Examples to dataset")
+    made, labelled = (load(Location.parse(name)) for name in ("flowers", "labelled-flowers"))
+    assert (made.features.keys(), made.labels) == ({"petals", "species"}, ())
+    assert (labelled.features.keys(), labelled.labels) == ({"petals", "label"}, ("iris", "rose"))
+
+
 def test_values_to_dataset(run_example):
     digest = run_example("Values to dataset").strip()
     manifest = load(Location.parse("values"))
