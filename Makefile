@@ -131,6 +131,7 @@ bench: $(DEV) $(FLINK) $(JOB_SERVER) $(PEERS)
 	$(BIN)/python -m benchmarks.resume
 	$(BIN)/python -m benchmarks.loading
 	$(BIN)/python -m benchmarks.scale
+	$(BIN)/python -m benchmarks.values
 	$(BIN)/python -m benchmarks.shuffle
 	$(BIN)/python -m benchmarks.flink
 

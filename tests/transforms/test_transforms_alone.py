@@ -49,12 +49,16 @@ ROAD = (
 
 
 def examples() -> dict[str, str]:
-    """{heading: the Python block below it} of the page, in its order."""
+    """{heading: the Python block below it} of the page, in its order.
+
+    Those that need tensorflow-transform run in tests/tft.
+    """
     sections = [one.split("\n", 1) for one in PAGE.read_text().split("\n## ")[1:]]
     blocks = {
         heading: re.search(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
         for heading, text in sections
     }
+    blocks.pop("Beam's own transforms")
     return {heading: found[1] for heading, found in blocks.items() if found is not None}
 
 

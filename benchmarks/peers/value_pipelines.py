@@ -1,8 +1,8 @@
-"""Values in memory to a dataset: with our WriteToTFRecord, or with Beam's own.
+"""Records in memory to a dataset: with our WriteToTFRecord, or with Beam's own.
 
-    python -m benchmarks.peers.values_road images|table|dicts ours|beam SOURCE OUTPUT
+    python -m benchmarks.peers.value_pipelines images|table|dicts ours|beam SOURCE OUTPUT
 
-Both roads have the same steps up to the writer.
+Both pipelines have the same steps up to the writer.
 """
 
 import sys
