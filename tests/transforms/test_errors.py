@@ -202,7 +202,7 @@ BUILT = [
           "output: expected the folder of the dataset, got none"),
     built("WriteToTFRecord", "beam.Create([1]) | WriteToTFRecord('out/')",
           "expected the output of Reshuffle, or a PCollection of pyarrow.RecordBatch, dict,"
-          " beam.Row, got a PCollection of int: apply Reshuffle before it, or make dicts"),
+          " beam.Row, bytes, got a PCollection of int: apply Reshuffle before it, or make dicts"),
     built("WriteToTFRecord", "beam.Create(ROWS) | AssignSplits() | WriteToTFRecord('o', seed=2)",
           "seed: AssignSplits has it already: leave it out here"),
     built("Rebalance", "beam.Create(['photo.jpg']) | Rebalance('oversample')",

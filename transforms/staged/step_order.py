@@ -46,7 +46,8 @@ def check_input(given: Any, *, step: str, takes: tuple[Any, ...], after: str) ->
         expected = f"the output of {after}" if after else " or ".join(map(_shown, takes))
         advice = f": apply {after} before it" if after else ""
         if after and elements and isinstance(given, beam.PCollection):
-            expected += f", or a PCollection of {', '.join(_NAMES[one] for one in elements)}"
+            names = [_NAMES[one] for one in elements if one != _TRANSFORMED]
+            expected += f", or a PCollection of {', '.join(names)}"
             advice = f": apply {after} before it, or make dicts of the elements"
         raise ConfigError(f"{step}: expected {expected}, got {_describe(given)}{advice}")
     if isinstance(given, StagedRecords):
