@@ -213,7 +213,7 @@ BUILT = [
     built("Analyze", "beam.Create(ROWS) | AssignSplits() | Analyze()",
           "expected the output of AssignSplits, got RecordValues"),
     built("Analyze", "Read.from_source(TinySource(rows=tiny_rows(9)), run()) | Analyze()",
-          "expected the output of AssignSplits, got that of Read or StageBatches: apply"
+          "expected the output of AssignSplits, got the output of Read or StageBatches: apply"
           " AssignSplits before it"),
     built("Rebalance", "Read.from_source(TinySource(rows=tiny_rows(9)), run()) | Rebalance()",
           "expected the output of Analyze, got StagedRecords: apply Analyze before it"),

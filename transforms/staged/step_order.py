@@ -58,15 +58,15 @@ def _check_steps(applied: Sequence[str], step: str) -> None:
     """Raise ConfigError if staged records have passed a step that must not come before this one."""
     if step == "Analyze" and "AssignSplits" not in applied:
         raise ConfigError(
-            "Analyze: expected the output of AssignSplits, got that of"
+            "Analyze: expected the output of AssignSplits, got the output of"
             f" {applied[-1] if applied else 'Read or StageBatches'}: apply AssignSplits before it"
         )
     if step in _ONCE and step in applied:
-        raise ConfigError(f"{step}: was applied to these records before: apply it once")
+        raise ConfigError(f"{step}: it was already applied to these records: apply it once")
     if step == "Check" and "AssignSplits" in applied:
         raise ConfigError(
-            "Check: expected the output of Read or StageBatches, got that of AssignSplits: apply"
-            " Check before AssignSplits"
+            "Check: expected the output of Read or StageBatches, got the output of AssignSplits:"
+            " apply Check before AssignSplits"
         )
 
 
@@ -75,8 +75,7 @@ def refuse_options(step: str, options: Mapping[str, Any]) -> None:
     for name, value in options.items():
         if value is not None:
             raise ConfigError(
-                f"{step}: {name}: that of staged records is in their RunSpec: set it there, not"
-                " here"
+                f"{step}: {name}: staged records take this option from their RunSpec: set it there"
             )
 
 
