@@ -53,7 +53,7 @@ class _ReadRows(ReadStep):
         {
             *("label_column", "group_column", "split_column", "drop_columns", "split_from"),
             *("format", "key_column", "text_column", "documents", "label_from", "types"),
-            *("series_column", "join_files", "time_format", "time_unit", "time_zone"),
+            *("where", "series_column", "join_files", "time_format", "time_unit", "time_zone"),
         }
     )
 
@@ -93,6 +93,8 @@ class ReadTable(_ReadRows):
       key_column: Column with the unique key of a row, or several with commas between. Default: keys
         follow from content.
       weight_column: Column with the weight of a row in training; it becomes the feature `weight`.
+      where: Condition of the rows to read, such as `age >= 18 and job != ''`; the ledger counts the
+        others. It may name dropped columns.
       types: {column: type}, of `int`, `float`, `bool`, `string`, `date` and `timestamp`. Default:
         the narrowest type that fits all values of a column.
 
@@ -109,6 +111,7 @@ class ReadTable(_ReadRows):
     _: dataclasses.KW_ONLY
     key_column: str | None = None
     weight_column: str | None = None
+    where: str | None = None
     types: dict[str, str] = dataclasses.field(default_factory=dict)
 
     def _check_together(self) -> None:
@@ -132,6 +135,7 @@ class ReadTable(_ReadRows):
             label_type=self.label_type,
             unlabelled=self.unlabelled,
             weight_column=self.weight_column,
+            where=self.where,
             types=tuple(self.types.items()),
         )
 
@@ -154,6 +158,8 @@ class ReadText(_ReadRows):
       key_column: Column with the unique key of a row, or several with commas between. Default: keys
         follow from content.
       weight_column: Column with the weight of a row in training; it becomes the feature `weight`.
+      where: Condition of the rows to read, such as `age >= 18 and job != ''`; the ledger counts the
+        others. It may name dropped columns.
       documents: Whether a record is a `file` or a `line`, in folders of text files.
       label_from: In folders of text files, the folder that is the class of a file: `top`, `parent`,
         or a regular expression with a group.
@@ -171,6 +177,7 @@ class ReadText(_ReadRows):
     text_columns: Sequence[str] = ()
     key_column: str | None = None
     weight_column: str | None = None
+    where: str | None = None
     documents: Documents = "file"
     label_from: str = "top"
 
@@ -190,6 +197,7 @@ class ReadText(_ReadRows):
             "key_column": self.key_column,
             "weight_column": self.weight_column,
             "text_column": self.text_column,
+            "where": self.where,
         }
         roots = find_roots(inputs, archives=True)
         kinds = {not root.archive and (root.file or holds_rows(root)) for root in roots}
