@@ -36,7 +36,7 @@ def run(
     beam_options: Sequence[str] = (),
     **options: Any,
 ) -> PipelineResult:
-    """Run a pipeline to its end, on this machine or on Flink.
+    """Run a pipeline on this machine or on Flink, and wait until it finishes.
 
     SIGINT (Ctrl-C), SIGTERM and SIGHUP end the process at once with exit code 128 + the number of
     the signal, and cancel the job on Flink, unless the program handles the signal itself. In an
@@ -44,16 +44,16 @@ def run(
 
     Args:
       build: Applies transforms to the pipeline that it is called with. Classes and functions of the
-        script that is run are sent to the workers by value.
+        script that is run are pickled by value.
       runner: `direct` for this machine, or `flink`.
-      workers: Number of encoder processes, and of task slots of a Flink on this machine; 0 is one
-        per core.
-      progress: Whether the progress of datasets is shown on standard error: a live line on a
-        terminal, otherwise a line every ten seconds.
+      workers: Number of encoder processes, and of task slots of a Flink cluster that is started on
+        this machine; 0 is one per core.
+      progress: Whether progress is shown on standard error: on a terminal as one updated line,
+        otherwise as a line every ten seconds.
       beam_options: Beam's own options, as flags, such as `--setup_file=./setup.py`.
-      **options: Options of the runner `flink`, with the names and the meaning that they have for
-        commands, such as `flink_master`, `environment`, `parallelism` and `flink_job_server_jar`.
-        Without `flink_master` a Flink is started on this machine.
+      **options: Options of the runner `flink`, as in commands, such as `flink_master`,
+        `environment`, `parallelism` and `flink_job_server_jar`. Without `flink_master`, a Flink
+        cluster is started on this machine.
 
     Returns:
       The result. On this machine, its `metrics()` has the counters of the pipeline; Flink shows

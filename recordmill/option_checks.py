@@ -1,8 +1,8 @@
-"""Checks of option values, for the command line, for runs, for runners and for `recordmill.load`.
+"""Checks of option values, for the command line, runs, runners and `recordmill.load`.
 
-Each raises ConfigError with the name of the option, what was expected and what was got.
-`check_options` checks all options of a class by their annotations. Items of lists in one text are
-separated by commas; a name with a comma is in double quotes, as in CSV.
+Each check raises ConfigError with the name of the option, the expected value and the actual value.
+`check_options` checks all options of a class by their annotations. In a list that is one string,
+commas separate the items; an item with a comma is in double quotes, as in CSV.
 """
 
 from __future__ import annotations
@@ -38,11 +38,14 @@ class Item(str):
 def split_list(text: str, *, trim: bool = True) -> list[str]:
     """Return the items of a list, such as `a,b` or `"a, b",c`.
 
-    Quotes begin an item: the list `"a, b"=1,c=2` has the items `a, b=1` and `c=2`.
-    trim: whether to leave out white space around items, except inside of quotes.
+    Quotes stand at the beginning of an item: `"a, b"=1,c=2` has the items `a, b=1` and `c=2`.
+
+    Args:
+      text: The list.
+      trim: Whether to strip white space around items, except inside quotes.
 
     Raises:
-      ValueError: a quote is not closed.
+      ValueError: A quote is not closed.
     """
     if isinstance(text, Item):
         return [str(text)]
@@ -66,7 +69,7 @@ def split_list(text: str, *, trim: bool = True) -> list[str]:
 
 
 def list_text(names: Iterable[str]) -> str:
-    """Return the inverse of `split_list`."""
+    """Return the items of a list as one string, which `split_list` splits."""
     return ",".join(map(list_item, names))
 
 
@@ -76,12 +79,12 @@ def list_item(name: str) -> str:
 
 
 def expect_whole(name: str, value: Any, *, least: int, below: int | None = None) -> int:
-    """Return a whole number of at least `least`, and below `below`, if that is given.
+    """Return a whole number that is at least `least`, and below `below` if `below` is given.
 
-    Integers of numpy are accepted, True and False are not.
+    NumPy integers are accepted; True and False are not.
 
     Raises:
-      ConfigError: the value is no whole number, or out of range.
+      ConfigError: The value is not a whole number, or out of range.
     """
     try:
         number = operator.index(value)
@@ -106,21 +109,21 @@ def expect_seconds(name: str, value: Any) -> None:
 
 
 def is_number(value: Any) -> bool:
-    """Return whether a value is an integer or a float, also of numpy; True and False are not."""
+    """Return whether a value is an integer or a float, of Python or NumPy, and not a bool."""
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
 def expect_one_of(name: str, value: Any, known: Collection[Any]) -> None:
-    """Raise ConfigError unless the value is among the known ones."""
+    """Raise ConfigError unless the value is a known one."""
     if value not in known:
         raise ConfigError(f"{name}: expected one of {', '.join(known)}, got {value!r}")
 
 
 def expect_some_of(name: str, values: Any, known: Sequence[str]) -> None:
-    """Raise ConfigError unless all values are among the known ones."""
+    """Raise ConfigError unless all values are known ones."""
     if isinstance(values, str) or not isinstance(values, Collection):
         raise ConfigError(
-            f"{name}: expected several values, such as [{known[0]!r}], got {values!r}"
+            f"{name}: expected a list of values, such as [{known[0]!r}], got {values!r}"
         )
     for value in values:
         if value not in known:
@@ -140,14 +143,14 @@ class Between:
 
 @dataclasses.dataclass(frozen=True)
 class Flag:
-    """Name of the flag of an option, for `Annotated`, if it is not that of the field."""
+    """Name of the flag of an option, for `Annotated`, if it differs from the name of the field."""
 
     name: str
 
 
 @dataclasses.dataclass(frozen=True)
 class Expected:
-    """Description of the values of an option, for `Annotated`, if the type does not say enough."""
+    """Description of the values of an option, for `Annotated`, if the type is not enough."""
 
     values: str
 
@@ -159,7 +162,7 @@ _owner: list[str] = []  # the step that passes options on to a class
 
 @contextlib.contextmanager
 def options_of(owner: str) -> Iterator[None]:
-    """Name a step in the messages about options that it passes on to another class."""
+    """Use the name of a step in messages about options that the step passes on to a class."""
     _owner.append(owner)
     try:
         yield
@@ -170,13 +173,15 @@ def options_of(owner: str) -> Iterator[None]:
 def check_options(thing: Any, together: Callable[[], None] | None = None) -> None:
     """Check the options of an instance of a dataclass by the annotations of its fields.
 
-    Ranges are `Annotated` with `Between`. Lists become tuples, paths become texts, and numbers of
-    numpy become those of Python, where the annotation says so.
+    Ranges are `Annotated` with `Between`. Where the annotation says so, lists become tuples, paths
+    become strings, and NumPy numbers become Python numbers.
 
-    together: further checks, of options that depend on each other.
+    Args:
+      thing: The instance.
+      together: Further checks, of options that depend on each other.
 
     Raises:
-      ConfigError: a value has another type, or is out of range. The message names the class.
+      ConfigError: A value has the wrong type, or is out of range. The message names the class.
     """
     owner = _owner[-1] if _owner else type(thing).__name__
     kind: Any = type(thing)
@@ -197,9 +202,17 @@ def check_options(thing: Any, together: Callable[[], None] | None = None) -> Non
 def check_option(
     owner: str, name: str, value: Any, annotation: Any, *, flag: str | None = None
 ) -> Any:
-    """Return the value of an option as its annotation says; as `check_options`.
+    """Return the value of an option, converted to its annotation as by `check_options`.
 
-    owner: the step, or the class. flag: name of the flag, if it is not that of the option.
+    Args:
+      owner: Name of the step or class.
+      name: Name of the option.
+      value: The value that was given.
+      annotation: Annotation of the field.
+      flag: Name of the flag, if it differs from the name of the option.
+
+    Raises:
+      ConfigError: The value has the wrong type, or is out of range.
     """
     try:
         return _checked(annotation, value)
@@ -215,7 +228,7 @@ def _shown(value: Any) -> str:
 
 
 class _MisfitError(ValueError):
-    """A value that does not fit its annotation; the text is what was expected."""
+    """A value that does not fit its annotation; the message is the expected value."""
 
     def __init__(self, expected: str, known: Sequence[Any] = ()) -> None:
         super().__init__(expected)
@@ -242,14 +255,14 @@ def _notes(hint: Any, kind: type | tuple[type, ...]) -> list[Any]:
 
 
 def _checked(hint: Any, value: Any) -> Any:
-    """Return a value as its annotation says. Raises _MisfitError."""
+    """Return a value, converted to its annotation. Raises _MisfitError."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is Annotated:
         try:
             found = _checked(arguments[0], value)
         except _MisfitError:
-            for told in _notes(hint, Expected):
-                raise _MisfitError(told.values) from None
+            for description in _notes(hint, Expected):
+                raise _MisfitError(description.values) from None
             raise
         for limit in _notes(hint, Between):
             if isinstance(found, numbers.Real) and not limit.least <= found <= limit.most:
@@ -391,7 +404,7 @@ def _text(value: Any) -> Any:
     if isinstance(value, os.PathLike):
         value = os.fspath(value)
     if not isinstance(value, str):
-        raise _MisfitError("a text")
+        raise _MisfitError("a string")
     return value
 
 
@@ -404,6 +417,6 @@ _SIMPLE: Mapping[Any, Callable[[Any], Any]] = {
 }  # fmt: skip
 _NOUNS: Mapping[Any, str] = {
     type(None): "None", bool: "True or False", int: "a whole number", float: "a number",
-    str: "a text", Any: "a value", os.PathLike: "a path",
+    str: "a string", Any: "a value", os.PathLike: "a path",
 }  # fmt: skip
-_PLURALS: Mapping[Any, str] = {int: "whole numbers", float: "numbers", str: "texts"}
+_PLURALS: Mapping[Any, str] = {int: "whole numbers", float: "numbers", str: "strings"}

@@ -1,8 +1,8 @@
 """Names of options in messages: flags for commands, fields and keywords for Python.
 
-The entry point of the command line says that this process, and the processes that it starts, belong
-to a command. Messages must be those of the submitter, or end the run: what a dataset holds, such as
-the details of rejects, may not depend on the front end.
+The entry point of the command line sets an environment variable, which tells this process and the
+processes that it starts that they belong to a command. Only errors may use these names: rejects and
+notes are part of a dataset, and must not depend on the front end.
 """
 
 from __future__ import annotations
@@ -35,10 +35,12 @@ def are_flags() -> bool:
 
 
 def option_name(name: str, value: Any = _NO_VALUE, *, flag: str | None = None) -> str:
-    """Return an option in the terms of the user: `--image-format png`, or `image_format='png'`.
+    """Return an option as a flag or as a field: `--image-format png`, or `image_format='png'`.
 
-    name: name of the field or keyword. value: value of the option, if the message says it. flag:
-    name of the flag, if it is not that of the field with dashes.
+    Args:
+      name: Name of the field or keyword.
+      value: Value of the option, if the message has it.
+      flag: Name of the flag, if it is not the name of the field with dashes.
     """
     if are_flags():
         found = "--" + (flag or name.replace("_", "-"))

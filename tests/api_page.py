@@ -22,9 +22,8 @@ _ITEM = re.compile(r"^  ([A-Za-z_][\w, ]*): (.*)$")
 _INTRODUCTION = """\
 # API
 
-This page is made from the docstrings of `recordmill.run` and of the public names of
-`recordmill.transforms`; `make docs` makes it again. [Custom pipelines](pipelines.md) shows how they
-are used together.
+`make docs` generates this page from the docstrings of `recordmill.run` and of the public names of
+`recordmill.transforms`. [Custom pipelines](pipelines.md) shows how they are used together.
 """
 
 
@@ -193,8 +192,8 @@ def _kind(named: Any) -> str:
     if named.__name__.endswith("Options") or module.endswith(("run_spec", "row_format")):
         return "Options"
     if ".encoders." in module or ".sources.audio" in module:
-        return "Encoders, and what they learn and check"
-    return "Sources, records and parts of your own"
+        return "Encoders, analyses and checks"
+    return "Sources, records and protocols"
 
 
 def page() -> str:
@@ -204,7 +203,7 @@ def page() -> str:
         _INTRODUCTION,
         "## recordmill.run",
         run.text,
-        "Its options are in [custom pipelines](pipelines.md#run).",
+        "[Custom pipelines](pipelines.md#run) lists the options.",
     ]
     sections: dict[str, list[str]] = {}
     for name, named in public().items():

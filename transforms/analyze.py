@@ -69,20 +69,20 @@ def _hashes(summary: PartSummary) -> Iterable[tuple[int, bytes]]:
 
 @dataclasses.dataclass(eq=False)
 class Analyze(OrderedStep):
-    """Count all records and learn from those of train: `StagedRecords` with splits in,
+    """Count all records, and learn from the records of train: `StagedRecords` with splits in,
     `AnalyzedBatches` out.
 
     All records are read once.
 
     Args:
-      analysis: Learns artifacts, such as a vocabulary, from the records of train. None, in a custom
-        pipeline, is what the encoder of the run needs and `artifacts` lack.
+      analysis: Learns artifacts, such as a vocabulary, from the records of train. Default: in a
+        custom pipeline, the analysis that the encoder needs, unless `artifacts` has its results.
       profiling: Options for statistics and a schema.
-      artifacts: Files given by the user.
+      artifacts: {name in the dataset: file}, given by the user.
       unique_keys: Whether the source guarantees unique keys; otherwise they are checked here.
 
     Raises:
-      ConfigError: The input is not the output of a step before.
+      ConfigError: The input is not the output of an earlier step.
 
     Example::
 

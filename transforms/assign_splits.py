@@ -80,21 +80,22 @@ def _source(part: StagedPart) -> StagedBatch:
 
 @dataclasses.dataclass(eq=False)
 class AssignSplits(OrderedStep):
-    """Assign every record to a split: `StagedRecords` in and out; of batches, `RecordValues` out.
+    """Assign each record to a split: `StagedRecords` in and out, or records in memory in and
+    `RecordValues` out.
 
     The split is a function of the seed and the key of a record, or its group, so that records added
     later never move old ones. Splits that the input assigns are kept.
 
     Args:
-      splits: {name: fraction}, in order; the fractions sum to 1.
-      seed: Seed of the splits. Both are in the `RunSpec` of `StagedRecords`; of batches they are
-        80 % train, 10 % validation and 10 % test, with the seed 0, unless given.
+      splits: {name: fraction}, in order; the fractions sum to 1. Default: 80 % train, 10 %
+        validation and 10 % test. For `StagedRecords`, set this option in their `RunSpec`.
+      seed: Seed of the splits. Default: 0. For `StagedRecords`, set this option in their `RunSpec`.
       stratify: Whether all splits get the same fractions of every class, exactly, or as near as
-        whole groups allow. Batches then get their splits in `WriteToTFRecord`.
+        whole groups allow. `WriteToTFRecord` then assigns the splits of records in memory.
       windowing: Cuts series into windows; no window spans two splits. The output is batches of
-        windows. This option and those below are for `StagedRecords` alone.
+        windows. This option and the following ones need `StagedRecords`.
       selection: Records to keep, applied before splits are assigned.
-      label_bins: Bins of a number to predict that take the place of classes.
+      label_bins: Bins of the number to predict, which are used as classes.
       keep_source: Whether the output also has the rows that windows were cut from, for statistics
         and schemas.
       remedy: Advice in the message if the input assigns one group to several splits.

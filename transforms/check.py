@@ -47,24 +47,24 @@ def _unchanged(element: Element) -> Element:
 
 @dataclasses.dataclass(eq=False)
 class Check(OrderedStep):
-    """Reject invalid records, and drop duplicates: `StagedRecords` in, those of
-    the remaining rows out.
+    """Reject invalid records, and leave out duplicates: `StagedRecords` in and out.
 
     Rejects and their reasons are written beside each part. If workers read the rows (`Read` with a
-    reader), they check them in the same task instead, so that rows are read only once.
+    reader), the same task checks the rows instead, so that they are read only once.
 
     Args:
       check: Finds invalid rows.
-      duplicates: Finds duplicates; with mode `drop`, one of them stays, and none if their labels
-        differ, unless `conflicts` is `first`.
+      duplicates: Finds duplicates. With mode `drop`, one of several duplicates is kept; `conflicts`
+        decides if their labels differ.
       content: Reads the content of the files that rows refer to; `duplicates` and `known` need it
         if workers do not read the rows.
       known: Contents of records to leave out.
       near: Finds near duplicates, by hashes of `content`.
-      conflicts: `reject` drops all duplicates of different labels, `first` keeps one of them.
+      conflicts: For duplicates with different labels: `reject` leaves out all of them, `first`
+        keeps one.
 
     Raises:
-      ConfigError: The input is not the output of a step before.
+      ConfigError: The input is not the output of an earlier step.
 
     Example::
 

@@ -47,15 +47,15 @@ def serialize_rows(rows: pa.RecordBatch) -> Iterator[bytes]:
 
 @dataclasses.dataclass(eq=False)
 class EncodeExamples(OrderedStep):
-    """Choose the features of the Examples: batches or `RecordValues` in, `RecordValues` out.
+    """Select the features of the Examples: batches or `RecordValues` in, `RecordValues` out.
 
-    `WriteToTFRecord` encodes the records, in its encoder processes; without this step it writes the
-    columns as they are, and the class as the feature `label`.
+    `WriteToTFRecord` encodes the records in its encoder processes. Without this step and the step
+    of a data type, it writes the columns as they are, and the class as the feature `label`.
 
     Args:
-      encoder: Makes the features. Default: the encoder of the step before, such as `TextEncoder`
-        after `TokenizeText`, or `TableEncoder`, which takes the columns. What it needs to learn,
-        such as statistics of columns, is learned from train.
+      encoder: Makes the features; it learns from the records of train, for example the means of
+        columns. Default: the encoder of an earlier step, such as `TextEncoder` after
+        `TokenizeText`; otherwise `TableEncoder`, which writes the columns.
       rename: {feature: new name}.
 
     Raises:
@@ -86,24 +86,24 @@ class EncodeExamples(OrderedStep):
 
 @dataclasses.dataclass(eq=False)
 class ParseExamples(OrderedStep):
-    """Parse serialized `tf.train.Example`s: bytes in, `RecordValues` out: batches with a column per
-    feature, and rejects of elements that are not Examples.
+    """Parse serialized `tf.train.Example`s: bytes in, `RecordValues` out.
 
-    The other steps parse bytes by themselves; this one also says which features are the key, the
-    class, the group and the split. Features with one value in each record become values, others
-    lists; integers become floats if other records have floats there. Without roles and schema, the
-    records of the dataset have the features of the input, serialized deterministically.
-    SequenceExamples are rejected.
+    The batches have a column per feature. Elements that are not Examples, and SequenceExamples, are
+    rejected. The other steps also parse bytes; this step is for Examples whose key, class, group or
+    split is a feature. A feature with one value in each record becomes a column of values, other
+    features become columns of lists. Integers become floats if the feature has floats in other
+    records. Without arguments, the records of the dataset have the features of the input,
+    serialized deterministically.
 
     Args:
       key_column, label_column, group_column, split_column: Features with the unique name of a
-        record, its class, its group and its split. They become system columns, and are no features.
-      schema: Names and types of the features; others are left out, and Examples that do not fit are
-        rejected. None takes all of them.
+        record, its class, its group and its split. They become system columns, not features.
+      schema: Names and types of the features; other features are left out, and Examples that do not
+        fit are rejected. Default: all features.
 
     Raises:
-      ConfigError: A feature has two roles, no feature has the name of a role, or a feature holds
-        numbers in some records and bytes in others.
+      ConfigError: Two of these arguments name the same feature, a named feature is missing, or a
+        feature holds numbers in some records and bytes in others.
 
     Example::
 
@@ -132,11 +132,12 @@ class ParseExamples(OrderedStep):
 class SerializeExamples(OrderedStep):
     """Serialize records: batches with a column per feature in, Examples as bytes out.
 
-    The output is the input of Beam's own `beam.io.WriteToTFRecord`. Column types are mapped as in
+    Beam's own `beam.io.WriteToTFRecord` takes the output. Column types are mapped as in
     `recordmill.tfrecord.example`.
 
     Raises:
-      ConfigError: The input is not batches, or a step before chose other features than its columns.
+      ConfigError: The input is not records in memory, or an earlier step selected an encoder that
+        makes other features of the columns.
       ValueError: A column has a type that no feature holds, or a name occurs twice.
 
     Example::
@@ -152,8 +153,9 @@ class SerializeExamples(OrderedStep):
         encoder = values.options.encoder
         if encoder is not None and not _writes_columns(encoder):
             raise ConfigError(
-                f"SerializeExamples: writes columns as they are, and {type(encoder).__name__} makes"
-                " other features of them, in WriteToTFRecord: write the records with that"
+                "SerializeExamples: expected columns that are the features, got columns of which"
+                f" {type(encoder).__name__} makes other features in WriteToTFRecord: write the"
+                " records with WriteToTFRecord"
             )
         return values.batches | "Serialize" >> beam.FlatMap(serialize_rows).with_output_types(bytes)
 

@@ -86,13 +86,14 @@ def _run_ahead(packed: bytes, rows: pa.RecordBatch, workers: int) -> Iterator[_E
 
 
 def _image_options(fields: Mapping[str, Any]) -> ImageOptions:
-    """Return the options of these names. Raises ConfigError for unknown names and other types."""
+    """Return the options. Raises ConfigError for unknown names and values of the wrong type."""
     known = [field.name for field in dataclasses.fields(ImageOptions)]
     for name in fields:
         if name not in known:
             raise ConfigError(
-                f"DecodeAndResizeImages: unknown option {name!r}{did_you_mean(name, known)}; beside"
-                f" its own it takes those of ImageOptions: {', '.join(known)}"
+                f"DecodeAndResizeImages: unknown option {name!r}{did_you_mean(name, known)}; in"
+                " addition to its own options it takes the fields of ImageOptions:"
+                f" {', '.join(known)}"
             )
     size = fields.get("size")
     with options_of("DecodeAndResizeImages"):
@@ -101,19 +102,19 @@ def _image_options(fields: Mapping[str, Any]) -> ImageOptions:
 
 @dataclasses.dataclass(eq=False, init=False)
 class DecodeAndResizeImages(OrderedStep):
-    """Decode and resize images: batches of references, or `RecordValues` of them, in;
-    `RecordValues` with batches of features, and rejects, out.
+    """Decode and resize images: batches or `RecordValues` with references in, `RecordValues` out.
 
-    The columns of the output are the features of the Examples (`image/encoded` and the others), and
-    the key, label, split and copy of the record.
+    The columns of the output are the features of the Examples, such as `image/encoded`, and the
+    key, label, split and copy of the record. Images that cannot be decoded are rejected.
 
     Args:
-      options: Size and encoding of the images. Default: `ImageOptions` of the other keywords.
+      options: Size and encoding of the images. Default: `ImageOptions(**fields)`.
       labels: Class names in the order of their numbers, or a side input of them; empty for no label
         features. Records of other classes are rejected.
       label_offset: Number of the first class.
-      augment: Augmentations of copies (`__copy__` above 0), a function of (seed, key, copy). Those
-        that `WriteToTFRecord` makes are decoded again there.
+      augment: Augmentations of copies (`__copy__` above 0), a function of (seed, key, copy).
+        `WriteToTFRecord` also applies them, to the copies of `Rebalance`; for that it decodes the
+        images of these copies again.
       seed: Seed of the augmentations.
       workers: Number of encoder processes; 0 is one per core.
       fields: Fields of `ImageOptions`; `size` may be one number, for height and width.
@@ -153,7 +154,7 @@ class DecodeAndResizeImages(OrderedStep):
         if options is not None and fields:
             raise ConfigError(
                 f"DecodeAndResizeImages: {next(iter(fields))}: expected ImageOptions or their"
-                " fields, got both: put it into the ImageOptions"
+                " fields, got both: set the field in the ImageOptions"
             )
 
     def _check_together(self) -> None:
@@ -172,7 +173,7 @@ class DecodeAndResizeImages(OrderedStep):
             rejects = (values.rejects, rejects) | "WithEarlier" >> beam.Flatten()
         if values.remarks is not None:
             remarks = (values.remarks, remarks) | "WithEarlierRemarks" >> beam.Flatten()
-        before = values.options.encoder  # that of the references
+        before = values.options.encoder  # of the references
         unlabelled = isinstance(before, ImageEncoder) and before.unlabelled
         made = dataclasses.replace(self._of_decoded, unlabelled=unlabelled)
         options = dataclasses.replace(values.options, encoder=made, artifacts={})

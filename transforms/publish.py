@@ -93,11 +93,11 @@ class Publish(OrderedStep):
     """Publish the dataset once all shards are written: `WrittenShards` in, the digest out.
 
     Nothing is published if the counts of the ledger do not add up, or if too many records were
-    rejected. Publishing is a stage of the pipeline, so that it also happens without the submitter.
+    rejected. Publishing is a stage of the pipeline, so it does not need the submitter.
 
     Args:
-      at_most: Upper bound of the number of records; None if it is unknown. The contents of few
-        records are compared while they are published, which saves a shuffle.
+      at_most: Upper bound of the number of records; None if it is unknown. If it is small, contents
+        are compared in this stage, which saves a shuffle.
 
     Raises:
       RunError: The dataset is refused, and no submitter waits to report it.

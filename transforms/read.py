@@ -74,10 +74,10 @@ class Read(OrderedStep):
       listing: The staged listing.
       reader: Reads the rows of sections; None if the listing holds rows, or references to files.
       unique_keys: Whether the source guarantees unique keys.
-      pending: The files of the listing, if they are not in staging yet.
+      pending: The listing in a temporary folder, if it is not in staging yet.
 
     Raises:
-      ConfigError: The step does not begin a pipeline.
+      ConfigError: The input is not a pipeline.
 
     Example::
 
@@ -105,11 +105,14 @@ class Read(OrderedStep):
     ) -> Self:
         """List a source. The listing is moved into the staging folder when the pipeline runs.
 
-        check, duplicates, chunker: applied to the rows of a `RowSource` when workers read them. For
-          all other sources pass the check to `RowCheck`.
+        Args:
+          source: Lists the input.
+          run: Options of the run.
+          check, duplicates, chunker: Applied to the rows of a `RowSource` when workers read them.
+            For all other sources, pass the check to `Check`.
 
         Raises:
-          ConfigError: the input is unusable, or the output holds other files.
+          ConfigError: The input is unusable, or the output holds other files.
         """
         step = f"{cls.__name__}.from_source"
         source = check_option(step, "source", source, _SOURCE)
@@ -286,17 +289,19 @@ class StageBatches(OrderedStep):
 
     Batches have the columns that the encoder reads, and may have `__key__` (string, unique),
     `__label__`, `__group__` and `__split__`. Without `__key__`, keys follow from content, and equal
-    rows are numbered. All batches must have the same columns. Each batch is written to the staging
-    folder, so that memory does not grow with the number of batches. Records whose label is not
-    among `run.labels`, and those that the check of the encoder refuses, are rejected.
+    rows are numbered. Batches may have different columns; a value is missing where a batch lacks
+    the column. Batches are written to the staging folder, so that memory does not grow with their
+    number. Records whose label is not in `run.labels`, and records that fail the check of the
+    encoder, are rejected.
 
     Args:
       run: Options of the run.
 
     Raises:
-      ConfigError: Keys, labels, groups or splits are not strings, or a step before has options that
-        only `WriteToTFRecord` applies.
-      RunError: Batches have different columns.
+      ConfigError: Keys, labels, groups or splits are not strings, or an earlier step has options
+        that only `WriteToTFRecord` applies.
+      RunError: The types of a column in two batches have no common type, or only some batches have
+        keys.
 
     Example::
 

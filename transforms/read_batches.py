@@ -68,12 +68,11 @@ def _problems(batches: beam.PCollection[Element], run: RunSpec) -> beam.PCollect
 class ReadBatches(OrderedStep):
     """Read staged batches: `StagedRecords` or `PlannedBatches` in, `pyarrow.RecordBatch`es out.
 
-    It is for custom pipelines that continue with other transforms. Rows have the splits that were
-    assigned. Rows of `PlannedBatches` also have `__copy__`, and each record appears as often as the
-    plan says.
+    Custom pipelines use it to continue with other transforms. Rows have their assigned splits. Rows
+    of `PlannedBatches` also have `__copy__`, and each record appears as often as the plan says.
 
     Raises:
-      ConfigError: The input is not the output of a step before.
+      ConfigError: The input is not the output of an earlier step.
       RunError: Keys repeat, or the input cannot become a dataset for another reason.
 
     Example::

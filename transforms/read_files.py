@@ -1,4 +1,4 @@
-"""ReadImages, ReadAudio, ReadVideo and ReadArrays: files and their clips in memory."""
+"""ReadImages, ReadAudio, ReadVideo and ReadArrays: files, clips and arrays in memory."""
 
 import dataclasses
 from collections.abc import Collection, Sequence
@@ -42,8 +42,8 @@ Rest = Literal["drop", "pad"]
 class _ReadFiles(ReadStep):
     """The base of the steps that read files, such as images.
 
-    The input is a folder of `class/...` or `split/class/...`, a glob pattern, a file, an archive, a
-    listing (a CSV, JSONL or Parquet file that names files), or tables that hold the files.
+    The input is a folder with `class/...` or `split/class/...`, a glob pattern, a file, an archive,
+    a listing (a CSV, TSV, JSONL or Parquet file that names files), or tables that hold the files.
 
     Args:
       label_column: Column of a listing or table with the class of a file. Default: `label` or
@@ -57,12 +57,13 @@ class _ReadFiles(ReadStep):
         `path`.
       bytes_column: Column of tables that hold the bytes of files. Default: a column of bytes.
       drop_columns: Columns to ignore.
-      input_root: Folder that paths in a listing are relative to. Default: that of the listing.
+      input_root: Folder that paths in a listing are relative to. Default: the folder of the
+        listing.
       unlabelled: Whether files without a label are rejected, or kept without label features.
       split_from: Part of the input that gives splits: `column`, `folders`, `files`, `none`, or the
         first of them that does (`auto`).
-      label_from: Folder that is the class of a file: `top`, `parent`, or a regular expression with
-        a group.
+      label_from: Folder that gives the class of a file: `top`, `parent`, or a regular expression
+        with a group.
       format: Format of the rows of a listing or table. Default: by the extension.
     """
 
@@ -88,14 +89,14 @@ class _ReadFiles(ReadStep):
     format: RowFormat = RowFormat()  # noqa: RUF009, it is frozen
 
     def source(self) -> Source:
-        """Return the source to list, for files of this kind."""
+        """Return the source to list, for files of this data type."""
         files = super().source()
         if isinstance(files, RowSource) and not isinstance(files, MediaRows):
-            return files  # it reads records of this kind itself
+            return files  # it reads records of this data type itself
         return self._of_files(files)
 
     def _of_files(self, files: Source) -> Source:
-        """Return the source of records, given that of their files."""
+        """Return the source of records, given the source of their files."""
         return files
 
     def _files(
@@ -107,8 +108,10 @@ class _ReadFiles(ReadStep):
     ) -> Source:
         """Return the source of the files.
 
-        leave_out: extensions of files to skip. segments: columns of segments, None if rows cannot
-        be segments. labelled: whether the paths or rows give labels.
+        Args:
+          leave_out: Extensions of files to skip.
+          segments: Columns of segments; None if rows cannot be segments.
+          labelled: Whether the paths or rows give labels.
         """
         inputs = self.inputs(self.split_from, self.label_from)
         unlabelled: Unlabelled = self.unlabelled if labelled else "keep"
@@ -141,8 +144,8 @@ class _ReadFiles(ReadStep):
                 given = name not in ("unlabelled", "label_type") and value not in (None, ())
                 if given:
                     raise ConfigError(
-                        f"{type(self).__name__}: {name} is for listings (CSV, TSV, JSONL,"
-                        f" Parquet), and {inputs} is not one: leave it out"
+                        f"{type(self).__name__}: {name}: expected a listing (CSV, TSV, JSONL,"
+                        f" Parquet) as input, got {inputs}: leave the option out"
                     )
             return FileTree(
                 input=inputs, unlabelled=unlabelled, leave_out=tuple(leave_out), labelled=labelled
@@ -168,8 +171,8 @@ class _ReadFiles(ReadStep):
 class ReadImages(_ReadFiles):
     """List images: a pipeline in, `RecordValues` with a reference per image out.
 
-    Image files are not opened: `DecodeAndResizeImages` decodes them, or the encoder of the records
-    when shards are written, which is `ImageEncoder`.
+    Image files are not opened by this step. `DecodeAndResizeImages` decodes them; without it, the
+    encoder of the records, `ImageEncoder`, decodes them when shards are written.
 
     Args:
       options: Size and encoding of the images, if `DecodeAndResizeImages` does not follow.
@@ -199,14 +202,14 @@ class ReadImages(_ReadFiles):
 class ReadAudio(_ReadFiles):
     """List audio files, or cut them into clips: a pipeline in, `RecordValues` out.
 
-    The encoder of the records decodes them when shards are written; files that are split into clips
-    are decoded here.
+    The encoder of the records decodes the files when shards are written. Files that are split into
+    clips are decoded by this step.
 
     Args:
       options: Form of the written audio: sample rate, clips, waveforms or spectrograms.
       start_column: Column of a listing with the start of a segment of a file.
       end_column: Column with the end of a segment.
-      segment_unit: Unit of both, `s` or `ms`.
+      segment_unit: Unit of `start_column` and `end_column`: `s` or `ms`.
 
     Raises:
       ConfigError: An option is invalid.
@@ -243,21 +246,21 @@ class ReadAudio(_ReadFiles):
 class ReadVideo(_ReadFiles):
     """Cut videos into clips: a pipeline in, `RecordValues` with encoded frames out.
 
-    Clips of a video are a group, which never spans two splits. The encoder of the records is
+    The clips of a video form a group, which never spans two splits. The encoder of the records is
     `ClipEncoder`.
 
     Args:
       options: Size and encoding of the frames.
-      clip_frames: Frames of a clip.
-      clip_stride: Frames from the start of a clip to the start of the next. Default: clips follow
-        each other.
-      frame_step: Every n-th frame of the video is a frame of a clip.
+      clip_frames: Number of frames of a clip.
+      clip_stride: Number of frames from the start of a clip to the start of the next. Default:
+        clips follow each other without a gap.
+      frame_step: Take every n-th frame of the video.
       fps: Frame rate to resample to. Default: all frames.
-      clip_rest: Whether the frames at the end that fill no clip are dropped, or padded.
+      clip_rest: Whether frames at the end that do not fill a clip are dropped, or padded to a clip.
       start_column: Column of a listing with the start of a segment of a video.
       end_column: Column with the end of a segment.
-      segment_unit: Unit of both, `s` or `ms`.
-      max_clip_bytes: Clips whose encoded frames take more bytes are rejected.
+      segment_unit: Unit of `start_column` and `end_column`: `s` or `ms`.
+      max_clip_bytes: Maximum size of the encoded frames of a clip; larger clips are rejected.
 
     Raises:
       ConfigError: An option is invalid.
@@ -317,19 +320,19 @@ class ReadVideo(_ReadFiles):
 class ReadArrays(_ReadFiles):
     """List arrays in .npy, .npz and HDF5 files: a pipeline in, `RecordValues` out.
 
-    Only headers are read here; the encoder of the records, `ArrayEncoder`, reads the values when
+    This step reads only headers. The encoder of the records, `ArrayEncoder`, reads the values when
     shards are written.
 
     Args:
-      options: Format, dtype and treatment of NaN of the written arrays.
+      options: Format, dtype and NaN policy of the written arrays.
       array: Name of the array in files that hold several. Default: the only one.
-      label_array: Name of the array of labels in each file.
-      label_pattern: Regular expression whose first group is the class in the path of a file.
-      per_item: Whether every item along the first axis is a record.
-      chunk: Steps along `chunk_axis` of a record. Default: arrays are not cut.
-      chunk_axis: Axis that is cut; negative numbers count from the last.
-      chunk_stride: Steps from the start of a chunk to the start of the next. Default: `chunk`.
-      chunk_rest: Whether a last chunk that is shorter is kept, or dropped.
+      label_array: Name of the array with the labels in each file.
+      label_pattern: Regular expression for the path of a file; its first group is the class.
+      per_item: Whether each item along the first axis is a record.
+      chunk: Length of a record along `chunk_axis`. Default: arrays are not cut.
+      chunk_axis: Axis that is cut; negative numbers count from the last axis.
+      chunk_stride: Distance from the start of a chunk to the start of the next. Default: `chunk`.
+      chunk_rest: Whether a shorter last chunk is kept, or dropped.
 
     Raises:
       ConfigError: An option is invalid.

@@ -1,4 +1,4 @@
-"""ReadText, ReadTable and ReadSeries: rows of tables, texts and samples of series in memory."""
+"""ReadText, ReadTable and ReadSeries: texts, rows of tables and rows of series in memory."""
 
 import dataclasses
 import functools
@@ -42,7 +42,7 @@ class _ReadRows(ReadStep):
       split_column: Column with the split of a record. Default: `split`, if there is such a column.
       drop_columns: Columns to ignore.
       label_type: Reading of the label column: `class`, `int` or `float` for numbers to predict, or
-        `none` for a column as any other. Default: classes; decimal numbers are refused.
+        `none` for an ordinary column. Default: classes; decimal numbers are an error.
       unlabelled: Whether records without a label are rejected, or kept without label features.
       split_from: Part of the input that gives splits: `column`, `folders`, `files`, `none`, or the
         first of them that does (`auto`).
@@ -71,13 +71,13 @@ class _ReadRows(ReadStep):
         if self.label_type in ("int", "float") and self.label_column is None:
             raise ConfigError(
                 f"{type(self).__name__}: label_type={self.label_type!r} needs label_column, the"
-                " column of the numbers to predict, got none"
+                " column with the numbers to predict, got none"
             )
         super()._check_together()
 
     @property
     def _implied_names(self) -> dict[str, str]:
-        """{column: name of its feature} of the columns of numbers to predict and of weights."""
+        """{column: feature name} of the columns with numbers to predict and with weights."""
         named = {"label": self.label_column} if self.label_type in ("int", "float") else {}
         named["weight"] = getattr(self, "weight_column", None)
         return {old: new for new, old in named.items() if old not in (None, new)}
@@ -87,14 +87,15 @@ class _ReadRows(ReadStep):
 class ReadTable(_ReadRows):
     """Read rows of tables: a pipeline in, `RecordValues` with a column per feature out.
 
-    The encoder of the records is `TableEncoder`, which `EncodeExamples` replaces to scale columns.
+    The encoder of the records is `TableEncoder`. To scale columns, select a `TableEncoder` with
+    other options by `EncodeExamples`.
 
     Args:
       key_column: Column with the unique key of a row, or several with commas between. Default: keys
         follow from content.
       weight_column: Column with the weight of a row in training; it becomes the feature `weight`.
       where: Condition of the rows to read, such as `age >= 18 and job != ''`; the ledger counts the
-        others. It may name dropped columns.
+        other rows. It may name dropped columns.
       types: {column: type}, of `int`, `float`, `bool`, `string`, `date` and `timestamp`. Default:
         the narrowest type that fits all values of a column.
 
@@ -118,7 +119,7 @@ class ReadTable(_ReadRows):
         for column, name in self.types.items():
             if name not in TYPES:
                 raise ConfigError(
-                    f"ReadTable: expected types[{column!r}] to be one of {', '.join(TYPES)}, got"
+                    f"ReadTable: types: expected one of {', '.join(TYPES)} for {column!r}, got"
                     f" {name!r}"
                 )
         super()._check_together()
@@ -148,21 +149,21 @@ class ReadTable(_ReadRows):
 class ReadText(_ReadRows):
     """Read texts: a pipeline in, `RecordValues` with the column `text` out.
 
-    The input holds files of rows, of which each has a text, or text files in folders, whose names
-    give label and split. Without `TokenizeText` the texts are written as they are.
+    The input is files of rows with a column of texts, or text files in folders, whose names give
+    label and split. Without `TokenizeText` the texts are written as they are.
 
     Args:
       text_column: Column with the text. Default: a column with a usual name, such as `text`, or the
-        only one without another use.
+        only column without another role.
       text_columns: Columns with the texts of a record, if it has several; they keep their names.
       key_column: Column with the unique key of a row, or several with commas between. Default: keys
         follow from content.
       weight_column: Column with the weight of a row in training; it becomes the feature `weight`.
       where: Condition of the rows to read, such as `age >= 18 and job != ''`; the ledger counts the
-        others. It may name dropped columns.
-      documents: Whether a record is a `file` or a `line`, in folders of text files.
-      label_from: In folders of text files, the folder that is the class of a file: `top`, `parent`,
-        or a regular expression with a group.
+        other rows. It may name dropped columns.
+      documents: In folders of text files: whether a record is a `file` or a `line`.
+      label_from: In folders of text files: the folder that gives the class of a file, `top` or
+        `parent`, or a regular expression with a group.
 
     Raises:
       ConfigError: An option is invalid.
@@ -205,8 +206,8 @@ class ReadText(_ReadRows):
             for name, column in columns.items():
                 if column is not None:
                     raise ConfigError(
-                        f"ReadText: {name} is for rows of tables, and {inputs} holds text files:"
-                        " leave it out"
+                        f"ReadText: {name}: expected files of rows as input, got the text files of"
+                        f" {inputs}: leave the option out"
                     )
             return TextFolder(
                 input=inputs,
@@ -217,7 +218,10 @@ class ReadText(_ReadRows):
                 labelled=self.label_type != "none",
             )
         if len(kinds) > 1:
-            raise ConfigError(f"ReadText: expected only files of rows or only text files: {inputs}")
+            raise ConfigError(
+                "ReadText: input: expected only files of rows or only text files, got both:"
+                f" {inputs}"
+            )
         return TextRows(
             input=inputs,
             format=self.format,
@@ -240,33 +244,34 @@ class ReadText(_ReadRows):
 
 @dataclasses.dataclass(eq=False)
 class ReadSeries(_ReadRows):
-    """Read time series, to cut into windows: a pipeline in, `RecordValues` of samples out.
+    """Read time series that are cut into windows: a pipeline in, `RecordValues` of rows out.
 
-    `WriteToTFRecord` cuts the windows, since series and splits in time need all samples. Windows
-    have a list of `window` values per column, and the features `window/series` and `window/start`.
-    The encoder of the windows is `TableEncoder`.
+    A row is one time step of a series. `WriteToTFRecord` cuts the windows, because series and
+    splits in time need all rows. Windows have a list of `window` values per column, and the
+    features `window/series` and `window/start`. The encoder of the windows is `TableEncoder`.
 
     Args:
-      time_column: Column with the time of a sample, or several, which are joined by a space.
-      window: Samples of a window.
-      stride: Samples from the start of a window to the start of the next. Default: `window`.
+      time_column: Column with the time of a row, or several columns, which are joined by a space.
+      window: Number of rows of a window.
+      stride: Number of rows from the start of a window to the start of the next. Default: `window`.
       series_column: Column with the name of the series. Default: each file is a series.
       join_files: Whether all files are one series.
       time_format: Format of times as for `datetime.strptime`. Default: ISO 8601, or numbers since
         1970 in `time_unit`.
-      time_unit: Unit of times that are numbers: `s`, `ms`, `us`, `ns` and others.
+      time_unit: Unit of times that are numbers: `s`, `ms`, `us`, `ns`, `excel` or `matlab`.
       time_zone: Time zone of times without one, such as `Europe/Berlin`. Default: UTC.
       types: {column: type} as for `ReadTable`.
-      step: Duration such as `10s` to resample to. Default: samples are kept as they are.
+      step: Duration such as `10s` to resample to. Default: rows are kept as they are.
       gap_policy: Whether windows end at a gap (`split`), gaps are filled (`fill`), or series with
         gaps are rejected (`reject`).
-      window_label: Sample that gives the class of a window: `last`, `first`, `majority`,
-        `any:CLASS`, `all:CLASS` or `ahead:SAMPLES`.
-      horizon: Samples after a window that are its target.
-      target: Columns of the target, with `horizon`.
+      window_label: Rule for the class of a window: the class of the `last` or `first` row, or of
+        the `majority` of the rows; `any:CLASS`, `all:CLASS`; or `ahead:ROWS`, the class of the row
+        that comes so many rows after the window.
+      horizon: Number of rows after a window that are its target.
+      target: Columns of the target; requires `horizon`.
       static_columns: Columns with one value per series, which a window has once.
-      split_by: Whether whole series are assigned to splits (`series`), or times, with train first:
-        one time for all series (`time`), or a time for each (`series-time`).
+      split_by: Whether splits are whole series (`series`) or ranges of time, beginning with train:
+        the same ranges for all series (`time`), or ranges for each series (`series-time`).
 
     Raises:
       ConfigError: An option is invalid.
@@ -296,7 +301,7 @@ class ReadSeries(_ReadRows):
 
     def _check_together(self) -> None:
         if not self.time_column and not isinstance(self.input, Source):
-            raise ConfigError("ReadSeries: expected time_column, the column of the times, got none")
+            raise ConfigError("ReadSeries: expected time_column, the column with times, got none")
         super()._check_together()
 
     @property
@@ -315,7 +320,7 @@ class ReadSeries(_ReadRows):
             drop_columns=tuple(self.drop_columns),
             label_type="class" if numbers else self.label_type,
             number_labels=numbers,
-            unlabelled="keep",  # windows are rejected, not samples
+            unlabelled="keep",  # windows are rejected, not rows
             types=tuple(self.types.items()),
             used=(),
             time_columns=self._times,

@@ -1,4 +1,4 @@
-"""The base of ReadImages, ReadText and their like: records of a source as batches in memory."""
+"""The base of `ReadImages`, `ReadText` and others: records of a source as batches in memory."""
 
 import dataclasses
 import os
@@ -39,7 +39,7 @@ def typed_batches(
 ]:
     """Return the batches, rejects and remarks of a ParDo, each with the type of its elements.
 
-    Type hints of Beam would give all the same type, and so the same coder.
+    Beam's type hints would give all outputs the same type, and so the same coder.
     """
     batches, rejects, remarks = outputs.batches, outputs[REJECTS], outputs[REMARKS]
     batches.element_type, rejects.element_type = pa.RecordBatch, Reject
@@ -57,7 +57,7 @@ def input_counts(
 
 
 class _List(beam.DoFn):
-    """Lists a source, on one worker, and emits what reads its parts beside them."""
+    """Lists a source on one worker, and emits its parts and the pickled reader of the parts."""
 
     def __init__(self, step: "ReadStep", name: str) -> None:
         self._source = step.source
@@ -65,7 +65,7 @@ class _List(beam.DoFn):
         self._counters = RecordCounters(name)
 
     def process(self, _: bytes) -> Iterator[Any]:
-        shared_pool(self._workers)  # many sources list with its processes
+        shared_pool(self._workers)  # many sources use its processes to list
         source = self._source()
         is_read_later = isinstance(source, RowSource)
         parts = []
@@ -119,11 +119,11 @@ class _Read(beam.DoFn):
 class ReadStep(OrderedStep):
     """The base of the steps that read an input: a pipeline in, `RecordValues` out.
 
-    Nothing is read while the graph is built: one worker lists the input, and all of them read it.
+    Nothing is read while the graph is built: one worker lists the input, and all workers read it.
 
     Args:
-      input: A file, a folder or a glob pattern to read, as a path or URI, or several of them;
-        `test=photos/` gives the split of its records. Or a `Source`, which has its own options.
+      input: Path or URI of a file or folder, a glob pattern, or several of these; `test=photos/`
+        assigns the records of `photos/` to the split `test`. Or a `Source` with its own options.
       workers: Number of encoder processes of each worker; 0 is one per core.
     """
 
@@ -151,7 +151,7 @@ class ReadStep(OrderedStep):
                 )
                 if field.name in self.source_options and getattr(self, field.name) != default:
                     raise ConfigError(
-                        f"{name}: {field.name} of a source is an option of the source: set it there"
+                        f"{name}: {field.name}: a source has this option itself: set it there"
                     )
         with options_of(name):
             self._noted = dataclasses.replace(self.noted(), ungrouped=self._is_ungrouped)
@@ -163,7 +163,7 @@ class ReadStep(OrderedStep):
         return by_column and getattr(self, "group_column", None) is None
 
     def source(self) -> Source:
-        """Return the source to list. It may look at the input, so that workers call it."""
+        """Return the source to list. Only workers call it, because it may read the input."""
         if isinstance(self.input, Source):
             return self.input
         return self.source_of_paths()
@@ -177,12 +177,16 @@ class ReadStep(OrderedStep):
         raise NotImplementedError
 
     def keeps_unlabelled(self, unlabelled: Unlabelled) -> bool:
-        """Return whether records without a label are kept. unlabelled: unless a source says it."""
+        """Return whether records without a label are kept.
+
+        Args:
+          unlabelled: Option of the step; the option of a given source has precedence.
+        """
         found: object = getattr(self.input, "unlabelled", unlabelled)
         return found == "keep"
 
     def inputs(self, split_from: SplitFrom = "auto", label_from: str = "top") -> Inputs:
-        """Return the paths of the input, with the parts of them that give splits and labels."""
+        """Return the paths of the input, and the parts of the paths that give splits and labels."""
         assert not isinstance(self.input, Source | os.PathLike)
         several = [self.input] if isinstance(self.input, str) else self.input
         paths = tuple(map(InputPath.parse, several))

@@ -156,7 +156,7 @@ def _plan_and_batches(
 @dataclasses.dataclass(eq=False)
 class Rebalance(OrderedStep):
     """Balance the classes of train, and plan the dataset: `AnalyzedBatches` in, `PlannedBatches`
-    out. Batches and `RecordValues` become `RecordValues`, and are balanced in `WriteToTFRecord`.
+    out. Records in memory become `RecordValues`, which `WriteToTFRecord` balances.
 
     Other splits stay as they are. The rows of a class are never gathered on one worker:
     `balancing.quotas` computes how often each record appears, and rows are replicated when batches
@@ -165,8 +165,8 @@ class Rebalance(OrderedStep):
     Args:
       balance: `oversample` repeats records up to the target, `undersample` drops records down to
         it.
-      target: Number of records of a class; None is the largest class (the smallest, when
-        undersampling); `median`; or repeat factors.
+      target: Number of records per class, `median` for the median class size, or `RepeatFactors`.
+        Default: the size of the largest class (of the smallest, when undersampling).
       plan_only: Whether the run ends with the plan. The plan then has the notes of a whole run, and
         the rejects are written to staging.
 

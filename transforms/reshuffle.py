@@ -18,7 +18,7 @@ from recordmill.transforms.writing.shuffle import BlockPiece, CutIntoPieces, Sha
 
 
 class ShuffledShards(NamedTuple):
-    """The pieces of each shard, one or more, which may be empty; the plan, and the run."""
+    """The pieces of each shard (at least one, possibly empty), the plan and the run."""
 
     pieces: beam.PCollection[tuple[ShardId, Iterable[BlockPiece]]]
     plan: beam.PCollection[Plan]
@@ -29,14 +29,14 @@ class ShuffledShards(NamedTuple):
 class Reshuffle(OrderedStep):
     """Shuffle the dataset into its shards: `PlannedBatches` in, `ShuffledShards` out.
 
-    Batches and `RecordValues` become `RecordValues`, and are shuffled in `WriteToTFRecord`.
+    Records in memory become `RecordValues`, which `WriteToTFRecord` shuffles.
 
-    The shard of a record and its position there are a function of (seed, key, copy), and so the
-    same on any runner. Batches are read again, with the copies of the plan, and cut into pieces:
-    the rows of a batch for one shard, which go to the shard inline or through spill files.
+    The shard of a record and its position in the shard are functions of (seed, key, copy), so they
+    are the same on any runner. Batches are read again, with the copies of the plan, and cut into
+    pieces, which are rows of one shard. Pieces are passed on inline or through spill files.
 
     Raises:
-      ConfigError: The input is not the output of a step before.
+      ConfigError: The input is not the output of an earlier step.
 
     Example::
 

@@ -1,4 +1,4 @@
-"""TokenizeText: tokens of texts, with a vocabulary that is learned from train."""
+"""TokenizeText: tokens of texts, with a vocabulary learned from train."""
 
 import dataclasses
 import hashlib
@@ -29,18 +29,25 @@ _BY_NAME = ("words", "whitespace", "chars", "bytes", "bpe")  # tokenizers withou
 
 
 def _named_text(rows: pa.RecordBatch, column: str) -> pa.RecordBatch:
-    """Return rows whose column of texts has the name that the encoder reads."""
+    """Return rows whose text column has the name that the encoder reads."""
     names = rows.schema.names
-    if column not in names or TEXT in names:
-        wrong = "another column has the name text" if TEXT in names else "there is no such column"
-        raise ConfigError(f"TokenizeText: text_column {column!r}: {wrong}: it has {names}")
+    if column not in names:
+        raise ConfigError(
+            f"TokenizeText: text_column: expected a column of the records, got {column!r}: they"
+            f" have {', '.join(names)}"
+        )
+    if TEXT in names:
+        raise ConfigError(
+            f"TokenizeText: text_column: {column!r} is renamed to {TEXT!r}, but the records have a"
+            f" column {TEXT!r} already: rename or drop that column"
+        )
     renamed = rows.rename_columns([TEXT if name == column else name for name in names])
     return renamed.replace_schema_metadata(rows.schema.metadata)
 
 
 @dataclasses.dataclass(eq=False)
 class TokenizeText(OrderedStep):
-    """Choose tokens as the features of texts: batches or `RecordValues` in, `RecordValues` out.
+    """Select tokens as the features of texts: batches or `RecordValues` in, `RecordValues` out.
 
     `WriteToTFRecord` learns the vocabulary, from the records of train alone and before balancing,
     and tokenizes in its encoder processes. `EncodeExamples(TextEncoder(...))` has further options.
@@ -49,15 +56,16 @@ class TokenizeText(OrderedStep):
       tokenizer: `words` (lower-cased Unicode words), `whitespace`, `chars`, `bytes`, `bpe` (byte
         pair encoding, learned), or a Hugging Face tokenizer.json or SentencePiece .model.
       features: Some of `tokens` (int64[n]), `bow`, `tfidf` and `text`.
-      text_column: Column of the texts, strings.
-      max_length: Tokens of a record, which are cut or padded, with a mask. Default: all.
-      vocab_size: Greatest number of learned tokens; the most frequent are kept.
-      min_frequency: Least count of a learned token in train.
+      text_column: Column with the texts, strings.
+      max_length: Number of tokens of a record: longer records are cut, shorter ones are padded, and
+        a mask marks the padding. Default: all tokens, without padding.
+      vocab_size: Maximum number of learned tokens; the most frequent are kept.
+      min_frequency: Minimum count of a learned token in train.
       oov_buckets: Number of ids that unknown tokens share.
       special_tokens: Tokens with the first ids.
-      ngrams: Greatest length of the n-grams that `bow` and `tfidf` count.
-      vocabulary: File of a vocabulary with a token per line, such as tokens.txt of an earlier
-        dataset. Default: it is learned.
+      ngrams: Maximum length of the n-grams that `bow` and `tfidf` count.
+      vocabulary: Vocabulary file with a token per line, such as tokens.txt of an earlier dataset.
+        Default: the vocabulary is learned.
 
     Raises:
       ConfigError: An option is invalid or has no effect, or a file cannot be read.
@@ -88,8 +96,8 @@ class TokenizeText(OrderedStep):
         if name not in _BY_NAME:
             if not isinstance(name, str) or ("/" not in name and "." not in name):
                 raise ConfigError(
-                    f"TokenizeText: expected tokenizer to be one of {', '.join(_BY_NAME)} or a"
-                    f" file, got {name!r}"
+                    f"TokenizeText: tokenizer: expected one of {', '.join(_BY_NAME)}, or the path"
+                    f" of a tokenizer file, got {name!r}"
                 )
             file = _read("tokenizer", name, read_tokenizer_file)
             self._artifacts[file.name] = _artifact(name, file.content)
@@ -112,14 +120,14 @@ class TokenizeText(OrderedStep):
     def _take_vocabulary(self, path: str) -> None:
         if not self._options.learns or "tfidf" in self._options.output_features:
             raise ConfigError(
-                "TokenizeText: vocabulary is for the tokenizers words, whitespace and chars with"
+                "TokenizeText: vocabulary: expected the tokenizer words, whitespace or chars, with"
                 f" the features tokens and bow, got {self.tokenizer!r} with {self.features!r}"
             )
         content = _read("vocabulary", path, lambda path: Location.parse(path).read_bytes())
         try:
             vocabulary_lines(content)
         except ValueError as error:
-            raise ConfigError(f"TokenizeText: vocabulary {path}: {error}") from error
+            raise ConfigError(f"TokenizeText: vocabulary: {path}: {error}") from error
         self._artifacts[TOKENS_FILE] = _artifact(path, content)
 
     def expand(self, records: Values) -> RecordValues:

@@ -32,7 +32,7 @@ _COMPRESSION: Mapping[str, Compression | None] = {
     **dict.fromkeys(("none", "uncompressed", "auto")),  # the default of a run
     "gzip": "gzip",
 }
-# Options that steps before have, too.
+# Options that earlier steps have, too.
 _STEPS = dict.fromkeys(("splits", "seed"), "AssignSplits") | {"rename": "EncodeExamples"}
 # Options of Beam's own transform that do not apply, and why.
 _OF_BEAM = {
@@ -54,17 +54,17 @@ def _with_scales(windows: WindowOptions, encoder: Encoder) -> WindowOptions:
 
 
 class WriteToTFRecord(OrderedStep):
-    """Encode and write every shard: `ShuffledShards` in, `WrittenShards` out; or write a dataset of
-    batches or `RecordValues`, with its digest as output.
+    """Encode and write every shard: `ShuffledShards` in, `WrittenShards` out; or write a dataset:
+    records in memory in, the digest of the dataset out.
 
-    Names and compression are those of Beam's own `WriteToTFRecord`. In addition, the order of
-    records is a function of (seed, key, copy), an interrupted run goes on after the last record
-    written, and each shard has a sha256 and an index. Records that cannot be encoded are rejected
-    with a reason.
+    File names of shards and compression are as in Beam's own `WriteToTFRecord`. In addition, the
+    order of records is a function of (seed, key, copy), an interrupted run continues after the last
+    record written, and each shard has a sha256 and an index. Records that cannot be encoded are
+    rejected with a reason.
 
-    Of `ShuffledShards`, the options are those of their `RunSpec`, and `Publish` comes after this
-    step. Batches are staged, get their splits, are balanced, shuffled, encoded and published here,
-    with the options of the steps before. A batch has a column per feature, and may have the system
+    For `ShuffledShards`, set the options in their `RunSpec`, and apply `Publish` after this step.
+    Records in memory are staged, split, balanced, shuffled, encoded and published by this step,
+    with the options of the earlier steps. A batch has a column per feature, and may have the system
     columns `__key__`, `__label__`, `__group__` and `__split__`. Keys follow from content unless
     they are given.
 
@@ -72,10 +72,10 @@ class WriteToTFRecord(OrderedStep):
       output: Folder of the dataset, a path or URI.
       num_shards: Number of shards of every split, or {split: number}; None derives it from
         `shard_bytes`.
-      compression_type: `none` or `gzip`, in any case; of Beam's `CompressionTypes` also `AUTO` and
-        `UNCOMPRESSED`, which are `none`.
+      compression_type: `none` or `gzip`, in lower or upper case. Of Beam's `CompressionTypes`, also
+        `AUTO` and `UNCOMPRESSED`, which mean `none`.
       only: Names of the shards to write; None writes all.
-      options: Others of `RunSpec`.
+      options: Other options of `RunSpec`.
 
     Raises:
       ConfigError: An option is unknown or out of its range.
@@ -112,8 +112,8 @@ class WriteToTFRecord(OrderedStep):
                 others = sorted({*known} - {*_NOT_HERE})
                 near = did_you_mean(name, ["compression_type", "num_shards", *others])
                 raise ConfigError(
-                    f"WriteToTFRecord: unknown option {name!r}{near}; beside output, num_shards and"
-                    f" compression_type it takes {', '.join(others)}"
+                    f"WriteToTFRecord: unknown option {name!r}{near}; in addition to output,"
+                    f" num_shards and compression_type it takes {', '.join(others)}"
                 )
         self._only = only
         given = {
@@ -148,7 +148,7 @@ class WriteToTFRecord(OrderedStep):
             found = getattr(noted, name)
             if found is not None and name in options:
                 raise ConfigError(
-                    f"WriteToTFRecord: {name}: {step} has it already: leave it out here"
+                    f"WriteToTFRecord: {name}: {step} already has this option: leave it out here"
                 )
             if found is not None:
                 options[name] = found

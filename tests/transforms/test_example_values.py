@@ -168,13 +168,13 @@ def test_a_schema_selects_features_and_rejects_what_does_not_fit(tmp_path):
         (lambda p: p | beam.Create([{"a": 1}]) | ParseExamples(),
          "ParseExamples: expected a PCollection of bytes, got a PCollection of dict"),
         (lambda p: p | beam.Create([1]) | ParseExamples(key_column="a", label_column="a"),
-         "ParseExamples: expected a column of its own for each role"),
+         "ParseExamples: expected a different column for each option"),
         (lambda p: p | beam.Create([1]) | beam.Map(str).with_output_types(beam.typehints.Any)
          | ParseExamples(),
          "ParseExamples: expected serialized tf.train.Examples as bytes, got an element of type s"),
         (lambda p: p | beam.Create([b"x"]) | beam.Map(bytes).with_output_types(beam.typehints.Any)
          | BatchRecords(),
-         "got an element of type bytes: if they are serialized tf.train.Examples, apply ParseEx"),
+         "got an element of type bytes: if elements are serialized tf.train.Examples, apply"),
     ],
 )  # fmt: skip
 def test_mistakes_with_examples(build, message, tmp_path):

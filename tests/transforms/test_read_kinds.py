@@ -391,7 +391,7 @@ def test_nothing_is_listed_while_the_graph_is_built(tmp_path):
 
 
 MISTAKES = {
-    "no path": (lambda: ReadText(3), "ReadText: input: expected a text or a path or a list"),
+    "no path": (lambda: ReadText(3), "ReadText: input: expected a string or a path or a list"),
     "no paths": (
         lambda: ReadText(()),
         "ReadText: input: expected a path, several paths or a source",
@@ -406,7 +406,10 @@ MISTAKES = {
         lambda: ReadTable("a.csv", label_type="float"),
         "ReadTable: label_type='float' needs label_column",
     ),
-    "unknown type": (lambda: ReadTable("a.csv", types={"x": "number"}), r"types\['x'\] to be one"),
+    "unknown type": (
+        lambda: ReadTable("a.csv", types={"x": "number"}),
+        "types: expected one of int",
+    ),
     "two texts": (
         lambda: ReadText("a.csv", text_column="a", text_columns=("b", "c")),
         "expected only one of text_column and text_columns",
@@ -417,13 +420,13 @@ MISTAKES = {
     ),
     "options of a source": (
         lambda: ReadImages(FileList(path=str(DEMO.parent / "x.csv")), label_column="kind"),
-        "ReadImages: label_column of a source is an option of the source",
+        "ReadImages: label_column: a source has this option itself",
     ),
-    "tokenizer": (lambda: TokenizeText("word"), "expected tokenizer to be one of words, "),
+    "tokenizer": (lambda: TokenizeText("word"), "tokenizer: expected one of words, "),
     "tokenizer file": (lambda: TokenizeText("./no/tokenizer.json"), "TokenizeText: tokenizer: "),
     "vocabulary": (
         lambda: TokenizeText("bytes", vocabulary="tokens.txt"),
-        "vocabulary is for the tokenizers words, whitespace and chars",
+        "vocabulary: expected the tokenizer words, whitespace or chars",
     ),
     "clips": (lambda: ReadVideo("a/", clip_frames=0), "expected 1 or more, got 0"),
 }

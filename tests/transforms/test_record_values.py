@@ -218,7 +218,7 @@ def test_copies_of_decoded_images_are_augmented(tmp_path):
 
 
 def test_raw_pixels_that_are_to_be_augmented_are_an_error():
-    with pytest.raises(ConfigError, match="augment: raw pixels"):
+    with pytest.raises(ConfigError, match="augment: copies of raw pixels"):
         DecodeAndResizeImages(size=16, augment=("flip",), image_format="raw")
 
 
@@ -312,7 +312,7 @@ def test_values_of_python_numpy_and_arrow(tmp_path):
     [
         ([1, "x"], "column 'a': .*: convert its values to one type, or pass a schema"),
         ([decimal.Decimal("1.5")], r"column 'a': expected integers .*, got decimal128\(2, 1\)"),
-        ([{"b": 1}], "column 'a': expected integers .*, got struct<b: int64>: convert its values"),
+        ([{"b": 1}], "column 'a': expected integers .*, got struct<b: int64>: convert the values"),
         ([datetime.time(1)], r"column 'a': expected integers .*, got time64\[us\]"),
         ([np.uint64(2**63)], r"column 'a': expected integers \(except uint64\), .*, got uint64"),
         ([np.ones((2, 3)), np.ones((2, 2))],
@@ -329,8 +329,8 @@ def test_values_that_no_feature_can_hold(values, message, tmp_path):
 @pytest.mark.parametrize(
     ("records", "message"),
     [
-        ([{1: 2}], "BatchRecords: expected text as names of columns, got 1"),
-        ([{}], "BatchRecords: expected records with values, got one without any"),
+        ([{1: 2}], "BatchRecords: expected strings as column names, got 1"),
+        ([{}], "BatchRecords: expected records with values, got an empty record"),
         (["x"], "BatchRecords: expected dicts, beam.Rows, named tuples or dataclasses, got .* str"),
     ],
 )

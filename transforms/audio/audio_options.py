@@ -30,7 +30,7 @@ class MelOptions:
       bins: Number of mel filters.
       window: Length of a window of the Fourier transform, in samples (int) or seconds (float).
       hop: Length from the start of a window to the start of the next, as `window`.
-      f_min, f_max: Range of the filters in Hz; None is half the sample rate.
+      f_min, f_max: Range of the filters in Hz; `f_max` None is half the sample rate.
     """
 
     bins: int = 80
@@ -89,12 +89,12 @@ class AudioOptions:
       mono: Whether channels are mixed to one.
       clip: Length of records in microseconds; None keeps the length of each file.
       clip_mode: Part of a longer file that is kept; `split` makes consecutive clips of all of it.
-      clip_rest: For `split`, whether the end that fills no clip is padded or dropped.
+      clip_rest: For `split`: whether an end that does not fill a clip is padded or dropped.
       features: Form of the audio.
       dtype: Type of the samples of waveforms.
-      trim_silence: Decibels below the loudest frame, from which on frames at both ends are silent;
-        None trims nothing.
-      max_seconds: Longer files, or segments, are rejected.
+      trim_silence: Trim frames at both ends that are at least so many decibels below the loudest
+        frame; None trims nothing.
+      max_seconds: Maximum length; longer files or segments are rejected.
       mel: Options of spectrograms.
 
     Raises:

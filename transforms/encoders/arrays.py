@@ -75,7 +75,7 @@ class ArrayEncoder:
     """Encoder that reads the arrays that rows of `ArraySource` name.
 
     Args:
-      options: Format, dtype and treatment of NaN.
+      options: Format, dtype and NaN policy.
       cut: Slicing of the source.
       unlabelled: Rows without a label may occur; they have no label features.
     """

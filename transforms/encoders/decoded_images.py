@@ -1,4 +1,4 @@
-"""Images that were decoded before they were staged, as Examples."""
+"""Encoding of images that were decoded before they were staged."""
 
 from __future__ import annotations
 
@@ -32,14 +32,15 @@ _NUMBER, _NAME = "image/class/label", "image/class/text"
 class DecodedImageEncoder:
     """Encoder of the columns of `DecodeAndResizeImages`, and of columns that were added to them.
 
-    The images are written as they are; only copies that are to be augmented are decoded again.
+    The images are written as they are; only the images of augmented copies are decoded again.
 
-    options: how the images were encoded.
-    augment: names of the augmentations of copies.
-    unlabelled: rows without a label may occur; they have no label features.
+    Args:
+      options: Options with which the images were encoded.
+      augment: Names of the augmentations of copies.
+      unlabelled: Rows without a label may occur; they have no label features.
 
     Raises:
-      ConfigError: an augmentation is unknown, or the images are raw pixels.
+      ConfigError: An augmentation is unknown, or raw pixels are to be augmented.
     """
 
     options: ImageOptions
@@ -50,23 +51,24 @@ class DecodedImageEncoder:
         self._of_files()  # checks the names
         if self.augment and self.options.is_raw:
             raise ConfigError(
-                f"{option_name('augment')}: raw pixels are not decoded again for copies: expected"
+                f"{option_name('augment')}: copies of raw pixels cannot be augmented: expected"
                 f" {option_name('image_format', 'png')} or jpeg, got raw"
             )
 
     def features(self, rows: pa.Schema, context: Context) -> Features:
-        """Return the features of every record, those of `ImageEncoder`.
+        """Return the features of every record, which are the features of `ImageEncoder`.
 
         Raises:
-          ConfigError: a column of the images is missing; or as `ImageEncoder`.
+          ConfigError: A column of the images is missing; or as `ImageEncoder`.
         """
         own = self._of_files().features(pa.schema([]), dataclasses.replace(context, labels=()))
         if missing := [name for name in own if name not in rows.names]:
             raise ConfigError(
                 f"expected the columns of DecodeAndResizeImages, got none named {missing[0]}: keep"
-                " them, or choose another encoder with EncodeExamples, such as TableEncoder()"
+                " these columns, or select another encoder with EncodeExamples, such as"
+                " TableEncoder()"
             )
-        made = {*own, _NUMBER, _NAME}  # labels are numbered here, also those of the step
+        made = {*own, _NUMBER, _NAME}  # labels are numbered here, even if the step has done so
         others = pa.schema([field for field in rows if field.name not in made])
         return self._of_files().features(others, context)
 

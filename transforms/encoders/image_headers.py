@@ -38,7 +38,7 @@ class HeaderCheck:
 
     Args:
       options: Options of the encoder, with limits of size.
-      masks: Whether images have masks, whose headers are checked, too.
+      masks: Whether images have masks, whose headers are also checked.
     """
 
     options: ImageOptions

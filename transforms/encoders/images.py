@@ -89,10 +89,10 @@ class ImageEncoder:
       augment_all: Augment all records of split `train`, not only copies.
       unlabelled: Rows without a label may occur; they have no label features.
       objects: Policies for annotated boxes and captions; None without annotations.
-      classed: Images with annotated objects have a class of their own.
+      classed: Whether images with annotated objects also have a class themselves.
       feature_set: `tf-object-detection` adds the features that decoders of the TensorFlow Object
         Detection API need, and a label map.
-      masks: How masks of class ids are read and written; None without masks.
+      masks: Options for masks of class ids; None without masks.
     """
 
     options: ImageOptions
@@ -147,7 +147,7 @@ class ImageEncoder:
         if context.labels and self._has_classes(rows):
             declared |= self._label_features(rows, context)
         elif self.one_hot_label:
-            raise needs_classes("--one-hot-label")
+            raise needs_classes(option_name("one_hot_label"))
         mask = Feature(
             dtype="string",
             kind="mask",

@@ -92,14 +92,15 @@ class TableOptions:
 
     Args:
       zscore, minmax, log, one_hot, vocabulary, indicator: Names of columns.
-      zscore_by: What has a mean and a scale of its own in `zscore`; None if they are those of
-        train.
+      zscore_by: `zscore` uses the mean and scale of each `series` or `window`; None uses the mean
+        and scale of train.
       bucketize, hash: (column, number of buckets).
-      clip: (column, least, most).
-      impute: (column, mean, median or a value).
+      clip: (column, minimum, maximum).
+      impute: (column, value), or `mean` or `median` instead of the value.
       date_parts: (column, parts).
-      time_zone: Name of the time zone whose clock gives the parts of timestamps.
-      vocab_size, min_frequency, oov_buckets: For all columns with a learned vocabulary.
+      time_zone: Name of the time zone for the parts of timestamps.
+      vocab_size, min_frequency, oov_buckets: Options of all learned vocabularies, as in
+        `TextOptions`.
 
     Raises:
         ConfigError: A number is out of range, or options exclude each other.

@@ -78,7 +78,7 @@ class TableCheck:
     """Check that rejects rows with numbers that no feature can hold.
 
     Args:
-      options: Transforms of columns, such as clipping, which come before.
+      options: Transforms of columns, such as clipping, which are applied before the check.
     """
 
     options: TableOptions
@@ -128,13 +128,13 @@ def _unfit(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TableEncoder:
-    """Encoder of columns.
+    """Encoder that makes a feature of each column.
 
     Args:
       options: Transforms of columns.
       unlabelled: Rows without a label may occur; they have no label feature.
       sequences: Write windows as SequenceExamples.
-      not_steps: Columns of lists without a value per step of a window.
+      not_steps: Columns of lists that do not have a value per row of a window.
     """
 
     options: TableOptions = TableOptions()  # noqa: RUF009, it is frozen

@@ -49,12 +49,12 @@ class ImageOptions:
         `imagenet` minus the mean and divided by the deviation of ImageNet's channels. `none` keeps
         integers.
       max_pixels: Images with more pixels are rejected, judged by the header before decoding.
-      intensity_window: (low, high), the intensities of gray images that become black (low) and
-        white (high); `image` takes the lowest and the highest of each image, and None the range of
-        their type.
+      intensity_window: (low, high), the intensities of gray images that become black and white;
+        `image` takes the lowest and the highest intensity of each image, and None the range of the
+        type.
       damaged: `keep` writes what can be decoded of a JPEG whose data is damaged; `reject` rejects
         it.
-      min_size: Images whose shortest side is less (in pixels) are left out.
+      min_size: Minimum length of the shorter side in pixels; smaller images are left out.
 
     Raises:
         ConfigError: A value is invalid, or options contradict each other.

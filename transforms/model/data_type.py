@@ -28,12 +28,12 @@ _SHOWN = 20  # columns in a message
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RowOutcome:
-    """Rows of a batch, divided into kept, rejected and filtered.
+    """The outcome of each row of a batch: kept, rejected or filtered.
 
     Attributes:
       kept: int64[k], indices of the kept rows, ascending.
       rejects: Rejects of rows, with key, stage, reason and detail.
-      filtered: (key, option that excludes it).
+      filtered: (key, option that excludes the row).
     """
 
     kept: npt.NDArray[np.int64]
@@ -101,7 +101,7 @@ class Prepared(Protocol):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Context:
-    """The information that an encoder gets beside its rows, the same for all rows of a run.
+    """The information that an encoder gets in addition to rows, the same for all rows of a run.
 
     Attributes:
       seed: Seed of the run, for augmentations.
@@ -157,9 +157,9 @@ class Encoded:
       objects: (objects of the kept records, such as boxes; objects in `columns`).
       dropped_objects: {reason: (number of dropped objects, smallest key of a record with one)}; the
         reasons are fields of `ObjectCounts`.
-      reduced: Records with images of which not all bits were read.
+      reduced: Counts of records whose images have more bits per channel than were read.
       noted: Findings that notes report (`Noted`), counted without copies.
-      steps: {column: number of steps} of feature lists; then rows become SequenceExamples.
+      steps: {column: number of steps} of feature lists. If given, rows become SequenceExamples.
       content: binary(16)[k], the hash of the bytes or numbers that were read for each kept record,
         if the source did not hash them.
       sizes: (width, height) of the image of each kept record: int64[k] each.

@@ -56,7 +56,7 @@ EncoderOption = Annotated[
 ]
 _Labels = Annotated[tuple[str, ...], Expected("names of classes, such as ('cat', 'dog')")]
 Names = Annotated[Mapping[str, str], Expected("{feature: new name}")]
-_Codes = Annotated[tuple[str, ...], Expected(f"several values, such as [{FAILABLE[0]!r}]")]
+_Codes = Annotated[tuple[str, ...], Expected(f"a list of values, such as [{FAILABLE[0]!r}]")]
 _Count = Annotated[int, Between(0, math.inf)]
 
 
@@ -84,12 +84,12 @@ class _NoEncoder:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunSpec:
-    """One run: where its dataset goes, what encodes it, and the options that several steps share.
+    """Options of a run that several steps share: the output, the encoder, the splits and others.
 
     Args:
-      output: The folder of the dataset, a path or URI.
-      encoder: Makes the Examples, in encoder processes, to which it is pickled; its class may be
-        defined in the script that is run. `AssignSplits` needs neither for batches in memory.
+      output: Folder of the dataset, a path or URI.
+      encoder: Makes the Examples. It is pickled and runs in encoder processes; its class may be
+        defined in the script that is run.
       splits: {name: fraction}, in order; the fractions sum to 1.
       seed: Seed of splits, balancing and order.
       num_shards: Number of shards of every split, or {split: number}; None derives it from
@@ -97,7 +97,8 @@ class RunSpec:
       labels: Class names in the order of their numbers; None sorts the classes of the input.
       shard_bytes: Size of a shard, unless `num_shards` is given.
       compression: `none` or `gzip`.
-      number_labels: Column or array of labels whose type is open; many integers are refused.
+      number_labels: Name of the column or array of labels, if labels of numbers may be classes or
+        numbers to predict; the plan refuses many different integers.
       label_offset: Number of the first class.
       class_numbers: The numbers that the input has for its classes, instead of `labels` and
         `label_offset`.
@@ -105,27 +106,28 @@ class RunSpec:
       max_reject_fraction: The run is refused if more than this fraction of the inputs is rejected.
       overwrite: Whether a dataset in the output is replaced.
       workers: Encoder processes of a worker; 0 is one per core.
-      worker_memory, worker_seconds: Bytes and seconds of CPU time that each may take for a record,
-        beyond which it is rejected; 0 is no limit.
+      worker_memory, worker_seconds: Bytes, and seconds of CPU time, that an encoder process may use
+        for a record; beyond them the record is rejected. 0 is no limit.
       spill_above: Bytes of planned rows above which the shuffle goes through files.
-      fingerprint: How files are recognized: `stat`, by path, size and time of change, or `content`,
-        if the rows have a hash of it.
-      reuse: Frames of earlier datasets, for records in them.
-      input_splits: Splits of datasets of the input, even those without records.
+      fingerprint: Identification of files for reuse: `stat`, by path, size and time of change, or
+        `content`, by the hash of the content that the rows have.
+      reuse: Places of frames in earlier datasets, to reuse their records.
+      input_splits: Splits that the input names, including splits without records.
       layout: Layout of the records, if it is known before the run.
       windows: Options of a run that cuts series into windows.
       unit: Name of a record in the ledger.
       notes: Remarks on the input for the manifest.
-      fail_on: Codes of the notes that refuse the run, some of `recordmill.notes.FAILABLE`.
+      fail_on: Codes of notes that fail the run, from `recordmill.notes.FAILABLE`.
       listed_classes: {class: number of files} of the listing, if it has classes.
       group_noun: Name of groups in messages: `group` or `series` if the input names them, `file` if
         they are the clips or segments of a file; None if they follow from content.
-      compared: Columns that are the content of records made of rows; none for other records.
+      compared: Columns by which the contents of rows are compared; empty for other records.
       rules: Rules for labels and keys. The plan checks that the classes that they name exist.
       card: Licence, citation, description and the like of the dataset.
       job_id: Name of the staging folder.
       options, versions: Content of the manifest.
-      job: Content of job.json. All four are derived from the rest unless given.
+      job: Content of job.json. By default, `job_id`, `options`, `versions` and `job` are derived
+        from the other fields.
       watched: Whether the submitter waits for the job and reports the verdict; otherwise a refused
         run raises RunError in the pipeline.
 

@@ -27,14 +27,14 @@ class ListingPart:
       rejects: Inputs that could not be read.
       invalid: Records that could not be made from an input that was read, if a `RowSource` makes
         several records of an input.
-      inputs: The number of inputs that the part counts for, if it is not one per row. Each input
+      inputs: Number of inputs that the part stands for, unless each row is an input. Each input
         counts in one part.
-      data: Large values, apart from the rows, which hold their offsets. It is written to a staged
-        file, and encoders get its path as `__path__` of the rows.
+      data: Large values, stored apart from the rows, which have their offsets. The data is written
+        to a staged file, and encoders get its path as `__path__` of the rows.
       filtered: {option: number of inputs that it excluded}.
       rejected_labels: {label: number of rejected inputs}, as far as labels are known.
       notes: Remarks on the input, if the source itself does not keep them.
-      of_values: Whether labels are numbers or booleans by their type, or by that of their column.
+      of_values: Whether labels are numbers or booleans, by their own type or their column's type.
     """
 
     rows: pa.RecordBatch | None = None

@@ -1,4 +1,4 @@
-"""BatchRecords: batches of dicts, `beam.Row`s and the like, for pipelines that make records."""
+"""BatchRecords: batches of dicts, `beam.Row`s and other records that a pipeline makes."""
 
 from __future__ import annotations
 
@@ -37,14 +37,15 @@ _RECORDS = "dicts, beam.Rows, named tuples or dataclasses"
 
 
 def check_roles(step: str, given: Mapping[str, str | None]) -> dict[str, str]:
-    """Return {column of the user: system column} of a step, given {system column: column or None}.
+    """Return {user column: system column} of a step, given {system column: user column or None}.
 
     Raises:
-      ConfigError: a column has two roles.
+      ConfigError: A column has two roles.
     """
     named = {role: name for role, name in given.items() if name is not None}
     if len({*named.values()}) < len(named):
-        raise ConfigError(f"{step}: expected a column of its own for each role, got {named}")
+        named = {_OPTIONS[role]: name for role, name in named.items()}
+        raise ConfigError(f"{step}: expected a different column for each option, got {named}")
     return {name: role for role, name in named.items()}
 
 
@@ -52,7 +53,7 @@ def with_roles(step: str, rows: pa.RecordBatch, roles: Mapping[str, str]) -> pa.
     """Return rows whose columns with roles are system columns, as strings.
 
     Raises:
-      ConfigError: a column is missing, or holds values that are not text, numbers or the like.
+      ConfigError: A column is missing, or its values cannot be cast to strings.
     """
     columns = dict(zip(rows.schema.names, rows.columns, strict=True))
     for name, role in roles.items():
@@ -68,20 +69,20 @@ def with_roles(step: str, rows: pa.RecordBatch, roles: Mapping[str, str]) -> pa.
             columns[role] = values.cast(pa.string())
         except pa.ArrowException as error:
             raise ConfigError(
-                f"{step}: column {name!r}: expected text, got {values.type}: {error}"
+                f"{step}: column {name!r}: expected strings, got {values.type}: {error}"
             ) from error
     return pa.RecordBatch.from_pydict(columns)
 
 
 def _only_values(lists: pa.Array) -> pa.Array:
-    """Return the values of lists of one value each; other lists as they are."""
+    """Return the values of lists with one value each; return other lists unchanged."""
     flat = lists.flatten()
     return flat if not lists.null_count and len(flat) == len(lists) else lists
 
 
 @dataclasses.dataclass(frozen=True)
 class _Converter:
-    """Makes a batch of records. roles: as `check_roles` returns them."""
+    """Makes batches of records. roles: as `check_roles` returns them."""
 
     roles: Mapping[str, str]
     schema: pa.Schema | None
@@ -90,7 +91,7 @@ class _Converter:
         """Return a batch with a row per record.
 
         Raises:
-          ConfigError: the records have no columns, or values of one column have several types.
+          ConfigError: The records have no columns, or the values of a column have several types.
         """
         rows = _as_dicts(records)
         if self.schema is not None:
@@ -99,9 +100,9 @@ class _Converter:
             names = [*dict.fromkeys(itertools.chain.from_iterable(rows))]
             if not all(isinstance(name, str) for name in names):
                 odd = next(name for name in names if not isinstance(name, str))
-                raise ConfigError(f"BatchRecords: expected text as names of columns, got {odd!r}")
+                raise ConfigError(f"BatchRecords: expected strings as column names, got {odd!r}")
         if not names:
-            raise ConfigError("BatchRecords: expected records with values, got one without any")
+            raise ConfigError("BatchRecords: expected records with values, got an empty record")
         arrays = {
             name: _array(name, values, None if self.schema is None else self.schema.field(name))
             for name, values in zip(names, _columns(rows, names), strict=True)
@@ -111,7 +112,7 @@ class _Converter:
     def of_transform(self, rows: pa.RecordBatch, passed: Mapping[str, Any]) -> pa.RecordBatch:
         """Return a batch of tensorflow-transform, whose columns are lists, as `of_batch` does.
 
-        passed: columns that it passed through; they become features, too.
+        passed: columns that tensorflow-transform passed through; they also become features.
         """
         for name, values in passed.items():
             if values is not None:
@@ -119,13 +120,13 @@ class _Converter:
         rows = self.of_batch(rows)
         if self.schema is not None:
             return rows
-        return with_tensors(with_keys_by_content(rows))  # keys of lists, as batches may differ
+        return with_tensors(with_keys_by_content(rows))  # its result depends on the whole batch
 
     def of_batch(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Return a batch of the user with the columns of the schema, and system columns.
+        """Return a batch of the pipeline with the columns of the schema, and system columns.
 
         Raises:
-          ConfigError: it lacks a column, or a column has another type.
+          ConfigError: The batch lacks a column, or a column has another type.
         """
         if self.schema is not None:
             missing = [name for name in self.schema.names if name not in rows.schema.names]
@@ -161,14 +162,14 @@ def _as_dicts(records: Sequence[Any]) -> Sequence[Mapping[str, Any]]:
 
 
 def _as_dict(record: Any) -> Mapping[str, Any]:
-    """Return the values of a record by their names, as they are."""
+    """Return {name: value} of a record; values are not copied."""
     if hasattr(record, "_asdict"):
         return dict(record._asdict())
     if dataclasses.is_dataclass(record) and not isinstance(record, type):
         return {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
     advice = ""
     if isinstance(record, bytes):
-        advice = ": if they are serialized tf.train.Examples, apply ParseExamples before it"
+        advice = ": if elements are serialized tf.train.Examples, apply ParseExamples instead"
     raise ConfigError(
         f"BatchRecords: expected {_RECORDS}, got an element of type {type(record).__name__}{advice}"
     )
@@ -201,8 +202,8 @@ def _array(name: str, values: Sequence[Any], field: pa.Field | None) -> pa.Array
         except ConfigError as error:
             raise ConfigError(
                 f"BatchRecords: column {name!r}: expected integers (except uint64), bools, floats,"
-                f" text, bytes, dates, timestamps, or lists of those, got {array.type}: convert"
-                " its values, or pass a schema"
+                f" strings, bytes, dates, timestamps, or lists of these, got {array.type}: convert"
+                " the values, or pass a schema"
             ) from error
     return array
 
@@ -212,7 +213,7 @@ def _holds_nothing(kind: pa.DataType) -> bool:
 
 
 def _of_arrays(name: str, values: Sequence[Any]) -> tuple[pa.Array | None, Sequence[Any]]:
-    """Return the column of arrays of one shape; of others None, and values that Arrow takes."""
+    """Return the column if the arrays have one shape; otherwise None, and values for Arrow."""
     shapes = {np.shape(value) if isinstance(value, np.ndarray) else None for value in values}
     if shapes == {()}:
         return None, [value[()] for value in values]
@@ -227,16 +228,18 @@ def _of_arrays(name: str, values: Sequence[Any]) -> tuple[pa.Array | None, Seque
         shown = " and ".join(sorted({str(shape) for shape in shapes if shape is not None}))
         raise ConfigError(
             f"BatchRecords: column {name!r}: expected arrays of one shape, or of one dimension,"
-            f" got the shapes {shown}: flatten them"
+            f" got the shapes {shown}: flatten the arrays"
         )
     return None, values
 
 
 def with_tensors(rows: pa.RecordBatch, *, text: bool = False) -> pa.RecordBatch:
-    """Return a batch whose columns of the user are all lists as values, where each list has one,
-    or as lists of a fixed size, where all have the same.
+    """Return a batch whose user columns of lists become columns of values or fixed-size lists.
 
-    text: whether bytes become text if all of them are UTF-8.
+    A column becomes values if each list has one value, and fixed-size lists if all lists have the
+    same length.
+
+    text: whether bytes become strings if all of them are UTF-8.
     """
     fields = {field.name for field in user_fields(rows.schema)}
     return pa.RecordBatch.from_pydict(
@@ -261,7 +264,7 @@ def _as_tensor(lists: pa.Array, text: bool) -> pa.Array:
 
 
 class _Collect(beam.DoFn):
-    """Collects the records of a bundle into batches; batches among them pass."""
+    """Collects the records of a bundle into batches; converts elements that are batches."""
 
     def __init__(self, convert: _Converter) -> None:
         self._convert = convert
@@ -298,20 +301,21 @@ class BatchRecords(beam.PTransform):
     """Make batches of records: dicts, `beam.Row`s, named tuples or dataclasses in,
     `pyarrow.RecordBatch`es out.
 
-    Each key is a column; a record without it has a null there. Values are numbers, strings, bytes,
-    dates, timestamps, lists of them, scalars of NumPy and Arrow, and arrays of NumPy. Arrays of one
-    shape become a feature of that shape; lists, and arrays of one dimension that differ in length,
-    one of variable length. Batches pass, also those of tensorflow-transform
-    (`output_record_batches=True`).
+    Each key becomes a column, which is null for records without the key. Values are numbers,
+    strings, bytes, dates, timestamps, lists of these, scalars of NumPy and Arrow, and NumPy arrays.
+    Arrays of one shape become a feature of that shape; lists, and arrays of one dimension that
+    differ in length, become a feature of variable length. Elements may also be batches, such as the
+    batches of tensorflow-transform (`output_record_batches=True`).
 
     Args:
       key_column, label_column, group_column, split_column: Columns with the unique name of a
-        record, its class, its group and its split. They become system columns, and are no features.
-      schema: Names and types of the columns; others are left out. None takes those of the records.
+        record, its class, its group and its split. They become system columns, not features.
+      schema: Names and types of the columns; other columns are left out. Default: all columns of
+        the records, with inferred types.
 
     Raises:
-      ConfigError: An element is no record, values of one column have several types, or no feature
-        can hold them.
+      ConfigError: An element is not a record, the values of a column have several types, or no
+        feature can hold them.
 
     Example::
 
@@ -337,7 +341,7 @@ class BatchRecords(beam.PTransform):
             self._check_names(self.schema.names, of="the schema", they="it has")
 
     def _check_names(self, names: Sequence[str], *, of: str, they: str) -> None:
-        """Raise ConfigError for a column that is not among the names of a source of them."""
+        """Raise ConfigError if a column with a role is missing. of, they: owner of the names."""
         for name, role in self._roles.items():
             if name not in names:
                 raise ConfigError(
@@ -352,7 +356,7 @@ class BatchRecords(beam.PTransform):
 
     def expand(self, records: beam.PCollection[Record]) -> beam.PCollection[pa.RecordBatch]:
         kind = records.element_type
-        fields = getattr(kind, "_fields", None)  # of a named tuple, or of the type of `beam.Row`s
+        fields = getattr(kind, "_fields", None)  # of a named tuple, or of a `beam.Row` type
         if fields is not None:
             names = [field if isinstance(field, str) else field[0] for field in fields]
             self._check_names(names, of="the records", they="they have")

@@ -28,18 +28,19 @@ _MOST = 4096  # records of a batch
 
 @dataclasses.dataclass(frozen=True)
 class _Parser:
-    """Parses Examples. roles: {feature: system column}. schema: of the features to keep, or None
-    for all of them.
+    """Parses Examples.
+
+    roles: {feature: system column}. schema: schema of the features to keep; None keeps all.
     """
 
     roles: Mapping[str, str]
     schema: pa.Schema | None
 
     def parse(self, payloads: list[bytes]) -> tuple[pa.RecordBatch, list[Reject]]:
-        """Return the Examples that fit as a batch, and rejects of the others.
+        """Return a batch of the valid Examples, and rejects of the others.
 
         Raises:
-          ConfigError: no feature has the name of a role, or one holds numbers and bytes.
+          ConfigError: The feature of a role is missing, or a feature holds numbers and bytes.
         """
         offsets = offsets_of(np.fromiter(map(len, payloads), np.int64, len(payloads)))
         data = np.frombuffer(b"".join(payloads), np.uint8)
@@ -76,7 +77,7 @@ class _Parser:
             except ExampleError as error:
                 raise ConfigError(
                     f"ParseExamples: feature {name!r}: {error}: pass a schema, such as"
-                    f" pyarrow.schema([({name!r}, pyarrow.int64())]), to reject the others"
+                    f" pyarrow.schema([({name!r}, pyarrow.int64())]), to reject other types"
                 ) from error
             if kind is not None:
                 yield pa.field(name, kind)
@@ -122,7 +123,7 @@ class _Parse(beam.DoFn):
 def parse_examples(
     records: beam.PCollection[bytes], roles: Mapping[str, str], schema: pa.Schema | None
 ) -> tuple[beam.PCollection[pa.RecordBatch], beam.PCollection[Reject]]:
-    """Return batches of serialized Examples, and rejects of the elements that are none.
+    """Return batches of serialized Examples, and rejects of elements that are not Examples.
 
     roles, schema: as in `_Parser`.
     """

@@ -1,7 +1,7 @@
 """Listings in a temporary folder: nothing is written to the output until the pipeline runs.
 
 The submitter lists the input while it builds the pipeline, because the graph depends on the
-listing. The pipeline may never run, though, such as when a later step is refused.
+listing. The pipeline may never run, for example because a later step raises an error.
 """
 
 from __future__ import annotations
@@ -36,9 +36,12 @@ def before_run(pipeline: beam.Pipeline, action: Callable[[], None]) -> None:
 
 
 class PendingListing:
-    """A listing that waits for its pipeline to run, in a folder that is deleted with this object.
+    """A listing in a temporary folder, until its pipeline runs.
 
-    staging: the temporary staging folder, for `stage_listing`.
+    The folder is deleted with this object.
+
+    Attributes:
+      staging: The temporary staging folder, for `stage_listing`.
     """
 
     def __init__(self) -> None:
@@ -46,9 +49,13 @@ class PendingListing:
         self.staging = Staging.of(Location.parse(self._folder.name), "listing")
 
     def named_as_before(self, listing: Listing, target: Staging) -> Listing:
-        """Return the listing with the names that its parts have in the staging folder of the run.
+        """Return the listing, with the part names of a staged listing of the same rows.
 
-        If that holds a listing of the same rows, all files derived from it are kept.
+        With the same names, all files that were derived from the staged listing are kept.
+
+        Args:
+          listing: The pending listing.
+          target: The staging folder of the run.
         """
         before = target.listing()
         if before is None or before.fingerprint != listing.fingerprint:
@@ -58,7 +65,7 @@ class PendingListing:
         return dataclasses.replace(listing, parts=before.parts)
 
     def move(self, listing: Listing, target: Staging) -> None:
-        """Move the files to the staging folder of the run, unless it holds the same listing."""
+        """Copy the files to the staging folder of the run, unless it holds the same listing."""
         before = target.listing()
         if before is not None and before.parts == listing.parts:
             return

@@ -1,8 +1,8 @@
-"""The records that steps hand on: staged ones, and values in memory.
+"""The records that steps pass on: staged records, and values in memory.
 
-`Read` and `StageBatches` begin with a run, and hand it on with handles on staged batches. Values
-are batches in memory that become a dataset in `WriteToTFRecord`; the steps before it only note
-their options, because a plan needs all records and all options.
+`Read` and `StageBatches` take a run, and pass it on with handles on staged batches. Values are
+batches in memory that become a dataset in `WriteToTFRecord`. The steps before it only add their
+options to the values, because a plan needs all records and all options.
 """
 
 from __future__ import annotations
@@ -35,9 +35,13 @@ if TYPE_CHECKING:
 class StagedRecords(NamedTuple):
     """Handles on staged batches, and the run that they belong to.
 
-    unique_keys: whether the source guarantees unique keys; otherwise `Analyze` compares them.
-    steps: names of the steps that were applied, without `Read` and `StageBatches`.
-    ungrouped: whether it is known that no record has a group, beside what the run knows.
+    Attributes:
+      handles: The handles.
+      run: Options of the run.
+      unique_keys: Whether the source guarantees unique keys; otherwise `Analyze` checks them.
+      steps: Names of the steps that were applied, without `Read` and `StageBatches`.
+      ungrouped: Whether it is known that no record has a group, even if the layout of the run is
+        unknown.
     """
 
     handles: beam.PCollection[Element]
@@ -51,12 +55,18 @@ class StagedRecords(NamedTuple):
 class ValueOptions:
     """The options of the steps before `WriteToTFRecord`; None where a step was not applied.
 
-    artifacts: files that the encoder needs, and that are not learned. windows: how series are cut
-    into windows; then `windowing` makes all options for that, given these, `staging` and `splits`.
-    unit: name of a record in the ledger. implied_names: {feature: new name} that follow from the
-    roles of columns.
-    unique_keys, ungrouped: whether it is known that keys cannot repeat, and that no record has a
-    group, so that nothing needs to be checked.
+    Attributes:
+      encoder: Encoder of the records.
+      artifacts: Files that the encoder needs, and that are not learned.
+      windows: Options for cutting series into windows.
+      windowing: Makes the `Windowing` from `windows`, the staging folder and the splits.
+      unit: Name of a record in the ledger.
+      implied_names: {feature: new name} that follow from the roles of columns.
+      unique_keys: Whether it is known that keys cannot repeat, so that they are not checked.
+      ungrouped: Whether it is known that no record has a group, so that groups are not checked.
+      rename: Option of `EncodeExamples`.
+      splits, seed, stratify: Options of `AssignSplits`.
+      balance, target: Options of `Rebalance`.
     """
 
     encoder: Encoder | None = None
@@ -80,8 +90,8 @@ class InputCount(NamedTuple):
 
     Attributes:
       reason: The option that excludes them, or another reason of the ledger.
-      number: How many.
-      are_records: Whether they had become records.
+      number: Number of inputs or records.
+      are_records: Whether they are records; otherwise they are inputs.
     """
 
     reason: str
@@ -90,13 +100,13 @@ class InputCount(NamedTuple):
 
 
 class RecordValues(NamedTuple):
-    """Batches of records, the rejects of the steps before, and the options that were noted.
+    """Batches of records in memory, with the rejects and the options of earlier steps.
 
     Attributes:
       batches: Batches of records, with a column per value, and system columns.
-      rejects: The rejects; None if no step before rejects records.
-      options: The noted options.
-      remarks: What else the steps before found: counts for the ledger, and notes.
+      rejects: Rejects of earlier steps; None if no earlier step rejects records.
+      options: Options of earlier steps, which `WriteToTFRecord` applies.
+      remarks: Notes of earlier steps, and counts of inputs and records that they left out.
     """
 
     batches: beam.PCollection[pa.RecordBatch]
@@ -120,8 +130,8 @@ class RecordValues(NamedTuple):
             return NotImplemented  # the step applies itself
         name = getattr(step, "label", type(step).__name__)
         raise ConfigError(
-            f"{name}: expected a PCollection, got RecordValues: apply it to .batches, and go on"
-            " with .with_batches(...), which keeps the rejects"
+            f"{name}: expected a PCollection, got RecordValues: apply it to .batches, and pass the"
+            " result to .with_batches(...), which keeps the rejects"
         )
 
 
@@ -130,7 +140,7 @@ Values: TypeAlias = RecordValues | beam.PCollection[Record]
 
 
 def is_of(given: beam.PCollection[Any], element: Any) -> bool:
-    """Return whether elements may have a type; True if Beam does not know theirs."""
+    """Return whether elements may have a type; True if Beam does not know their type."""
     kind = given.element_type  # None if Beam infers no types (--no_pipeline_type_check)
     known = kind is not None
     if element is beam.Row and hasattr(kind, "_fields"):  # a named tuple is a record as well
@@ -156,7 +166,7 @@ def values_of(records: Values) -> RecordValues:
 
 
 def _maker_of(batches: beam.PCollection[Any]) -> BatchRecords | None:
-    """Return the `BatchRecords` whose output this is, if there is one."""
+    """Return the `BatchRecords` that made the batches; None if they have another producer."""
     node = batches.producer
     while node is not None:
         if isinstance(node.transform, BatchRecords):
@@ -166,7 +176,7 @@ def _maker_of(batches: beam.PCollection[Any]) -> BatchRecords | None:
 
 
 def refuse_noted(step: str, options: ValueOptions) -> None:
-    """Raise ConfigError for noted options that `WriteToTFRecord` applies, and a step would lose."""
+    """Raise ConfigError for options that only `WriteToTFRecord` applies, not the given step."""
     noted = {
         "AssignSplits(stratify=True)": options.stratify,
         "Rebalance": options.balance not in (None, "none"),

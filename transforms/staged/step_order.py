@@ -27,11 +27,14 @@ VALUES = (RecordValues, pa.RecordBatch, dict, beam.Row, bytes, _TRANSFORMED)
 
 
 def check_input(given: Any, *, step: str, takes: tuple[Any, ...], after: str) -> None:
-    """Raise ConfigError for the input of another step.
+    """Raise ConfigError unless a step can take the input.
 
-    step: name of the step. takes: results of earlier steps (named tuples), or types of the elements
-      of a PCollection: those of `_NAMES`. after: the steps with such a result; "" if the input may
-      begin a pipeline.
+    Args:
+      given: The input.
+      step: Name of the step.
+      takes: Results of earlier steps (named tuples), or element types of a PCollection, which are
+        keys of `_NAMES`.
+      after: Names of the steps with such a result; "" if the step can begin a pipeline.
     """
     elements = [one for one in takes if one in _NAMES]
     if isinstance(given, beam.PCollection):
@@ -55,7 +58,7 @@ def check_input(given: Any, *, step: str, takes: tuple[Any, ...], after: str) ->
 
 
 def _check_steps(applied: Sequence[str], step: str) -> None:
-    """Raise ConfigError if staged records have passed a step that must not come before this one."""
+    """Raise ConfigError unless the steps that were applied may precede the step."""
     if step == "Analyze" and "AssignSplits" not in applied:
         raise ConfigError(
             "Analyze: expected the output of AssignSplits, got the output of"
@@ -71,7 +74,7 @@ def _check_steps(applied: Sequence[str], step: str) -> None:
 
 
 def refuse_options(step: str, options: Mapping[str, Any]) -> None:
-    """Raise ConfigError for options that staged records have in their run; None is not given."""
+    """Raise ConfigError for options that belong in the run of staged records; None is not given."""
     for name, value in options.items():
         if value is not None:
             raise ConfigError(
@@ -95,7 +98,7 @@ def _describe(given: Any) -> str:
 
 
 class OrderedStep(beam.PTransform):
-    """A step that checks its options when it is made, and its input before Beam looks into it.
+    """A step that checks its options when it is made, and its input before Beam checks it.
 
     takes, after: as in `check_input`.
     """
@@ -108,7 +111,7 @@ class OrderedStep(beam.PTransform):
         check_options(self, self._check_together)
 
     def _check_together(self) -> None:
-        """Raise ConfigError for options that do not go together."""
+        """Raise ConfigError for options that contradict each other."""
 
     def default_type_hints(self) -> IOTypeHints:
         """Return no hints: Beam knows none for named tuples, and the input is checked here."""
@@ -118,6 +121,6 @@ class OrderedStep(beam.PTransform):
         check_input(given, step=type(self).__name__, takes=self.takes, after=self.after)
         found, inputs = super()._extract_input_pvalues(given)
         if isinstance(given, tuple):
-            # Beam expects every input to be a PCollection; runs, and results known before, are not.
+            # Beam expects PCollections only; a run, and a result that is known before it, are none.
             inputs = {tag: one for tag, one in inputs.items() if isinstance(one, beam.PCollection)}
         return found, inputs

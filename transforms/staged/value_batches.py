@@ -1,7 +1,7 @@
-"""Batches of records in memory that were read from a source: their layout, and their data.
+"""Layout and data of batches in memory that were read from a source.
 
 Both are in the metadata of the schema, which Arrow keeps when rows are filtered or columns are
-added. Data are the bytes that rows refer to by offsets, such as the images of a Parquet file.
+added. The data is the bytes that rows refer to by offsets, such as the images of a Parquet file.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ def as_values(
 ) -> pa.RecordBatch:
     """Return rows of a source with their layout and their data.
 
-    layout: None if the source declares no types. data: as of `ListingPart`.
+    Args:
+      rows: Rows that were read or listed.
+      layout: None if the source declares no types.
+      data: As `data` of `ListingPart`.
     """
     metadata = dict(rows.schema.metadata or {})
     if layout is not None:
@@ -44,7 +47,7 @@ def as_values(
 
 
 def layout_of_values(rows: pa.Schema) -> Layout | None:
-    """Return the layout of rows that a source has read; None for others."""
+    """Return the layout of rows that a source has read; None for other rows."""
     text = (rows.metadata or {}).get(_LAYOUT)
     return None if text is None else Layout(columns=rows, **json.loads(text))
 
@@ -53,7 +56,7 @@ def data_of_values(rows: pa.RecordBatch) -> bytes | None:
     """Return the bytes that rows refer to by offsets, if there are any.
 
     Raises:
-      ConfigError: rows of several batches were joined.
+      ConfigError: Rows of several batches were joined.
     """
     if batch.DATA not in rows.schema.names:
         return None
@@ -61,8 +64,8 @@ def data_of_values(rows: pa.RecordBatch) -> bytes | None:
     names = rows[batch.DATA].unique().to_pylist()
     if data is None or names not in ([], [xxhash.xxh3_128_hexdigest(data)]):
         raise ConfigError(
-            "expected a batch as it was read, with the bytes that its rows refer to, got rows of"
-            " several batches: filter batches and add columns to them, but do not join them"
+            "expected rows of one batch that was read, with the bytes that they refer to, got rows"
+            " of several batches: filter batches or add columns, but do not join batches"
         )
     return data
 

@@ -50,7 +50,7 @@ LABELS = "labels: expected names of classes, such as ('cat', 'dog'), got"
         ({"max_reject_fraction": "1"}, "max_reject_fraction: expected a number, got '1'"),
         ({"fail_on": ("nonsense",)}, "fail_on: expected some of annotations, archives, audio, "),
         ({"fail_on": ("tfds",)}, "fail_on: expected some of annotations, archives, audio, "),
-        ({"fail_on": "leak"}, "fail_on: expected several values, such as ['annotations'], got"),
+        ({"fail_on": "leak"}, "fail_on: expected a list of values, such as ['annotations'], got"),
         ({"labels": ("a", "a", "b")}, "labels: expected each class once, got 'a' 2 times"),
         ({"labels": "ab"}, f"{LABELS} 'ab'"),
         ({"labels": (1, 2)}, f"{LABELS} (1, 2)"),

@@ -70,7 +70,7 @@ _BYTES = 256
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextEncoder:
-    """Encoder of the column `text`, or of the columns of texts of the options.
+    """Encoder of the column `text`, or of the columns that `text_columns` of the options names.
 
     Learned vocabularies and tokenizer files are artifacts of the context.
 

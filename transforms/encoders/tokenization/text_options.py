@@ -40,17 +40,17 @@ class TextOptions:
 
     Args:
       tokenizer: `words` are Unicode words in lower case; `whitespace` splits at ASCII whitespace
-        and keeps the case; `chars` are code points; `bytes` are those of UTF-8; `bpe` are learned
+        and keeps the case; `chars` are code points; `bytes` are UTF-8 bytes; `bpe` are learned
         pieces of words; `huggingface` and `sentencepiece` use a file of the user. None: `words` if
         a feature needs tokens.
       features: `text`; `tokens`, their ids; `bow`, term counts; `tfidf`, weighted term counts;
         `embeddings`, word vectors. Empty: `tokens` if a tokenizer is given, else `text`.
-      max_length: Number of ids of a record, which are cut or padded; None keeps all.
-      vocab_size: Greatest number of learned tokens, without special tokens.
-      min_frequency: Least count of a learned token in train.
+      max_length: Number of ids of a record: more ids are cut, fewer are padded; None keeps all.
+      vocab_size: Maximum number of learned tokens, without special tokens.
+      min_frequency: Minimum count of a learned token in train.
       oov_buckets: Number of ids for unknown tokens, which share them by hash.
       special_tokens: Tokens with the first ids after the OOV buckets.
-      ngrams: Greatest length of an n-gram that counts as a term of `bow` and `tfidf`.
+      ngrams: Maximum length of an n-gram that counts as a term of `bow` and `tfidf`.
       tfidf: `sparse` (indices and values) or `dense` (a number per line of the vocabulary).
       tfidf_norm: `l2` normalizes the weights of each record to length 1.
       pooling: `mean` writes the mean vector of a record's tokens, `none` all vectors.
@@ -60,14 +60,14 @@ class TextOptions:
       min_chars, max_chars, min_tokens, max_tokens: Limits for records; others are left out.
         Characters are code points of the normalized text.
       augment: Augmentations of copies.
-      pack: Number of ids of a record that is filled with several texts; None writes a record per
-        text.
+      pack: Number of ids of an Example that is filled with several texts; None writes an Example
+        per text.
       end_token: Token after each packed text.
-      chunk: Greatest number of tokens of a record; longer texts become several records.
+      chunk: Maximum number of tokens of a record; longer texts become several records.
       chunk_overlap: Number of tokens that a chunk shares with the previous one.
       text_columns: Columns with the texts of a record, if it has several.
       text_pairs: `join` makes one sequence of the tokens of two texts, `separate` makes features of
-        each text; by default `join`.
+        each text. None is `join`.
 
     Raises:
         ConfigError: A value is invalid, or an option has no effect or contradicts another one.

@@ -259,11 +259,11 @@ class FileTree:
       input: Path or URI of a folder, a pattern (`*`, `?`, `[...]`, `**` for folders), or a file; or
         several of them. Folders give split and label, also those that a pattern matches.
       unlabelled: Whether to reject or keep files without label if folders give labels.
-      leave_out: Extensions to skip (without dot, in lower case). They do not apply to a file, nor
-        to a pattern that ends in one of them.
+      leave_out: Extensions of files to skip (without dot, in lower case). They do not apply if the
+        input is a file, or a pattern that ends in one of them.
       labelled: Whether folders give labels.
       numbers: Converts labels to numbers to predict; None if labels are classes.
-      companions: Kinds of files of other options, such as masks, for which notes are made.
+      companions: Files that other options read, such as masks, for which notes are made.
     """
 
     input: str | Inputs

@@ -98,7 +98,8 @@ class FileList:
     Args:
       path: Path or URI of the listing.
       format: Format of its rows. A .txt file with a delimiter is read as CSV or TSV.
-      input_root: Folder or archive of relative paths; by default the folder of the listing.
+      input_root: Folder or archive that relative paths refer to; by default the folder of the
+        listing.
       confine: Whether local paths must lie inside `input_root`, if that is given.
       stores: Object stores that URIs may name, beside those of the listing and of `input_root`;
         with the options of their filesystems, which the URIs of a listing must not have.
@@ -111,13 +112,13 @@ class FileList:
       drop_columns: Columns to ignore.
       label_separator: Text between the labels in the label column, if files may have several; a
         column of lists needs none.
-      label_type: Reading of the label column: classes (also None), numbers, or a column as any
-        other.
+      label_type: Reading of the label column: `class` (also None), `int` or `float` for numbers to
+        predict, or `none` for an ordinary column.
       unlabelled: Whether to reject or keep rows without label if there is a label column.
-      weight_column: Column of weights, which becomes a value of the records.
+      weight_column: Column with the weights of records.
       where: Condition of the rows to read; others are left out. It may name dropped columns.
-      conflicts: Treatment of rows that have the same key and differ; equal rows count once. None
-        leaves repeated keys to the check of all keys, which refuses them.
+      conflicts: Treatment of rows that have the same key and differ; equal rows count once. None:
+        repeated keys are an error, which `Analyze` finds.
       finds_split: Whether a column named 'split' gives splits.
       segment_columns: Columns that distinguish rows with the same key, such as times of segments;
         None if rows cannot be segments of files.
