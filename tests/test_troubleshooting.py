@@ -19,9 +19,23 @@ def text_of(node: ast.AST) -> str | None:
         return node.value
     if isinstance(node, ast.JoinedStr):
         return "".join(
-            str(part.value) if isinstance(part, ast.Constant) else "\0" for part in node.values
+            str(part.value) if isinstance(part, ast.Constant) else filled_in(part)
+            for part in node.values
         )
     return None
+
+
+def filled_in(part: ast.expr) -> str:
+    """The flag that `option_name` gives within a command; a zero byte for other values."""
+    match part:
+        case ast.FormattedValue(
+            value=ast.Call(func=ast.Name("option_name"), args=[ast.Constant(name), *values])
+        ):
+            shown = [
+                str(value.value) if isinstance(value, ast.Constant) else "\0" for value in values
+            ]
+            return " ".join(["--" + str(name).replace("_", "-"), *shown])
+    return "\0"
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recordmill.transforms import Analyze, ReadBatches, Rebalance, RunSpec, StageBatches
+from recordmill.transforms import (
+    Analyze,
+    AssignSplits,
+    ReadBatches,
+    Rebalance,
+    RunSpec,
+    StageBatches,
+)
 from recordmill.transforms.balancing.quotas import (
     Quota,
     balance_ranks,
@@ -222,6 +229,7 @@ def test_in_a_custom_pipeline(tmp_path):
                 pipeline
                 | f"Create {label}" >> beam.Create([with_value(some) for some in batches])
                 | f"Stage {label}" >> StageBatches(run)
+                | f"Split {label}" >> AssignSplits()
                 | f"Analyze {label}" >> Analyze()
                 | f"Rebalance {label}" >> Rebalance(balance, target=target)
                 | f"Read {label}" >> ReadBatches()

@@ -24,7 +24,7 @@ from recordmill.transforms.planning.sample_rows import sample_size
 from recordmill.transforms.planning.survey import SAMPLE, Survey
 from recordmill.transforms.staged.handles import StagedBatch
 from recordmill.transforms.staged.listing import stage_listing
-from recordmill.transforms.staged.parts import read_part
+from recordmill.transforms.staged.parts import observed_columns, read_part, write_columns
 from tests.tiny import TinyEncoder, TinySource, tiny_rows
 
 SEED = 6
@@ -48,6 +48,8 @@ def staged(folder, source, **options):
     for part in parts:
         rows = assign(read_part(part.name, staging=staging), fractions=FRACTIONS, seed=SEED)
         surveys.append(Survey.of(rows, StagedBatch(part), seed=SEED))
+    if parts:
+        write_columns(observed_columns(rows), staging)
     return Survey.sum(surveys), parts, staging
 
 
