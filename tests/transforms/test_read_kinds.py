@@ -243,6 +243,31 @@ def test_columns_have_the_roles_of_options(name, tmp_path):
     assert bool(theirs.rejects) == (name == "rejected rows")
 
 
+def test_a_rejected_row_does_not_disturb_what_is_learned(tmp_path):
+    data = people(tmp_path / "people.csv")  # every tenth row has no class
+    argv = ("table", "--input", data, "--label-column", "kind")
+    argv += ("--zscore", "price", "--bucketize", "weight=2", "--one-hot", "owner")
+    theirs = of_command(tmp_path / "command", *argv, "--max-reject-fraction", 0.5)
+    learned = TableOptions(zscore=("price",), bucketize=(("weight", 2),), one_hot=("owner",))
+    encode = EncodeExamples(TableEncoder(options=learned))
+    read = ReadTable(str(data), label_column="kind")
+    ours = of_values(tmp_path / "values", read, encode, **LENIENT)
+    assert_same(ours, theirs)
+    assert len(ours.rejects) == 8
+
+
+def test_a_rejected_sample_does_not_disturb_windows(tmp_path):
+    data = tmp_path / "series.csv"
+    rows = [f"2024-01-01T{at // 60:02d}:{at % 60:02d}:00,{at % 9}" for at in range(600)]
+    data.write_text("\n".join(["t,x", *rows, ",", ",1"]) + "\n")
+    argv = ("sensor", "--input", data, "--time-column", "t", "--window", 10, "--split-by", "time")
+    theirs = of_command(tmp_path / "command", *argv, "--max-reject-fraction", 0.5)
+    read = ReadSeries(str(data), time_column="t", window=10, split_by="time")
+    ours = of_values(tmp_path / "values", read, **LENIENT)
+    assert_same(ours, theirs)
+    assert ours.rejects
+
+
 def test_numbers_beyond_float32_are_rejected_before_statistics_are_learned(tmp_path):
     data = tmp_path / "numbers.csv"
     data.write_text("x\n" + "".join(f"{number}\n" for number in range(50)) + "1e300\n")

@@ -43,7 +43,7 @@ class _CollectValues(beam.DoFn):
     def process(
         self, rows: pa.RecordBatch, questions: Sequence[Any]
     ) -> Iterator[tuple[int, Piece]]:
-        if not questions:
+        if not questions or not len(rows):  # a part without rows may lack their columns
             return
         if self._in_train:
             rows = rows.filter(pc.equal(rows[batch.SPLIT], TRAIN))

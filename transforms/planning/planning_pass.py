@@ -115,7 +115,8 @@ class PlanningPass:
         profiler: DataProfiler | None,
     ) -> Callable[[], tuple[AnalysisCounts | None, tuple[Piece, ...]]]:
         """Submit the task to an encoder process, and return a function that waits for it."""
-        if analysis is None and profiler is None:
+        # A part without rows, which only holds what was left out, may lack their columns.
+        if (analysis is None and profiler is None) or not len(rows):
             return lambda: (None, ())
         task = PartTask(staging=self.staging, analysis=analysis, profiler=profiler)
         splits = batch.to_bytes(rows.select([batch.SPLIT]))

@@ -64,7 +64,10 @@ from recordmill.transforms.windowing.windows import (
     without_repeats,
 )
 
-_NO_WINDOWS = pa.schema([pa.field(batch.KEY, pa.string())])  # a part without rows needs no others
+# The columns that steps read of any part; one without rows needs no others.
+_NO_WINDOWS = pa.schema(
+    [pa.field(name, pa.string()) for name in (batch.KEY, batch.LABEL, batch.GROUP, batch.SPLIT)]
+)
 _INTERVALS = 1 << 32  # cell = bucket * _INTERVALS + number of its time interval
 
 
