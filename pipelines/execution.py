@@ -105,17 +105,14 @@ def exit_on_signals(
     """Exit at once on SIGINT, SIGTERM and SIGHUP; the staging folder can be left in any state.
 
     A job on Flink is cancelled first, because it would keep running. SIGHUP stays ignored if it is,
-    as with nohup. Python runs handlers in the main thread alone, and a wait for a lock there goes
-    on if another thread got the signal. So a thread waits for signals as well.
+    as with nohup. A thread waits for the signals. Python runs handlers in the main thread alone,
+    which may hold a lock that the end needs, and whose own wait for a lock goes on if another
+    thread got the signal.
 
     only_unhandled: leave signals alone for which the program has a handler.
     """
 
-    once = threading.Lock()
-
-    def end(number: int, _: FrameType | None = None) -> None:
-        if not once.acquire(blocking=False):
-            return
+    def end(number: int) -> None:
         with suppress(OSError):  # after SIGHUP the terminal may be gone
             watcher.__exit__(None, None, None)
         lines = []
@@ -138,13 +135,17 @@ def exit_on_signals(
     if only_unhandled:
         unhandled = (signal.SIG_DFL, signal.default_int_handler)
         numbers = [number for number in numbers if signal.getsignal(number) in unhandled]
-    previous = {number: signal.signal(number, end) for number in numbers}
+    previous = {number: signal.signal(number, _go_on) for number in numbers}
     try:
         with _waiting_for_signals(numbers, end):
             yield
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+
+
+def _go_on(number: int, frame: FrameType | None) -> None:
+    """Handle a signal in the main thread: do nothing, as another thread waits for it."""
 
 
 @contextmanager
