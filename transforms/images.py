@@ -25,8 +25,15 @@ from recordmill.transforms.model import batch, coders, limits  # noqa: F401  (co
 from recordmill.transforms.model.counters import RecordCounters
 from recordmill.transforms.model.data_type import Context
 from recordmill.transforms.model.label_rules import LabelRules
-from recordmill.transforms.read_values import REJECTS, REMARKS, input_counts, typed_batches
+from recordmill.transforms.read_values import (
+    REJECTS,
+    REMARKS,
+    input_counts,
+    lost_remarks,
+    typed_batches,
+)
 from recordmill.transforms.staged.encoder_tasks import encode_columns, pack_encoder, row_task
+from recordmill.transforms.staged.listing import labels_of, lost_classes
 from recordmill.transforms.staged.records import RecordValues, Values, values_of
 from recordmill.transforms.staged.step_order import VALUES, OrderedStep
 from recordmill.transforms.staged.value_batches import with_data_in_file
@@ -51,6 +58,7 @@ class _Decode(beam.DoFn):
         for reject in expected.rejects:
             yield TaggedOutput(REJECTS, dataclasses.replace(reject, stage="encode"))
         waiting: list[pa.RecordBatch] = []
+        left: set[str] = set()
         with with_data_in_file(expected.rows) as references:
             for columns, rejects, filtered in _run_ahead(packed, references, self._workers):
                 decoded = batch.from_bytes(columns)
@@ -64,10 +72,12 @@ class _Decode(beam.DoFn):
                 yield from input_counts(options, of_records=options)
                 if not len(decoded):
                     continue
+                left |= labels_of(decoded)
                 waiting.append(decoded)  # the next steps take much longer for many small batches
                 if sum(one.nbytes for one in waiting) >= limits.BATCH_BYTES:
                     yield batch.concat(waiting)
                     waiting = []
+        yield from lost_remarks(lost_classes(expected.rows, left))
         if waiting:
             yield batch.concat(waiting)
 

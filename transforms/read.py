@@ -39,8 +39,11 @@ from recordmill.transforms.staged.listing import (
 )
 from recordmill.transforms.staged.pending_listing import PendingListing, before_run
 from recordmill.transforms.staged.records import (
+    CutInputs,
     InputCount,
+    LostClasses,
     StagedRecords,
+    StepRemark,
     Values,
     refuse_noted,
     values_of,
@@ -258,15 +261,19 @@ class _Stage(beam.DoFn):
         return [part]
 
 
-def _stage_left_out(
-    elements: Sequence[Reject | InputCount | Note], *, staging: Staging
-) -> list[Element]:
+def _stage_left_out(elements: Sequence[Reject | StepRemark], *, staging: Staging) -> list[Element]:
     """Write a part without rows, with what steps before left out beside it; notes are remarks."""
     rejects = [one for one in elements if isinstance(one, Reject)]
-    skipped, filtered = Counter[str](), Counter[str]()
+    skipped, filtered, lost = Counter[str](), Counter[str](), Counter[str]()
+    inputs = extra = 0
     for one in elements:
         if isinstance(one, InputCount):
             (filtered if one.are_records else skipped)[one.reason] += one.number
+        elif isinstance(one, CutInputs):
+            inputs += one.inputs
+            extra += one.records - one.inputs
+        elif isinstance(one, LostClasses):
+            lost.update(one.counts)
     rows = batch.complete(pa.RecordBatch.from_pydict({batch.KEY: pa.array([], pa.string())}))
     name = f"rejects/{uuid.uuid4().hex}.arrow"
     staging.place("rejects").make_dirs()
@@ -278,6 +285,9 @@ def _stage_left_out(
         filtered=filtered,
         skipped=skipped,
         unread=sum(one.stage == "read" for one in rejects),
+        extra=max(extra, 0),
+        inputs=inputs,
+        lost=lost,
     )
     remarks = (Remark(one) for one in elements if isinstance(one, Note))
     return [StagedBatch(part), *remarks]

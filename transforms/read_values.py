@@ -10,7 +10,7 @@ import pyarrow as pa
 from apache_beam.pvalue import AsSingleton, TaggedOutput
 
 from recordmill.errors import ConfigError, Reject
-from recordmill.notes import Note
+from recordmill.format.ledger import INPUT
 from recordmill.option_checks import options_of
 from recordmill.processes import by_value
 from recordmill.processes.pool import shared_pool
@@ -21,7 +21,14 @@ from recordmill.transforms.sources.files.input_paths import InputPath, Inputs, S
 from recordmill.transforms.sources.files.references import Unlabelled
 from recordmill.transforms.sources.row_formats.condition_syntax import WHERE
 from recordmill.transforms.staged.encoder_tasks import row_task
-from recordmill.transforms.staged.records import InputCount, RecordValues, ValueOptions
+from recordmill.transforms.staged.records import (
+    CutInputs,
+    InputCount,
+    LostClasses,
+    RecordValues,
+    StepRemark,
+    ValueOptions,
+)
 from recordmill.transforms.staged.row_reader import read_values
 from recordmill.transforms.staged.step_order import OrderedStep
 from recordmill.transforms.staged.value_batches import as_values
@@ -35,7 +42,7 @@ Input: TypeAlias = str | os.PathLike[str] | Sequence[str] | Source
 def typed_batches(
     outputs: Any,
 ) -> tuple[
-    beam.PCollection[pa.RecordBatch], beam.PCollection[Reject], beam.PCollection[InputCount | Note]
+    beam.PCollection[pa.RecordBatch], beam.PCollection[Reject], beam.PCollection[StepRemark]
 ]:
     """Return the batches, rejects and remarks of a ParDo, each with the type of its elements.
 
@@ -43,7 +50,7 @@ def typed_batches(
     """
     batches, rejects, remarks = outputs.batches, outputs[REJECTS], outputs[REMARKS]
     batches.element_type, rejects.element_type = pa.RecordBatch, Reject
-    remarks.element_type = InputCount | Note
+    remarks.element_type = StepRemark
     return batches, rejects, remarks
 
 
@@ -54,6 +61,12 @@ def input_counts(
     for reason, count in filtered.items():
         if count:
             yield TaggedOutput(REMARKS, InputCount(reason, count, reason in of_records))
+
+
+def lost_remarks(counts: Mapping[str, int]) -> Iterator[TaggedOutput]:
+    """Yield {class: number of inputs} of classes that a step lost as a remark, if there are any."""
+    if counts:
+        yield TaggedOutput(REMARKS, LostClasses(dict(counts)))
 
 
 class _List(beam.DoFn):
@@ -75,6 +88,7 @@ class _List(beam.DoFn):
             yield from (TaggedOutput(REJECTS, reject) for reject in listed.rejects)
             yield from (TaggedOutput(REMARKS, note) for note in listed.notes)
             yield from input_counts(listed.filtered, of_records=())
+            yield from lost_remarks(listed.rejected_labels)
             if listed.rows is None or not len(listed.rows):
                 continue
             if is_read_later:
@@ -90,10 +104,14 @@ class _List(beam.DoFn):
 
 
 class _Read(beam.DoFn):
-    """Reads the rows of parts of a listing in encoder processes; other parts pass."""
+    """Reads the rows of parts of a listing in encoder processes; other parts pass.
 
-    def __init__(self, workers: int, name: str) -> None:
+    is_cut: whether inputs have several records each, which are no inputs themselves.
+    """
+
+    def __init__(self, workers: int, name: str, *, is_cut: bool) -> None:
         self._workers = workers
+        self._is_cut = is_cut
         self._counters = RecordCounters(name)
 
     def process(self, part: pa.RecordBatch, reader: bytes) -> Iterator[Any]:
@@ -103,7 +121,10 @@ class _Read(beam.DoFn):
             return
         pool = shared_pool(self._workers)
         found = pool.submit_rows(row_task(read_values, reader, rows=part)).result()
-        for rows, rejects, filtered in found:
+        yield from lost_remarks(found.lost)
+        if self._is_cut and (found.inputs or found.records):
+            yield TaggedOutput(REMARKS, CutInputs(found.inputs, found.records))
+        for rows, rejects, filtered in found.parts:
             yield from (TaggedOutput(REJECTS, reject) for reject in rejects)
             yield from input_counts(filtered, of_records=(WHERE,))  # the rest are no rows
             count = 0
@@ -208,9 +229,9 @@ class ReadStep(OrderedStep):
             # Without a reshuffle all later steps would run on the worker that listed the files.
             | "Spread" >> beam.Reshuffle()
             | "ReadParts"
-            >> beam.ParDo(_Read(self.workers, name), AsSingleton(reader)).with_outputs(
-                REJECTS, REMARKS, main="batches"
-            )
+            >> beam.ParDo(
+                _Read(self.workers, name, is_cut=self._noted.unit != INPUT), AsSingleton(reader)
+            ).with_outputs(REJECTS, REMARKS, main="batches")
         )
         batches, unread, seen = typed_batches(read)
         rejects = (unlisted, unread) | "AllRejects" >> beam.Flatten()

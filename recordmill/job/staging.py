@@ -39,7 +39,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 from recordmill import strict_json
@@ -88,9 +88,12 @@ class StagedPart:
     reads: bytes of the files that the rows refer to.
     rejected, filtered: numbers of rows that the checks excluded.
     extra: records in excess of inputs, where an input was cut into several.
+    inputs: inputs of records whose `extra` is here, if the records themselves may be elsewhere,
+      because they passed through steps of a custom pipeline.
     unread: inputs that a worker could not read.
     invalid: rejected records (not inputs), where a record combines several inputs.
     skipped: files that are not inputs, such as hidden ones.
+    lost_classes: {class: rejected or filtered inputs} of classes of which no record is left here.
     reported: whether a report on time series is beside it.
     checksums: {name: xxh3_128 in hex} of the file and those beside it, by which a later run knows
       whether they are whole; empty if they were on disk before the part was used.
@@ -103,11 +106,25 @@ class StagedPart:
     rejected: Count = 0
     filtered: Count = 0
     extra: Count = 0
+    inputs: Count = 0
     unread: Count = 0
     invalid: Count = 0
     skipped: Count = 0
+    lost_classes: Mapping[str, Count] = dataclasses.field(default_factory=dict)
     reported: bool = False
     checksums: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+def inputs_of(parts: Sequence[StagedPart], *, records: int) -> int:
+    """Return the number of inputs that were read, of which parts and their rejects are the records.
+
+    Steps of a custom pipeline may have left out clips of an input, or added some: an input counts
+    even if none of its clips is left, and an added record counts as an input.
+
+    records: number of records, also of those that were rejected or filtered.
+    """
+    read = sum(part.inputs for part in parts)
+    return max(records - sum(part.extra for part in parts), read)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from recordmill.checking.verify import verify
-from recordmill.errors import ConfigError
+from recordmill.errors import ConfigError, RunError
 from recordmill.pipelines.cli import main
 from recordmill.runners import direct
 from recordmill.storage.files import Location
@@ -88,6 +88,7 @@ def assert_same(ours: Made, theirs: Made) -> None:
     assert found.features == expected.features
     assert ours.rejects == theirs.rejects
     assert found.digest == expected.digest
+    assert found.ledger.inputs == expected.ledger.inputs
     assert found.ledger.records == expected.ledger.records
     assert found.ledger.filtered == expected.ledger.filtered
     # Only the submitter of a command knows where splits come from, and what a column is named for.
@@ -516,3 +517,95 @@ def test_a_text_encoder_with_all_options_learns_its_vocabulary(tmp_path):
         tmp_path / "values", ReadText(str(data)), EncodeExamples(TextEncoder(options=options))
     )
     assert ours.manifest.digest == theirs.manifest.digest
+
+
+SPLIT_CLIPS = AudioOptions(sample_rate=8000, mono=True, clip=100_000, clip_mode="split")
+
+
+def recordings(place: pathlib.Path, *, bad: int) -> str:
+    """A folder of recordings of speech, each of many clips, and of files that are none."""
+    argv = KINDS["audio-clips"](place)
+    folder = pathlib.Path(argv[argv.index("--input") + 1])
+    for number in range(bad):
+        (folder / f"bad{number}.wav").write_bytes(b"no sound")
+    return str(folder)
+
+
+def test_rejected_inputs_are_compared_with_inputs_not_with_their_clips(tmp_path):
+    data = recordings(tmp_path, bad=4)
+    count = sum(path.is_file() for path in pathlib.Path(data).rglob("*.*"))
+    with pytest.raises(RunError, match=f"4 of {count} inputs were rejected"):
+        of_values(
+            tmp_path / "strict", ReadAudio(data, options=SPLIT_CLIPS), max_reject_fraction=0.1
+        )
+    made = of_values(tmp_path / "lenient", ReadAudio(data, options=SPLIT_CLIPS), **LENIENT)
+    inputs = made.manifest.ledger.inputs
+    assert (inputs.read, inputs.rejected) == (count - 4, 4)
+    assert made.manifest.ledger.records.made > 2 * count
+
+
+@pytest.mark.parametrize("copies", [0, 1, 3])
+def test_inputs_count_once_if_a_transform_leaves_out_or_adds_clips(copies, tmp_path):
+    data = recordings(tmp_path, bad=1)
+    count = sum(path.is_file() for path in pathlib.Path(data).rglob("*.*")) - 1
+
+    def change(rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Keep the first clip of a batch, or repeat all with other keys."""
+        if not copies:
+            return rows.slice(0, 1)
+        at = np.repeat(np.arange(len(rows)), copies)
+        keys = [f"{rows['__key__'][row]}-{number}" for number, row in enumerate(at.tolist())]
+        place = rows.schema.get_field_index("__key__")
+        return rows.take(pa.array(at)).set_column(place, "__key__", pa.array(keys))
+
+    def build(pipeline: beam.Pipeline) -> None:
+        clips = pipeline | ReadAudio(data, options=SPLIT_CLIPS)
+        clips = clips.with_batches(clips.batches | beam.Map(change))
+        clips | WriteToTFRecord(str(tmp_path / "out"), max_reject_fraction=0.2)
+
+    direct.run(build, workers=2)
+    ledger = Made(tmp_path / "out").manifest.ledger
+    assert ledger.inputs.rejected == 1
+    if copies < 2:
+        assert ledger.inputs.read == count
+    else:
+        assert count < ledger.inputs.read < ledger.records.made
+
+
+LOST_CLASSES = {"at listing": b"", "by content": b"no image"}
+
+
+@pytest.mark.parametrize("name", LOST_CLASSES)
+@pytest.mark.parametrize("decoded", [False, True])
+def test_a_class_whose_files_are_all_rejected_is_noted(name, decoded, tmp_path):
+    photos = make_folder(tmp_path / "photos", {"cat": 12, "dog": 8})
+    for number in range(2):
+        lost = photos / "lost" / f"{number}.jpg"
+        lost.parent.mkdir(exist_ok=True)
+        lost.write_bytes(LOST_CLASSES[name])
+    argv = ("images", "--input", photos, "--size", 16, "--max-reject-fraction", 0.5)
+    theirs = of_command(tmp_path / "command", *argv)
+    options = ImageOptions(size=(16, 16))
+
+    def steps() -> list[Any]:
+        decode = [DecodeAndResizeImages(options)] if decoded else []
+        return [ReadImages(str(photos), options=options), *decode]
+
+    ours = of_values(tmp_path / "values", *steps(), **LENIENT)
+    found, expected = (
+        [note for note in made.manifest.notes if note.code == "empty-class"]
+        for made in (ours, theirs)
+    )
+    assert any("'lost'" in note for note in found)
+    if name == "at listing" or not decoded:  # the command decodes when it writes
+        assert found == expected
+    with pytest.raises(RunError, match="'lost'"):
+        of_values(tmp_path / "failing", *steps(), fail_on=("empty-class",), **LENIENT)
+
+
+def test_a_class_whose_recordings_are_all_rejected_is_noted(tmp_path):
+    data = pathlib.Path(recordings(tmp_path, bad=0))
+    (data / "lost").mkdir()
+    (data / "lost" / "a.wav").write_bytes(b"no sound")
+    made = of_values(tmp_path / "out", ReadAudio(str(data), options=SPLIT_CLIPS), **LENIENT)
+    assert any("no record is left of 'lost' (1)" in note for note in made.manifest.notes)

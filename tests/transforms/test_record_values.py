@@ -326,6 +326,22 @@ def test_values_that_no_feature_can_hold(values, message, tmp_path):
         write(tmp_path / "out", lambda p: p | beam.Create([rows]) | beam.FlatMap(list))
 
 
+@pytest.mark.parametrize("typed", [False, True])
+def test_decimal_numbers_are_no_classes(typed, tmp_path):
+    rows = [{"x": i, "y": i / 8} for i in range(20)]
+    schema = pa.schema([("x", pa.int64()), ("y", pa.float32())]) if typed else None
+    batched = BatchRecords(label_column="y", schema=schema)
+    with pytest.raises(ConfigError, match="the classes of column 'y' are decimal numbers: "):
+        write(tmp_path / "out", lambda pipeline: pipeline | beam.Create(rows) | batched)
+
+
+def test_integers_are_classes(tmp_path):
+    rows = [{"x": i, "y": i % 3} for i in range(40)]
+    batched = BatchRecords(label_column="y")
+    made = write(tmp_path / "out", lambda pipeline: pipeline | beam.Create(rows) | batched)
+    assert made.labels == ("0", "1", "2")
+
+
 @pytest.mark.parametrize(
     ("records", "message"),
     [

@@ -14,7 +14,7 @@ from typing import Any
 
 from recordmill.errors import Reject
 from recordmill.format.split_names import TRAIN, is_split_name
-from recordmill.job.staging import StagedPart, Staging, Verdict
+from recordmill.job.staging import StagedPart, Staging, Verdict, inputs_of
 from recordmill.notes import Note, first_failing, join_left_unread
 from recordmill.transforms.balancing.quotas import Quota
 from recordmill.transforms.model import batch, limits
@@ -158,12 +158,12 @@ def make_plan(
     filtered = sum(part.filtered for part in parts)
     unread = listing_rejects + sum(part.unread for part in parts)
     # Counted in inputs, however many records an input has.
-    seen = sum(part.rows - part.extra for part in parts) + rejected + filtered + unread
+    made = sum(part.rows for part in parts) + rejected + filtered
+    seen = inputs_of(parts, records=made) + unread
     skipped = sum(part.skipped for part in parts) if run.windows is not None else 0
     seen += skipped
     series = SeriesReport.read(parts, run.staging)
     invalid = sum(part.invalid for part in parts)
-    made = sum(part.rows for part in parts) + rejected + filtered
     verdict = refusal_of(
         rejected + unread,
         seen,

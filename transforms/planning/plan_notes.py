@@ -65,7 +65,7 @@ def plan_notes(
         sizes = {name: sum(counts.values()) for name, counts in survey.counts.items()}
         yield from fraction_notes(sizes, run, labelled=bool(labels))
     yield from _empty_classes(survey, labels, run)
-    yield from _lost_classes(labels, left_out, run)
+    yield from _lost_classes(survey, labels, left_out, run)
     yield from _many_copies(survey, quotas)
 
 
@@ -316,14 +316,17 @@ def _empty_classes(survey: Survey, labels: Sequence[str], run: RunSpec) -> Itera
 
 
 def _lost_classes(
-    labels: Sequence[str], left_out: Mapping[str, int], run: RunSpec
+    survey: Survey, labels: Sequence[str], left_out: Mapping[str, int], run: RunSpec
 ) -> Iterator[Note]:
     """Yield a note on classes of the listing of which no file is left, such as undecodable ones."""
     if "limit" in left_out:
         return  # it may have left out a class
-    lost = class_order({*run.listed_classes}.difference(labels))
+    counts = Counter(run.listed_classes)
+    for part in survey.parts:
+        counts.update(part.lost_classes)
+    lost = class_order({*counts}.difference(labels))
     if lost:
-        some = ", ".join(f"{name!r} ({run.listed_classes[name]:,})" for name in lost[:_SHOWN])
+        some = ", ".join(f"{name!r} ({counts[name]:,})" for name in lost[:_SHOWN])
         more = ", ..." if len(lost) > _SHOWN else ""
         yield Note(
             "empty-class",

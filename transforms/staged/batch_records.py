@@ -53,7 +53,8 @@ def with_roles(step: str, rows: pa.RecordBatch, roles: Mapping[str, str]) -> pa.
     """Return rows whose columns with roles are system columns, as strings.
 
     Raises:
-      ConfigError: A column is missing, or its values cannot be cast to strings.
+      ConfigError: A column is missing, its values cannot be cast to strings, or classes are decimal
+        numbers.
     """
     columns = dict(zip(rows.schema.names, rows.columns, strict=True))
     for name, role in roles.items():
@@ -65,6 +66,12 @@ def with_roles(step: str, rows: pa.RecordBatch, roles: Mapping[str, str]) -> pa.
         values = columns.pop(name)
         if is_list(values.type):
             values = _only_values(values)
+        if role == batch.LABEL and pa.types.is_floating(values.type):
+            raise ConfigError(
+                f"{step}: the classes of column {name!r} are decimal numbers: leave out"
+                " label_column, so that they are numbers to predict, or convert them to integers or"
+                " strings, which are classes"
+            )
         try:
             columns[role] = values.cast(pa.string())
         except pa.ArrowException as error:
@@ -310,12 +317,13 @@ class BatchRecords(beam.PTransform):
     Args:
       key_column, label_column, group_column, split_column: Columns with the unique name of a
         record, its class, its group and its split. They become system columns, not features.
+        Classes are strings or integers.
       schema: Names and types of the columns; other columns are left out. Default: all columns of
         the records, with inferred types.
 
     Raises:
-      ConfigError: An element is not a record, the values of a column have several types, or no
-        feature can hold them.
+      ConfigError: An element is not a record, the values of a column have several types, no
+        feature can hold them, or classes are decimal numbers.
 
     Example::
 

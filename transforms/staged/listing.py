@@ -168,10 +168,25 @@ def class_counts(listing: Listing, staging: Staging) -> dict[str, int]:
     counts: Counter[str] = Counter()
     for part in listing.parts:
         rows = read_part(part.name, staging=staging, columns=[batch.LABEL, batch.LABELS])
-        codes, names = batch.encode(held(rows))
-        numbers = np.bincount(codes[codes >= 0], minlength=len(names))
-        counts.update(dict(zip(names.to_pylist(), numbers.tolist(), strict=True)))
+        counts.update(_classes(rows))
     return dict(counts)
+
+
+def _classes(rows: pa.RecordBatch) -> dict[str, int]:
+    codes, names = batch.encode(held(rows))
+    numbers = np.bincount(codes[codes >= 0], minlength=len(names))
+    return dict(zip(names.to_pylist(), numbers.tolist(), strict=True))
+
+
+def lost_classes(before: pa.RecordBatch, left: Collection[str]) -> dict[str, int]:
+    """Return {class: number of references} of the classes of references that are lost.
+
+    before: references to files, or sections of files; rows of tables have no listing, and give {}.
+    left: classes of the records that were made of them.
+    """
+    if not {batch.PATH, batch.LABEL} <= {*before.schema.names}:
+        return {}
+    return {name: count for name, count in _classes(before).items() if name not in left}
 
 
 def prepare_output(staging: Staging, *, overwrite: bool) -> None:
@@ -209,7 +224,7 @@ def stage_batch(
         rows = batch.set_column(rows, batch.DATA, pa.repeat(f"{stem}.data", len(rows)))
         rows = without_data(rows)
     kept, unread, filtered = rules.apply(rows)
-    rejects = [*unread]
+    rejects, allowed = [*unread], kept
     if check is not None:
         outcome = check.check(with_staged_paths(kept, staging))
         if outcome.rejects and batch.SOURCE in kept.schema.names:  # which rejects name
@@ -226,6 +241,7 @@ def stage_batch(
         rejects=rejects,
         filtered=filtered,
         unread=len(unread),
+        lost=lost_classes(allowed, labels_of(kept)),
         checksums=checksums,
     )
 
@@ -288,6 +304,8 @@ def write_checked_part(
     invalid: int = 0,
     skipped: Mapping[str, int] = MappingProxyType({}),
     extra: int = 0,
+    inputs: int = 0,
+    lost: Mapping[str, int] = MappingProxyType({}),
     left_out: Sequence[LeftOut] = (),
     checksums: Mapping[str, str] = MappingProxyType({}),
 ) -> StagedPart:
@@ -295,7 +313,8 @@ def write_checked_part(
 
     rejects: rejects of all stages so far; `unread` of them come from reading.
     filtered: {option: rows that it excludes}.
-    skipped: {reason: inputs left out before}. invalid, extra: as in `StagedPart`.
+    skipped: {reason: inputs left out before}. invalid, extra, inputs: as in `StagedPart`.
+    lost: its `lost_classes`.
     left_out: lines of duplicates.jsonl on some of the filtered rows.
     checksums: of other files of the part, which are written already.
     """
@@ -309,9 +328,11 @@ def write_checked_part(
         rejected=len(rejects) - unread,
         filtered=sum(filtered.values()),
         extra=extra,
+        inputs=inputs,
         unread=unread,
         invalid=invalid,
         skipped=sum(skipped.values()),
+        lost_classes=dict(lost),
         checksums={**part.checksums, **own, **checksums},
     )
 
@@ -344,6 +365,8 @@ def rewrite_part(
         invalid=part.invalid,
         skipped=read_skipped(part, staging=staging),
         extra=part.extra,
+        inputs=part.inputs,
+        lost=part.lost_classes,
         left_out=left_out,
     )
 

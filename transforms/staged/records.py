@@ -99,6 +99,32 @@ class InputCount(NamedTuple):
     are_records: bool = False
 
 
+class CutInputs(NamedTuple):
+    """Inputs that were cut into several records each, such as clips.
+
+    Attributes:
+      inputs: Number of inputs.
+      records: Number of their records.
+    """
+
+    inputs: int
+    records: int
+
+
+class LostClasses(NamedTuple):
+    """Classes of which a step rejected or left out all inputs of a batch.
+
+    Attributes:
+      counts: {class: number of inputs}.
+    """
+
+    counts: Mapping[str, int]
+
+
+# What a step tells `WriteToTFRecord` of the inputs beside the records and rejects.
+StepRemark: TypeAlias = InputCount | CutInputs | LostClasses | Note
+
+
 class RecordValues(NamedTuple):
     """Batches of records in memory, with the rejects and the options of earlier steps.
 
@@ -106,13 +132,14 @@ class RecordValues(NamedTuple):
       batches: Batches of records, with a column per value, and system columns.
       rejects: Rejects of earlier steps; None if no earlier step rejects records.
       options: Options of earlier steps, which `WriteToTFRecord` applies.
-      remarks: Notes of earlier steps, and counts of inputs and records that they left out.
+      remarks: Notes of earlier steps, and counts of the inputs and records that they read or left
+        out.
     """
 
     batches: beam.PCollection[pa.RecordBatch]
     rejects: beam.PCollection[Reject] | None = None
     options: ValueOptions = ValueOptions()
-    remarks: beam.PCollection[InputCount | Note] | None = None
+    remarks: beam.PCollection[StepRemark] | None = None
 
     def with_batches(self, batches: beam.PCollection[pa.RecordBatch]) -> RecordValues:
         """Return other batches with the same rejects, remarks and options.

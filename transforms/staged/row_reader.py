@@ -7,7 +7,7 @@ import functools
 import pickle
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -41,6 +41,7 @@ from recordmill.transforms.sources.row_formats.condition_syntax import WHERE
 from recordmill.transforms.sources.rows.repeated_rows import Conflicts
 from recordmill.transforms.staged.listing import (
     labels_of,
+    lost_classes,
     make_or_reuse,
     write_checked_part,
     write_scratch,
@@ -248,26 +249,47 @@ def with_duplicate_ids(rows: pa.RecordBatch, duplicates: Duplicates | None) -> p
     return batch.set_column(rows, column, duplicates.names(rows))
 
 
+class ReadValues(NamedTuple):
+    """Sections that were read into batches in memory.
+
+    Attributes:
+      parts: Batches as Arrow IPC streams, as `as_values` makes them, with rejects and {reason:
+        number of inputs that were left out}; None without rows.
+      inputs: Number of inputs of the records.
+      records: Number of records, also of those that a condition left out.
+      lost: {class: number of sections} of the classes of which no record was made.
+    """
+
+    parts: Sequence[tuple[bytes | None, Sequence[Reject], Mapping[str, int]]]
+    inputs: int
+    records: int
+    lost: Mapping[str, int]
+
+
 def read_values(
     source_and_layout: bytes, sections: bytes, *, faults: Faults = NO_FAULTS
-) -> list[tuple[bytes | None, Sequence[Reject], Mapping[str, int]]]:
+) -> ReadValues:
     """Read sections into batches in memory, instead of staging.
 
     source_and_layout: both, pickled. sections: an Arrow IPC stream of a part of the listing.
-
-    Returns:
-      Batches as Arrow IPC streams, as `as_values` makes them, with rejects and {reason: number of
-      inputs that were left out}; None without rows.
     """
     source, layout = _unpickle(source_and_layout)
     found: list[tuple[bytes | None, Sequence[Reject], Mapping[str, int]]] = []
-    for listed in read_sections(source, batch.from_bytes(sections), layout, faults):
+    given = batch.from_bytes(sections)
+    left: set[str] = set()
+    inputs = records = 0
+    for listed in read_sections(source, given, layout, faults):
+        made = listed.filtered.get(WHERE, 0)
         rows = None
         if listed.rows is not None and len(listed.rows):
+            made += len(listed.rows)
+            left |= labels_of(listed.rows)
             values = as_values(with_keys_of(source, listed.rows), layout, listed.data)
             rows = batch.to_bytes(values)
         found.append((rows, [*listed.rejects, *listed.invalid], listed.filtered))
-    return found
+        records += made
+        inputs += made if listed.inputs is None else listed.inputs
+    return ReadValues(found, inputs, records, lost_classes(given, left))
 
 
 @functools.lru_cache(maxsize=4)

@@ -12,7 +12,7 @@ from recordmill.format.ledger import (
     RecordCounts,
     add_counted,
 )
-from recordmill.job.staging import ShardInfo, StagedPart
+from recordmill.job.staging import ShardInfo, StagedPart, inputs_of
 from recordmill.transforms.planning.plan import Plan
 
 
@@ -33,7 +33,7 @@ def close_ledger(
     """
     rejects += sum(part.unread for part in parts)
     filtered += sum(part.skipped for part in parts)
-    kept = sum(part.rows for part in parts)
+    made = sum(part.rows for part in parts) + plan.rejected + plan.filtered
     # If Examples hold several records, the ledger counts these, and the Examples separately.
     packed = [info.packed for info in infos if info.packed is not None]
     packs = sum(info.shard.records for info in infos) if packed else None
@@ -45,12 +45,12 @@ def close_ledger(
     copies_written = sum(info.copies for info in infos)
     ledger = Ledger(
         inputs=InputCounts(
-            read=kept + plan.rejected + plan.filtered - sum(part.extra for part in parts),
+            read=inputs_of(parts, records=made),
             rejected=rejects,
             filtered=filtered,
         ),
         records=RecordCounts(
-            made=kept + plan.rejected + plan.filtered,
+            made=made,
             written=originals,
             rejected=rejected,
             filtered=left_out,
