@@ -20,6 +20,8 @@ from recordmill.option_checks import Between, options_of
 from recordmill.processes.pool import shared_pool
 from recordmill.transforms.encoders.decoded_images import DecodedImageEncoder
 from recordmill.transforms.encoders.images import ImageEncoder
+from recordmill.transforms.encoders.tables import TableEncoder
+from recordmill.transforms.encoders.text.text import TextEncoder
 from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.model import batch, coders, limits  # noqa: F401  (coders: registers the batch's coder)
 from recordmill.transforms.model.counters import RecordCounters
@@ -49,6 +51,12 @@ class _Decode(beam.DoFn):
         self._counters = RecordCounters("DecodeAndResizeImages")
 
     def process(self, rows: pa.RecordBatch, labels: Sequence[str]) -> Iterator[Any]:
+        if not batch.refers_to_files(rows):
+            names = [name for name in rows.schema.names if not name.startswith("__")]
+            raise ConfigError(
+                f"DecodeAndResizeImages: expected records with {batch.PATH}, as of ReadImages, got"
+                f" none: their columns are {', '.join(names) or 'system columns'}"
+            )
         packed = pack_encoder(
             self._encoder, dataclasses.replace(self._context, labels=tuple(labels))
         )
@@ -120,8 +128,9 @@ class DecodeAndResizeImages(OrderedStep):
     Args:
       options: Size and encoding of the images. Default: `ImageOptions(**fields)`.
       labels: Class names in the order of their numbers, or a side input of them; empty for no label
-        features. Records of other classes are rejected.
-      label_offset: Number of the first class.
+        features. Records of other classes are rejected. `WriteToTFRecord` gives classes the same
+        numbers; if the names are a side input, it needs its own `labels`.
+      label_offset: Number of the first class, also for `WriteToTFRecord`.
       augment: Augmentations of copies (`__copy__` above 0), a function of (seed, key, copy).
         `WriteToTFRecord` also applies them, to the copies of `Rebalance`; for that it decodes the
         images of these copies again.
@@ -174,6 +183,12 @@ class DecodeAndResizeImages(OrderedStep):
 
     def expand(self, records: Values) -> RecordValues:
         values = values_of(records)
+        before = values.options.encoder  # of the references
+        if isinstance(before, TableEncoder | TextEncoder | DecodedImageEncoder):
+            raise ConfigError(
+                "DecodeAndResizeImages: expected references to images, such as those of ReadImages,"
+                f" got records for {type(before).__name__}: apply it to references"
+            )
         context = Context(seed=self.seed, label_offset=self.label_offset)
         decoded = values.batches | "Decode" >> beam.ParDo(
             _Decode(self._encoder, context, self.workers), self.labels
@@ -183,8 +198,14 @@ class DecodeAndResizeImages(OrderedStep):
             rejects = (values.rejects, rejects) | "WithEarlier" >> beam.Flatten()
         if values.remarks is not None:
             remarks = (values.remarks, remarks) | "WithEarlierRemarks" >> beam.Flatten()
-        before = values.options.encoder  # of the references
         unlabelled = isinstance(before, ImageEncoder) and before.unlabelled
         made = dataclasses.replace(self._of_decoded, unlabelled=unlabelled)
-        options = dataclasses.replace(values.options, encoder=made, artifacts={})
+        given = self.labels if isinstance(self.labels, AsSideInput) else tuple(self.labels)
+        options = dataclasses.replace(
+            values.options,
+            encoder=made,
+            artifacts={},
+            labels=given or None,
+            label_offset=self.label_offset or None,
+        )
         return RecordValues(batches, rejects, options, remarks)

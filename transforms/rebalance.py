@@ -1,7 +1,7 @@
 """Rebalance: exact balancing of the classes of train, and the plan of the dataset."""
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, overload
 
 import apache_beam as beam
@@ -9,16 +9,26 @@ import pyarrow as pa
 from apache_beam.pvalue import AsList, AsSingleton, PCollection, TaggedOutput
 
 from recordmill.errors import ConfigError
+from recordmill.format.split_names import TRAIN
 from recordmill.job.staging import Verdict, reject_line, to_json
 from recordmill.notes import first_failing, join_left_unread
+from recordmill.option_names import option_name
 from recordmill.transforms.analyze import AnalyzedBatches
 from recordmill.transforms.balancing.quotas import Balance, FindQuotas, Quota, Target
+from recordmill.transforms.encoders.table_types import check_names
+from recordmill.transforms.encoders.tables import TableEncoder
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.counters import RecordCounters
-from recordmill.transforms.model.data_type import Context, NeedingEncoder, ReusableEncoder
+from recordmill.transforms.model.data_type import (
+    Context,
+    NeedingEncoder,
+    ReusableEncoder,
+    needs_classes,
+)
 from recordmill.transforms.model.label_sets import RepeatFactors
 from recordmill.transforms.model.renames import check_renames
 from recordmill.transforms.model.run_spec import RunSpec
+from recordmill.transforms.model.user_columns import user_fields
 from recordmill.transforms.planning.learning import Learned
 from recordmill.transforms.planning.plan import Plan, make_plan
 from recordmill.transforms.planning.profiling import ProfileOutcome
@@ -54,6 +64,7 @@ def _plan(
     profiled: ProfileOutcome,
     *,
     run: RunSpec,
+    balance: Balance,
     plan_only: bool,
 ) -> Plan:
     if run.is_custom:
@@ -62,6 +73,8 @@ def _plan(
     sentences = sorted([*problems, *survey.problems])
     if learned.problem is not None and survey.counts:
         sentences.append(learned.problem)
+    if run.is_custom and not sentences:
+        sentences += _unbalanced(survey, run, balance)
     if run.layout is None and survey.columns and not sentences:
         try:
             columns = joined_columns(survey.columns)
@@ -107,6 +120,30 @@ def _plan(
     return plan
 
 
+def _check_train(splits: Collection[str], balance: Balance) -> None:
+    """Raise ConfigError if no split is named train."""
+    if TRAIN not in splits:
+        raise ConfigError(
+            f"Rebalance: {option_name('balance', balance)} applies to the split {TRAIN}, and the"
+            f" splits are {', '.join(splits)}: name one of them {TRAIN}, or leave the step out"
+        )
+
+
+def _unbalanced(survey: Survey, run: RunSpec, balance: Balance) -> list[str]:
+    """Return a sentence if a custom pipeline balances records without classes, or without train."""
+    if balance == "none" or not survey.counts:
+        return []
+    try:
+        _check_train(run.split_names(survey.counts), balance)
+        if not any(label is not None for counts in survey.counts.values() for label in counts):
+            columns = joined_columns(survey.columns) if run.layout is None else run.layout.columns
+            names = [field.name for field in user_fields(columns)]
+            raise needs_classes(f"Rebalance: {option_name('balance', balance)}", names)
+    except ConfigError as error:
+        return [str(error)]
+    return []
+
+
 def _check_features(run: RunSpec, columns: pa.Schema, context: Context) -> None:
     """Check the columns of a custom pipeline against its encoder.
 
@@ -118,6 +155,8 @@ def _check_features(run: RunSpec, columns: pa.Schema, context: Context) -> None:
     if not run.has_encoder:  # `ReadBatches` needs none
         return
     where = f"Rebalance: {type(encoder).__name__}"
+    if isinstance(encoder, TableEncoder):
+        check_names(encoder.options.column_transforms(), columns)
     needed: tuple[str, ...] = ()
     if isinstance(encoder, NeedingEncoder):
         needed = encoder.needed_columns
@@ -145,11 +184,21 @@ def _plan_and_batches(
     profiled: ProfileOutcome,
     *,
     run: RunSpec,
+    balance: Balance,
     plan_only: bool,
 ) -> Iterator[Any]:  # Beam warns about TaggedOutput
     """Yield the plan, and handles on the batches of records under a tag."""
     survey = Survey.sum(surveys)
-    yield _plan(survey, quotas, problems, learned, profiled, run=run, plan_only=plan_only)
+    yield _plan(
+        survey,
+        quotas,
+        problems,
+        learned,
+        profiled,
+        run=run,
+        balance=balance,
+        plan_only=plan_only,
+    )
     yield from (TaggedOutput(_BATCHES, one) for one in survey.batches)
 
 
@@ -210,6 +259,8 @@ class Rebalance(OrderedStep):
 
     def _plan(self, analyzed: AnalyzedBatches) -> PlannedBatches:
         run = analyzed.run
+        if run.is_custom and not run.may_be_presplit and self.balance != "none":
+            _check_train(run.splits, self.balance)
         if run.is_custom and run.layout is not None and isinstance(analyzed.learned, Learned):
             context = Context(
                 seed=run.seed,
@@ -237,6 +288,7 @@ class Rebalance(OrderedStep):
                 _result(analyzed.learned),
                 _result(analyzed.profiled),
                 run=run,
+                balance=self.balance,
                 plan_only=self.plan_only,
             ).with_outputs(_BATCHES, main="plan")
         )

@@ -8,7 +8,7 @@ from typing import TypeVar
 import apache_beam as beam
 import pyarrow as pa
 
-from recordmill.errors import ConfigError
+from recordmill.errors import ConfigError, did_you_mean
 from recordmill.option_checks import options_of
 from recordmill.storage.files import Location, PathError
 from recordmill.transforms.encoders.artifacts import vocabulary_lines
@@ -97,7 +97,7 @@ class TokenizeText(OrderedStep):
             if not isinstance(name, str) or ("/" not in name and "." not in name):
                 raise ConfigError(
                     f"TokenizeText: tokenizer: expected one of {', '.join(_BY_NAME)}, or the path"
-                    f" of a tokenizer file, got {name!r}"
+                    f" of a tokenizer file, got {name!r}{did_you_mean(str(name), _BY_NAME)}"
                 )
             file = _read("tokenizer", name, read_tokenizer_file)
             self._artifacts[file.name] = _artifact(name, file.content)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, overload
 
 import apache_beam as beam
-from apache_beam.pvalue import AsSingleton
+from apache_beam.pvalue import AsSideInput, AsSingleton
 
 from recordmill.errors import ConfigError, did_you_mean
 from recordmill.job.staging import ShardInfo
@@ -51,6 +51,33 @@ def _with_scales(windows: WindowOptions, encoder: Encoder) -> WindowOptions:
     transforms = encoder.options.column_transforms().values()
     scaled = tuple(transform for transform in transforms if transform.by is not None)
     return dataclasses.replace(windows, scale_by=encoder.options.zscore_by, scaled=scaled)
+
+
+def _take_labels(options: dict[str, Any], noted: ValueOptions) -> None:
+    """Add the classes and the first number of `DecodeAndResizeImages` to the options of a run.
+
+    Raises:
+      ConfigError: The options have others, or the classes are only known when the pipeline runs.
+    """
+    for name in ("labels", "label_offset"):
+        found = getattr(noted, name)
+        if found is None:
+            continue
+        if isinstance(found, AsSideInput):
+            if options.get(name) is None:
+                raise ConfigError(
+                    "WriteToTFRecord: labels: expected class names, got none, and those of"
+                    " DecodeAndResizeImages are a side input: name them here, too, as they give"
+                    " classes their numbers"
+                )
+            continue
+        given = options.get(name)
+        if given is not None and (tuple(given) if name == "labels" else given) != found:
+            raise ConfigError(
+                f"WriteToTFRecord: {name}: expected {found!r}, which DecodeAndResizeImages has, got"
+                f" {given!r}: leave it out here"
+            )
+        options[name] = found
 
 
 class WriteToTFRecord(OrderedStep):
@@ -152,6 +179,7 @@ class WriteToTFRecord(OrderedStep):
                 )
             if found is not None:
                 options[name] = found
+        _take_labels(options, noted)
         if "output" not in options:
             raise ConfigError(
                 "WriteToTFRecord: output: expected the folder of the dataset, got none"

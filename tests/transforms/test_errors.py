@@ -4,6 +4,7 @@
 """
 
 import dataclasses
+import pathlib
 import re
 import tempfile
 from collections.abc import Callable
@@ -20,11 +21,16 @@ from recordmill.transforms import (
     Analyze,
     AssignSplits,
     BatchRecords,
+    DecodeAndResizeImages,
     EncodeExamples,
     ImageEncoder,
     ImageOptions,
     Read,
+    ReadImages,
+    ReadTable,
+    Rebalance,
     RunSpec,
+    TokenizeText,
     WriteToTFRecord,
 )
 from recordmill.transforms.audio.audio_options import AudioOptions
@@ -34,6 +40,7 @@ from recordmill.transforms.encoders.tables import TableEncoder
 from recordmill.transforms.encoders.text.text import TextEncoder
 from recordmill.transforms.encoders.tokenization.text_options import TextOptions
 from recordmill.transforms.imaging.mask_options import MaskOptions
+from tests.folders import make_folder
 from tests.tiny import TinyEncoder, TinySource, tiny_rows
 
 ROWS = [{"a": 1}]
@@ -193,6 +200,21 @@ MADE = [
     made("RunSpec", "RunSpec(output=3)", "output: expected a string, got 3"),
     made("RunSpec", "RunSpec(encoder=None)", "encoder: expected an encoder, such as ImageEncoder("),
     made("RunSpec", "RunSpec(shard_bytes=1.5)", "shard_bytes: expected a whole number, got 1.5"),
+    made("TokenizeText", "TokenizeText('word')",
+         "tokenizer: expected one of words, whitespace, chars, bytes, bpe, or the path of a"
+         " tokenizer file, got 'word' (did you mean 'words'?)"),
+    made("ReadVideo", "ReadVideo('videos/', clip_frames=0)",
+         "clip_frames: expected 1 or more, got 0"),
+    made("ReadVideo", "ReadVideo('videos/', frame_step=0)",
+         "frame_step: expected 1 or more, got 0"),
+    made("ReadImages", "ReadImages('photos/', labl_column='a')",
+         "unknown option 'labl_column' (did you mean 'label_column'?); it takes input, workers,"),
+    made("ReadText", "ReadText('a.csv', tokenizer='words')", "unknown option 'tokenizer'; it"),
+    made("Check", "Check(duplicate=None)",
+         "unknown option 'duplicate' (did you mean 'duplicates'?); it takes check, duplicates,"),
+    made("Check", "Check(HeaderCheck(options=ImageOptions()))", "too many positional arguments"),
+    made("Rebalance", "Rebalance('oversample', targets=3)",
+         "unknown option 'targets' (did you mean 'target'?); it takes balance, target, plan_only"),
     made("Publish", "Publish(at_most='all')",
          "at_most: expected a whole number, got 'all'"),
 ]  # fmt: skip
@@ -229,6 +251,28 @@ BUILT = [
     built("Rebalance", "staged(encoder=ImageEncoder(options=ImageOptions())) | Rebalance()",
           "ImageEncoder: expected records with __path__, __size__, __mtime__, got none with"
           " __path__, __size__, __mtime__: their columns are value"),
+    built("Rebalance", "staged(splits={'a': 0.5, 'b': 0.5}) | Rebalance('oversample')",
+          "balance='oversample' applies to the split train, and the splits are a, b: name one of"
+          " them train"),
+    built("DecodeAndResizeImages", "ReadTable('a.csv') | DecodeAndResizeImages(size=9)",
+          "expected references to images, such as those of ReadImages, got records for"
+          " TableEncoder"),
+    built("DecodeAndResizeImages", "ReadText('a.csv') | DecodeAndResizeImages(size=9)",
+          "expected references to images, such as those of ReadImages, got records for"
+          " TextEncoder"),
+    built("WriteToTFRecord",
+          "ReadImages('a/') | DecodeAndResizeImages(labels=('a', 'b'))"
+          " | WriteToTFRecord('o', labels=('b', 'a'))",
+          "labels: expected ('a', 'b'), which DecodeAndResizeImages has, got ('b', 'a'): leave it"
+          " out here"),
+    built("WriteToTFRecord",
+          "ReadImages('a/') | DecodeAndResizeImages(label_offset=1)"
+          " | WriteToTFRecord('o', label_offset=2)",
+          "label_offset: expected 1, which DecodeAndResizeImages has, got 2"),
+    Mistake("WriteToTFRecord", "DecodeAndResizeImages(labels=beam.pvalue.AsList(...))",
+            "WriteToTFRecord: labels: expected class names, got none, and those of"
+            " DecodeAndResizeImages are a side input: name them here, too",
+            lambda: write_with_side_input(beam.Pipeline())),
     built("Map(print)", "beam.Create(ROWS) | AssignSplits() | beam.Map(print)",
           "expected a PCollection, got RecordValues: apply it to .batches"),
     built("BatchRecords", "beam.Create([Pet('a', 1)]) | BatchRecords(label_column='kind')",
@@ -280,6 +324,62 @@ def write(build: Callable[[beam.Pipeline], Any]) -> None:
     recordmill.run(build, workers=1, progress=False)
 
 
+def write_with_side_input(pipeline: beam.Pipeline) -> None:
+    """A dataset whose classes are known only when the pipeline runs."""
+    names = pipeline | "Names" >> beam.Create(["a", "b"])
+    (
+        pipeline
+        | ReadImages("a/")
+        | DecodeAndResizeImages(labels=beam.pvalue.AsList(names))
+        | WriteToTFRecord("o")
+    )
+
+
+def write_people(*steps: beam.PTransform, rows: Any = None) -> None:
+    """A dataset of dicts with a number and a text; `steps` precede the writer."""
+    people = [{"age": n, "job": "abc"[n % 3]} for n in range(30)]
+
+    def build(pipeline: beam.Pipeline) -> None:
+        records = pipeline | beam.Create(people if rows is None else rows)
+        for step in steps:
+            records |= step
+        records | WriteToTFRecord(tempfile.mkdtemp())
+
+    write(build)
+
+
+def transformed(**options: Any) -> EncodeExamples:
+    """The step that transforms columns."""
+    return EncodeExamples(TableEncoder(options=TableOptions(**options)))
+
+
+def write_table(*steps: beam.PTransform) -> None:
+    """A dataset of a table without classes; `steps` precede the writer."""
+    path = pathlib.Path(tempfile.mkdtemp(), "people.csv")
+    path.write_text("age,job\n" + "".join(f"{n},{'abc'[n % 3]}\n" for n in range(30)))
+
+    def build(pipeline: beam.Pipeline) -> None:
+        records = pipeline | ReadTable(str(path))
+        for step in steps:
+            records |= step
+        records | WriteToTFRecord(tempfile.mkdtemp())
+
+    write(build)
+
+
+def write_folder_without_classes() -> None:
+    """A dataset of references to images without classes, which are balanced."""
+    folder = make_folder(pathlib.Path(tempfile.mkdtemp()), {"a": 6})
+    write(
+        lambda p: (
+            p
+            | ReadImages(f"{folder}/a", unlabelled="keep")
+            | Rebalance("oversample")
+            | WriteToTFRecord(tempfile.mkdtemp())
+        )
+    )
+
+
 RUN = [
     Mistake(
         "StageBatches", "columns that no feature can hold",
@@ -311,6 +411,61 @@ RUN = [
         lambda: write(lambda p: p | beam.Create(ROWS)
                       | EncodeExamples(TextEncoder(options=TextOptions()))
                       | WriteToTFRecord(tempfile.mkdtemp())),
+    ),
+    Mistake(
+        "Rebalance", "dicts without a class",
+        "Rebalance: balance='oversample' needs classes, and the input has none: name the column of"
+        " the class with label_column (the columns are 'age', 'job'), or leave the option out",
+        lambda: write_people(Rebalance("oversample")),
+    ),
+    Mistake(
+        "Rebalance", "a table without a class",
+        "Rebalance: balance='undersample' needs classes, and the input has none: name the column"
+        " of the class with label_column (the columns are 'age', 'job')",
+        lambda: write_table(Rebalance("undersample")),
+    ),
+    Mistake(
+        "Rebalance", "images without a class",
+        "Rebalance: balance='oversample' needs classes, and the input has none",
+        write_folder_without_classes,
+    ),
+    Mistake(
+        "Rebalance", "splits without train",
+        "Rebalance: balance='oversample' applies to the split train, and the splits are a, b",
+        lambda: write_people(BatchRecords(label_column="job"), AssignSplits({"a": 0.7, "b": 0.3}),
+                             Rebalance("oversample")),
+    ),
+    Mistake(
+        "EncodeExamples", "the transform of a column that does not exist",
+        "zscore: expected a column of the records, got 'agee' (did you mean 'age'?): they have"
+        " age, job",
+        lambda: write_table(transformed(zscore=("agee",))),
+    ),
+    Mistake(
+        "EncodeExamples", "the transform of a column that does not exist, without statistics",
+        "log: expected a column of the records, got 'agee' (did you mean 'age'?): they have age",
+        lambda: write_people(transformed(log=("agee",))),
+    ),
+    Mistake(
+        "EncodeExamples", "statistics of a column of text",
+        "zscore job: expected a column of numbers, got string",
+        lambda: write_table(transformed(zscore=("job",))),
+    ),
+    Mistake(
+        "TokenizeText", "records without texts",
+        "Analyze: expected records with text, got none: their columns are age, job",
+        lambda: write_people(TokenizeText("words")),
+    ),
+    Mistake(
+        "EncodeExamples", "the logarithm of a column of text",
+        "log job: expected a column of numbers, got string",
+        lambda: write_people(transformed(log=("job",))),
+    ),
+    Mistake(
+        "DecodeAndResizeImages", "records without images",
+        "DecodeAndResizeImages: expected records with __path__, as of ReadImages, got none: their"
+        " columns are age, job",
+        lambda: write_people(DecodeAndResizeImages(size=9)),
     ),
     Mistake(
         "WriteToTFRecord", "an encoder of files for records without files",

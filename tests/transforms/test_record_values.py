@@ -36,7 +36,7 @@ from recordmill.transforms import (
 )
 from tests.damaged_jpegs import DAMAGES
 from tests.folders import make_folder
-from tests.image_runs import make
+from tests.image_runs import Made, make
 
 SPLITS = {"train": 0.7, "test": 0.3}
 
@@ -75,6 +75,42 @@ def index_of(output: pathlib.Path) -> list[dict]:
         for path in sorted((output / "index").iterdir())
         for row in pq.read_table(path).to_pylist()
     ]
+
+
+def classes_of(output: pathlib.Path) -> dict[str, set[int]]:
+    """{class: its numbers} of the records of a dataset."""
+    found = collections.defaultdict(set)
+    for split in load(Location.parse(str(output))).splits:
+        for example in Made(output).examples(split).values():
+            (name,), (number,) = example["image/class/text"], example["image/class/label"]
+            found[name if isinstance(name, str) else name.decode()].add(number)
+    return dict(found)
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["once", "also of the writer"])
+def test_classes_of_decoded_images_have_the_same_numbers_in_the_dataset(again, tmp_path):
+    photos = make_folder(tmp_path / "photos", {"dress": 6, "hat": 6})
+    numbers = {"labels": ["hat", "dress"], "label_offset": 1}
+    write(
+        tmp_path / "out",
+        lambda pipeline: (
+            pipeline | ReadImages(str(photos)) | DecodeAndResizeImages(size=8, **numbers)
+        ),
+        **({**numbers, "labels": ("hat", "dress")} if again else {}),
+    )
+    assert classes_of(tmp_path / "out") == {"hat": {1}, "dress": {2}}
+
+
+def test_classes_that_are_a_side_input_are_numbered_by_the_writer(tmp_path):
+    photos = make_folder(tmp_path / "photos", {"dress": 6, "hat": 6})
+
+    def build(pipeline):
+        names = beam.pvalue.AsList(pipeline | beam.Create(["hat"]))
+        images = pipeline | ReadImages(str(photos))
+        return images | DecodeAndResizeImages(size=8, labels=names)
+
+    write(tmp_path / "out", build, labels=("dress", "hat"), max_reject_fraction=0.9)
+    assert classes_of(tmp_path / "out") == {"hat": {1}}
 
 
 class Animal(NamedTuple):

@@ -40,6 +40,7 @@ from recordmill.transforms.encoders.table_options import (
     TableOptions,
 )
 from recordmill.transforms.encoders.table_ranks import RankQuestion
+from recordmill.transforms.encoders.table_types import check_names, check_types, text_of
 from recordmill.transforms.encoders.tokenization.vocabulary import Vocabulary, most_frequent
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import Artifact
@@ -51,11 +52,6 @@ _ITEM, _COUNT = "item", "count"
 _SEPARATOR = "\0"
 _VALUE = "value"
 _LINE_BREAK = "[\r\n]"  # not allowed in a vocabulary, which TensorFlow reads line by line
-
-
-def text_of(column: pa.Array) -> pa.StringArray:
-    """Return the values of a column as text, as in a vocabulary."""
-    return column.cast(pa.string())
 
 
 def filled(transform: ColumnTransform, column: pa.Array) -> pa.Array:
@@ -110,6 +106,12 @@ class TableAnalysis:
         return [
             transform for transform in self.options.column_transforms().values() if transform.learns
         ]
+
+    def check_columns(self, rows: pa.Schema) -> None:
+        """Raise ConfigError if a column is missing, or has a type that cannot be transformed."""
+        transforms = {one.column: one for one in self._transforms}
+        check_names(transforms, rows)
+        check_types(transforms, rows)
 
     def count(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Count rows: `item` is the column, the statistic and its subject; `count` is int64."""

@@ -1,13 +1,14 @@
-"""Check of the types of columns against their transforms."""
+"""Checks of the names and types of columns against their transforms."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pyarrow as pa
 
-from recordmill.errors import ConfigError
+from recordmill.errors import ConfigError, did_you_mean
 from recordmill.option_checks import list_item
 from recordmill.option_names import option_name
-from recordmill.transforms.encoders.table_learning import text_of
 from recordmill.transforms.encoders.table_options import (
     MEAN,
     MEDIAN,
@@ -15,7 +16,43 @@ from recordmill.transforms.encoders.table_options import (
     OF_TEXT,
     ColumnTransform,
 )
-from recordmill.transforms.model.user_columns import is_list
+from recordmill.transforms.model.user_columns import is_list, user_fields
+
+
+def text_of(column: pa.Array) -> pa.StringArray:
+    """Return the values of a column as text, as in a vocabulary."""
+    return column.cast(pa.string())
+
+
+def check_names(transforms: Mapping[str, ColumnTransform], rows: pa.Schema) -> None:
+    """Raise ConfigError if there is no column for a transform."""
+    names = [field.name for field in user_fields(rows)]
+    for name, transform in transforms.items():
+        if name not in names:
+            raise ConfigError(
+                f"{_option_of(transform)}: expected a column of the records, got"
+                f" {name!r}{did_you_mean(name, names)}: they have {', '.join(names) or 'none'}"
+            )
+
+
+def check_types(transforms: Mapping[str, ColumnTransform], rows: pa.Schema) -> None:
+    """Raise ConfigError if values of a column cannot be transformed, in rows or in windows."""
+    for field in user_fields(rows):
+        kind = field.type.value_type if pa.types.is_fixed_size_list(field.type) else field.type
+        if field.name in transforms and not pa.types.is_null(kind):
+            check_type(transforms[field.name], kind)
+
+
+def _option_of(transform: ColumnTransform) -> str:
+    """Return the option that names the column of a transform."""
+    if transform.last is not None:
+        return option_name(transform.last.replace("-", "_"))
+    given = (
+        ("clip", transform.clip is not None),
+        ("log", transform.log),
+        ("impute", transform.impute is not None),
+    )
+    return option_name(next((name for name, is_given in given if is_given), "indicator"))
 
 
 def check_type(transform: ColumnTransform, kind: pa.DataType) -> None:
@@ -38,12 +75,12 @@ def check_type(transform: ColumnTransform, kind: pa.DataType) -> None:
         )
     for option in given if not numeric else ():
         raise ConfigError(
-            f"--{option} {transform.column}: expected a column of numbers, got {kind};"
+            f"{option_name(option)} {transform.column}: expected a column of numbers, got {kind};"
             f" {_advice_for_numbers(transform.column, kind)}"
         )
     if transform.last in OF_TEXT and (pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
         raise ConfigError(
-            f"--{transform.last} {transform.column}: expected a column of text or numbers, got"
+            f"{_option_of(transform)} {transform.column}: expected a column of text or numbers, got"
             f" {kind}; {option_name('types', list_item(transform.column))}=string reads UTF-8 and"
             " rejects other bytes"
         )
@@ -59,8 +96,8 @@ def check_type(transform: ColumnTransform, kind: pa.DataType) -> None:
 
 def _advice_for_numbers(column: str, kind: pa.DataType) -> str:
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
-        return f"--date-parts {column}=year+month extracts numbers"
-    return f"--types {list_item(column)}=float parses numbers and rejects other text"
+        return f"{option_name('date_parts')} {column}=year+month extracts numbers"
+    return f"{option_name('types')} {list_item(column)}=float parses numbers and rejects other text"
 
 
 def _refuse_fill(transform: ColumnTransform, kind: pa.DataType, *, numeric: bool) -> None:

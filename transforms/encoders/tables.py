@@ -21,7 +21,6 @@ from recordmill.transforms.encoders.table_learning import (
     TableAnalysis,
     filled,
     load_values,
-    text_of,
     vocabulary_file,
 )
 from recordmill.transforms.encoders.table_numbers import (
@@ -37,7 +36,7 @@ from recordmill.transforms.encoders.table_options import (
     DatePart,
     TableOptions,
 )
-from recordmill.transforms.encoders.table_types import check_type
+from recordmill.transforms.encoders.table_types import check_type, check_types, text_of
 from recordmill.transforms.encoders.time_zones import local_times, zone_of
 from recordmill.transforms.encoders.tokenization.vocabulary import Vocabulary
 from recordmill.transforms.model import batch
@@ -87,6 +86,7 @@ class TableCheck:
         """Check the numbers of every row."""
         bad: dict[int, str] = {}
         transforms = self.options.column_transforms()
+        check_types(transforms, rows.schema)
         for field in user_fields(rows.schema):
             transform = transforms.get(field.name)
             if pa.types.is_floating(field.type) or (transform is not None and transform.is_numeric):

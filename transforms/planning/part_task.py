@@ -5,17 +5,19 @@ from __future__ import annotations
 import dataclasses
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from recordmill.errors import ConfigError
 from recordmill.format.split_names import TRAIN
 from recordmill.job.staging import Staging
 from recordmill.profile.schema_rules import SchemaRules
 from recordmill.transforms.checks.violations import Violations
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.data_type import Analysis, CountsOfSplits, Headers
+from recordmill.transforms.model.user_columns import user_fields
 from recordmill.transforms.staged.arrow_files import piece_sum
 from recordmill.transforms.staged.encoder_tasks import rows_in_tracebacks
 from recordmill.transforms.staged.parts import read_part, with_staged_paths
@@ -24,6 +26,14 @@ from recordmill.transforms.statistics import array_pickle
 from recordmill.transforms.statistics.dataset_statistics import Statistics, columns_of
 from recordmill.transforms.statistics.moments import CountsWithMoments, Moments
 from recordmill.transforms.windowing.window_layout import rows_of
+
+
+@runtime_checkable
+class ColumnsChecking(Protocol):
+    """An `Analysis` that checks the columns of records before it counts them."""
+
+    def check_columns(self, rows: pa.Schema) -> None:
+        """Raise ConfigError if a column is missing, or has a type that cannot be counted."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -198,9 +208,22 @@ def try_part_rows(task: PartTask, part: str, splits: bytes, some: range) -> None
     task.run(part, found, [row for row in range(len(found)) if row not in some])
 
 
+def _check_columns(analysis: Analysis, rows: pa.Schema) -> None:
+    """Raise ConfigError if an analysis cannot count the columns of records."""
+    if isinstance(analysis, ColumnsChecking):
+        analysis.check_columns(rows)
+    if missing := [name for name in analysis.columns if name not in rows.names]:
+        own = [field.name for field in user_fields(rows)]
+        raise ConfigError(
+            f"Analyze: expected records with {', '.join(missing)}, got none:"
+            f" their columns are {', '.join(own) or 'system columns'}"
+        )
+
+
 def _count(
     analysis: Analysis, rows: pa.RecordBatch, moments: Mapping[str, Moments]
 ) -> AnalysisCounts:
+    _check_columns(analysis, rows.schema)
     columns = rows.select([*analysis.columns] or [batch.KEY])  # without a column it has no rows
     train = columns.filter(pc.equal(rows[batch.SPLIT], TRAIN))
     if isinstance(analysis, CountsOfSplits):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import apache_beam as beam
 import pyarrow as pa
+from apache_beam.pvalue import AsSideInput
 from apache_beam.typehints import typehints
 from apache_beam.typehints.native_type_compatibility import convert_to_beam_type
 
@@ -65,6 +66,7 @@ class ValueOptions:
       unique_keys: Whether it is known that keys cannot repeat, so that they are not checked.
       ungrouped: Whether it is known that no record has a group, so that groups are not checked.
       rename: Option of `EncodeExamples`.
+      labels, label_offset: Options of `DecodeAndResizeImages`.
       splits, seed, stratify: Options of `AssignSplits`.
       balance, target: Options of `Rebalance`.
     """
@@ -78,6 +80,8 @@ class ValueOptions:
     unique_keys: bool = False
     ungrouped: bool = False
     rename: Mapping[str, str] | None = None
+    labels: tuple[str, ...] | AsSideInput | None = None
+    label_offset: int | None = None
     splits: Mapping[str, float] | None = None
     seed: int | None = None
     stratify: bool = False

@@ -1,15 +1,16 @@
 """The order of the steps: each checks that its input is the output of an earlier step."""
 
 import dataclasses
+import inspect
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import apache_beam as beam
 import pyarrow as pa
 from apache_beam.typehints import typehints
 from apache_beam.typehints.decorators import IOTypeHints
 
-from recordmill.errors import ConfigError
+from recordmill.errors import ConfigError, did_you_mean
 from recordmill.option_checks import check_options
 from recordmill.transforms.staged.records import RecordValues, StagedRecords, is_of
 
@@ -97,6 +98,32 @@ def _describe(given: Any) -> str:
     return f"a PCollection of {getattr(kind, '__name__', kind)}"
 
 
+def _check_arguments(step: type, given: Sequence[Any], options: Mapping[str, Any]) -> None:
+    """Raise ConfigError for arguments that a step does not have.
+
+    Steps are also made without any, when they are copied or unpickled.
+    """
+    if not given and not options:
+        return
+    signature = inspect.signature(step)  # of `__init__`
+    known = [
+        name
+        for name, one in signature.parameters.items()
+        if one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL)
+    ]
+    takes_others = any(one.kind == one.VAR_KEYWORD for one in signature.parameters.values())
+    for name in options:
+        if name not in known and not takes_others:
+            raise ConfigError(
+                f"{step.__name__}: unknown option {name!r}{did_you_mean(name, known)}; it takes"
+                f" {', '.join(known) or 'no options'}"
+            )
+    try:
+        signature.bind(*given, **options)
+    except TypeError as error:
+        raise ConfigError(f"{step.__name__}: {error}") from error
+
+
 class OrderedStep(beam.PTransform):
     """A step that checks its options when it is made, and its input before Beam checks it.
 
@@ -105,6 +132,11 @@ class OrderedStep(beam.PTransform):
 
     takes: ClassVar[tuple[Any, ...]]
     after: ClassVar[str] = ""
+
+    def __new__(cls, *given: Any, **options: Any) -> Self:
+        _check_arguments(cls, given, options)
+        made: Self = super().__new__(cls)
+        return made
 
     def __post_init__(self) -> None:
         super().__init__()

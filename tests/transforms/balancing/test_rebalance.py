@@ -209,7 +209,6 @@ def test_in_a_custom_pipeline(tmp_path):
     labels = [(None, "a", "b", "c")[i] for i in generator.choice(4, 3000, p=[0.1, 0.7, 0.15, 0.05])]
     splits = [("train", "test")[i] for i in generator.choice(2, 3000, p=[0.8, 0.2])]
     rows = records(list(zip(labels, splits, strict=True)))
-    unlabelled = records([(None, "train")] * 2)
     shuffled = rows.take(pa.array(generator.permutation(len(rows))))
 
     cut = [shuffled.slice(at, 170) for at in range(0, len(rows), 170)]
@@ -217,7 +216,6 @@ def test_in_a_custom_pipeline(tmp_path):
         ("whole", [rows], "oversample", None),
         ("cut", [*cut, rows.slice(0, 0)], "oversample", None),
         ("cut", [*cut, rows.slice(0, 0)], "undersample", "median"),
-        ("unlabelled", [unlabelled], "oversample", None),
     )
 
     def build(pipeline):
@@ -237,7 +235,6 @@ def test_in_a_custom_pipeline(tmp_path):
         return made
 
     found = results(build)
-    assert copies_of(found.pop("unlabelled oversample None")) == {"key 0": [0], "key 1": [0]}
     assert len(found) == 3
     for name, made in found.items():
         _, balance, target = name.split()

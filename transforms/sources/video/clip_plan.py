@@ -69,12 +69,12 @@ class ClipSampling:
 
     def __post_init__(self) -> None:
         for name, value in (
-            ("--clip-frames", self.frames),
-            ("--clip-stride", self.stride),
-            ("--frame-step", self.step),
+            ("clip_frames", self.frames),
+            ("clip_stride", self.stride),
+            ("frame_step", self.step),
         ):
             if value is not None and value < 1:
-                raise ConfigError(f"{name}: expected 1 or more, got {value}")
+                raise ConfigError(f"{option_name(name)}: expected 1 or more, got {value}")
         if self.fps is not None and not 1e-3 <= self.fps <= 1e4:
             raise ConfigError(
                 f"{option_name('fps')}: expected 0.001 to 10000 frames a second, got {self.fps:g}"
