@@ -155,7 +155,7 @@ def _check_features(run: RunSpec, columns: pa.Schema, context: Context) -> None:
     if not run.has_encoder:  # `ReadBatches` needs none
         return
     where = f"Rebalance: {type(encoder).__name__}"
-    if isinstance(encoder, TableEncoder):
+    if isinstance(encoder, TableEncoder) and user_fields(columns):  # none if no row is left
         check_names(encoder.options.column_transforms(), columns)
     needed: tuple[str, ...] = ()
     if isinstance(encoder, NeedingEncoder):
