@@ -24,7 +24,7 @@ from multiprocessing.context import ForkProcess
 from typing import Any, ParamSpec, TypeVar
 
 from recordmill.errors import RunError
-from recordmill.option_names import option_name
+from recordmill.option_names import are_flags, option_name
 from recordmill.processes import by_value, child_process, environment
 from recordmill.processes.row_tasks import (
     RowTask,
@@ -340,6 +340,7 @@ def process_count(workers: int) -> int:
 
 _lock = threading.Lock()
 _shared: ProcessPool | None = None
+_names_flags = False  # as the processes of the shared pool name options
 _forked: list[_Child] = []
 
 
@@ -361,10 +362,18 @@ def fork_children() -> None:
 
 
 def shared_pool(workers: int = 0, *, imports: Sequence[str] = ()) -> ProcessPool:
-    """Return the pool of this process, created by the first call; 0 workers is one per core."""
-    global _shared
+    """Return the pool of this process, created by the first call; 0 workers is one per core.
+
+    It is created anew if a command follows a pipeline in Python, or the other way round: processes
+    name options as they did when they were started.
+    """
+    global _shared, _names_flags
     with _lock:
+        if _shared is not None and _names_flags != are_flags():
+            _shared.close()
+            _shared = None
         if _shared is None:
+            _names_flags = are_flags()
             _shared = ProcessPool(process_count(workers), imports=imports, forked=_forked)
             _forked.clear()
         return _shared

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from recordmill.errors import Reason, RecordError, RunError
+from recordmill.option_names import as_flags, option_name
 from recordmill.processes.pool import ProcessPool, close_shared_pool, shared_pool
 from recordmill.processes.row_tasks import (
     RowTask,
@@ -512,3 +513,12 @@ def test_functions_and_classes_defined_in_functions():
         assert pool.submit(Scale(4).of, 5).result() == 60
         task = RowTask(count=1, call=lambda faults: lambda: Scale(1).of(7), trial=lambda some: None)
         assert pool.submit_rows(task).result() == 21
+
+
+def test_processes_name_options_as_the_process_that_started_them():
+    """Also if a command follows a pipeline in Python in one process, and the other way round."""
+    for _ in range(2):
+        assert shared_pool(1).submit(option_name, "max_length").result() == "max_length"
+        with as_flags():
+            assert shared_pool(1).submit(option_name, "max_length").result() == "--max-length"
+    close_shared_pool()
