@@ -293,6 +293,10 @@ def _stage_left_out(elements: Sequence[Reject | StepRemark], *, staging: Staging
     return [StagedBatch(part), *remarks]
 
 
+def _same(element: Element) -> Element:
+    return element
+
+
 @dataclasses.dataclass(eq=False)
 class StageBatches(OrderedStep):
     """Stage the batches of a custom pipeline: batches or `RecordValues` in, `StagedRecords` out.
@@ -342,6 +346,8 @@ class StageBatches(OrderedStep):
                 | "StageLeftOut"
                 >> beam.FlatMap(_stage_left_out, staging=staging).with_output_types(Element)
                 | "SpreadLeftOut" >> beam.Reshuffle()
+                # Flink does not find the inputs of a Flatten that follows a reshuffle.
+                | "HandlesLeftOut" >> beam.Map(_same).with_output_types(Element)
             )
             handles = (handles, left_out) | "WithLeftOut" >> beam.Flatten()
         return StagedRecords(handles, self.run)
