@@ -1,4 +1,4 @@
-"""How much CPU records in memory take on their way to a dataset, against the commands and Beam.
+"""CPU of pipelines that write records in memory, compared with the commands and with Beam.
 
     python -m benchmarks.values                             20,000 images, 1,000,000 rows, 3 runs
     python -m benchmarks.values --images 400 --rows 20000 --runs 1 --only ours,command

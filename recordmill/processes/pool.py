@@ -394,9 +394,9 @@ def close_shared_pool() -> None:
 
 
 def kill_shared_pool() -> None:
-    """Kill the shared pool's children from a signal handler in a process that ends right after.
+    """Kill the shared pool's children in a process that ends right after, because of a signal.
 
-    It takes no lock, because the interrupted thread may hold it.
+    It takes no lock, because a thread that is never resumed may hold it.
     """
     if _shared is not None:
         _shared.kill()

@@ -82,7 +82,7 @@ def test_examples_are_written_byte_by_byte_as_they_were(tmp_path):
 
 
 def test_the_dataset_does_not_depend_on_how_examples_are_batched(tmp_path):
-    """Whether a feature is a list, or text, depends on the other records of a batch."""
+    """The form of a feature in a batch (list or value, text or bytes) depends on its records."""
     mixed = examples(
         tags=[["12"], ["a", "b"], [], [b"\xff"]] * 3, number=[float(i) for i in range(12)]
     )

@@ -336,7 +336,7 @@ HELD = [  # values of a column of three records, and their feature
 
 
 def test_values_of_python_numpy_and_arrow(tmp_path):
-    """Of arrays of one shape, the feature has that shape."""
+    """Arrays of the same shape become a feature of that shape."""
     rows = [{f"c{n}": values[i] for n, (values, _) in enumerate(HELD)} for i in range(3)]
     made = write(tmp_path / "out", lambda pipeline: pipeline | beam.Create(rows))
     found = {name: (one.dtype, one.shape) for name, one in made.features.items()}
