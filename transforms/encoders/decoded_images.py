@@ -82,31 +82,31 @@ class DecodedImageEncoder:
         reduced = Reduced()
         noted: Counted = {}
         again = dataclasses.replace(self.options, size=None, resize_mode="none")
-        changed: list[bytes] = []
+        written: list[bytes] = []
         augmentations = augmentations_of(rows, self.augment, all_of_train=False)
         copies = rows[batch.COPY].to_pylist()
         facts = [ExampleFacts.from_text(one.as_py()) for one in rows[batch.FACTS]]
         for row, (key, data) in enumerate(zip(batch.keys(rows), rows[_DATA], strict=True)):
             name, image = key.as_py(), data.as_py()
-            written = image
+            augmented = image
             if names := augmentations[row]:
                 generator = generator_for(context.seed, key=name, copy=copies[row])
                 try:
-                    written = process(image, again, names, generator).data
+                    augmented = process(image, again, names, generator).data
                 except RecordError as error:
                     outcomes.leave_out(name, error)
                     continue
             outcomes.keep(row)
             hashes.add(image)
-            changed.append(written)
+            written.append(augmented)
             if not copies[row]:
                 reduced = reduced.plus(facts[row].reduced_of(name))
                 noted = add_counted(noted, facts[row].noted_of(name))
         outcome = outcomes.result()
-        kept = rows.take(pa.array(outcome.kept))
-        declared = self.features(rows.schema, context)
-        columns = {name: kept[name] for name in declared if name not in (_NUMBER, _NAME)}
-        columns[_DATA] = binary_array(changed)
+        kept = rows.drop_columns([_DATA]).take(pa.array(outcome.kept))
+        others = self.features(rows.schema, context).keys() - {_DATA, _NUMBER, _NAME}
+        columns = {name: kept[name] for name in sorted(others)}
+        columns[_DATA] = binary_array(written)
         if context.labels:
             numbers, classes = label_columns(kept, context)
             columns |= {_NUMBER: numbers, _NAME: classes}
