@@ -13,8 +13,8 @@ import apache_beam as beam
 from apache_beam.pipeline import AppliedPTransform, PipelineVisitor
 from apache_beam.runners.runner import PipelineResult, PipelineState
 
-from recordmill.errors import ConfigError, RunError, did_you_mean
-from recordmill.option_checks import expect_one_of, expect_whole
+from recordmill.errors import ConfigError, RunError
+from recordmill.option_checks import expect_one_of, expect_whole, unknown_option
 from recordmill.pipelines.execution import exit_on_signals, make_flink_job, run_here
 from recordmill.pipelines.options.flink import FlinkConfig
 from recordmill.pipelines.watch import JobProgress
@@ -157,10 +157,8 @@ def _flink_config(runner: Any, options: dict[str, Any]) -> FlinkConfig:
     known = ("runner", "workers", "progress", "beam_options", *_FLINK)
     for name, value in options.items():
         if name not in _FLINK:
-            raise ConfigError(
-                f"recordmill.run: unknown option {name!r}{did_you_mean(name, known)}; expected some"
-                f" of {', '.join(known)}"
-            )
+            takes = f"expected some of {', '.join(known)}"
+            raise unknown_option("recordmill.run", name, known, takes)
         if runner != "flink" and value != _FLINK[name].default:
             raise ConfigError(f"{name}: has no effect with runner='direct'; use runner='flink'")
         default = _FLINK[name].default

@@ -119,6 +119,18 @@ def expect_one_of(name: str, value: Any, known: Collection[Any]) -> None:
         raise ConfigError(f"{name}: expected one of {', '.join(known)}, got {value!r}")
 
 
+def unknown_option(owner: str, name: str, known: Sequence[str], takes: str) -> ConfigError:
+    """Return the error for an option that does not exist.
+
+    Args:
+      owner: Name of the step or function.
+      name: Name of the option.
+      known: Names of which the nearest is suggested.
+      takes: A clause that says which options there are.
+    """
+    return ConfigError(f"{owner}: unknown option {name!r}{did_you_mean(name, known)}; {takes}")
+
+
 def expect_some_of(name: str, values: Any, known: Sequence[str]) -> None:
     """Raise ConfigError unless all values are known ones."""
     if isinstance(values, str) or not isinstance(values, Collection):

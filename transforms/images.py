@@ -15,8 +15,8 @@ import apache_beam as beam
 import pyarrow as pa
 from apache_beam.pvalue import AsSideInput, TaggedOutput
 
-from recordmill.errors import ConfigError, Reject, did_you_mean
-from recordmill.option_checks import Between, options_of
+from recordmill.errors import ConfigError, Reject
+from recordmill.option_checks import Between, options_of, unknown_option
 from recordmill.processes.pool import shared_pool
 from recordmill.transforms.encoders.decoded_images import DecodedImageEncoder
 from recordmill.transforms.encoders.images import ImageEncoder
@@ -27,6 +27,7 @@ from recordmill.transforms.model import batch, coders, limits  # noqa: F401  (co
 from recordmill.transforms.model.counters import RecordCounters
 from recordmill.transforms.model.data_type import Context
 from recordmill.transforms.model.label_rules import LabelRules
+from recordmill.transforms.model.user_columns import their_columns
 from recordmill.transforms.read_values import (
     REJECTS,
     REMARKS,
@@ -52,10 +53,9 @@ class _Decode(beam.DoFn):
 
     def process(self, rows: pa.RecordBatch, labels: Sequence[str]) -> Iterator[Any]:
         if not batch.refers_to_files(rows):
-            names = [name for name in rows.schema.names if not name.startswith("__")]
             raise ConfigError(
                 f"DecodeAndResizeImages: expected records with {batch.PATH}, as of ReadImages, got"
-                f" none: their columns are {', '.join(names) or 'system columns'}"
+                f" none: {their_columns(rows.schema)}"
             )
         packed = pack_encoder(
             self._encoder, dataclasses.replace(self._context, labels=tuple(labels))
@@ -108,11 +108,9 @@ def _image_options(fields: Mapping[str, Any]) -> ImageOptions:
     known = [field.name for field in dataclasses.fields(ImageOptions)]
     for name in fields:
         if name not in known:
-            raise ConfigError(
-                f"DecodeAndResizeImages: unknown option {name!r}{did_you_mean(name, known)}; in"
-                " addition to its own options it takes the fields of ImageOptions:"
-                f" {', '.join(known)}"
-            )
+            takes = "in addition to its own options it takes the fields of ImageOptions:"
+            takes += f" {', '.join(known)}"
+            raise unknown_option("DecodeAndResizeImages", name, known, takes)
     size = fields.get("size")
     with options_of("DecodeAndResizeImages"):
         return ImageOptions(**{**fields, **({"size": (size, size)} if type(size) is int else {})})

@@ -28,7 +28,7 @@ from recordmill.transforms.model.data_type import (
 from recordmill.transforms.model.label_sets import RepeatFactors
 from recordmill.transforms.model.renames import check_renames
 from recordmill.transforms.model.run_spec import RunSpec
-from recordmill.transforms.model.user_columns import user_fields
+from recordmill.transforms.model.user_columns import their_columns, user_fields
 from recordmill.transforms.planning.learning import Learned
 from recordmill.transforms.planning.plan import Plan, make_plan
 from recordmill.transforms.planning.profiling import ProfileOutcome
@@ -163,16 +163,14 @@ def _check_features(run: RunSpec, columns: pa.Schema, context: Context) -> None:
     elif isinstance(encoder, ReusableEncoder) and batch.DATA not in columns.names:
         needed = encoder.source_columns
     if missing := [name for name in needed if name not in columns.names]:
-        own = [name for name in columns.names if not name.startswith("__")]
         raise ConfigError(
             f"{where}: expected records with {', '.join(needed)}, got none with"
-            f" {', '.join(missing)}: their columns are {', '.join(own) or 'system columns'}"
+            f" {', '.join(missing)}: {their_columns(columns)}"
         )
     try:
         check_renames(run.rename, encoder.features(columns, context), option="rename")
     except ConfigError as error:
-        text = str(error).replace(" with --drop-columns", "")  # an option of commands
-        raise ConfigError(f"{where}: {text}") from error
+        raise ConfigError(f"{where}: {error}") from error
 
 
 def _plan_and_batches(

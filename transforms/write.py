@@ -9,9 +9,9 @@ from typing import Any, overload
 import apache_beam as beam
 from apache_beam.pvalue import AsSideInput, AsSingleton
 
-from recordmill.errors import ConfigError, did_you_mean
+from recordmill.errors import ConfigError
 from recordmill.job.staging import ShardInfo
-from recordmill.option_checks import check_option, options_of
+from recordmill.option_checks import check_option, options_of, unknown_option
 from recordmill.transforms.analyze import Analyze
 from recordmill.transforms.assign_splits import AssignSplits
 from recordmill.transforms.check import Check
@@ -137,11 +137,10 @@ class WriteToTFRecord(OrderedStep):
                 raise ConfigError(f"WriteToTFRecord: it has no option {name}: {_OF_BEAM[name]}")
             if name not in known or name in _NOT_HERE:
                 others = sorted({*known} - {*_NOT_HERE})
-                near = did_you_mean(name, ["compression_type", "num_shards", *others])
-                raise ConfigError(
-                    f"WriteToTFRecord: unknown option {name!r}{near}; in addition to output,"
-                    f" num_shards and compression_type it takes {', '.join(others)}"
-                )
+                spelled = ["compression_type", "num_shards", *others]
+                takes = "in addition to output, num_shards and compression_type it takes"
+                takes += f" {', '.join(others)}"
+                raise unknown_option("WriteToTFRecord", name, spelled, takes)
         self._only = only
         given = {
             "output": output,

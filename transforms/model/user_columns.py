@@ -21,6 +21,12 @@ def user_fields(rows: pa.Schema) -> list[pa.Field]:
     return [field for field in rows if not field.name.startswith("__")]
 
 
+def their_columns(rows: pa.Schema) -> str:
+    """Return the end of a message about records that lack a column."""
+    names = [field.name for field in user_fields(rows)]
+    return f"their columns are {', '.join(names) or 'system columns'}"
+
+
 def carried_fields(rows: pa.Schema) -> list[pa.Field]:
     """Return the fields that records have as the row of their file: `user_fields`, and labels."""
     return [

@@ -17,7 +17,7 @@ from recordmill.profile.schema_rules import SchemaRules
 from recordmill.transforms.checks.violations import Violations
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.data_type import Analysis, CountsOfSplits, Headers
-from recordmill.transforms.model.user_columns import user_fields
+from recordmill.transforms.model.user_columns import their_columns
 from recordmill.transforms.staged.arrow_files import piece_sum
 from recordmill.transforms.staged.encoder_tasks import rows_in_tracebacks
 from recordmill.transforms.staged.parts import read_part, with_staged_paths
@@ -213,10 +213,8 @@ def _check_columns(analysis: Analysis, rows: pa.Schema) -> None:
     if isinstance(analysis, ColumnsChecking):
         analysis.check_columns(rows)
     if missing := [name for name in analysis.columns if name not in rows.names]:
-        own = [field.name for field in user_fields(rows)]
         raise ConfigError(
-            f"Analyze: expected records with {', '.join(missing)}, got none:"
-            f" their columns are {', '.join(own) or 'system columns'}"
+            f"Analyze: expected records with {', '.join(missing)}, got none: {their_columns(rows)}"
         )
 
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 from apache_beam.typehints import typehints
 from apache_beam.typehints.decorators import IOTypeHints
 
-from recordmill.errors import ConfigError, did_you_mean
-from recordmill.option_checks import check_options
+from recordmill.errors import ConfigError
+from recordmill.option_checks import check_options, unknown_option
 from recordmill.transforms.staged.records import RecordValues, StagedRecords, is_of
 
 _TRANSFORMED = tuple[pa.RecordBatch, dict[str, pa.Array]]  # a batch of tensorflow-transform
@@ -114,10 +114,8 @@ def _check_arguments(step: type, given: Sequence[Any], options: Mapping[str, Any
     takes_others = any(one.kind == one.VAR_KEYWORD for one in signature.parameters.values())
     for name in options:
         if name not in known and not takes_others:
-            raise ConfigError(
-                f"{step.__name__}: unknown option {name!r}{did_you_mean(name, known)}; it takes"
-                f" {', '.join(known) or 'no options'}"
-            )
+            takes = f"it takes {', '.join(known) or 'no options'}"
+            raise unknown_option(step.__name__, name, known, takes)
     try:
         signature.bind(*given, **options)
     except TypeError as error:
