@@ -15,12 +15,12 @@ from recordmill.tfrecord.example import encode_examples
 from recordmill.transforms.encoders.table_options import TableOptions
 from recordmill.transforms.encoders.tables import TableEncoder
 from recordmill.transforms.encoders.text.text import TextEncoder
-from recordmill.transforms.model import batch, coders  # noqa: F401  (registers the batch's coder)
+from recordmill.transforms.model import coders  # noqa: F401  (registers the batch's coder)
 from recordmill.transforms.model.counters import RecordCounters
 from recordmill.transforms.model.data_type import Encoder
 from recordmill.transforms.model.run_spec import EncoderOption, Names, RunSpec
 from recordmill.transforms.model.user_columns import flat_list
-from recordmill.transforms.staged.batch_records import check_roles
+from recordmill.transforms.staged.batch_records import roles_of
 from recordmill.transforms.staged.parse_examples import parse_examples
 from recordmill.transforms.staged.records import RecordValues, Values, refuse_noted, values_of
 from recordmill.transforms.staged.step_order import VALUES, OrderedStep
@@ -120,9 +120,7 @@ class ParseExamples(OrderedStep):
     schema: pa.Schema | None = None
 
     def _check_together(self) -> None:
-        given = {batch.KEY: self.key_column, batch.LABEL: self.label_column}
-        given |= {batch.GROUP: self.group_column, batch.SPLIT: self.split_column}
-        self._roles = check_roles("ParseExamples", given)
+        self._roles = roles_of(self)
 
     def expand(self, records: beam.PCollection[bytes]) -> RecordValues:
         return RecordValues(*parse_examples(records, self._roles, self.schema))

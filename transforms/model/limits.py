@@ -18,6 +18,7 @@ AUDIO_PART_BYTES = 8 << 20  # of the audio files in a part that are split into c
 AUDIO_PART_ROWS = 256
 AUDIO_STAGED_BYTES = 16 << 20  # about the bytes of the samples in a staged file
 MEDIA_STAGED_BYTES = 16 << 20  # about the bytes of the files of rows in a staged file
+VALUE_ROWS = 4096  # records of a batch that is made of the elements of a custom pipeline
 VALUE_STAGED_BYTES = 16 << 20  # of small batches of a custom pipeline in a staged file
 PROBED_FILES = 4096  # array files probed at a time
 PROBED_VIDEOS = 16  # videos whose headers one task reads

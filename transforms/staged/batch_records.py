@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, TypeAlias
 
@@ -32,21 +32,38 @@ _OPTIONS = {
     batch.GROUP: "group_column",
     batch.SPLIT: "split_column",
 }
-_LEAST, _MOST = 64, 4096  # records of a batch
+_LEAST = 64  # records of the first batch
 _RECORDS = "dicts, beam.Rows, named tuples or dataclasses"
 
 
-def check_roles(step: str, given: Mapping[str, str | None]) -> dict[str, str]:
-    """Return {user column: system column} of a step, given {system column: user column or None}.
+def roles_of(step: object) -> dict[str, str]:
+    """Return {user column: system column} of a step with the options `key_column` and so on.
 
     Raises:
       ConfigError: A column has two roles.
     """
-    named = {role: name for role, name in given.items() if name is not None}
+    given = {option: getattr(step, option) for option in _OPTIONS.values()}
+    named = {option: name for option, name in given.items() if name is not None}
     if len({*named.values()}) < len(named):
-        named = {_OPTIONS[role]: name for role, name in named.items()}
-        raise ConfigError(f"{step}: expected a different column for each option, got {named}")
-    return {name: role for role, name in named.items()}
+        raise ConfigError(
+            f"{type(step).__name__}: expected a different column for each option, got {named}"
+        )
+    return {named[option]: role for role, option in _OPTIONS.items() if option in named}
+
+
+def expect_column(
+    step: str, role: str, name: str, names: Collection[str], *, of: str = "the records"
+) -> None:
+    """Raise ConfigError if a column with a role is missing.
+
+    role: the system column. names: the columns of the records, or of what `of` says.
+    """
+    if name not in names:
+        they = "they have" if of == "the records" else "it has"
+        raise ConfigError(
+            f"{step}: {_OPTIONS[role]}: expected a column of {of}, got {name!r}:"
+            f" {they} {', '.join(names)}"
+        )
 
 
 def with_roles(step: str, rows: pa.RecordBatch, roles: Mapping[str, str]) -> pa.RecordBatch:
@@ -58,11 +75,7 @@ def with_roles(step: str, rows: pa.RecordBatch, roles: Mapping[str, str]) -> pa.
     """
     columns = dict(zip(rows.schema.names, rows.columns, strict=True))
     for name, role in roles.items():
-        if name not in columns:
-            raise ConfigError(
-                f"{step}: {_OPTIONS[role]}: expected a column of the records, got {name!r}: they"
-                f" have {', '.join(columns)}"
-            )
+        expect_column(step, role, name, columns)
         values = columns.pop(name)
         if is_list(values.type):
             values = _only_values(values)
@@ -89,7 +102,7 @@ def _only_values(lists: pa.Array) -> pa.Array:
 
 @dataclasses.dataclass(frozen=True)
 class _Converter:
-    """Makes batches of records. roles: as `check_roles` returns them."""
+    """Makes batches of records. roles: as `roles_of` returns them."""
 
     roles: Mapping[str, str]
     schema: pa.Schema | None
@@ -299,7 +312,7 @@ class _Collect(beam.DoFn):
         rows = self._convert.batch(self._records)
         self._records = []
         fitting = limits.BATCH_BYTES * len(rows) // max(rows.nbytes, 1)
-        self._most = min(max(fitting, 1), _MOST)
+        self._most = min(max(fitting, 1), limits.VALUE_ROWS)
         return [rows]
 
 
@@ -340,22 +353,12 @@ class BatchRecords(beam.PTransform):
     def __post_init__(self) -> None:
         super().__init__()
         check_options(self)
-        self._roles = check_roles(
-            "BatchRecords", {role: getattr(self, option) for role, option in _OPTIONS.items()}
-        )
+        self._roles = roles_of(self)
         self._fields: list[str] | None = None  # None if only the records show them
         if self.schema is not None:
             self._fields = self.schema.names
-            self._check_names(self.schema.names, of="the schema", they="it has")
-
-    def _check_names(self, names: Sequence[str], *, of: str, they: str) -> None:
-        """Raise ConfigError if a column with a role is missing. of, they: owner of the names."""
-        for name, role in self._roles.items():
-            if name not in names:
-                raise ConfigError(
-                    f"BatchRecords: {_OPTIONS[role]}: expected a column of {of}, got {name!r}:"
-                    f" {they} {', '.join(names)}"
-                )
+            for name, role in self._roles.items():
+                expect_column("BatchRecords", role, name, self.schema.names, of="the schema")
 
     def has(self, system_column: str) -> bool:
         """Return whether the batches may have a system column, such as `__group__`."""
@@ -367,7 +370,8 @@ class BatchRecords(beam.PTransform):
         fields = getattr(kind, "_fields", None)  # of a named tuple, or of a `beam.Row` type
         if fields is not None:
             names = [field if isinstance(field, str) else field[0] for field in fields]
-            self._check_names(names, of="the records", they="they have")
+            for name, role in self._roles.items():
+                expect_column("BatchRecords", role, name, names)
             self._fields = self._fields or names
         collect = beam.ParDo(_Collect(_Converter(self._roles, self.schema)))
         return records | "Batch" >> collect.with_output_types(pa.RecordBatch)

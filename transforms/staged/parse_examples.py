@@ -23,7 +23,6 @@ from recordmill.transforms.sources.tfrecords.example_columns import ExampleColum
 from recordmill.transforms.staged.batch_records import with_roles, with_tensors
 
 REJECTS = "rejects"
-_MOST = 4096  # records of a batch
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,7 +99,7 @@ class _Parse(beam.DoFn):
             )
         self._payloads.append(payload)
         self._bytes += len(payload)
-        if self._bytes >= limits.BATCH_BYTES or len(self._payloads) >= _MOST:
+        if self._bytes >= limits.BATCH_BYTES or len(self._payloads) >= limits.VALUE_ROWS:
             return self._flush()
         return ()
 
