@@ -57,7 +57,12 @@ def test_errors_end_a_script_as_they_end_a_command(tmp_path):
 
 def test_ctrl_c_ends_a_script_and_the_next_run_continues(tmp_path):
     reached = tmp_path / "reached"
-    process = start(tmp_path / "out", REACHED=str(reached))
+    # A shell that starts these tests in the background ignores the signal, for the script, too.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        process = start(tmp_path / "out", REACHED=str(reached))
+    finally:
+        signal.signal(signal.SIGINT, before)
     wait_until(reached.exists, process)
     process.send_signal(signal.SIGINT)
     text = expect_exit(process, 130)
