@@ -205,6 +205,22 @@ def wait_until(happened: Callable[[], bool], what: str, *, seconds: float = _PAT
         time.sleep(0.1)
 
 
+def wait_for_end_of_workers() -> None:
+    """Waits until no Python worker runs that was started from here."""
+    left: list[str] = []
+
+    def ended() -> bool:
+        with contextlib.suppress(FileNotFoundError):  # one ended meanwhile
+            left[:] = [_command_line(one) for one in processes(*WORKERS)]
+            return not left
+        return False
+
+    try:
+        wait_until(ended, "the end of all workers")
+    except AssertionError as error:
+        raise AssertionError("these did not end: " + "; ".join(left)) from error
+
+
 def processes(*patterns: str, variable: str = _MARK) -> Iterator[int]:
     """The ids of processes whose command line holds one of the patterns.
 
@@ -213,10 +229,15 @@ def processes(*patterns: str, variable: str = _MARK) -> Iterator[int]:
     """
     for folder in pathlib.Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError, PermissionError):
-            line = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            line = _command_line(int(folder.name))
             named = any(pattern in line for pattern in patterns)
             if named and variable.encode() in (folder / "environ").read_bytes().split(b"\0"):
                 yield int(folder.name)
+
+
+def _command_line(process: int) -> str:
+    line = pathlib.Path(f"/proc/{process}/cmdline").read_bytes()
+    return line.replace(b"\0", b" ").decode(errors="replace")
 
 
 def _free_ports(number: int) -> list[int]:

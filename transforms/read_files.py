@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from recordmill.errors import ConfigError
 from recordmill.format.ledger import INPUT
-from recordmill.storage.files import Location
+from recordmill.storage.files import Location, from_here
 from recordmill.transforms.audio.audio_options import AudioOptions
 from recordmill.transforms.encoders.array_options import ArrayOptions
 from recordmill.transforms.encoders.arrays import ArrayEncoder
@@ -87,6 +87,11 @@ class _ReadFiles(ReadStep):
     split_from: SplitFrom = "auto"
     label_from: str = "top"
     format: RowFormat = RowFormat()  # noqa: RUF009, it is frozen
+
+    def _check_together(self) -> None:
+        if self.input_root is not None:
+            self.input_root = from_here(self.input_root)
+        super()._check_together()
 
     def source(self) -> Source:
         """Return the source to list, for files of this data type."""

@@ -14,6 +14,7 @@ from recordmill.format.ledger import INPUT
 from recordmill.option_checks import options_of
 from recordmill.processes import by_value
 from recordmill.processes.pool import shared_pool
+from recordmill.storage.files import from_here
 from recordmill.transforms.model import batch, coders  # noqa: F401  (coders: registers the batch's coder)
 from recordmill.transforms.model.counters import RecordCounters
 from recordmill.transforms.model.source import RowSource, Source, notes_of_source
@@ -174,6 +175,13 @@ class ReadStep(OrderedStep):
                     raise ConfigError(
                         f"{name}: {field.name}: a source has this option itself: set it there"
                     )
+        else:
+            given = [self.input] if isinstance(self.input, str) else self.input
+            parsed = (InputPath.parse(path) for path in given)
+            # Workers may run in another folder.
+            self._paths = tuple(
+                dataclasses.replace(one, path=from_here(one.path)) for one in parsed
+            )
         with options_of(name):
             self._noted = dataclasses.replace(self.noted(), ungrouped=self._is_ungrouped)
 
@@ -208,10 +216,7 @@ class ReadStep(OrderedStep):
 
     def inputs(self, split_from: SplitFrom = "auto", label_from: str = "top") -> Inputs:
         """Return the paths of the input, and the parts of the paths that give splits and labels."""
-        assert not isinstance(self.input, Source | os.PathLike)
-        several = [self.input] if isinstance(self.input, str) else self.input
-        paths = tuple(map(InputPath.parse, several))
-        return Inputs(paths=paths, split_from=split_from, label_from=label_from)
+        return Inputs(paths=self._paths, split_from=split_from, label_from=label_from)
 
     def expand(self, begin: beam.pvalue.PBegin) -> RecordValues:
         name = type(self).__name__

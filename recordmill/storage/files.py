@@ -64,6 +64,11 @@ def is_uri(text: str) -> bool:
     return _URI.match(text) is not None
 
 
+def from_here(path: str) -> str:
+    """Return a local path that names the same file for a process in another working directory."""
+    return path if not path or is_uri(path) else os.path.join(os.getcwd(), path)
+
+
 @dataclasses.dataclass(frozen=True)
 class Location:
     """The place of a file or folder, made by `parse`. It is hashable and picklable.

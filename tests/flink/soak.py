@@ -19,7 +19,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 
-from benchmarks.flink_cluster import WORKERS, FlinkCluster, processes, wait_until, worker_pool
+from benchmarks.flink_cluster import FlinkCluster, wait_for_end_of_workers, worker_pool
 from recordmill.format.manifest import load
 from recordmill.storage.files import Location
 from tests.flink.jobs import (
@@ -92,7 +92,7 @@ def kill(folder: pathlib.Path, times: int) -> list[str]:
                 same = job.files == expected.files
                 clean = not (folder / "killed" / FOLDER).exists()
             # Beam keeps the worker of a task that is cancelled as it starts, till the cluster ends.
-            wait_until(lambda: not list(processes(*WORKERS)), "the end of all workers")
+            wait_for_end_of_workers()
             word = "the same" if same and clean else "DIFFERENT"
             print(f"| {name} | {shards} | {code} | {word} |", flush=True)
             if word != "the same":

@@ -9,7 +9,7 @@ import socket
 import pytest
 from PIL import Image
 
-from benchmarks.flink_cluster import WORKERS, FlinkCluster, processes, wait_until, worker_pool
+from benchmarks.flink_cluster import FlinkCluster, wait_for_end_of_workers, worker_pool
 from tests.archive_files import zip_of
 from tests.flink.conftest import GZIP
 from tests.flink.jobs import Job, command, finish_both
@@ -48,7 +48,7 @@ def test_with_a_worker_pool_and_gzip_and_everything_spilled(flink, large, tmp_pa
         assert job.files == large.files
         assert command("verify", "--dataset", str(job.output)).code == 0
     # Nothing of all that is left: no worker, no jar on the cluster.
-    wait_until(lambda: not list(processes(*WORKERS)), "the end of all workers")
+    wait_for_end_of_workers()
     assert flink.cluster._call("GET", "/v1/jars")["files"] == []
 
 
