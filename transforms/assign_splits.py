@@ -42,7 +42,12 @@ from recordmill.transforms.staged.handles import (
     with_step,
 )
 from recordmill.transforms.staged.records import RecordValues, StagedRecords, Values, values_of
-from recordmill.transforms.staged.step_order import VALUES, OrderedStep, refuse_options
+from recordmill.transforms.staged.step_order import (
+    VALUES,
+    OrderedStep,
+    refuse_options,
+    refuse_repetition,
+)
 from recordmill.transforms.windowing.cut_windows import CutWindows
 from recordmill.transforms.windowing.window_tasks import Windowing
 
@@ -138,6 +143,7 @@ class AssignSplits(OrderedStep):
             steps = (*records.steps, "AssignSplits")
             return records._replace(handles=assigned, unique_keys=unique, steps=steps)
         values = values_of(records)
+        refuse_repetition("AssignSplits", was_applied=values.options.splits is not None)
         by_key = SplitByKey(self.splits or DEFAULT_FRACTIONS, self.seed or 0)
         found = dataclasses.replace(
             values.options, splits=by_key.fractions, seed=by_key.seed, stratify=self.stratify

@@ -173,6 +173,8 @@ class ReadText(_ReadRows):
         pipeline | ReadText("reviews.jsonl") | TokenizeText("words") | WriteToTFRecord("out/")
     """
 
+    groups_by_column = True
+
     _: dataclasses.KW_ONLY
     text_column: str | None = None
     text_columns: Sequence[str] = ()

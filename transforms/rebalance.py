@@ -37,7 +37,7 @@ from recordmill.transforms.staged.handles import Element
 from recordmill.transforms.staged.listing import excluded_from
 from recordmill.transforms.staged.parts import joined_columns, write_columns
 from recordmill.transforms.staged.records import RecordValues, Values, values_of
-from recordmill.transforms.staged.step_order import VALUES, OrderedStep
+from recordmill.transforms.staged.step_order import VALUES, OrderedStep, refuse_repetition
 from recordmill.transforms.writing.dataset_manifest import tfds_notes
 from recordmill.transforms.writing.depth_notes import depth_notes
 from recordmill.transforms.writing.encoder_notes import encoder_notes
@@ -252,6 +252,7 @@ class Rebalance(OrderedStep):
         if isinstance(records, AnalyzedBatches):
             return self._plan(records)
         values = values_of(records)
+        refuse_repetition("Rebalance", was_applied=values.options.balance is not None)
         options = dataclasses.replace(values.options, balance=self.balance, target=self.target)
         return values._replace(options=options)
 

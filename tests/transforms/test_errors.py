@@ -237,6 +237,10 @@ BUILT = [
     built("Analyze", "Read.from_source(TinySource(rows=tiny_rows(9)), run()) | Analyze()",
           "expected the output of AssignSplits, got the output of Read or StageBatches: apply"
           " AssignSplits before it"),
+    built("AssignSplits", "beam.Create(ROWS) | AssignSplits() | 'Again' >> AssignSplits(seed=2)",
+          "it was already applied to these records: apply it once"),
+    built("Rebalance", "beam.Create(ROWS) | Rebalance('oversample') | 'Again' >> Rebalance()",
+          "it was already applied to these records: apply it once"),
     built("Rebalance", "Read.from_source(TinySource(rows=tiny_rows(9)), run()) | Rebalance()",
           "expected the output of Analyze, got StagedRecords: apply Analyze before it"),
     built("Publish", "beam.Create(ROWS) | Publish()",

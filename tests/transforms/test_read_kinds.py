@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import math
 import pathlib
 from collections.abc import Callable
 from typing import Any
@@ -59,11 +60,17 @@ def encoders_of_runs():
         yield
 
 
-def of_values(output: pathlib.Path, *steps: Any, seed: int = 7, **options: Any) -> Made:
+def of_values(
+    output: pathlib.Path,
+    *steps: Any,
+    seed: int = 7,
+    assign: AssignSplits | None = None,
+    **options: Any,
+) -> Made:
     """The dataset of steps that begin with reading."""
 
     def build(pipeline: beam.Pipeline) -> None:
-        records = pipeline | steps[0] | AssignSplits(seed=seed)
+        records = pipeline | steps[0] | (assign or AssignSplits(seed=seed))
         for step in steps[1:]:
             records |= step
         records | WriteToTFRecord(str(output), **options)
@@ -286,6 +293,27 @@ def test_statistics_of_dicts_are_learned_from_train(tmp_path):
     made = of_values(tmp_path / "out", beam.Create(rows), encode)
     scaled = np.array([one["x"][0] for one in made.examples("train").values()])
     assert (scaled.mean(), scaled.std()) == pytest.approx((0, 1), abs=1e-5)
+
+
+def test_nan_is_a_missing_value(tmp_path):
+    values = [float(number) if number % 7 else math.nan for number in range(60)]
+    rows = [{"id": number, "x": value} for number, value in enumerate(values)]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "rows.parquet")
+    theirs = of_command(tmp_path / "command", "table", "--input", tmp_path / "rows.parquet")
+    ours = of_values(tmp_path / "values", beam.Create(rows))
+    assert ours.manifest.digest == theirs.manifest.digest
+    empty = [one for one in ours.examples().values() if not one.get("x")]
+    assert empty
+
+
+def test_equal_texts_are_stratified_as_by_the_command(tmp_path):
+    data = tmp_path / "texts.csv"
+    texts = [f"number {number * 7 % 40},{'ab'[number % 3 == 0]}" for number in range(200)]
+    data.write_text("\n".join(["text,label", *texts]) + "\n")
+    theirs = of_command(tmp_path / "command", "text", "--input", data, "--stratify")
+    read, assign = ReadText(str(data)), AssignSplits(seed=7, stratify=True)
+    ours = of_values(tmp_path / "values", read, assign=assign)
+    assert_same(ours, theirs)
 
 
 def texts(folder: pathlib.Path) -> pathlib.Path:

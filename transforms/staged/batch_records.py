@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from apache_beam.transforms.window import GlobalWindows
 from apache_beam.utils.windowed_value import WindowedValue
 
@@ -127,7 +128,7 @@ class _Converter:
             name: _array(name, values, None if self.schema is None else self.schema.field(name))
             for name, values in zip(names, _columns(rows, names), strict=True)
         }
-        return with_roles("BatchRecords", pa.RecordBatch.from_pydict(arrays), self.roles)
+        return self._finished(pa.RecordBatch.from_pydict(arrays))
 
     def of_transform(self, rows: pa.RecordBatch, passed: Mapping[str, Any]) -> pa.RecordBatch:
         """Return a batch of tensorflow-transform, whose columns are lists, as `of_batch` does.
@@ -159,6 +160,16 @@ class _Converter:
                 rows = rows.select(self.schema.names).cast(self.schema)
             except (pa.ArrowException, ValueError) as error:
                 raise ConfigError(f"BatchRecords: {error}: pass another schema") from error
+        return self._finished(rows)
+
+    def _finished(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Return rows with system columns, and without NaN, which is a missing value in tables."""
+        for field in rows.schema:
+            if pa.types.is_floating(field.type):
+                values = rows[field.name]
+                is_nan = pc.is_nan(values)
+                if pc.any(is_nan).as_py():
+                    rows = batch.set_column(rows, field.name, pc.if_else(is_nan, None, values))
         return with_roles("BatchRecords", rows, self.roles)
 
 
@@ -321,11 +332,11 @@ class BatchRecords(beam.PTransform):
     """Make batches of records: dicts, `beam.Row`s, named tuples or dataclasses in,
     `pyarrow.RecordBatch`es out.
 
-    Each key becomes a column, which is null for records without the key. Values are numbers,
-    strings, bytes, dates, timestamps, lists of these, scalars of NumPy and Arrow, and NumPy arrays.
-    Arrays of one shape become a feature of that shape; lists, and arrays of one dimension that
-    differ in length, become a feature of variable length. Elements may also be batches, such as the
-    batches of tensorflow-transform (`output_record_batches=True`).
+    Each key becomes a column, which is null for records without the key, and for NaN. Values are
+    numbers, strings, bytes, dates, timestamps, lists of these, scalars of NumPy and Arrow, and
+    NumPy arrays. Arrays of one shape become a feature of that shape; lists, and arrays of one
+    dimension that differ in length, become a feature of variable length. Elements may also be
+    batches, such as the batches of tensorflow-transform (`output_record_batches=True`).
 
     Args:
       key_column, label_column, group_column, split_column: Columns with the unique name of a

@@ -65,13 +65,19 @@ def _check_steps(applied: Sequence[str], step: str) -> None:
             "Analyze: expected the output of AssignSplits, got the output of"
             f" {applied[-1] if applied else 'Read or StageBatches'}: apply AssignSplits before it"
         )
-    if step in _ONCE and step in applied:
-        raise ConfigError(f"{step}: it was already applied to these records: apply it once")
+    if step in _ONCE:
+        refuse_repetition(step, was_applied=step in applied)
     if step == "Check" and "AssignSplits" in applied:
         raise ConfigError(
             "Check: expected the output of Read or StageBatches, got the output of AssignSplits:"
             " apply Check before AssignSplits"
         )
+
+
+def refuse_repetition(step: str, *, was_applied: bool) -> None:
+    """Raise ConfigError if a step that is applied only once was already applied."""
+    if was_applied:
+        raise ConfigError(f"{step}: it was already applied to these records: apply it once")
 
 
 def refuse_options(step: str, options: Mapping[str, Any]) -> None:
