@@ -90,7 +90,7 @@ def unknown(given: Given, config_class: type, *, runner: str | None = None) -> C
     if nearest is not None:
         hints.append(f"did you mean {dashes}{nearest}?")
     return ConfigError(
-        f"{prefix}unknown option {dashes}{given.key}; {'; '.join(hints) or '--help lists all'}"
+        f"{prefix}unknown option {dashes}{given.key}; {'; '.join(hints) or '--help all lists them'}"
     )
 
 

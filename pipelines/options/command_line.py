@@ -10,8 +10,6 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import pathlib
-import shutil
-import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
@@ -19,12 +17,12 @@ from recordmill.errors import ConfigError
 from recordmill.option_checks import list_text
 from recordmill.pipelines.options import beam_options, job_file
 from recordmill.pipelines.options.declaration import Group, Option, offered, option, options_of
+from recordmill.pipelines.options.help_page import HelpPage
 from recordmill.pipelines.options.job_file import Given
 
 Config = TypeVar("Config")
 
 _COMMAND = Group(2000, "Command line")
-_HELP_COLUMN = 34
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -44,18 +42,20 @@ def parse(
 ) -> Parsed[Config]:
     """Parse a command line and the job file that it names; flags override the file.
 
-    --help and --print-config print to stdout and exit with 0.
+    --help [TOPIC] and --print-config print to stdout and exit with 0.
 
     prog: the command, for messages and help. description: the first lines of the help.
 
     Raises:
       ConfigError: an option is unknown or missing, or its value is invalid.
     """
-    if "--help" in argv or "-h" in argv:
-        print(show_help(config_class, prog=prog, description=description))
-        raise SystemExit(0)
     options = options_of(config_class)
     commands = options_of(_CommandLine)
+    if (topic := _help_topic(argv)) is not None:
+        every = [*offered(config_class), *commands.values()]
+        page = HelpPage(prog=prog, description=description, options=every)
+        print(page.show(topic))
+        raise SystemExit(0)
     given, beams = _split(_tokens(argv, {**options, **commands}), {**options, **commands})
     command = _CommandLine(**{name: given.pop(name) for name in commands if name in given})
     if command.config is not None:
@@ -132,27 +132,6 @@ def show_config(config: Any, *, prog: str, passthrough: Sequence[str] = ()) -> s
     return _show_config(offered(type(config)), vars(config), prog=prog, passthrough=passthrough)
 
 
-def show_help(config_class: type, *, prog: str, description: str = "") -> str:
-    """Return the help of a command: the description, then the options by group."""
-    width = max(60, min(100, shutil.get_terminal_size((100, 24)).columns))
-    lines = [description.strip(), "", f"Usage: {prog} --option VALUE ...", ""]
-    every = [*offered(config_class), *options_of(_CommandLine).values()]
-    for group in sorted({one.group for one in every}):
-        lines += [f"{group.title}:"]
-        for one in every:
-            if one.group == group:
-                lines += _help_lines(one, width)
-        lines += [""]
-    last = (
-        "The file of --config takes the same options, one per line, as `option: value`, and the"
-        f" command, as `{job_file.COMMAND}: {_command_name(prog)}`."
-    )
-    if "runner" in options_of(config_class):
-        last += " With --runner flink, Beam's own options for Flink are accepted, too."
-    lines += textwrap.wrap(last, width)
-    return "\n".join(lines).lstrip("\n")
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _CommandLine:
     """Options of the command line that a job file does not take."""
@@ -168,7 +147,23 @@ class _CommandLine:
         group=_COMMAND,
         help="Print all options and their values as a file for --config, and exit.",
     )
-    help: bool = option(False, group=_COMMAND, help="Print this help and exit.")
+    help: str = option(
+        "",
+        group=_COMMAND,
+        metavar="[all|TOPIC|OPTION]",
+        bare="",
+        help="Print the most used options, all options, those of a topic, or one option, and exit.",
+    )
+
+
+def _help_topic(argv: Sequence[str]) -> str | None:
+    """Return the topic that follows --help or -h, "" if none does; None without the flag."""
+    for at, token in enumerate(argv):
+        flag, _, topic = token.partition("=")
+        if flag in ("--help", "-h"):
+            follows = argv[at + 1] if at + 1 < len(argv) and not topic else topic
+            return "" if follows.startswith("--") else follows
+    return None
 
 
 def _tokens(argv: Sequence[str], options: Mapping[str, Option]) -> Iterator[Given]:
@@ -240,22 +235,6 @@ def _value(one: Option, given: Sequence[Given]) -> Any:
         return one.read(texts if one.repeat else "".join(texts) if single else list_text(texts))
     except ValueError as error:
         raise ConfigError(f"{where}: {error}") from error
-
-
-def _help_lines(one: Option, width: int) -> list[str]:
-    flag = f"  --{one.key} {one.metavar}".rstrip()
-    if one.switch and one.default is True:
-        flag = f"  --no-{one.key}"
-    default = "required" if one.required else one.shown_default()
-    note = f" ({'' if one.required else 'default: '}{default})" if default else ""
-    indent = " " * _HELP_COLUMN
-    lines = textwrap.wrap(
-        one.help + note, width, initial_indent=indent, subsequent_indent=indent,
-        break_on_hyphens=False,
-    )  # fmt: skip
-    if len(flag) + 2 > _HELP_COLUMN:
-        return [flag, *lines]
-    return [flag.ljust(_HELP_COLUMN) + lines[0].strip(), *lines[1:]]
 
 
 def _show_config(

@@ -28,7 +28,7 @@ from recordmill.transforms.sources.files.input_paths import InputPath, Inputs
 PLACES = Group(10, "Input and output")
 MEANING = Group(20, "Keys, classes and columns")
 SPLITS = Group(40, "Splits")
-BALANCE = Group(50, "Class balance (split train only)")
+BALANCE = Group(50, "Balance of classes (split train only)")
 OUTPUT = Group(60, "Dataset files")
 
 _READING = ("drop_columns", "where", "weight_column", "label_separator")

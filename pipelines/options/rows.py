@@ -13,7 +13,7 @@ from recordmill.pipelines.options.selection import SELECTION
 from recordmill.transforms.sources.row_formats.condition_syntax import parse_condition
 from recordmill.transforms.sources.row_formats.row_format import RowFormat
 
-ROWS = Group(25, "Format of the rows")
+ROWS = Group(25, "Rows and their format")
 CUSTOM = Group(39, "Custom features")
 _DEFAULT = RowFormat()
 

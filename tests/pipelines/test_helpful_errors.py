@@ -130,7 +130,7 @@ def test_columns_of_listings_that_differ_by_case_are_not_to_be_dropped(tmp_path,
 @pytest.mark.parametrize("command", ["table", "sensor"])
 def test_the_help_lists_no_option_that_is_always_refused(command, tmp_path, capsys):
     with pytest.raises(SystemExit):
-        main([command, "--help"])
+        main([command, "--help", "all"])
     assert "--label-from" not in capsys.readouterr().out
     given = ("--input", tmp_path, "--output", tmp_path / "out", "--label-from", "parent")
     given = (*given, *(("--time-column", "t", "--window", 2) if command == "sensor" else ()))

@@ -447,7 +447,7 @@ def test_headers_and_classes_are_what_a_schema_is_about(photos, plain, tmp_path,
 @shows("help")
 def test_every_option_is_shown(capsys):
     with pytest.raises(SystemExit, match="0"):
-        main(["images", "--help"])
+        main(["images", "--help", "all"])
     keys = {option.key for option in options_of(ImagesConfig).values()}
     found = re.findall("^  --([a-z0-9-]+)", capsys.readouterr().out, re.MULTILINE)
     flags = {flag if flag in keys else flag.removeprefix("no-") for flag in found}

@@ -1,4 +1,5 @@
 import dataclasses
+import importlib
 import pathlib
 import re
 import subprocess
@@ -12,7 +13,8 @@ from hypothesis import strategies as st
 from recordmill.errors import ConfigError
 from recordmill.pipelines.cli import main
 from recordmill.pipelines.commands.dataset_commands import InspectConfig
-from recordmill.pipelines.options import command_line, config, declaration, values
+from recordmill.pipelines.data_types import DATA_TYPES
+from recordmill.pipelines.options import command_line, config, declaration, help_page, values
 from recordmill.transforms.sources.files.input_paths import InputPath
 from tests.paths import ROOT
 
@@ -140,12 +142,12 @@ def test_the_command_line_wins_over_the_file(tmp_path: pathlib.Path) -> None:
         (["--blance", "x"], "unknown option --blance; did you mean --balance?"),
         (["--num_shards=3"], "unknown option --num_shards; did you mean --num-shards?"),
         (["--max-per-class=3"], "unknown option --max-per-class; did you mean --limit-per-class?"),
-        (["--max-per-box=3"], "unknown option --max-per-box; --help lists all"),
+        (["--max-per-box=3"], "unknown option --max-per-box; --help all lists them"),
         (["--strat"], "unknown option --strat; did you mean --stratify?"),
         (["--no-upight"], "unknown option --no-upight; did you mean --upright?"),
-        (["--direct_num_worker=2"], "unknown option --direct_num_worker; --help lists all"),
-        (["--nosuch"], "unknown option --nosuch; --help lists all"),
-        (["--qqqq"], "unknown option --qqqq; --help lists all"),
+        (["--direct_num_worker=2"], "unknown option --direct_num_worker; --help all lists them"),
+        (["--nosuch"], "unknown option --nosuch; --help all lists them"),
+        (["--qqqq"], "unknown option --qqqq; --help all lists them"),
         (
             ["--runner=flink", "--max_parallelism=two"],
             "--max_parallelism: invalid int value: 'two'",
@@ -360,7 +362,9 @@ def test_shaping_does_not_depend_on_the_spelling() -> None:
 def test_help(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     with pytest.raises(SystemExit) as ended:
-        command_line.parse(Pictures, ["--help"], prog="mill pictures", description="Example: mill")
+        command_line.parse(
+            Pictures, ["--help", "all"], prog="mill pictures", description="Example: mill"
+        )
     assert ended.value.code == 0
     text = capsys.readouterr().out
     assert text.startswith("Example: mill\n\nUsage: mill pictures ")
@@ -374,7 +378,7 @@ def test_help(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str
         "Pictures:",
         "Splits:",
         "Statistics and schema:",
-        "Class balance (split train only):",
+        "Balance of classes (split train only):",
         "Dataset files:",
         "Job:",
         "Flink:",
@@ -388,6 +392,68 @@ def test_help(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str
     assert "(default: train=0.8,validation=0.1,test=0.1)" in flat
     for field in dataclasses.fields(Pictures):
         assert f"{field.name.replace('_', '-')}" in text
+
+
+DATASETS = ("arrays", "audio", "images", "sensor", "table", "text", "video")
+
+
+def helped(capsys: pytest.CaptureFixture[str], command: str, *topic: str) -> str:
+    with pytest.raises(SystemExit, match="0"):
+        main([command, *topic])
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", DATASETS)
+def test_the_help_describes_few_options_and_names_all(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    short = helped(capsys, command, "--help")
+    described = re.findall(r"^  (--[a-z-]+)", short, re.MULTILINE)
+    assert 20 <= len(described) <= 30
+    assert {"--input", "--output", "--seed", "--workers", "--help"} <= {*described}
+    every = re.findall(r"^  (--[a-z0-9-]+)", helped(capsys, command, "--help", "all"), re.MULTILINE)
+    assert len(every) > 100
+    assert {*every} <= {*re.findall(r"--[a-z0-9-]+", short)}
+    assert len(short.splitlines()) < 130
+
+
+@pytest.mark.parametrize("command", DATASETS)
+def test_topics_together_show_every_option(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    short = helped(capsys, command, "--help").partition("TOPIC\n")[2]
+    topics = re.findall(r"^  ([a-z]+) ", short, re.MULTILINE)
+    assert len({*topics}) == len(topics)
+    every = set(re.findall(r"^  --\S+", helped(capsys, command, "-h", "all"), re.MULTILINE))
+    pages = [helped(capsys, command, f"--help={topic}") for topic in (*topics, "input", "balance")]
+    shown = {one for page in pages for one in re.findall(r"^  --\S+", page, re.MULTILINE)}
+    assert shown == every
+
+
+def test_the_help_of_an_option_is_shown_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    page = helped(capsys, "images", "--help", "mask-suffix")
+    assert page.startswith("  --mask-suffix [END=]SUFFIX ")
+    assert page.count("--mask-suffix") == 1
+    assert helped(capsys, "table", "--help", "where").startswith("  --where CONDITION")
+
+
+def test_commands_with_few_options_describe_all(capsys: pytest.CaptureFixture[str]) -> None:
+    assert helped(capsys, "inspect", "--help") == helped(capsys, "inspect", "--help", "all")
+
+
+def test_an_unknown_topic_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["images", "--help", "maks"]) == 2
+    printed = capsys.readouterr().err
+    assert "no such topic or option (did you mean masks?); the topics are input, keys," in printed
+
+
+def test_the_most_used_options_exist() -> None:
+    offered = set()
+    for name in DATASETS:
+        data_type = DATA_TYPES[name]
+        declared = getattr(importlib.import_module(data_type.module), data_type.config)
+        offered |= {one.key for one in declaration.offered(declared)}
+    assert help_page._MOST_USED - {"config", "help"} <= offered
 
 
 def test_a_type_that_nobody_can_read_is_a_mistake_of_ours() -> None:
