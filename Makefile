@@ -47,7 +47,7 @@ help:
 	@echo '             and Maven are'
 	@echo 'make test-others    run the rest of them: long tests, slow ones with other parameters'
 	@echo 'make golden    record what comes of the commands of the golden matrix, to be read as a diff'
-	@echo 'make test-fast    run the tests that neither import TensorFlow nor start processes'
+	@echo 'make test-fast    run one set of parameters of each test that neither imports TensorFlow nor starts processes'
 	@echo 'make coverage    run the tests without Flink, and show what they miss'
 	@echo 'make lint    ruff, mypy, and which layer may import which'
 	@echo 'make docs    write docs/api.md from docstrings'
@@ -87,8 +87,9 @@ test: $(DEV)
 	@if command -v java >/dev/null && command -v mvn >/dev/null; then $(MAKE) test-flink; else \
 	    echo 'make test: the tests on Flink were left out: they need Java 17 and Maven'; fi
 
+# PART=K/N: every Nth of them, from the Kth on.
 test-others: $(DEV)
-	$(BIN)/python -m pytest -n $(WORKERS) -p tests.one_of_each --others
+	$(BIN)/python -m pytest -n $(WORKERS) -p tests.one_of_each --others --part $(or $(PART),0/1)
 
 golden: $(DEV)
 	$(BIN)/python -m tests.golden --record
@@ -96,7 +97,7 @@ golden: $(DEV)
 
 # make test-fast PYTHON=python3.13 VENV=build/py313
 test-fast: $(FAST)
-	$(BIN)/python -m pytest -n $(WORKERS) -p tests.fast_modules
+	$(BIN)/python -m pytest -n $(WORKERS) -p tests.fast_modules -p tests.one_of_each --fewest
 
 test-flink: $(DEV) $(FLINK) $(JOB_SERVER)
 	$(BIN)/python -m pytest -n 3 --dist loadfile -p tests.one_of_each tests/flink
@@ -136,6 +137,7 @@ bench: $(DEV) $(FLINK) $(JOB_SERVER) $(PEERS)
 	$(BIN)/python -m benchmarks.flink
 
 soak: $(DEV) $(FLINK) $(JOB_SERVER)
+	$(MAKE) test-others
 	$(BIN)/python -m pytest -n $(WORKERS) -m hypothesis --hypothesis-profile thorough
 	$(BIN)/python -m tests.golden --workers 2
 	$(BIN)/python -m tests.soak.sameness

@@ -46,6 +46,13 @@ def test_slow_tests_without_parameters_and_fast_tests_are_chosen():
     assert divide(items) == (items, [])
 
 
+def test_one_set_of_each_fast_test_is_chosen_if_the_fewest_are_asked_for():
+    items = [item(FAST, f"test_{name}[{n}]") for name in "ab" for n in range(3)]
+    chosen, others = divide(items, fewest=True)
+    assert [name[:6] for name in names(chosen)] == ["test_a", "test_b"]
+    assert len(others) == 4
+
+
 def test_one_set_of_each_kind_is_chosen():
     items = [item(SLOW, f"test_a[{n}]", kind="xyz"[n % 3]) for n in range(12)]
     chosen, others = divide(items)
@@ -77,3 +84,6 @@ def test_both_commands_together_run_every_test(tmp_path: pathlib.Path):
     assert len(chosen) == 1
     assert not chosen & others
     assert chosen | others == collected()
+    parts = [collected(*plugin, "--others", "--part", f"{number}/3") for number in range(3)]
+    assert [len(part) for part in parts] == [2, 1, 1]
+    assert set.union(*parts) == others
