@@ -51,8 +51,7 @@ CODES: Mapping[str, str] = {
     "no-classes": "names of folders or archives that may be classes are not used as classes",
     "no-group": "records have no group, or one whose name is white space alone",
     "no-window": "series are too short for a window, or have gaps",
-    "numbers": "points in numbers may separate thousands, or different numbers"
-    " become equal as float32",
+    "numbers": "different numbers become equal as float32",
     "one-split": "series have windows in one split only, although splits are by time",
     "one-class": "all records have the same class",
     "pages": "images have further pages or frames, of which only the first was read",

@@ -10,7 +10,6 @@ import pyarrow.compute as pc
 
 from recordmill.transforms.model.label_spelling import LabelSpelling
 from recordmill.transforms.sources.row_formats.equal_floats import EqualFloats
-from recordmill.transforms.sources.row_formats.number_points import PointUse
 from recordmill.transforms.sources.row_formats.odd_values import OddValue
 
 _TIME = r"\d[-:]\d"
@@ -24,7 +23,6 @@ class ColumnType(NamedTuple):
     odd: the first value that made a column of numbers or dates text.
     missing_as: types as which a text of the column would be a missing value, such as `nan`.
     inside: names of the objects that the values of the column are inside of.
-    points: the use of points in numbers of text.
     equal: two different floats that become equal as float32, if many do.
     labels: the labels of a column of classes in a file of text.
     """
@@ -34,7 +32,6 @@ class ColumnType(NamedTuple):
     odd: OddValue | None = None
     missing_as: frozenset[pa.DataType] = frozenset()
     inside: frozenset[str] = frozenset()
-    points: PointUse = PointUse()
     equal: EqualFloats | None = None
     labels: LabelSpelling | None = None
 
@@ -118,7 +115,6 @@ def _unify_pair(one: ColumnType, other: ColumnType) -> ColumnType:
     nullable = one.nullable or other.nullable
     missing_as = one.missing_as | other.missing_as
     inside = one.inside | other.inside
-    points = one.points.plus(other.points)
     equal = one.equal or other.equal
     labels = one.labels or other.labels
     if one.labels is not None and other.labels is not None:
@@ -130,7 +126,6 @@ def _unify_pair(one: ColumnType, other: ColumnType) -> ColumnType:
             one.odd or other.odd,
             missing_as,
             inside,
-            points,
             equal,
             labels,
         )
@@ -140,7 +135,7 @@ def _unify_pair(one: ColumnType, other: ColumnType) -> ColumnType:
     if odd is not None and not all(kind.odd and kind.odd.every for kind in (one, other)):
         odd = odd._replace(every=False)
     types = common or (_wider(one.types[0], other.types[0]),)
-    return ColumnType(types, nullable, odd, missing_as, inside, points, equal, labels)
+    return ColumnType(types, nullable, odd, missing_as, inside, equal, labels)
 
 
 def _wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:

@@ -28,8 +28,7 @@ from recordmill.transforms.sources.row_formats.header_check import (
     repeated,
 )
 from recordmill.transforms.sources.row_formats.json_documents import describe_json
-from recordmill.transforms.sources.row_formats.number_points import point_use
-from recordmill.transforms.sources.row_formats.odd_values import OddValue, odd_value
+from recordmill.transforms.sources.row_formats.odd_values import OddValue, odd_text
 from recordmill.transforms.sources.row_formats.quote_anomalies import QuoteAnomalies
 from recordmill.transforms.sources.row_formats.row_boundaries import Block, LargeRow, drop_spaces
 from recordmill.transforms.sources.row_formats.row_file import FileSection, Origin, Rows
@@ -101,18 +100,13 @@ class DelimitedFile:
             for name in looked_at:
                 kind, values = self._shape.value_parser.infer(name, columns[name])
                 if kind.types == (pa.string(),):
-                    found = odd_value(columns[name], self._shape.value_parser.decimal)
-                    if found is not None:
-                        row = int(rows.numbers[found[0]])
-                        value = columns[name][found[0]].as_py()
-                        odd = OddValue(value, found[1], row, every=found[2])
-                        kind = kind._replace(odd=odd)
-                elif kind.types and kind.types[0] != pa.bool_() and section.start < _SAMPLED:
-                    decimal = self._shape.value_parser.decimal
-                    points = point_use(columns[name], values, rows.numbers, decimal)
-                    kind = kind._replace(points=points)
-                    if kind.types[0] == pa.float64() and (equal := equal_floats(values)):
-                        kind = kind._replace(equal=equal._replace(whole=False))  # no text is
+                    odd = odd_text(columns[name], self._shape.value_parser.decimal)
+                    if odd is not None:
+                        at, meant, every = odd
+                        value, row = columns[name][at].as_py(), int(rows.numbers[at])
+                        kind = kind._replace(odd=OddValue(value, meant, row, every=every))
+                elif kind.types and kind.types[0] == pa.float64() and section.start < _SAMPLED:
+                    kind = kind._replace(equal=equal_floats(values))
                 column_types[name] = kind
                 if name not in text:
                     columns[name] = values

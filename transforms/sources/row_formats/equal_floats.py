@@ -13,11 +13,10 @@ _NOISE = 1e-13  # relative difference of numbers that count as equal, as arithme
 
 
 class EqualFloats(NamedTuple):
-    """Two different numbers that become equal. whole: whether a whole sample has no fraction."""
+    """Two different numbers that become equal."""
 
     one: float
     other: float
-    whole: bool
 
     def describe(self, name: str) -> str:
         """Return the first half of a note."""
@@ -46,7 +45,7 @@ def equal_floats(column: pa.Array) -> EqualFloats | None:
         return None
     at = int(np.flatnonzero(equal)[0])
     one, other = values[at : at + 2].tolist()
-    return EqualFloats(one, other, bool((values == np.floor(values)).all()))
+    return EqualFloats(one, other)
 
 
 def _shown(number: float) -> str:

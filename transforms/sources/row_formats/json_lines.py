@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Collection, Iterator
 from typing import Any
 
@@ -32,16 +31,7 @@ from recordmill.transforms.sources.row_formats.nested import (
     names_of_objects,
     outer_objects,
 )
-from recordmill.transforms.sources.row_formats.odd_values import (
-    BESIDE_BOOLS,
-    BEYOND_INT64,
-    MOST,
-    NOT_LISTS,
-    OddValue,
-    few_texts,
-    is_int64,
-    not_numbers,
-)
+from recordmill.transforms.sources.row_formats.odd_values import OddValue, odd_json
 from recordmill.transforms.sources.row_formats.quote_anomalies import QuoteAnomalies
 from recordmill.transforms.sources.row_formats.row_file import (
     BadRow,
@@ -57,7 +47,6 @@ from recordmill.transforms.sources.row_formats.text_files import TextFile
 LINE = "text"  # name of the column of plain lines
 _DECODER = json.JSONDecoder()
 _MOST_CELLS = 1 << 27  # rows times columns of a block: 1 GiB; dense rows have a hundredth
-_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _UNPAIRED = "an unpaired surrogate: expected both escapes of a pair, such as \\ud83d\\ude00"
 
 
@@ -212,30 +201,8 @@ def _odd_value(values: list[Any], rows: list[int]) -> OddValue | None:
 
     rows: the row numbers of the values.
     """
-    present = [(value, row) for value, row in zip(values, rows, strict=True) if value is not None]
-    for kinds, why in (((int, float), ""), ((list,), NOT_LISTS)):
-        others = [(value, row) for value, row in present if type(value) not in kinds]
-        if others and len(others) <= (1 - MOST) * len(present):
-            value, row = others[0]
-            return OddValue(json_text(value) or "", why, row)
-    large = [(n, row) for n, row in present if type(n) is int and not is_int64(n)]
-    if 0 < len(large) <= (1 - MOST) * len(present):
-        return OddValue(json_text(large[0][0]) or "", BEYOND_INT64, large[0][1])
-    numbers = [(value, row) for value, row in present if type(value) is not bool]
-    if 0 < len(numbers) < len(present) and all(
-        type(value) in (int, float) and value in (0, 1) for value, _ in numbers
-    ):
-        return OddValue(json_text(numbers[0][0]) or "", BESIDE_BOOLS, numbers[0][1])
-    others = [(value, row) for value, row in present if type(value) not in (int, float)]
-    texts = list(dict.fromkeys(value for value, _ in others if isinstance(value, str)))
-    all_texts = bool(texts) and all(type(one) is str for one, _ in others)
-    if all_texts and len(others) < len(present) and all(map(_NUMBER.fullmatch, texts)):
-        return OddValue(texts[0], "numbers in quotes beside numbers without", others[0][1])
-    if all_texts and len(others) < len(present) / 2:
-        counts = len(others), len(present)
-        words = few_texts(texts, *counts) or not_numbers(*counts)
-        return OddValue(texts[0], words, others[0][1])
-    return None
+    odd = odd_json(values)
+    return odd and OddValue(json_text(values[odd[0]]) or "", odd[1], rows[odd[0]])
 
 
 _Objects = tuple[list[int], list[dict[str, Any]], list[BadRow]]

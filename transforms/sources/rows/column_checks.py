@@ -15,47 +15,25 @@ from recordmill.notes import Note
 from recordmill.option_checks import list_item, list_text
 from recordmill.option_names import option_name
 from recordmill.transforms.sources.row_formats.column_types import ColumnTypes
-from recordmill.transforms.sources.row_formats.odd_values import (
-    BESIDE_BOOLS,
-    DECIMAL_COMMAS,
-    OddValue,
-)
+from recordmill.transforms.sources.row_formats.odd_values import LIST, OddValue
 from recordmill.transforms.sources.row_formats.value_parsing import ValueParser
 from recordmill.transforms.sources.rows.column_roles import LABELS, quoted
 
 
 class ColumnAdvice(NamedTuple):
-    """Advice on columns; {0} stands for the name of the column.
+    """Facts for advice on columns.
 
-    text: on a column that a few values made text. every: if no value is a number or a date as it
-    should be. by_option: then, if an option that the note names reads all of them. bools: if
-    numbers are beside true and false. points: on points that may separate thousands.
-    floats, whole: on numbers, or whole numbers, that become equal as float32.
-    declared: columns whose types options declare. transformed: columns of which features do not
-    hold the values as they are.
+    has_types: whether --types and the options that scale numbers apply. declared: columns whose
+    types options declare. transformed: columns of which features do not hold the values as they
+    are.
     """
 
-    text: str
-    every: str
-    bools: str
-    points: str
-    floats: str
-    whole: str
-    by_option: str = ""
+    has_types: bool = False
     declared: Collection[str] = ()
     transformed: Collection[str] = ()
 
 
-_FLOAT_ADVICE = "--drop-columns {0} leaves them out"
-_TEXT_ADVICE = "correct the input if the column holds numbers or dates"
-ADVICE = ColumnAdvice(
-    text=_TEXT_ADVICE,
-    every=_TEXT_ADVICE,
-    bools="correct the input",
-    points="if they do, remove them from the input, as no option reads them",
-    floats=_FLOAT_ADVICE,
-    whole=_FLOAT_ADVICE,
-)
+_CORRECT = "correct the input if the column holds numbers, dates or lists"
 _NAMED_BY_PANDAS = re.compile(r"Unnamed: \d+")
 
 
@@ -102,16 +80,6 @@ def unnamed_notes(names: Collection[str], user_columns: Iterable[str]) -> dict[s
     return notes
 
 
-def _why_text(odd: OddValue, advice: ColumnAdvice, name: str) -> str:
-    """Return why a column is text, and advice."""
-    why = odd.describe(name)
-    if odd.why == BESIDE_BOOLS:
-        return f"{why}: {advice.bools.format(list_item(name))}"
-    if odd.every and odd.has_option:
-        return f"{why}; {advice.by_option.format(list_item(name))}" if advice.by_option else why
-    return f"{why}: {(advice.every if odd.every else advice.text).format(list_item(name))}"
-
-
 def inference_notes(
     fields: Iterable[pa.Field],
     column_types: ColumnTypes,
@@ -123,21 +91,30 @@ def inference_notes(
     target: name of the column of numbers to predict.
     """
     notes = {}
-    odds = [kind.odd for kind in column_types.values() if kind.odd is not None]
-    commas = any(odd.why.startswith(DECIMAL_COMMAS) for odd in odds)
     for field in fields:
-        name, found = field.name, column_types[field.name]
-        odd, points, equal = found.odd, found.points, found.equal
-        inferred = name not in advice.declared
-        if inferred and odd is not None and field.type == pa.string():
-            notes[f"text {name}"] = Note("text-column", _why_text(odd, advice, name))
-        if not pa.types.is_floating(field.type):
-            continue
-        if inferred and points.groups_thousands(commas=commas):
-            text = f"{points.describe(name)}: {advice.points.format(list_item(name))}"
-            notes[f"points {name}"] = Note("numbers", text)
-        if equal is not None and name not in advice.transformed:
-            more = (advice.whole if equal.whole else advice.floats).format(list_item(name))
-            more = "subtract a constant from them in the input" if name == target else more
-            notes[f"equal {name}"] = Note("numbers", f"{equal.describe(name)}: {more}")
+        name, item, found = field.name, list_item(field.name), column_types[field.name]
+        if found.odd is not None and field.type == pa.string() and name not in advice.declared:
+            more = _type_advice(found.odd, item) if advice.has_types else _CORRECT
+            notes[f"text {name}"] = Note("text-column", f"{found.odd.describe(name)}; {more}")
+        if (
+            found.equal is not None
+            and pa.types.is_floating(field.type)
+            and name not in advice.transformed
+        ):
+            more = f"--drop-columns {item} leaves them out"
+            if name == target:
+                more = "subtract a constant from them in the input"
+            elif advice.has_types:
+                more = (
+                    f"--zscore {item} or --minmax {item} scales them before, --types {item}=string"
+                    f" keeps all digits, and {more}"
+                )
+            notes[f"equal {name}"] = Note("numbers", f"{found.equal.describe(name)}: {more}")
     return notes
+
+
+def _type_advice(odd: OddValue, item: str) -> str:
+    """Return the options for a column that an odd value makes text. item: its name in a list."""
+    if odd.every or odd.kind == LIST:
+        return f"{_CORRECT}; --types {item}=string keeps the text, without this note"
+    return f"--types {item}={odd.kind} rejects rows that do not fit, {item}=string keeps the text"

@@ -20,7 +20,7 @@ from recordmill.transforms.sources.files.number_labels import (
 )
 from recordmill.transforms.sources.files.references import Unlabelled, no_label
 from recordmill.transforms.sources.row_formats.column_types import ColumnTypes
-from recordmill.transforms.sources.row_formats.odd_values import NOT_LISTS
+from recordmill.transforms.sources.row_formats.odd_values import LIST
 from recordmill.transforms.sources.row_formats.row_file import Rows
 from recordmill.transforms.sources.row_formats.text_columns import as_text
 from recordmill.transforms.sources.row_formats.value_parsing import ValueParser, type_mismatch
@@ -70,7 +70,7 @@ def with_several(
     kind = column_types[roles.label].field(roles.label).type
     if not is_list(kind):
         odd = column_types[roles.label].odd
-        if odd is not None and odd.why == NOT_LISTS:
+        if odd is not None and odd.kind == LIST:
             raise ConfigError(
                 f"most values of the label column {roles.label!r} of {where} are lists, but not"
                 f" {odd.value!r} in {odd.file}#{odd.row}: write each value as a list of labels"

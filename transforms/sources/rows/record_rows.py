@@ -35,7 +35,6 @@ from recordmill.transforms.sources.row_formats.row_format import RowFormat
 from recordmill.transforms.sources.row_formats.text_columns import as_text
 from recordmill.transforms.sources.rows import content_keys
 from recordmill.transforms.sources.rows.column_checks import (
-    ADVICE,
     ColumnAdvice,
     inference_notes,
     refuse_unknown_missing,
@@ -320,8 +319,8 @@ class RecordRows:
 
     @property
     def _advice(self) -> ColumnAdvice:
-        """Advice for notes on columns."""
-        return ADVICE
+        """Facts for notes on columns."""
+        return ColumnAdvice()
 
     def _infer_remaining(
         self,

@@ -346,12 +346,9 @@ def _infer_part(
 
 
 def _located(column_types: ColumnTypes, file: File) -> ColumnTypes:
-    """Return column types whose odd values and points name their file."""
+    """Return column types whose odd values name their file."""
     return {
-        name: kind._replace(
-            odd=None if kind.odd is None else kind.odd._replace(file=file.key),
-            points=kind.points._replace(file=file.key) if kind.points.grouped else kind.points,
-        )
+        name: kind._replace(odd=None if kind.odd is None else kind.odd._replace(file=file.key))
         for name, kind in column_types.items()
     }
 

@@ -12,7 +12,7 @@ from recordmill.errors import ConfigError, did_you_mean
 from recordmill.option_names import option_name
 from recordmill.transforms.model.user_columns import check_types
 from recordmill.transforms.sources.row_formats.column_types import ColumnType, ColumnTypes
-from recordmill.transforms.sources.rows.column_checks import ADVICE, ColumnAdvice
+from recordmill.transforms.sources.rows.column_checks import ColumnAdvice
 from recordmill.transforms.sources.rows.column_roles import ColumnRoles, quoted
 from recordmill.transforms.sources.rows.label_types import with_target
 from recordmill.transforms.sources.rows.record_columns import user_field
@@ -26,20 +26,6 @@ TYPES: Mapping[str, pa.DataType] = {
     "date": pa.date32(),
     "timestamp": pa.timestamp("us"),
 }
-_KEEP = "--types {0}=string keeps the text, without this note"
-_SCALING = "--zscore {0} or --minmax {0} scales them before"
-_ADVICE = ColumnAdvice(
-    text="correct the input, or declare the type: --types {0}=float (or int, date) rejects rows"
-    " that do not fit, {0}=string keeps the text",
-    every=f"correct the input, because every row has such a value; {_KEEP}",
-    by_option=_KEEP,
-    bools="correct the input, or declare the type: --types {0}=bool reads 1 and 0 as true and"
-    " false, {0}=string keeps the text",
-    points=f"{ADVICE.points}; --types {{0}}=float confirms that they are decimals, without this"
-    " note, and {0}=string keeps the text",
-    floats=f"{_SCALING}, --types {{0}}=string keeps all digits, and {ADVICE.floats}",
-    whole=f"{_SCALING}, --types {{0}}=int keeps all digits, and {ADVICE.floats}",
-)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -109,7 +95,9 @@ class TableRows(RecordRows):
 
     @property
     def _advice(self) -> ColumnAdvice:
-        return _ADVICE._replace(declared=frozenset(dict(self.types)), transformed=self.used)
+        return ColumnAdvice(
+            has_types=True, declared=frozenset(dict(self.types)), transformed=self.used
+        )
 
     @property
     def _consumed_columns(self) -> tuple[str, ...]:
