@@ -112,19 +112,10 @@ def test_times_in_text_with_another_separator(condition, tmp_path, capsys):
     lines = [f"{n},{time},{'ab'[n % 2]}" for n, time in enumerate(times)]
     (tmp_path / "days.csv").write_text("\n".join(["id,at,label", *lines]))
     argv = ["--input", tmp_path / "days.csv", "--splits", "train=1", "--where", condition]
-    out = str(tmp_path / "out")
-    assert main(["table", "--quiet", "--output", out, *map(str, argv)]) == 1
-    said = capsys.readouterr().err
-    assert "expected a date of the form YYYY-MM-DD hh:mm, such as" in said
-    assert "or --types at=timestamp, which compares them as times" in said
-    run("table", *argv, "--output", out, "--drop-columns", "at")
-    assert "--types" not in capsys.readouterr().err  # it takes no column that is dropped
     wanted = 66 if "<" in condition else 1
-    made = make(tmp_path / "typed", *argv, "--types", "at=timestamp", command="table")
-    assert made.manifest.ledger.records.written == wanted
-    argv[-1] = condition.replace(" 18", "T18")
-    made = make(tmp_path / "same", *argv, command="table")
-    assert made.manifest.ledger.records.written == wanted
+    for more in ((), ("--types", "at=timestamp")):
+        made = make(tmp_path / f"out{len(more)}", *argv, *more, command="table")
+        assert made.manifest.ledger.records.written == wanted
 
 
 def test_windows_are_cut_from_the_rows_that_are_left(tmp_path):
@@ -175,13 +166,11 @@ def test_dates_that_are_not_ordered(command, name, tmp_path, capsys):
         pyarrow.csv.write_csv(table, tmp_path / name)
     argv = ["--input", tmp_path / name, "--output", tmp_path / "out", "--key-column", "n"]
     for condition, message in (
-        ("date >= '2024-02-10'", "expected a date of the form YYYY-MM-DD, such as '2024-02-10'"),
-        ("date >= '10/02/2024'", "'10/02/2024' is a date of the form DD/MM/YYYY or MM/DD/YYYY"),
+        ("date >= '2024-02-10'", "expected a date such as 2026-01-31, got '01/01/2024'"),
+        ("date >= '10/02/2024'", "is text, which has no order with '10/02/2024'"),
     ):
         assert run(command, *argv, "--where", condition) in (1, 2)
-        said = capsys.readouterr().err
-        assert message in said
-        assert "texts are compared from their first character on" in said
+        assert message in capsys.readouterr().err
         assert not (tmp_path / "out" / "dataset.json").exists()
 
 

@@ -147,14 +147,13 @@ def test_rows_that_fulfil_a_condition(text, found):
         ("3 in tags", "== needs values of one type, got text and numbers"),
         ("day > 'soon'", "expected a date such as '2026-01-31', got 'soon'"),
         ("at > '31.1.2026'", "expected a time such as '2026-01-31', got '31.1.2026'"),
-        (
-            "name >= '20.03.2024'",
-            "'20.03.2024' is a date of the form DD.MM.YYYY, and column 'name'",
-        ),
-        ("'01/02/2024' <= kind < 'x'", "DD/MM/YYYY or MM/DD/YYYY, and column 'kind' of rows.csv"),
-        ("n > 1 or not name < '2024-3-1 10:00'", "of the form YYYY-M-D hh:mm, and column 'name'"),
-        ("name < '2024-03-01 9:00'", "of the form YYYY-MM-DD h:mm, and column 'name' of rows.csv"),
-        ("name > '3-Mar-2024'", "a date of the form a month as a word, and"),
+        ("name >= '20.03.2024'", "column 'name' of rows.csv is text, which has no order with '20."),
+        ("'01/02/2024' <= kind < 'x'", "column 'kind' of rows.csv is text, which has no order"),
+        ("n > 1 or not name < '2024-3-1 10:00'", "write dates and times as 2026-01-31 or 2026-01-"),
+        ("name < '2024-03-01 9:00'", "no order with '2024-03-01 9:00'"),
+        ("name < '2024-02-30'", "no order with '2024-02-30'"),
+        ("name < '2024-02'", "no order with '2024-02'"),
+        ("name > '3-Mar-2024'", "no order with '3-Mar-2024'"),
         ("at > '2026-01-31T12:30Z'", "expected a time without a time zone, because the column has"),
         (
             "at in ('2026-01-31 12:30+02:00',)",
@@ -178,36 +177,34 @@ DATES = ["2024-03-01", "2024-03-20 10:00", "25/01/2024", "20240321", None, "Marc
 @pytest.mark.parametrize(
     ("text", "kept", "bad"),
     [
-        ("date >= '2024-03-02'", [1, 6], [2, 3, 5]),
-        ("date >= '2024-03'", [0, 1, 6], [2, 3, 5]),
-        ("not '2024-03-02' <= date", [0], [2, 3, 5]),
-        ("date > '20240301'", [3, 6], [0, 1, 2, 5]),
-        ("date > '2024-03-02' or n == 2", [1, 2, 6], [3, 5]),  # does not depend on the date
-        ("date > '2024-03-02' and n != 2", [1, 6], [3, 5]),
-        ("date == '2024-03-01'", [0], [2, 3, 5]),
-        ("date in ('2024-03-01', '20240321')", [0, 3], [2, 5]),
+        ("date >= '2024-03-02'", [1], [2, 3, 5, 6]),
+        ("not '2024-03-02' <= date", [0], [2, 3, 5, 6]),
+        ("date > '2024-03-02' or n == 2", [1, 2], [3, 5, 6]),  # does not depend on the date
+        ("date > '2024-03-02' and n != 2", [1], [3, 5, 6]),
+        ("date == '2024-03-01'", [0], []),
+        ("date in ('2024-03-01', '20240321')", [0, 3], []),
+        ("date != '2024-03-01'", [1, 2, 3, 5, 6], []),
         ("date != 'new'", [0, 1, 2, 3, 5], []),
+        ("date == '25/01/2024'", [2], []),
         ("date > 'm'", [6], []),
     ],
 )
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
-def test_dates_in_another_form_are_not_ordered(text, kept, bad, kind):
+def test_texts_that_are_not_dates_have_no_order_with_dates(text, kept, bad, kind):
     columns = {"date": pa.array(DATES, kind), "n": pa.array(range(len(DATES)))}
     found, left_out = filtered(text, columns)
     assert (found.numbers - 1).tolist() == kept
     assert [one.number - 1 for one in found.bad] == bad
     assert left_out.get("where", 0) == len(DATES) - len(kept) - len(bad)
-    assert all(one.why.startswith("--where: column 'date': expected a date") for one in found.bad)
+    assert all(one.why.startswith("--where: column 'date' is text, which") for one in found.bad)
 
 
 def test_a_block_of_dates_in_another_form():
     with pytest.raises(ConfigError) as error:
         filtered("date >= '2024-02-10'", {"date": pa.array(["25/01/2024", "09/03/2024"] * 3)})
     assert str(error.value) == (
-        "--where date >= '2024-02-10': column 'date': expected a date of the form YYYY-MM-DD, such"
-        " as '2024-02-10' in the condition, got '25/01/2024' (DD/MM/YYYY or MM/DD/YYYY); texts are"
-        " compared from their first character on: write dates as 2024-01-31 in the condition and"
-        " in the column"
+        "--where date >= '2024-02-10': column 'date' is text, which is compared with '2024-02-10':"
+        " expected a date such as 2026-01-31, got '25/01/2024'"
     )
 
 
@@ -220,18 +217,15 @@ TIMES = [
 @pytest.mark.parametrize(
     ("text", "kept", "bad"),
     [
-        ("at <= '2024-06-01T10:00'", [0, 2, 6], [1, 4, 5]),
-        ("at < '2024-06-01T10:00:00.0'", [6], [1, 4, 5]),
-        ("'2024-06-01T10:00:00' < at", [3, 7, 8], [1, 4, 5]),
-        ("at == '2024-06-01T10:00'", [0, 2], [1, 4, 5]),
-        ("at != '2024-06-01T10:00:00.25' and at < 's'", [0, 2, 6, 7], [1, 4, 5]),
-        ("at in ('2024-06-01T10:00', '2024-06-01T10:00Z')", [0, 2, 4], [1, 5]),
-        ("at == '2024-06-01 10:00'", [1], [0, 2, 3, 4, 5]),
-        ("at >= '2024-06-01T10:00:00+00:00'", [4, 7, 8], [0, 1, 2, 3, 5]),
-        ("at == '2024-06-01T15:00+0500'", [5], [0, 1, 2, 3, 4, 6, 7]),
-        ("at >= '2024-06-01'", [0, 1, 2, 3, 4, 6, 7, 8], [5]),
-        ("at > '2024-06-01T00:00'", [0, 2, 3, 7, 8], [1, 4, 5]),
-        ("at <= '2024-06-01'", [6], [5]),
+        ("at <= '2024-06-01T10:00'", [0, 1, 2, 4, 5, 6], [8]),
+        ("at < '2024-06-01T10:00:00.0'", [6], [8]),
+        ("'2024-06-01T10:00:00' < at", [3, 7], [8]),
+        ("at == '2024-06-01 10:00'", [0, 1, 2, 4, 5], []),
+        ("at != '2024-06-01T10:00:00.25' and at < '2024-06-01T11:00'", [0, 1, 2, 4, 5, 6], [8]),
+        ("at in ('2024-06-02', '2024-06-01T11:00+01:00')", [0, 1, 2, 4, 5, 7], []),
+        ("at >= '2024-06-01T10:00:00+00:00'", [0, 1, 2, 3, 4, 5, 7], [8]),
+        ("at == '2024-06-01T15:00+0500'", [0, 1, 2, 4, 5], []),
+        ("at <= '2024-06-01'", [6], [8]),
         ("at == 'soon'", [8], []),
     ],
 )
@@ -239,10 +233,6 @@ def test_times_in_text_are_compared_as_times_or_rejected(text, kept, bad):
     found, _ = filtered(text, {"at": pa.array(TIMES)})
     bad_rows = [one.number - 1 for one in found.bad]
     assert ((found.numbers - 1).tolist(), bad_rows) == (kept, bad)
-    for one in found.bad:
-        assert (
-            "different forms are not in" in one.why or "different time zones are not in" in one.why
-        )
 
 
 _CLOCKS = st.builds(
@@ -270,17 +260,6 @@ def test_times_of_any_precision_have_their_order(times, literal, comparison, zon
     as_text, as_time = (filtered(condition.format(name), columns)[0] for name in columns)
     assert as_text.numbers.tolist() == as_time.numbers.tolist()
     assert not as_text.bad
-
-
-def test_a_block_of_times_in_another_form():
-    with pytest.raises(ConfigError) as error:
-        filtered("at < '2024-06-01 18:00'", {"at": pa.array(["2024-06-01T10:00:00"] * 6)})
-    assert str(error.value) == (
-        "--where at < '2024-06-01 18:00': column 'at': expected a date of the form YYYY-MM-DD"
-        " hh:mm, such as '2024-06-01 18:00' in the condition, got '2024-06-01T10:00:00'"
-        " (YYYY-MM-DDThh:mm:ss); as texts, times of different forms are not in the order of time:"
-        " use one form in the condition and in the column"
-    )
 
 
 def filtered(text: str, columns: dict[str, pa.Array]) -> tuple[Rows, dict[str, int]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -34,11 +34,11 @@ from recordmill.transforms.sources.row_formats.condition_syntax import (
     named_option,
     parse_condition,
 )
-from recordmill.transforms.sources.row_formats.date_forms import (
-    DateLiteral,
-    date_literal,
+from recordmill.transforms.sources.row_formats.iso_times import (
     has_zone,
-    shorten_times,
+    is_other_date,
+    is_time,
+    parse_iso_times,
 )
 from recordmill.transforms.sources.row_formats.row_file import Rows
 from recordmill.transforms.sources.row_formats.text_columns import decode_dictionary
@@ -46,6 +46,7 @@ from recordmill.transforms.sources.row_formats.value_parsing import ValueParser
 
 Mask = npt.NDArray[np.bool_]
 
+_SHOWN = 40  # characters of a value in a message
 _SEVERAL = 6  # rows that are refused as a whole, rather than rejected one by one
 _COMPARE: Mapping[str, Callable[..., pa.Array]] = {
     "==": pc.equal,
@@ -68,33 +69,22 @@ class RowFilter:
     """Filter of the rows for which a condition holds.
 
     fields: the columns of the condition, with their types in it; rows may have them as text.
-    declarable: those of them that --types takes, for messages.
     """
 
     condition: Condition
     fields: tuple[pa.Field, ...]
-    declarable: tuple[str, ...] = ()
 
     @classmethod
-    def of(
-        cls,
-        text: str,
-        types: Mapping[str, pa.DataType],
-        *,
-        where: str,
-        declarable: Collection[str] = (),
-    ) -> RowFilter:
+    def of(cls, text: str, types: Mapping[str, pa.DataType], *, where: str) -> RowFilter:
         """Parse a condition and check that it fits the columns, as `check_condition` does."""
         condition = parse_condition(text)
         check_condition(condition, types, where=where)
-        names = condition.columns
-        fields = tuple(pa.field(name, types[name]) for name in names)
-        return cls(condition, fields, tuple(name for name in names if name in declarable))
+        return cls(condition, tuple(pa.field(name, types[name]) for name in condition.columns))
 
     def apply(self, rows: Rows, parser: ValueParser) -> tuple[Rows, dict[str, int]]:
         """Return the rows for which the condition holds, and {option: number of those left out}.
 
-        Rows become bad if the condition depends on dates in another form than in the condition.
+        Rows become bad if the condition depends on the order of a date and a text that is none.
 
         Raises:
           ConfigError: all rows are bad for that reason.
@@ -109,7 +99,7 @@ class RowFilter:
         batch = _Batch(columns, count)
         truth = _truth(self.condition.root, batch)
         mask: Mask = np.asarray(truth.fill_null(False), bool)
-        wrong = batch.mismatches(truth, self.declarable)
+        wrong = batch.mismatches(truth)
         if len(wrong) == count >= _SEVERAL:
             raise ConfigError(f"{named_option(self.condition.text)}: {wrong[0]}")
         if mask.all():
@@ -131,43 +121,36 @@ class RowFilter:
 class _Batch:
     """Columns of rows, of `count` values each.
 
-    others: {(column, form): (the first date literal of that form that is compared with the column,
-      rows with a date in another form, bool[n])}.
-    shortened: {column: its texts, with times in their shortest notation}.
-    Both are filled when they are needed.
+    times: {column: its texts as times}, filled when they are needed. ordered: the names of those
+    columns of texts that are compared with a date by order, with the first such date.
     """
 
     columns: Mapping[str, pa.Array]
     count: int
-    others: dict[tuple[str, str], tuple[DateLiteral, Mask]] = dataclasses.field(
-        default_factory=dict
-    )
-    shortened: dict[str, pa.Array] = dataclasses.field(default_factory=dict)
+    times: dict[str, pa.Array] = dataclasses.field(default_factory=dict)
+    ordered: dict[str, str] = dataclasses.field(default_factory=dict)
 
-    def in_other_forms(self, name: str, literal: DateLiteral) -> Mask:
-        """Return whether a column of texts has a date in another form than a literal, bool[n]."""
-        key = (name, literal.form)
-        if key not in self.others:
-            self.others[key] = literal, literal.in_other_forms(_plain(self.columns[name]))
-        return self.others[key][1]
+    def times_of(self, name: str) -> pa.Array:
+        """Return a column of texts as times, null for other texts."""
+        if name not in self.times:
+            self.times[name] = parse_iso_times(_plain(self.columns[name]).cast(pa.string()))
+        return self.times[name]
 
-    def shortened_times(self, name: str) -> pa.Array:
-        """Return a column of texts with times in their shortest notation."""
-        if name not in self.shortened:
-            self.shortened[name] = shorten_times(_plain(self.columns[name]))
-        return self.shortened[name]
-
-    def mismatches(self, truth: pa.Array, declarable: Collection[str]) -> dict[int, str]:
-        """Return {index: message} of the rows whose truth is missing because of a form of dates."""
+    def mismatches(self, truth: pa.Array) -> dict[int, str]:
+        """Return {index: message} of the rows whose truth is missing because of a text."""
         wrong: dict[int, str] = {}
-        if not self.others or not truth.null_count:
+        if not self.ordered or not truth.null_count:
             return wrong
-        unknown = np.asarray(truth.is_null(), bool)
-        for (name, _), (literal, others) in self.others.items():
+        for name, literal in self.ordered.items():
             column = self.columns[name]
-            why = functools.partial(literal.mismatch, name, declarable=name in declarable)
-            for row in np.flatnonzero(others & unknown).tolist():
-                wrong.setdefault(row, why(column[row].as_py()))
+            unfit = pc.and_(self.times[name].is_null(), pc.and_(column.is_valid(), truth.is_null()))
+            for row in np.flatnonzero(np.asarray(unfit)).tolist():
+                value = column[row].as_py()[:_SHOWN]
+                wrong.setdefault(
+                    row,
+                    f"column {name!r} is text, which is compared with {literal!r}: expected a date"
+                    f" such as 2026-01-31, got {value!r}",
+                )
         return wrong
 
 
@@ -207,9 +190,11 @@ def check_condition(condition: Condition, types: Mapping[str, pa.DataType], *, w
         shown = ", ".join(f"{name!r} has {_noun(types[name])}" for name in condition.columns)
         raise ConfigError(f"{named_option(condition.text)}: {error}; in {where} {shown}") from error
     for name, text in _ordered_texts(condition.root):
-        literal = date_literal(text)
-        if literal is not None and not literal.is_ordered and _family(types[name]) == "text":
-            raise ConfigError(f"{named_option(condition.text)}: {literal.disorder(name, where)}")
+        if is_other_date(text) and _family(types[name]) == "text":
+            raise ConfigError(
+                f"{named_option(condition.text)}: column {name!r} of {where} is text, which has no"
+                f" order with {text!r}: write dates and times as 2026-01-31 or 2026-01-31 08:05"
+            )
 
 
 def _ordered_texts(node: Node) -> Iterator[tuple[str, str]]:
@@ -239,24 +224,20 @@ def _truth(node: Node, batch: _Batch) -> pa.Array:
         case IsMissing(operand=operand):
             return _values(operand, batch).is_null()
         case IsIn(operand=operand, values=values):
-            alike = [_comparison("==", operand, Constant(value), batch) for value in values]
-            found = functools.reduce(pc.or_kleene, (truth for truth, _ in alike))
-            unknown = functools.reduce(np.logical_and, (others for _, others in alike))
-            return _without(found, unknown)
+            alike = (_comparison("==", operand, Constant(value), batch) for value in values)
+            return functools.reduce(pc.or_kleene, alike)
         case Contains(value=value, column=column):
             return _contains(batch.columns[column.name], value)
         case Compare(comparison=comparison, left=left, right=right):
-            return _without(*_comparison(comparison, left, right, batch))
+            return _comparison(comparison, left, right, batch)
     found = _values(node, batch)
     if not pa.types.is_boolean(found.type):
         raise _MismatchError(f"expected a condition, got {_noun(found.type)}: compare it")
     return found
 
 
-def _comparison(
-    comparison: str, left: Node, right: Node, batch: _Batch
-) -> tuple[pa.Array, Mask | np.bool_]:
-    """Return the truth of a comparison, and the rows with a date in another form, bool[n]."""
+def _comparison(comparison: str, left: Node, right: Node, batch: _Batch) -> pa.Array:
+    """Return the truth of a comparison."""
     pair = [_values(one, batch) for one in (left, right)]
     families = {_family(one.type) for one in pair}
     if families == {"time", "text"} and not any(isinstance(n, Constant) for n in (left, right)):
@@ -267,18 +248,17 @@ def _comparison(
         case (Constant(value=str(text)), Column(name=name)):
             at = 1
         case _:
-            return _compare(comparison, *pair), np.False_
-    literal = date_literal(text) if families == {"text"} else None
-    if literal is None:
-        return _compare(comparison, *pair), np.False_
-    pair[at] = batch.shortened_times(name)
-    pair[1 - at] = _constant(literal.shortest, batch.count)
-    return _compare(comparison, *pair), batch.in_other_forms(name, literal)
-
-
-def _without(truth: pa.Array, unknown: Mask | np.bool_) -> pa.Array:
-    """Return the truth of a condition, null where it is unknown."""
-    return pc.if_else(pa.array(unknown), None, truth) if unknown.any() else truth
+            return _compare(comparison, *pair)
+    if families != {"text"} or not is_time(text):
+        return _compare(comparison, *pair)
+    times = list(pair)
+    times[at] = batch.times_of(name)
+    times[1 - at] = pa.repeat(parse_iso_times(pa.array([text]))[0], batch.count)
+    truth = _compare(comparison, *times)
+    if comparison in ("==", "!="):  # a text that is not a date differs from one
+        return pc.coalesce(truth, _compare(comparison, *pair))
+    batch.ordered.setdefault(name, text)
+    return truth
 
 
 def _values(node: Node, batch: _Batch) -> pa.Array:

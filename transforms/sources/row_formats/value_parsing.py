@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from recordmill.option_checks import list_item
 from recordmill.transforms.sources.row_formats.column_types import NARROW, ColumnType
-from recordmill.transforms.sources.row_formats.date_forms import arrow_times
+from recordmill.transforms.sources.row_formats.iso_times import arrow_times
 
 Mask = npt.NDArray[np.bool_]
 

@@ -130,7 +130,6 @@ class RecordRows:
     _leading_fields: ClassVar[tuple[pa.Field, ...]] = SYSTEM_FIELDS
     # Whether to read all rows to find the columns that are never null.
     _infers_nullability: ClassVar[bool] = False
-    _takes_types: ClassVar[bool] = False  # whether --types applies
     _checks_numbers: ClassVar[bool] = True  # whether to reject rows with numbers beyond float32
     _notes: dict[str, Note] = dataclasses.field(
         default_factory=dict, init=False, repr=False, compare=False
@@ -267,8 +266,7 @@ class RecordRows:
             return None
         types = {name: kind.field(name).type for name, kind in found.items() if name}
         types |= {field.name: field.type for field in fields}
-        declarable = [field.name for field in fields] if self._takes_types else ()
-        return RowFilter.of(self.where, types, where=str(self.input), declarable=declarable)
+        return RowFilter.of(self.where, types, where=str(self.input))
 
     @functools.cached_property
     def _rows(self) -> RowInput:

@@ -39,7 +39,6 @@ class TableRows(RecordRows):
     """
 
     _infers_nullability: ClassVar[bool] = True
-    _takes_types: ClassVar[bool] = True
     _checks_numbers: ClassVar[bool] = False  # `TableCheck` does, after clipping them
     types: tuple[tuple[str, str], ...] = ()
     expected: tuple[tuple[str, str], ...] = ()
