@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from typing import TypeGuard
 
 from recordmill.errors import ConfigError
+from recordmill.job.input_facts import ColumnRoles, InputFacts
 from recordmill.pipelines.interpretation import gives_values, listed_roles
 from recordmill.pipelines.learned_from import LearnedDataset
 from recordmill.pipelines.options.config import CommonConfig
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.class_numbers import ClassNumbers, merge_numbers
-from recordmill.transforms.model.source import InformedSource, Layout, NumberedSource, Source
-from recordmill.transforms.sources.rows.column_roles import ColumnRoles
+from recordmill.transforms.model.source import Layout, Source
 from recordmill.transforms.sources.rows.record_layout import RowLayout
 from recordmill.transforms.sources.tfrecords.annotated_records import AnnotatedRecords
 from recordmill.transforms.sources.tfrecords.known_numbers import (
@@ -32,28 +32,30 @@ def class_numbers(
     config: CommonConfig,
     source: Source,
     layout: Layout,
+    facts: InputFacts,
     *,
     labels: tuple[str, ...] | None,
     learned: LearnedDataset | None,
 ) -> ClassNumbers:
     """Return the rule for the integer labels of a job, once its input is listed.
 
-    layout: layout of the rows. labels: classes of --labels-file or --learned-from.
+    layout: layout of the rows. facts: on the input.
+    labels: classes of --labels-file or --learned-from.
 
     Raises:
       ConfigError: the classes of inputs have different numbers, or are not those of the dataset of
         --learned-from.
     """
-    of_source = source.labels if isinstance(source, InformedSource) else None
+    of_source = facts.labels
     if of_source is not None and learned is not None:
         learned.refuse_labels(of_source, "the input")
     if labels is None and config.label_bins is not None:
         labels = ()  # Examples get no class
-    roles = listed_roles(config, source, layout)
+    roles = listed_roles(config, layout, facts)
     offset = config.label_offset
     if learned is not None and offset is None:
         offset = learned.manifest.label_offset
-    found = _stated(config, source, layout, roles)
+    found = _stated(config, source, layout, facts, roles)
     known: Mapping[str, int] = {}
     if config.labels_file is None and learned is None:
         known = merge_numbers(found, remedy=_REMEDY)
@@ -71,13 +73,17 @@ def class_numbers(
 
 
 def _stated(
-    config: CommonConfig, source: Source, layout: Layout, roles: ColumnRoles | None
+    config: CommonConfig,
+    source: Source,
+    layout: Layout,
+    facts: InputFacts,
+    roles: ColumnRoles | None,
 ) -> list[NumberedInput]:
     """Return the numbers that the input states for its classes, none if they follow from values."""
     if _has_objects(source) and (found := numbered_inputs(config.inputs, _OF_DATASETS)):
         return found
-    if isinstance(source, NumberedSource) and source.class_numbers:
-        numbers = with_label_maps(source.class_numbers, config.inputs)
+    if facts.class_numbers:
+        numbers = with_label_maps(facts.class_numbers, config.inputs)
         return [NumberedInput(str(config.inputs), numbers)]
     if roles is None or roles.classes is None or config.number_type is not None:
         return []

@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from recordmill.format.split_names import canonical_split
+from recordmill.job.input_facts import ColumnRoles, InputFacts
 from recordmill.job.staging import Listing
 from recordmill.notes import Note, count_of
 from recordmill.option_checks import list_text
@@ -28,11 +29,9 @@ from recordmill.transforms.sources.archives.label_files import LabelFiles
 from recordmill.transforms.sources.files.number_labels import TARGET
 from recordmill.transforms.sources.files.path_layout import FOLDERS
 from recordmill.transforms.sources.files.path_names import splits_in
-from recordmill.transforms.sources.files.unused_splits import unused_notes
 from recordmill.transforms.sources.media.media_rows import MediaRows
-from recordmill.transforms.sources.rows.column_roles import LABELS, ColumnRoles
-from recordmill.transforms.sources.rows.file_list import FileList, is_listing
-from recordmill.transforms.sources.rows.joined_listings import JoinedListings
+from recordmill.transforms.sources.rows.column_roles import LABELS
+from recordmill.transforms.sources.rows.file_list import is_listing
 from recordmill.transforms.sources.rows.record_columns import TEXT
 from recordmill.transforms.sources.rows.record_layout import RowLayout
 from recordmill.transforms.sources.rows.record_rows import RecordRows
@@ -75,7 +74,7 @@ def interpret(
     if isinstance(data_type.source, RowSource):
         counts = {}  # they are of files
     roles = layout.roles if isinstance(layout, RowLayout) else None
-    listed = listed_roles(config, data_type.source, layout)
+    listed = listed_roles(config, layout, listing.facts)
     main = TEXT if data_type.name == "text" else None  # a column of the source, not of the user
     fields = [field for field in user_fields(layout.columns) if field.name != main]
     columns = [field.name for field in fields]
@@ -115,19 +114,13 @@ def media_tables(source: Source) -> MediaRows | None:
 
 
 def name_notes(
-    config: CommonConfig,
-    source: Source,
-    layout: Layout,
-    split_columns: Mapping[str, Sequence[str]],
+    config: CommonConfig, layout: Layout, split_columns: Mapping[str, Sequence[str]]
 ) -> tuple[Note, ...]:
     """Return notes on names in the input that are not used, but could be classes or splits.
 
     split_columns: columns that could be the splits.
     """
-    unused: list[Note] = []
-    if isinstance(source, RecordRows) and layout.split_source in (None, FOLDERS):
-        unused = unused_notes(one.unused for one in source.row_input.laid_out)
-    return (*unused, *column_notes(split_columns), *_input_notes(config, layout))
+    return (*column_notes(split_columns), *_input_notes(config, layout))
 
 
 def _input_notes(config: CommonConfig, layout: Layout) -> tuple[Note, ...]:
@@ -167,20 +160,14 @@ def _class_notes(config: CommonConfig) -> tuple[Note, ...]:
     return (Note("no-classes", text),)
 
 
-def listed_roles(config: CommonConfig, source: Source, layout: Layout) -> ColumnRoles | None:
+def listed_roles(config: CommonConfig, layout: Layout, facts: InputFacts) -> ColumnRoles | None:
     """Return the roles of the columns of rows, or of a listing; None for input without columns."""
     if isinstance(layout, RowLayout):
         if config.number_type is None or layout.roles.label is None:
             return layout.roles
         return dataclasses.replace(layout.roles, label=None, target=TARGET)  # of windows
-    files: object = source
-    while hasattr(files, "files"):  # of annotated images
-        files = files.files
-    if isinstance(files, JoinedListings):
-        files = files.lists[0]
-    if isinstance(files, FileList | TfrecordMedia) and not getattr(config, "annotations", None):
-        roles = files.found_roles
-        if roles is None or _array_labels(config) is None:
+    if (roles := facts.roles) is not None and not getattr(config, "annotations", None):
+        if _array_labels(config) is None:
             return roles
         return dataclasses.replace(roles, label=None, target=_number(config))
     return None if (target := _number(config)) is None else ColumnRoles(target=target)

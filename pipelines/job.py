@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from recordmill.errors import ConfigError, RunError
 from recordmill.job import lock, publishing
+from recordmill.job.input_facts import NO_FACTS
 from recordmill.job.staging import FOLDER, Listing, PlanContent, Staging
 from recordmill.notes import Note, join_left_unread
 from recordmill.pipelines.class_numbering import class_numbers
@@ -59,7 +60,7 @@ from recordmill.transforms.model.data_type import Artifact, Context, DataType
 from recordmill.transforms.model.label_rules import LabelRules
 from recordmill.transforms.model.renames import check_renames
 from recordmill.transforms.model.run_spec import RunSpec
-from recordmill.transforms.model.source import Layout, RowSource, notes_of_source
+from recordmill.transforms.model.source import Layout, RowSource
 from recordmill.transforms.reuse.frame_places import FramePlaces
 from recordmill.transforms.sources.rows.other_readings import reading_advice
 from recordmill.transforms.sources.tfrecords.known_inputs import dataset_splits
@@ -106,7 +107,8 @@ class Job:
         self.id = job_id([self.shaping, config.seed, self.encoders])
         self.staging = Staging.of(self.output, self.id)
         self._interpretation: Mapping[str, str] = {}
-        self._name_notes: tuple[Note, ...] = ()
+        self._facts = NO_FACTS
+        self._notes_of_input: tuple[Note, ...] = ()
         self._listed_classes: Mapping[str, int] = {}
         self._reuse: FramePlaces | None = None
         self._numbers = ClassNumbers()
@@ -160,7 +162,14 @@ class Job:
         source = self.data_type.source
         rules = LabelRules() if isinstance(source, RowSource) else self.rules
         new = published is None
-        listing = list_input(source, self.staging, rules=rules, on_rows=on_listed, imports=new)
+        listing = list_input(
+            source,
+            self.staging,
+            rules=rules,
+            on_rows=on_listed,
+            imports=new,
+            is_local=all(Location.parse(one.path).is_local for one in self.config.input),
+        )
         fingerprint = f"{self.id}-{listing.fingerprint}"
         damage = None
         if published is not None and published.job.get("fingerprint") in (fingerprint, None):
@@ -184,8 +193,9 @@ class Job:
             )
         layout = layout_of_records(self.data_type, listing, self.staging)
         self._compare_as(layout)
+        self._facts, self._notes_of_input = listing.facts, (*listing.notes, *layout.notes)
         self._numbers = class_numbers(
-            self.config, source, layout, labels=self.labels, learned=self.learned
+            self.config, source, layout, listing.facts, labels=self.labels, learned=self.learned
         )
         required: tuple[str, ...] = ()
         if self.learned is not None:
@@ -202,7 +212,7 @@ class Job:
         facts = interpret(self.config, self.data_type, listing, layout, counts, unused)
         learned = {} if self.learned is None else {"learned": f"from {shown(self.learned.place)}"}
         self._interpretation = {**facts, **reused.facts, **learned}
-        self._name_notes = (*listing.notes, *name_notes(self.config, source, layout, unused))
+        self._notes_of_input += name_notes(self.config, layout, unused)
         on_interpreted(self._interpretation)
         check_splits(self.config, self.data_type.windows, layout)
         self.schema_request.refuse(layout)
@@ -265,7 +275,7 @@ class Job:
 
     def _context(self, layout: Layout) -> Context:
         """Return a context for features before the names of the classes are known."""
-        roles = listed_roles(self.config, self.data_type.source, layout)
+        roles = listed_roles(self.config, layout, self._facts)
         return Context(
             seed=self.config.seed,
             label_offset=self._numbers.first,
@@ -296,7 +306,7 @@ class Job:
         features = data_type.encoder.features(records.columns, unlearned)
         implied = {old: new for old, new in context.rename.items() if old not in config.rename}
         check_renames(context.rename, features, implied=implied)
-        roles = listed_roles(config, data_type.source, rows)
+        roles = listed_roles(config, rows, self._facts)
         check, analysis = self.schema_request.check(rows), data_type.analysis
         if self.learned is not None:
             check = self.learned.check(check, required)
@@ -361,14 +371,14 @@ class Job:
 
     def _notes(self) -> tuple[Note, ...]:
         """Return the notes on the input as a whole, and on options that have no effect."""
-        found = (*notes_of_source(self.data_type.source), *self._name_notes)
+        found = self._notes_of_input
         if self.config.labels_file is not None:  # it decides the numbers of classes
             found = tuple(note for note in found if note.code != "class-numbers")
         return join_left_unread((*found, *self.schema_request.notes))
 
     def _run_spec(self, rows: Layout, layout: Layout, fingerprint: str) -> RunSpec:
         config, data_type = self.config, self.data_type
-        roles = listed_roles(config, data_type.source, rows)
+        roles = listed_roles(config, rows, self._facts)
         given = redact_uris(as_given(config))
         return RunSpec(
             output=config.output,

@@ -44,7 +44,7 @@ from recordmill.transforms.model.data_type import (
     Preprocessing,
     RowCheck,
 )
-from recordmill.transforms.model.source import InformedSource, Layout
+from recordmill.transforms.model.source import Layout
 from recordmill.transforms.model.user_columns import user_feature, user_fields
 from recordmill.transforms.sources.rows.record_layout import RowLayout
 from recordmill.transforms.sources.rows.table_rows import TableRows
@@ -204,7 +204,7 @@ class LearnedDataset:
         """
         if given is not None:
             self.refuse_labels(given, "--labels-file")
-        elif isinstance(data_type.source, InformedSource):
+        elif data_type.of_objects:
             return None  # the annotations name them
         return self.manifest.labels or None
 

@@ -6,11 +6,10 @@ import importlib
 from collections.abc import Callable
 
 from recordmill.job.staging import Listing, Staging
-from recordmill.processes import environment
 from recordmill.processes.pool import running_pool
 from recordmill.runners.beam_patches import permanent_imports
 from recordmill.transforms.model.label_rules import LabelRules
-from recordmill.transforms.model.source import MovableSource, Source
+from recordmill.transforms.model.source import RowSource, Source
 from recordmill.transforms.staged.listing import stage_listing
 
 
@@ -21,17 +20,19 @@ def list_input(
     rules: LabelRules,
     on_rows: Callable[[int], None],
     imports: bool,
+    is_local: bool,
 ) -> Listing:
     """List the input into staging, as `stage_listing` does, and return the listing.
 
     imports: whether a pipeline, which needs Beam, will probably follow. If so, an encoder process
-      lists the files if it can, while this process imports Beam.
+      lists the input if it can, while this process imports Beam.
+    is_local: whether all of the input is local.
 
     Raises:
       ConfigError: the input is unusable.
     """
     pool = running_pool() if imports and staging.root.is_local else None
-    if pool is not None and isinstance(source, MovableSource) and source.is_movable:
+    if pool is not None and not isinstance(source, RowSource) and is_local:
         listed = pool.submit(stage_listing, source, staging, rules=rules)
         with permanent_imports():
             for module in ("apache_beam", "recordmill.pipelines.road", "recordmill.runners.direct"):
@@ -41,6 +42,4 @@ def list_input(
             on_rows(listed.result().rows)
             return listed.result()
     # After an error, too: it is raised here, as in any other listing.
-    listing = stage_listing(source, staging, rules=rules, on_rows=on_rows)
-    environment.return_free_memory()  # of the objects of many files
-    return listing
+    return stage_listing(source, staging, rules=rules, on_rows=on_rows)

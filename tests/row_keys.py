@@ -1,9 +1,11 @@
 """The rows of an input by their keys, for tests that compare records with the lines of a file."""
 
+import functools
 import importlib
 from collections import Counter
 from typing import Any
 
+from recordmill.job.input_facts import InputFacts
 from recordmill.pipelines.data_types import DATA_TYPES
 from recordmill.pipelines.options import command_line
 from recordmill.transforms.model import batch
@@ -18,8 +20,10 @@ def places_of_keys(command: str, *argv: object) -> dict[str, str]:
         getattr(module, found.config), flags, prog="test", description=""
     ).config
     source = module.data_type(config).source
-    parts = [listed.rows for listed in source.scan() if listed.rows is not None]
-    layout = source.layout(parts)
+    listing = [*source.scan()]
+    parts = [listed.rows for listed in listing if listed.rows is not None]
+    facts = functools.reduce(InputFacts.plus, (listed.facts for listed in listing))
+    layout = source.layout(parts, facts=facts)
     seen: Counter[str] = Counter()
     places: dict[str, str] = {}
     for part in parts:

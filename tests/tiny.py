@@ -8,8 +8,8 @@ import dataclasses
 import os
 import signal
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Literal
+from collections.abc import Iterator, Mapping
+from typing import ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.errors import Filtered, Reason, RecordError, Reject, RunError
+from recordmill.job.input_facts import NO_FACTS, InputFacts
 from recordmill.storage.files import Location
 from recordmill.tfrecord.features import Feature, Features
 from recordmill.transforms.model.data_type import (
@@ -26,7 +27,7 @@ from recordmill.transforms.model.data_type import (
     OutcomeCollector,
     RowOutcome,
 )
-from recordmill.transforms.model.source import Layout, ListingPart
+from recordmill.transforms.model.source import Layout, ListingPart, Parts, RowSource
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -57,7 +58,7 @@ class TinySource:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TinySections:
+class TinySections(RowSource):
     """The rows of a TinySource, of which it lists the places only; those without value cannot be
     read. section: how many rows a task reads, and `part` of them come together.
     """
@@ -65,8 +66,7 @@ class TinySections:
     rows: tuple[tuple[str, str | None, bytes], ...]
     section: int = 50
     part: int = 20
-    unique_keys: bool = True
-    notes: tuple[str, ...] = ()
+    unique_keys: ClassVar[bool] = True
 
     def scan(self) -> Iterator[ListingPart]:
         for at in range(0, len(self.rows), self.section):
@@ -78,8 +78,10 @@ class TinySections:
             }
             yield ListingPart(rows=pa.RecordBatch.from_pydict(columns))
 
-    def layout(self, parts: Iterable[pa.RecordBatch], keep: Location | None = None) -> Layout:
-        del parts, keep
+    def layout(
+        self, parts: Parts, keep: Location | None = None, *, facts: InputFacts = NO_FACTS
+    ) -> Layout:
+        del parts, keep, facts
         fields = [("__key__", pa.string()), *((name, pa.string()) for name in _UNKNOWN)]
         columns = pa.schema([*fields, ("value", pa.binary())])
         return Layout(columns=columns, labelled=True, grouped=False)

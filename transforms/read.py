@@ -27,7 +27,7 @@ from recordmill.transforms.model.counters import RecordCounters
 from recordmill.transforms.model.data_type import Chunker, Duplicates, RowCheck, check_of
 from recordmill.transforms.model.label_rules import LabelRules
 from recordmill.transforms.model.run_spec import RunSpec
-from recordmill.transforms.model.source import RowSource, Source, keyed_by_content
+from recordmill.transforms.model.source import RowSource, Source
 from recordmill.transforms.sources.rows.content_keys import with_keys_by_content
 from recordmill.transforms.staged.handles import Element, Problem, Remark, StagedBatch
 from recordmill.transforms.staged.listing import (
@@ -159,7 +159,7 @@ class Read(OrderedStep):
             partitions = partitions_of(len(self.listing.parts))
             read = functools.partial(read_rows_of, reader=self.reader, run=self.run)
             parts |= "ReadRows" >> PrepareParts(read, at_once=workers)
-            if keyed_by_content(self.reader.source):
+            if self.reader.source.keyed_by_content:
                 duplicates = self.reader.duplicates
                 by_group = duplicates is None or duplicates.mode != "group"
                 parts |= "NumberEqualRows" >> NumberEqualRows(

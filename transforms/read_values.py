@@ -2,7 +2,7 @@
 
 import dataclasses
 import os
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, TypeAlias
 
 import apache_beam as beam
@@ -11,13 +11,15 @@ from apache_beam.pvalue import AsSingleton, TaggedOutput
 
 from recordmill.errors import ConfigError, Reject
 from recordmill.format.ledger import INPUT
+from recordmill.job.input_facts import NO_FACTS
+from recordmill.notes import Note
 from recordmill.option_checks import options_of
 from recordmill.processes import by_value
 from recordmill.processes.pool import shared_pool
 from recordmill.storage.files import from_here
 from recordmill.transforms.model import batch, coders  # noqa: F401  (coders: registers the batch's coder)
 from recordmill.transforms.model.counters import RecordCounters
-from recordmill.transforms.model.source import RowSource, Source, notes_of_source
+from recordmill.transforms.model.source import RowSource, Source
 from recordmill.transforms.sources.files.input_paths import InputPath, Inputs, SplitFrom
 from recordmill.transforms.sources.files.references import Unlabelled
 from recordmill.transforms.sources.row_formats.condition_syntax import WHERE
@@ -70,6 +72,10 @@ def lost_remarks(counts: Mapping[str, int]) -> Iterator[TaggedOutput]:
         yield TaggedOutput(REMARKS, LostClasses(dict(counts)))
 
 
+def _remarks(notes: Iterable[Note]) -> Iterator[TaggedOutput]:
+    return (TaggedOutput(REMARKS, note) for note in notes)
+
+
 class _List(beam.DoFn):
     """Lists a source on one worker, and emits its parts and the pickled reader of the parts."""
 
@@ -82,12 +88,13 @@ class _List(beam.DoFn):
         shared_pool(self._workers)  # many sources use its processes to list
         source = self._source()
         is_read_later = isinstance(source, RowSource)
-        parts = []
+        parts, facts = [], NO_FACTS
         for listed in source.scan():
+            facts = facts.plus(listed.facts)
             rejected = len(listed.rejects)
             self._counters.add(read=rejected, rejected=rejected)
             yield from (TaggedOutput(REJECTS, reject) for reject in listed.rejects)
-            yield from (TaggedOutput(REMARKS, note) for note in listed.notes)
+            yield from _remarks(listed.notes)
             yield from input_counts(listed.filtered, of_records=())
             yield from lost_remarks(listed.rejected_labels)
             if listed.rows is None or not len(listed.rows):
@@ -97,10 +104,11 @@ class _List(beam.DoFn):
                 yield listed.rows
             else:
                 yield as_values(listed.rows, None, listed.data)
-        yield from (TaggedOutput(REMARKS, note) for note in notes_of_source(source))
         reader = b""
         if isinstance(source, RowSource):
-            reader = by_value.dumps((source, source.layout(iter(parts))))
+            layout = source.layout(iter(parts), facts=facts)
+            yield from _remarks(layout.notes)
+            reader = by_value.dumps((source, layout))
         yield TaggedOutput(_READER, reader)
 
 

@@ -54,6 +54,7 @@ from recordmill.format.typed_json import (
     parse_json,
     read_as,
 )
+from recordmill.job.input_facts import NO_FACTS, InputFacts
 from recordmill.notes import Note
 from recordmill.option_checks import Between
 from recordmill.option_names import option_name
@@ -137,6 +138,7 @@ class Listing:
     filtered: {option: number of rows that it excluded}.
     rejected_labels: {label: number of rejected inputs}, as far as labels are known.
     notes: remarks on the input that were made while it was listed.
+    facts: on the input as a whole.
     of_values: whether labels are numbers or booleans, not texts.
     """
 
@@ -149,6 +151,7 @@ class Listing:
     filtered: Mapping[str, Count]
     rejected_labels: Mapping[str, Count] = dataclasses.field(default_factory=dict)
     notes: tuple[Note, ...] = ()
+    facts: InputFacts = NO_FACTS
     of_values: bool = False
 
     @property

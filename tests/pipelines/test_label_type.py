@@ -200,7 +200,7 @@ def test_integers_of_listings_of_any_format(form, tmp_path):
         path.write_text("path,y\n0.png,1\n1.png,0\n2.png,2\n")
     else:
         path.write_text("".join(json.dumps(row) + "\n" for row in rows.to_pylist()))
-    (part,) = FileList(path=str(path), label_column="y", label_type="int").scan()
+    part, _ = FileList(path=str(path), label_column="y", label_type="int").scan()
     assert part.rows is not None
     assert part.rows.schema.field("y") == pa.field("y", pa.int64(), False)
     assert part.rows["y"].to_pylist() == values

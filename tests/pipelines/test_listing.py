@@ -1,17 +1,24 @@
 """Listings that an encoder process makes while this process imports Beam."""
 
+import dataclasses
+import functools
 import os
+import pickle
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from recordmill.errors import ConfigError, Reject
+from recordmill.job.input_facts import NO_FACTS, ColumnRoles, InputFacts
 from recordmill.job.staging import Staging
 from recordmill.pipelines.listing import list_input
 from recordmill.processes.pool import close_shared_pool, shared_pool
 from recordmill.storage.files import Location
 from recordmill.transforms.model.label_rules import LabelRules
 from recordmill.transforms.model.source import ListingPart
+from recordmill.transforms.sources.rows.file_list import FileList
 
 
 class ListedBy:
@@ -19,8 +26,7 @@ class ListedBy:
 
     unique_keys = True
 
-    def __init__(self, *, is_movable: bool = True, error: str = "") -> None:
-        self.is_movable = is_movable
+    def __init__(self, *, error: str = "") -> None:
         self._error = error
 
     def scan(self) -> Iterator[ListingPart]:
@@ -36,10 +42,17 @@ def child() -> Iterator[int]:
     close_shared_pool()
 
 
-def listed_by(source: ListedBy, folder: object, *, imports: bool = True) -> int:
+def listed_by(
+    source: ListedBy, folder: object, *, imports: bool = True, is_local: bool = True
+) -> int:
     staging = Staging.of(Location.parse(str(folder)), "job")
     made = list_input(
-        source, staging, rules=LabelRules(), on_rows=lambda rows: None, imports=imports
+        source,
+        staging,
+        rules=LabelRules(),
+        on_rows=lambda rows: None,
+        imports=imports,
+        is_local=is_local,
     )
     assert staging.listing() == made
     return int(made.rejects[0].key)
@@ -47,7 +60,7 @@ def listed_by(source: ListedBy, folder: object, *, imports: bool = True) -> int:
 
 def test_an_encoder_process_lists_what_it_can(child, tmp_path):
     assert listed_by(ListedBy(), tmp_path / "a") == child
-    assert listed_by(ListedBy(is_movable=False), tmp_path / "b") == os.getpid()
+    assert listed_by(ListedBy(), tmp_path / "b", is_local=False) == os.getpid()
     assert listed_by(ListedBy(), tmp_path / "c", imports=False) == os.getpid()
 
 
@@ -60,3 +73,48 @@ def test_an_error_of_the_input_is_raised_here(child, tmp_path):
     with pytest.raises(ConfigError, match=r"^no files$") as error:
         listed_by(ListedBy(error="no files"), tmp_path)
     assert not hasattr(error.value, "__notes__")
+
+
+def test_a_stored_listing_has_what_the_scan_learned(child, tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.png").write_bytes(b"...")
+    (tmp_path / "list.csv").write_text(
+        "Unnamed: 0,file,kind,part\n0,a.png,cat,train\n1,b.png,dog,test\n"
+    )
+    source = FileList(path=f"{tmp_path}/list.csv", label_column="kind", split_column="part")
+    staging = Staging.of(Location.parse(f"{tmp_path}/out"), "job")
+    made = list_input(
+        source,
+        staging,
+        rules=LabelRules(),
+        on_rows=lambda rows: None,
+        imports=True,
+        is_local=True,
+    )
+    stored = staging.listing()
+    assert stored == made
+    assert [note.code for note in stored.notes] == ["unnamed-column"]
+    assert stored.facts == InputFacts(
+        split_source="the column 'part'",
+        roles=ColumnRoles(main="file", label="kind", split="part"),
+    )
+    assert source == pickle.loads(pickle.dumps(source))
+    assert vars(source) == vars(dataclasses.replace(source))  # nothing was left in it
+
+
+@given(
+    st.lists(
+        st.builds(
+            InputFacts,
+            split_source=st.none() | st.sampled_from("ab"),
+            labels=st.none() | st.lists(st.sampled_from("xy"), max_size=2).map(tuple),
+            class_numbers=st.dictionaries(st.sampled_from("xy"), st.integers(), max_size=1),
+        ),
+        max_size=4,
+    )
+)
+def test_facts_of_later_parts_are_added(parts):
+    found = functools.reduce(InputFacts.plus, parts, NO_FACTS)
+    for name, default in vars(NO_FACTS).items():
+        known = [value for one in parts if (value := getattr(one, name)) != default]
+        assert getattr(found, name) == (known[-1] if known else default)

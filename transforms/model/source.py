@@ -6,15 +6,17 @@ module does not import Beam, and modules that define sources must not import it 
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import pyarrow as pa
 
-from recordmill.errors import RecordError, Reject
+from recordmill.errors import RecordError, Reject, RunError
+from recordmill.job.input_facts import NO_FACTS, InputFacts
 from recordmill.notes import Note
-from recordmill.storage.files import Location
+from recordmill.storage.files import Location, shown
 from recordmill.transforms.model import batch
 
 
@@ -33,7 +35,8 @@ class ListingPart:
         to a staged file, and encoders get its path as `__path__` of the rows.
       filtered: {option: number of inputs that it excluded}.
       rejected_labels: {label: number of rejected inputs}, as far as labels are known.
-      notes: Remarks on the input, if the source itself does not keep them.
+      notes: Remarks on the input, for the user.
+      facts: Facts on the input as a whole; those of later parts are added.
       of_values: Whether labels are numbers or booleans, by their own type or their column's type.
     """
 
@@ -45,6 +48,7 @@ class ListingPart:
     filtered: Mapping[str, int] = dataclasses.field(default_factory=dict)
     rejected_labels: Mapping[str, int] = dataclasses.field(default_factory=dict)
     notes: Sequence[Note] = ()
+    facts: InputFacts = NO_FACTS
     of_values: bool = False
 
 
@@ -75,6 +79,7 @@ class Layout:
     split_source: the part of the input that assigns rows to splits, for messages; None if nothing
       does.
     of_values: whether labels are numbers or booleans, as of `ListingPart`.
+    notes: remarks on the input, for the user, that are known once the layout is.
     """
 
     columns: pa.Schema
@@ -82,6 +87,7 @@ class Layout:
     grouped: bool
     split_source: str | None = None
     of_values: bool = False
+    notes: tuple[Note, ...] = ()
 
     @property
     def multi_label(self) -> bool:
@@ -94,131 +100,65 @@ class Layout:
         return self.split_source is not None
 
 
-@runtime_checkable
-class RowSource(Source, Protocol):
-    """Lists places of rows, such as sections of large files, that workers read later.
+Parts: TypeAlias = Iterable[pa.RecordBatch]  # the rows of a listing
+
+
+class RowSource(abc.ABC):
+    """Base of the sources that list places of rows, such as sections of files, for workers to read.
 
     One task reads a part of the listing as a whole, so it should stand for a few MiB.
     """
 
     @property
-    def notes(self) -> tuple[Note, ...]:
-        """Remarks on the input for the user, known once it is listed."""
+    @abc.abstractmethod
+    def unique_keys(self) -> bool:
+        """True if keys cannot repeat, as of `Source`."""
 
-    def layout(self, parts: Iterable[pa.RecordBatch], keep: Location | None = None) -> Layout:
+    @property
+    def keyed_by_content(self) -> bool:
+        """True if rows get keys by content, and the keys that `read` yields become lineage."""
+        return False
+
+    @abc.abstractmethod
+    def scan(self) -> Iterator[ListingPart]:
+        """Yield the places of the rows, as `Source.scan` does."""
+
+    @abc.abstractmethod
+    def layout(
+        self, parts: Parts, keep: Location | None = None, *, facts: InputFacts = NO_FACTS
+    ) -> Layout:
         """Return the layout of the rows that `read` yields.
 
         parts: all parts of the listing, to read rows from if the layout depends on them.
         keep: a folder for the rows that were read, so that `read` can reuse them.
+        facts: the facts that the scan has learned.
 
         Raises:
           ConfigError: the input is unusable.
         """
 
+    @abc.abstractmethod
     def read(self, sections: pa.RecordBatch, layout: Layout) -> Iterator[ListingPart]:
         """Yield the rows of a part of the listing, in parts of up to `PART_ROWS` rows, a few MiB.
 
         It runs in an encoder process, and must yield the same parts whenever it is called.
         """
 
-
-@runtime_checkable
-class RejectingSource(RowSource, Protocol):
-    """A source whose sections are records or files, so that a section can be rejected."""
-
-    def reject_sections(
-        self, sections: pa.RecordBatch, layout: Layout, error: RecordError
-    ) -> ListingPart:
-        """Return the rejects of sections that cannot be read at all."""
-
-
-@runtime_checkable
-class ContentKeyedSource(Protocol):
-    """A `RowSource` whose rows may have no keys but their places in the files.
-
-    Then a row gets a key by its content, and its place becomes lineage (`__source__`).
-    """
-
-    @property
-    def keyed_by_content(self) -> bool:
-        """True if rows get keys by content; the keys that `read` yields are places."""
-
     def content_hashes(self, rows: pa.RecordBatch) -> pa.Array | None:
         """Return binary(16)[n], equal for rows of equal content; runs in an encoder process.
 
         None if rows are no records, so that their content does not matter.
         """
+        del rows
+        return None
 
-
-def keyed_by_content(source: Source) -> bool:
-    """Return whether rows of a source get keys by content."""
-    return isinstance(source, ContentKeyedSource) and source.keyed_by_content
-
-
-@runtime_checkable
-class MovableSource(Source, Protocol):
-    """A source that another process can list, as far as `is_movable` says so."""
-
-    @property
-    def is_movable(self) -> bool:
-        """True if `scan` leaves nothing in the source, and reads local files only.
+    def reject_sections(
+        self, sections: pa.RecordBatch, layout: Layout, error: RecordError
+    ) -> ListingPart:
+        """Return the rejects of sections that cannot be read at all.
 
         Raises:
-          ConfigError: the input is unusable.
+          RunError: a section has too many records to reject.
         """
-
-
-@runtime_checkable
-class InformedSource(Source, Protocol):
-    """A source with information on the input as a whole, available once it is listed."""
-
-    @property
-    def labels(self) -> tuple[str, ...] | None:
-        """Class names in the order of their numbers; None if they follow from the rows."""
-
-    @property
-    def notes(self) -> tuple[Note, ...]:
-        """Remarks on the input for the user."""
-
-
-@runtime_checkable
-class NumberedSource(Source, Protocol):
-    """A source that knows the numbers of its classes once it is listed."""
-
-    @property
-    def class_numbers(self) -> Mapping[str, int]:
-        """{class: number in the input}; empty if the input numbers no classes."""
-
-
-@runtime_checkable
-class NotedSource(Source, Protocol):
-    """A source that has notes for the user once its input is listed."""
-
-    @property
-    def notes(self) -> tuple[Note, ...]:
-        """Remarks on the input for the user."""
-
-
-def notes_of_source(source: Source) -> tuple[Note, ...]:
-    """Return the notes of a source, if it can have any."""
-    return source.notes if isinstance(source, NotedSource) else ()
-
-
-@runtime_checkable
-class PresplitSource(Source, Protocol):
-    """A source that knows which part of its input assigns rows to splits."""
-
-    @property
-    def split_source(self) -> str | None:
-        """The part, for messages; None if no row is assigned."""
-
-
-def split_source_of(source: Source, *, presplit: bool) -> str | None:
-    """Return the part of the input that assigns rows to splits, for messages; None without one.
-
-    presplit: whether any row is assigned.
-    """
-    if not presplit:
-        return None
-    named = source.split_source if isinstance(source, PresplitSource) else None
-    return named or "the input"
+        del layout
+        raise RunError(f"cannot read {shown(sections[batch.PATH][0].as_py())}: {error.detail}")

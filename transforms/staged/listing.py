@@ -17,9 +17,11 @@ from recordmill.errors import ConfigError, DamageError, Reject
 from recordmill.format.content_hashes import file_hash
 from recordmill.format.manifest import MANIFEST
 from recordmill.format.typed_json import Count
+from recordmill.job.input_facts import NO_FACTS
 from recordmill.job.publishing import check_output_folder
 from recordmill.job.staging import Listing, StagedPart, Staging, advice_on, to_json
 from recordmill.notes import Note
+from recordmill.processes import environment
 from recordmill.storage.files import Location, MissingError, shown
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import RowCheck
@@ -27,7 +29,7 @@ from recordmill.transforms.model.label_lists import held
 from recordmill.transforms.model.label_rules import LabelRules
 from recordmill.transforms.model.left_out import LeftOut
 from recordmill.transforms.model.named_classes import SEEN
-from recordmill.transforms.model.source import Layout, RowSource, Source, split_source_of
+from recordmill.transforms.model.source import Layout, RowSource, Source
 from recordmill.transforms.staged.arrow_files import arrow_file
 from recordmill.transforms.staged.parts import read_part, with_staged_paths
 from recordmill.transforms.staged.value_batches import data_of_values, without_data
@@ -78,6 +80,7 @@ def stage_listing(
     labelled = grouped = presplit = 0
     rejected_labels: Counter[str] = Counter()
     notes: list[Note] = []
+    facts = NO_FACTS
     seen: set[str] = set()
     of_values = False
     for listed in source.scan():
@@ -85,6 +88,7 @@ def stage_listing(
         filtered.update(listed.filtered)
         rejected_labels.update(listed.rejected_labels)
         notes += listed.notes
+        facts = facts.plus(listed.facts)
         of_values |= listed.of_values
         rows = listed.rows
         if rows is not None:
@@ -116,6 +120,7 @@ def stage_listing(
         filtered=dict(sorted(filtered.items())),
         rejected_labels=dict(sorted(rejected_labels.items())),
         notes=tuple(notes),
+        facts=facts,
         of_values=of_values,
     )
     before = staging.listing()
@@ -130,6 +135,7 @@ def stage_listing(
     for entry in staging.place("listing").list_dir():
         if f"listing/{entry.name}" not in kept:
             staging.place(f"listing/{entry.name}").delete_tree()
+    environment.return_free_memory()  # of the objects of many files
     return listing
 
 
@@ -154,13 +160,14 @@ def layout_of(source: Source, listing: Listing, staging: Staging, *, keep: bool 
             columns=listed_columns(listing, staging),
             labelled=listing.labelled > 0,
             grouped=listing.grouped > 0,
-            split_source=split_source_of(source, presplit=listing.presplit > 0),
+            split_source=listing.facts.split_source_of(presplit=listing.presplit > 0),
             of_values=listing.of_values,
         )
     parts = (read_part(part.name, staging=staging) for part in listing.parts)
     # In an object store, writing these rows takes longer than reading them again.
     is_kept = keep and staging.root.is_local
-    return source.layout(parts, staging.place("looked") if is_kept else None)
+    kept = staging.place("looked") if is_kept else None
+    return source.layout(parts, kept, facts=listing.facts)
 
 
 def class_counts(listing: Listing, staging: Staging) -> dict[str, int]:

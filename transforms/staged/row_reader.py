@@ -13,11 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill.errors import Reject, RunError
+from recordmill.errors import Reject
 from recordmill.job.staging import StagedPart, Staging
 from recordmill.processes.row_tasks import NO_FAULTS, Faults, RowTask
 from recordmill.processes.task_watch import TaskLimits
-from recordmill.storage.redaction import shown
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import (
     Artifact,
@@ -29,14 +28,7 @@ from recordmill.transforms.model.data_type import (
 from recordmill.transforms.model.known_content import OPTION as KNOWN
 from recordmill.transforms.model.known_content import KnownContents, without_known
 from recordmill.transforms.model.label_rules import LabelRules
-from recordmill.transforms.model.source import (
-    ContentKeyedSource,
-    Layout,
-    ListingPart,
-    RejectingSource,
-    RowSource,
-    keyed_by_content,
-)
+from recordmill.transforms.model.source import Layout, ListingPart, RowSource
 from recordmill.transforms.sources.row_formats.condition_syntax import WHERE
 from recordmill.transforms.sources.rows.repeated_rows import Conflicts
 from recordmill.transforms.staged.listing import (
@@ -133,7 +125,7 @@ class RowReader:
         filtered.update(selected.filtered)
         rows = selected.rows
         if self.rules.excluded_keys is not None:
-            by_content = keyed_by_content(self.source)
+            by_content = self.source.keyed_by_content
             keys = (with_keys_of(self.source, rows) if by_content else rows)[batch.KEY]
             rows, filtered["exclude-keys"] = self.rules.leave_out_keys(rows, keys)
         if listed.inputs is None:
@@ -160,7 +152,7 @@ class RowReader:
             filtered[KNOWN] += len(left_out)
         rows = with_duplicate_ids(keyed, self.duplicates)
         chunks = batch.with_hash(self._chunk(rows))
-        if keyed_by_content(self.source):
+        if self.source.keyed_by_content:
             if self.chunker is None:
                 chunks = batch.without_keys(chunks)
             else:
@@ -216,22 +208,16 @@ def read_sections(
     if kept:
         yield from source.read(sections.take(pa.array(kept)) if faults else sections, layout)
     for row, fault in sorted(faults.items()):
-        section = sections.slice(row, 1)
-        if not isinstance(source, RejectingSource):
-            path = shown(section[batch.PATH][0].as_py())
-            raise RunError(f"cannot read {path}: {fault.detail}")
-        yield source.reject_sections(section, layout, fault)
+        yield source.reject_sections(sections.slice(row, 1), layout, fault)
 
 
 def with_keys_of(source: RowSource, rows: pa.RecordBatch) -> pa.RecordBatch:
     """Add the content of rows, and the keys that follow from it; the old become lineage."""
-    if not isinstance(source, ContentKeyedSource):
-        return rows
     content = source.content_hashes(rows)
     if content is None:
         return rows
     rows = batch.set_column(rows, batch.CONTENT, content)
-    if not keyed_by_content(source):
+    if not source.keyed_by_content:
         return rows
     if batch.PLACE in rows.schema.names:
         names = [batch.SOURCE if name == batch.PLACE else name for name in rows.schema.names]

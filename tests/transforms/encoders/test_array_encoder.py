@@ -52,7 +52,7 @@ class Records:
         )
         encoder = ArrayEncoder(options=asked, cut=cut, unlabelled=True)
         listed = [*source.scan()]
-        self.notes = source.notes
+        self.notes = tuple(note for one in listed for note in one.notes)
         self.rejects: list[Reject] = [reject for one in listed for reject in one.rejects]
         parts = [one.rows for one in listed if one.rows is not None]
         layout = source.layout(parts)

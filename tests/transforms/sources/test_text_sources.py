@@ -18,6 +18,7 @@ import pyarrow.parquet
 import pytest
 
 from recordmill.errors import ConfigError, Reason, Reject, RunError
+from recordmill.job.input_facts import NO_FACTS
 from recordmill.processes import pool
 from recordmill.storage.files import Location
 from recordmill.storage.storage_errors import ChangedInputError
@@ -47,14 +48,17 @@ class Read:
         self.parts: list[pa.RecordBatch] = []
         self.rows: list[dict[str, Any]] = []
         self.listed: list[dict[str, Any]] = []
+        facts, notes = NO_FACTS, []
         for listed in source.scan():
+            facts = facts.plus(listed.facts)
+            notes += listed.notes
             self.rejects += listed.rejects
             self.filtered.update(listed.filtered)
             if listed.rows is not None:
                 assert listed.rows.schema == references.SECTIONS
                 self.parts.append(listed.rows)
                 self.listed += listed.rows.to_pylist()
-        self.layout: Layout = source.layout(self.parts)
+        self.layout: Layout = source.layout(self.parts, facts=facts)
         assert self.layout.columns.names[:5] == [*SYSTEM, "text"]
         # They travel to workers.
         source, layout = pickle.loads(pickle.dumps((source, self.layout)))
@@ -69,7 +73,7 @@ class Read:
                     assert not read.rows["text"].null_count
                     read.rows.validate(full=True)
                     self.rows += read.rows.to_pylist()
-        self.notes = source.notes
+        self.notes = (*notes, *self.layout.notes)
 
     @property
     def texts(self) -> dict[str, str]:
@@ -639,7 +643,7 @@ def test_a_file_that_changed_since_it_was_listed(name: str, tmp_path: pathlib.Pa
     else:
         (to_parquet if "parquet" in name else to_feather)(tmp_path / name)
     source = TextRows(input=str(tmp_path / name))
-    (listed,) = source.scan()
+    listed, _ = source.scan()
     layout = source.layout([listed.rows])
     write(tmp_path / name, (tmp_path / name).read_bytes() + b"\n")
     with pytest.raises(ChangedInputError, match=f"{name} changed while the job ran"):
@@ -652,7 +656,7 @@ def test_a_file_that_changed_since_it_was_listed(name: str, tmp_path: pathlib.Pa
 def test_a_truncated_compressed_file_fails_the_job(tmp_path: pathlib.Path) -> None:
     path = write(tmp_path / "t.tsv.gz", gz(b"text\n" + b"x\n" * 100_000)[:-10])
     source = TextRows(input=str(path))
-    (listed,) = source.scan()
+    listed, _ = source.scan()
     layout = source.layout([listed.rows])
     with pytest.raises(RunError, match=f"cannot parse the file {path}: Compressed file ended"):
         list(source.read(listed.rows, layout))
@@ -949,7 +953,7 @@ def test_a_document_that_changed_since_it_was_listed(tmp_path: pathlib.Path) -> 
     for documents in ("file", "line"):
         write(tmp_path / "1.txt", "one")
         source = TextFolder(input=str(tmp_path), documents=documents)  # type: ignore[arg-type]
-        (listed,) = source.scan()
+        listed, _ = source.scan()
         write(tmp_path / "1.txt", "other")
         with pytest.raises(ChangedInputError):
             list(source.read(listed.rows, source.layout([])))

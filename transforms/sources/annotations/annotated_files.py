@@ -9,13 +9,14 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError, Reason, Reject
+from recordmill.job.input_facts import InputFacts
 from recordmill.notes import LEFT_UNREAD, LeftUnread, Note, count_of
 from recordmill.storage.members import MARK
 from recordmill.transforms.model import batch, limits
@@ -25,13 +26,7 @@ from recordmill.transforms.model.annotations import (
     AnnotationReader,
     FileReader,
 )
-from recordmill.transforms.model.source import (
-    InformedSource,
-    ListingPart,
-    PresplitSource,
-    Source,
-    notes_of_source,
-)
+from recordmill.transforms.model.source import ListingPart, Source
 from recordmill.transforms.sources.annotations.object_labels import ObjectLabels, ObjectRules
 from recordmill.transforms.sources.annotations.path_index import PathIndex
 from recordmill.transforms.sources.files.other_kinds import is_archive
@@ -78,7 +73,6 @@ class AnnotatedFiles:
     wording: Wording = Wording()
     unannotated: Unannotated = "reject"
     rules: ObjectRules = _NO_RULES
-    _found: dict[str, Any] = dataclasses.field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.unannotated not in get_args(Unannotated):
@@ -92,61 +86,15 @@ class AnnotatedFiles:
         """True if keys are unique by construction."""
         return self.files.unique_keys
 
-    @property
-    def notes(self) -> tuple[Note, ...]:
-        """Notes of the annotations, and on the images without annotations that are not rejected."""
-        unread: LeftUnread = self._found.get("unread", LeftUnread())
-        notes = (
-            *notes_of_source(self.files),
-            *map(self._note, self._found.get("notes", ())),
-            *unread.notes(),
-        )
-        if (found := self._found.get("objects")) is not None:
-            notes = (*notes, *found.notes(self.where))
-        names: list[str] = self._found.get("unannotated", [])
-        count: int = self._found.get("count", 0)
-        if not count:
-            return notes
-        became = "were dropped" if self.unannotated == "drop" else f"have no {self.wording.parts}"
-        if count == 1:
-            became = "was dropped" if self.unannotated == "drop" else f"has no {self.wording.parts}"
-        more = ", ..." if count > len(names) else ""
-        text = f"{count_of(count, 'image')} without {self.wording.noun} in {self.where} {became}"
-        text += f": {_quoted(names)}{more}"
-        return (
-            *notes,
-            Note("annotations", text),
-        )
-
-    def _note(self, text: str) -> Note:
-        """Return a text about the annotations as a note."""
-        code = text.code if isinstance(text, Note) else "annotations"
-        return Note(code, text if code == LEFT_UNREAD else f"{self.where}: {text}")
-
-    @property
-    def split_source(self) -> str | None:
-        """The part of the input that assigns images to splits, None if nothing does."""
-        return self.files.split_source if isinstance(self.files, PresplitSource) else None
-
-    @property
-    def labels(self) -> tuple[str, ...] | None:
-        """The classes of objects in the order of their numbers, None without objects."""
-        labels: tuple[str, ...] | None = self._found.get("labels")
-        if labels is None and isinstance(self.files, InformedSource):
-            return self.files.labels
-        return labels
-
     def scan(self) -> Iterator[ListingPart]:
         """Yield the files with their annotations.
 
         Raises:
           ConfigError: annotations cannot be parsed, or match no image.
         """
-        self._found.clear()
-        self._found["unread"] = LeftUnread()
         annotations, index, files = self._open()
-        self._found["notes"] = annotations.notes
-        objects = self._objects(annotations)
+        notes = [*map(self._note, annotations.notes)]
+        objects, found = self._objects(annotations), _Join()
         joined = 0
         for listed in files:
             rejects = _without_own_rejects(listed.rejects, annotations)
@@ -161,11 +109,11 @@ class AnnotatedFiles:
             yield dataclasses.replace(listed, rows=None, rejects=rejects, filtered=filtered)
             if rows is None:
                 continue
-            for part in self._join(rows, annotations, index, objects):
+            for part in self._join(rows, annotations, index, objects, found):
                 joined += 0 if part.rows is None else len(part.rows)
                 yield part
         if not joined and not index.found:
-            raise ConfigError(self._no_match_message(annotations, index))
+            raise ConfigError(self._no_match_message(annotations, index, found))
         unmatched = [
             Reject(
                 name,
@@ -177,8 +125,26 @@ class AnnotatedFiles:
             for name in index.unused()
         ]
         yield ListingPart(rejects=[*annotations.rejects, *unmatched])
-        if OBJECTS in annotations.fields.names:
-            self._found["labels"] = objects.classes(annotations.labels())
+        has_objects = OBJECTS in annotations.fields.names
+        facts = InputFacts(labels=objects.classes(annotations.labels()) if has_objects else None)
+        notes += [*found.unread.notes(), *objects.notes(self.where), *self._blank_notes(found)]
+        yield ListingPart(notes=notes, facts=facts)
+
+    def _note(self, text: str) -> Note:
+        """Return a text about the annotations as a note."""
+        code = text.code if isinstance(text, Note) else "annotations"
+        return Note(code, text if code == LEFT_UNREAD else f"{self.where}: {text}")
+
+    def _blank_notes(self, found: _Join) -> Iterator[Note]:
+        """Yield a note on the images without annotations that are not rejected."""
+        if not found.blank or self.unannotated == "reject":
+            return
+        became = "were dropped" if self.unannotated == "drop" else f"have no {self.wording.parts}"
+        if found.blank == 1:
+            became = "was dropped" if self.unannotated == "drop" else f"has no {self.wording.parts}"
+        more = ", ..." if found.blank > _NAMED else ""
+        text = f"{count_of(found.blank, 'image')} without {self.wording.noun} in {self.where}"
+        yield Note("annotations", f"{text} {became}: {_quoted(found.examples)}{more}")
 
     def _index(self, annotations: AnnotationReader) -> PathIndex:
         return PathIndex(annotations, f"{self.wording.option} {self.where}", self.wording.noun)
@@ -223,7 +189,6 @@ class AnnotatedFiles:
                 which = np.arange(start, min(start + _COUNTED, len(annotations.names)))
                 found.count(annotations.read(which).columns)
             found.end_count()
-        self._found["objects"] = found
         return found
 
     def _join(
@@ -232,6 +197,7 @@ class AnnotatedFiles:
         annotations: AnnotationReader,
         index: PathIndex,
         objects: ObjectLabels,
+        found: _Join,
     ) -> Iterator[ListingPart]:
         keys, paths = (rows[name].to_pylist() for name in (batch.KEY, batch.PATH))
         paths = [_plain(path) for path in paths]
@@ -241,8 +207,8 @@ class AnnotatedFiles:
         step = limits.PART_ROWS
         rejects: list[Reject] = []
         blank = [row for row, one in enumerate(at) if one == -1]
-        examples = self._found.setdefault("blank", [])
-        examples += [keys[row] for row in blank[: _SHOWN - len(examples)]]
+        found.blank += len(blank)
+        found.examples += [keys[row] for row in blank[: _NAMED - len(found.examples)]]
         if self.unannotated == "reject":
             why = f"no {self.wording.noun} in {self.where}"
             end = f"; {self.wording.keep} keep or drop allows this"
@@ -250,16 +216,12 @@ class AnnotatedFiles:
                 Reject(keys[row], "read", Reason.UNLABELLED, why + index.nearest(keys[row]) + end)
                 for row in blank
             ]
-        elif blank:
-            self._found["count"] = self._found.get("count", 0) + len(blank)
-            names = self._found.setdefault("unannotated", [])
-            names += [keys[row] for row in blank[: _NAMED - len(names)]]
         filtered = {"unannotated": len(blank)} if blank and self.unannotated == "drop" else {}
         yield ListingPart(rejects=rejects, filtered=filtered)
         for start in range(0, len(known), step):
             chosen = known[start : start + step]
             annotated = annotations.read(places[chosen])
-            self._found["unread"].merge(annotated.unread)
+            found.unread.merge(annotated.unread)
             yield from _annotate(rows.take(pa.array(chosen)), annotated, objects)
         if blank and self.unannotated == "keep":
             nothing = pa.RecordBatch.from_arrays(
@@ -268,15 +230,30 @@ class AnnotatedFiles:
             )
             yield from objects.finish(rows.take(pa.array(blank)), nothing)
 
-    def _no_match_message(self, annotations: AnnotationReader, index: PathIndex) -> str:
+    def _no_match_message(
+        self, annotations: AnnotationReader, index: PathIndex, found: _Join
+    ) -> str:
         some = _quoted(annotations.names[:_SHOWN]) or "no image"
-        images: list[str] = self._found.get("blank", [])
+        images = found.examples[:_SHOWN]
         near = next(filter(None, map(index.near_image, annotations.names)), "")
         return (
             f"no image of the input matches the {self.wording.noun} {self.where}: they name {some}"
             + (f", and the images are {_quoted(images)}" if images else "")
             + f"; the path of an image must end with such a name{near}{self.wording.remedy}"
         )
+
+
+@dataclasses.dataclass
+class _Join:
+    """Findings of a join, for notes and messages.
+
+    unread: parts of the annotations that are not read. blank: number of images without annotations.
+    examples: the keys of some of these images.
+    """
+
+    unread: LeftUnread = dataclasses.field(default_factory=LeftUnread)
+    blank: int = 0
+    examples: list[str] = dataclasses.field(default_factory=list)
 
 
 def _paths_of(part: ListingPart) -> Iterator[str]:

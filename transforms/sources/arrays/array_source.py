@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError, Reason, RecordError, Reject
+from recordmill.job.input_facts import NO_FACTS, InputFacts
 from recordmill.notes import LeftUnread, Note, count_of
 from recordmill.option_names import option_name
 from recordmill.processes.task_watch import DEFAULT_LIMITS, TaskLimits
@@ -24,13 +25,7 @@ from recordmill.storage.files import Location, is_uri
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.casts import Cast, cast_problem
 from recordmill.transforms.model.file_ranges import RANGES
-from recordmill.transforms.model.source import (
-    Layout,
-    ListingPart,
-    Source,
-    notes_of_source,
-    split_source_of,
-)
+from recordmill.transforms.model.source import Layout, ListingPart, Parts, RowSource, Source
 from recordmill.transforms.model.user_columns import carried_fields
 from recordmill.transforms.sources.arrays.array_headers import ArrayProbe, ProbedFile
 from recordmill.transforms.sources.arrays.array_labels import (
@@ -78,16 +73,30 @@ _PASSED = (batch.PLACE, *RANGES.names)  # system columns of references that reco
 
 
 @dataclasses.dataclass
-class _ScanCounts:
-    """Counts for the notes of a scan."""
+class ArrayCounts:
+    """Counts of arrays, for notes."""
 
     files_cut: int = 0
     steps_left: int = 0
     unread: LeftUnread = dataclasses.field(default_factory=LeftUnread)
 
+    def add(self, left: int) -> None:
+        """Add an array of which some steps fill no chunk."""
+        self.files_cut += left > 0
+        self.steps_left += left
+
+    def notes(self) -> Iterator[Note]:
+        """Yield the notes."""
+        yield from self.unread.notes()
+        if self.files_cut:
+            fill = "fills no chunk and was" if self.steps_left == 1 else "fill no chunk and were"
+            ends = f"the ends of {count_of(self.files_cut, 'array')}"
+            text = f"{count_of(self.steps_left, 'step')} at {ends} {fill} dropped"
+            yield Note("steps", text)
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ArraySource:
+class ArraySource(RowSource):
     """Lists files of arrays with their headers, and locates the records in them.
 
     files: source of references.
@@ -102,9 +111,6 @@ class ArraySource:
     dtype: str | None = None
     cast: Cast = "safe"
     worker_limits: TaskLimits = DEFAULT_LIMITS
-    scan_counts: _ScanCounts = dataclasses.field(
-        default_factory=_ScanCounts, compare=False, repr=False
-    )
 
     @property
     def _cut(self) -> ArraySlicing:
@@ -115,26 +121,13 @@ class ArraySource:
         """True if keys are unique by construction."""
         return self.files.unique_keys
 
-    @property
-    def notes(self) -> tuple[Note, ...]:
-        """Notes for the user from `scan`."""
-        files, steps = self.scan_counts.files_cut, self.scan_counts.steps_left
-        notes = (*notes_of_source(self.files), *self.scan_counts.unread.notes())
-        if not files:
-            return notes
-        fill = "fills no chunk and was" if steps == 1 else "fill no chunk and were"
-        ends = f"the ends of {count_of(files, 'array')}"
-        text = f"{count_of(steps, 'step')} at {ends} {fill} dropped"
-        return (*notes, Note("steps", text))
-
     def scan(self) -> Iterator[ListingPart]:
         """Yield the files with their headers.
 
         Raises:
           ConfigError: no file can be used.
         """
-        self.scan_counts.files_cut = self.scan_counts.steps_left = 0
-        self.scan_counts.unread = LeftUnread()
+        counts = ArrayCounts()
         seen = kept = 0
         first: Reject | None = None
         for listed in self.files.scan():
@@ -152,7 +145,7 @@ class ArraySource:
                         f" {option_name('input')} has several: put labels into each file"
                         f" ({option_name('label_array')}), or name one file"
                     )
-                for part in self._list(some):
+                for part in self._list(some, counts):
                     kept += 0 if part.rows is None else len(part.rows)
                     first = first or next(iter(part.rejects), None)
                     yield part
@@ -160,8 +153,11 @@ class ArraySource:
             raise ConfigError(
                 f"no file holds a usable array; the first: {first.key}: {first.detail}"
             )
+        yield ListingPart(notes=[*counts.notes()])
 
-    def layout(self, parts: Iterable[pa.RecordBatch], keep: Location | None = None) -> Layout:
+    def layout(
+        self, parts: Parts, keep: Location | None = None, *, facts: InputFacts = NO_FACTS
+    ) -> Layout:
         """Return the layout of the records.
 
         Raises:
@@ -206,7 +202,7 @@ class ArraySource:
             columns=pa.schema([*ours, *users]),
             labelled=labelled or self.probe.has_labels,
             grouped=grouped or self._cut.unit == "chunk",
-            split_source=split_source_of(self.files, presplit=presplit),
+            split_source=facts.split_source_of(presplit=presplit),
             of_values=of_values,
         )
 
@@ -271,7 +267,7 @@ class ArraySource:
         inputs = 0 if self._cut.unit == "chunk" else None
         return ListingPart(rejects=rejects, invalid=invalid, inputs=inputs)
 
-    def _list(self, rows: pa.RecordBatch) -> Iterator[ListingPart]:
+    def _list(self, rows: pa.RecordBatch, counts: ArrayCounts) -> Iterator[ListingPart]:
         """Yield the usable files and rejects, in parts of up to `limits.PART_ROWS` records."""
         rows, rejects = self.probe.with_name_labels(rows)
         at: list[int] = []
@@ -284,10 +280,8 @@ class ArraySource:
                 rejects.append(Reject(key, "read", *found))
                 continue
             for part, names in found.unapplied:
-                self.scan_counts.unread.add(part, "array", such_as=key, names=names)
-            left = self._cut.unused_steps(found.array.shape)
-            self.scan_counts.files_cut += left > 0
-            self.scan_counts.steps_left += left
+                counts.unread.add(part, "array", such_as=key, names=names)
+            counts.add(self._cut.unused_steps(found.array.shape))
             first = 0
             while first < found.records:
                 last = min(first + room, found.records)

@@ -10,15 +10,16 @@ from concurrent.futures import Future
 
 import pyarrow as pa
 
-from recordmill.errors import RecordError, RunError
+from recordmill.errors import RecordError
+from recordmill.job.input_facts import NO_FACTS, InputFacts
 from recordmill.processes.pool import shared_pool
 from recordmill.processes.row_tasks import Faults, RowTask
 from recordmill.storage.files import Location
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.file_ranges import with_temporary_ranges, without_paths
-from recordmill.transforms.model.source import Layout, ListingPart
+from recordmill.transforms.model.source import Layout, ListingPart, Parts
 from recordmill.transforms.sources.arrays.array_headers import ProbedFile
-from recordmill.transforms.sources.arrays.array_source import FIRST, ArraySource
+from recordmill.transforms.sources.arrays.array_source import FIRST, ArrayCounts, ArraySource
 from recordmill.transforms.sources.arrays.array_spec import ARRAY
 from recordmill.transforms.sources.arrays.npy import StoredArray
 from recordmill.transforms.sources.files.file_stat import RejectCause
@@ -43,19 +44,21 @@ class TableArrays(ArraySource):
         """
         return self.files.scan()
 
-    def layout(self, parts: Iterable[pa.RecordBatch], keep: Location | None = None) -> TableLayout:
+    def layout(
+        self, parts: Parts, keep: Location | None = None, *, facts: InputFacts = NO_FACTS
+    ) -> TableLayout:
         """Return the layout of the records.
 
         Raises:
           ConfigError: there is no usable array, or as `MediaRows.layout`.
         """
         sections = list(parts)
-        table = self.files.layout(sections, keep)
-        self.scan_counts.files_cut = self.scan_counts.steps_left = 0
-        found = super().layout(self._headers(sections, table))
-        return TableLayout.of(
+        table, counts = self.files.layout(sections, keep, facts=facts), ArrayCounts()
+        found = super().layout(self._headers(sections, table, counts))
+        layout = TableLayout.of(
             table, columns=found.columns, labelled=found.labelled, grouped=found.grouped
         )
+        return dataclasses.replace(layout, notes=(*layout.notes, *counts.notes()))
 
     def read(self, sections: pa.RecordBatch, layout: Layout) -> Iterator[ListingPart]:
         """Return a row per record of a part of the listing, as they are read.
@@ -72,7 +75,7 @@ class TableArrays(ArraySource):
         self, layout: Layout, rows: pa.RecordBatch, data: bytes | bytearray | memoryview | None
     ) -> Iterator[ListingPart]:
         """Yield the records in the arrays of rows."""
-        for part in self._list(rows):
+        for part in self._list(rows, ArrayCounts()):
             yield ListingPart(rejects=part.rejects, inputs=0)
             if part.rows is None:
                 continue
@@ -85,8 +88,7 @@ class TableArrays(ArraySource):
         self, sections: pa.RecordBatch, layout: Layout, error: RecordError
     ) -> ListingPart:
         """Raise RunError, because a section of a table has too many arrays to reject."""
-        del layout
-        raise RunError(f"cannot read {self.files.described(sections)}: {error.detail}")
+        return self.files.reject_sections(sections, layout, error)
 
     def _probe_all(self, rows: pa.RecordBatch) -> Iterator[ProbedFile | RejectCause]:
         """Read the headers of arrays in this process, which is an encoder process."""
@@ -94,7 +96,7 @@ class TableArrays(ArraySource):
         return map(self.probe.inspect, zip(*(rows[n].to_pylist() for n in names), strict=True))
 
     def _headers(
-        self, parts: Iterable[pa.RecordBatch], table: MediaLayout
+        self, parts: Iterable[pa.RecordBatch], table: MediaLayout, counts: ArrayCounts
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of tables with the headers of their arrays, read in encoder processes."""
         pool = shared_pool()
@@ -102,9 +104,9 @@ class TableArrays(ArraySource):
         for part in parts:
             waiting.append(pool.submit_rows(self._task(part, table)))
             if len(waiting) > 2 * pool.workers:
-                yield from self._counted(waiting.popleft().result())
+                yield from self._counted(waiting.popleft().result(), counts)
         while waiting:
-            yield from self._counted(waiting.popleft().result())
+            yield from self._counted(waiting.popleft().result(), counts)
 
     def _task(self, part: pa.RecordBatch, table: MediaLayout) -> RowTask[list[bytes]]:
         packed = batch.to_bytes(part)
@@ -121,14 +123,13 @@ class TableArrays(ArraySource):
             limits=self.worker_limits,
         )
 
-    def _counted(self, packed: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
+    def _counted(self, packed: Iterable[bytes], counts: ArrayCounts) -> Iterator[pa.RecordBatch]:
         """Yield rows, and count the steps that fill no chunk, for the notes."""
         for rows in map(batch.from_bytes, packed):
             firsts = rows[FIRST].to_pylist()
             for text, first in zip(rows[ARRAY].to_pylist(), firsts, strict=True):
-                left = 0 if first else self._cut.unused_steps(StoredArray.from_text(text).shape)
-                self.scan_counts.files_cut += left > 0
-                self.scan_counts.steps_left += left
+                if not first:
+                    counts.add(self._cut.unused_steps(StoredArray.from_text(text).shape))
             yield rows
 
 
@@ -138,7 +139,9 @@ def _read_headers(source: TableArrays, part: bytes, some: range, table: MediaLay
     sections = batch.from_bytes(part).slice(some.start, len(some))
     for listed in source.files.read(sections, table):
         with with_temporary_ranges(listed) as rows:
-            listed_parts = [] if rows is None else source._list(source.files.with_keys(rows))
+            listed_parts = (
+                [] if rows is None else source._list(source.files.with_keys(rows), ArrayCounts())
+            )
             found += [batch.to_bytes(one.rows) for one in listed_parts if one.rows is not None]
     return found
 

@@ -7,26 +7,21 @@ once, a staged file holds its samples, and a row holds the offset of its clip in
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from recordmill.errors import Reason, RecordError, Reject, RunError
 from recordmill.format.content_hashes import ContentHashes, content_hash
-from recordmill.notes import Note
+from recordmill.job.input_facts import NO_FACTS, InputFacts
 from recordmill.storage.files import Location, shown
 from recordmill.storage.storage_errors import MissingError
 from recordmill.transforms.audio.audio_files import is_far_beyond
 from recordmill.transforms.audio.audio_options import AudioOptions
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.ragged import string_array
-from recordmill.transforms.model.source import (
-    Layout,
-    ListingPart,
-    Source,
-    notes_of_source,
-)
+from recordmill.transforms.model.source import Layout, ListingPart, Parts, RowSource, Source
 from recordmill.transforms.sources.audio.audio_reading import (
     Sound,
     audio_references,
@@ -54,7 +49,7 @@ _NUMBERS = (batch.SIZE, AT, REAL, CHANNELS, RATE, START)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class AudioClips:
+class AudioClips(RowSource):
     """Lists audio files, and reads their clips.
 
     files: source of references. segments: columns of the listing with segments of files.
@@ -68,11 +63,6 @@ class AudioClips:
     def unique_keys(self) -> bool:
         """True if keys are unique by construction."""
         return self.files.unique_keys
-
-    @property
-    def notes(self) -> tuple[Note, ...]:
-        """Notes for the user from `scan`."""
-        return notes_of_source(self.files)
 
     def scan(self) -> Iterator[ListingPart]:
         """Yield the files or segments, in parts for one task each.
@@ -93,14 +83,16 @@ class AudioClips:
                 yield ListingPart(rows=rows.slice(start, count))
                 start += count
 
-    def layout(self, parts: Iterable[pa.RecordBatch], keep: Location | None = None) -> Layout:
+    def layout(
+        self, parts: Parts, keep: Location | None = None, *, facts: InputFacts = NO_FACTS
+    ) -> Layout:
         """Return the layout of the clips.
 
         Raises:
           ConfigError: there is no usable file.
         """
         del keep
-        return clips_layout(parts, self.files, _clip_schema, kind="audio file")
+        return clips_layout(parts, facts, _clip_schema, kind="audio file")
 
     def read(self, sections: pa.RecordBatch, layout: Layout) -> Iterator[ListingPart]:
         """Yield the clips of a part of the listing.

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from recordmill.errors import ConfigError, Reason, Reject
+from recordmill.job.input_facts import InputFacts
 from recordmill.notes import Note
 from recordmill.option_checks import check_options
 from recordmill.option_names import option_name
@@ -42,6 +43,7 @@ from recordmill.transforms.sources.files.path_layout import (
     LayoutRules,
     lay_out,
     split_source,
+    unused_splits,
 )
 from recordmill.transforms.sources.files.references import (
     ARCHIVED,
@@ -52,7 +54,7 @@ from recordmill.transforms.sources.files.references import (
     no_label,
 )
 from recordmill.transforms.sources.files.skipped_names import skipped_among_media
-from recordmill.transforms.sources.files.unused_splits import unused_notes
+from recordmill.transforms.sources.files.unused_splits import UnusedSplits, unused_notes
 from recordmill.transforms.sources.files.walks import (
     File,
     SkippedPath,
@@ -141,10 +143,12 @@ def walk_files(
     *,
     unlabelled: Unlabelled,
     leave_out: Collection[str],
+    unused: Sequence[UnusedSplits | None],
     on_skipped: Callable[[InputRoot, File], None] = lambda root, file: None,
 ) -> Iterator[LabelledFile | SkippedPath | RejectedFile]:
     """Yield the files of inputs, skipped paths and rejects.
 
+    unused: of each input, as of `unused_splits`; they get the paths of the files.
     leave_out: extensions to skip (without dot, in lower case). They do not apply to a file, nor to
       a pattern that ends in one of them. on_skipped: called with each file of a folder or an
       archive that is skipped by its extension.
@@ -154,7 +158,7 @@ def walk_files(
     """
     leave_out = frozenset(leave_out)  # every file is looked up
     alone = len(laid_out) == 1
-    for number, one in enumerate(laid_out):
+    for number, (one, finder) in enumerate(zip(laid_out, unused, strict=True)):
         root = one.root
         skipped = leave_out
         named = root.file or has_extension((root.pattern or "").rpartition("/")[2], leave_out)
@@ -168,8 +172,8 @@ def walk_files(
                 member = item if isinstance(item, LabelledMember) else LabelledMember(item)
                 item = member.file
                 found = _classify(member, one, unlabelled, skipped)
-                if isinstance(found, LabelledFile) and one.unused is not None:
-                    one.unused.see(item.key)
+                if isinstance(found, LabelledFile) and finder is not None:
+                    finder.see(item.key)
                 if isinstance(found, LabelledFile) and one.archives is not None:
                     found = found._replace(source=_lineage(item, root))
                 elif isinstance(found, SkippedPath) and (
@@ -184,8 +188,8 @@ def walk_files(
                 yield RejectedFile(_below(root, item), label)
             else:
                 yield item
-        if one.unused is not None:
-            one.unused.refuse()
+        if finder is not None and (problem := finder.problem()) is not None:
+            raise ConfigError(problem)
 
 
 def _below(root: InputRoot, reject: Reject) -> Reject:
@@ -290,22 +294,6 @@ class FileTree:
         rules = dataclasses.replace(RULES, labelled=self.labelled, archived=may_be_record)
         return lay_out(Inputs.of(self.input), rules)
 
-    @property
-    def split_source(self) -> str | None:
-        """The part of the input that names the splits, for messages; None if none does."""
-        return split_source(self._laid_out)
-
-    @property
-    def is_movable(self) -> bool:
-        """True unless there are archives, on which `scan` may have notes, or remote files."""
-        return all(one.root.root.is_local and one.archives is None for one in self._laid_out)
-
-    @property
-    def notes(self) -> tuple[Note, ...]:
-        """Notes for the user from `scan`."""
-        # isinstance with a protocol reads this property, and must not list the input.
-        return layout_notes(self.__dict__.get("_laid_out", ()), labelled=self.labelled)
-
     def scan(self) -> Iterator[ListingPart]:
         """Yield the files as references.
 
@@ -332,10 +320,12 @@ class FileTree:
         archived, sampled = bool(trees), any(one.has_samples for one in trees)
         found = ReferenceCollector(schema=ARCHIVED if archived else COLUMNS)
         finder = CompanionFinder(Inputs.of(self.input), self.companions, sampled=sampled)
+        unused = unused_splits(self._laid_out)
         files = walk_files(
             self._laid_out,
             unlabelled=self.unlabelled,
             leave_out=self.leave_out,
+            unused=unused,
             on_skipped=finder.skip,
         )
         for one in files:
@@ -352,8 +342,11 @@ class FileTree:
         yield finder.seen(found.take())
         if not found.totals["rows"]:
             raise ConfigError(no_files_message(Inputs.of(self.input), found))
-        on_splits = unused_notes(one.unused for one in self._laid_out)
-        yield ListingPart(notes=(*finder.notes(), *on_splits))
+        on_layout = layout_notes(self._laid_out, labelled=self.labelled)
+        yield ListingPart(
+            notes=(*on_layout, *finder.notes(), *unused_notes(unused)),
+            facts=InputFacts(split_source=split_source(self._laid_out)),
+        )
 
 
 def layout_notes(laid_out: Sequence[LaidOutInput], *, labelled: bool) -> tuple[Note, ...]:

@@ -49,8 +49,8 @@ class LaidOutInput(NamedTuple):
     """An input with the layout of its paths. split: of all its files, None if they differ.
 
     archives: the files in its archives; None if archives are not read. inner: folders in its only
-    top folder, by path; empty if it has others. unused: finds names of splits that no rule takes;
-    None if none is to be taken.
+    top folder, by path; empty if it has others. unused: makes a finder of names of splits that no
+    rule takes; None if none is to be taken.
     """
 
     root: InputRoot
@@ -58,12 +58,17 @@ class LaidOutInput(NamedTuple):
     split: str | None
     archives: ArchiveTree | None = None
     inner: tuple[str, ...] = ()
-    unused: UnusedSplits | None = None
+    unused: functools.partial[UnusedSplits] | None = None
 
     def split_and_label(self, key: str) -> tuple[str | None, str | None]:
         """Return (split, label) of a file, given its path relative to the input."""
         split, label = self.layout.split_and_label(key)
         return self.split or split, label
+
+
+def unused_splits(laid_out: Sequence[LaidOutInput]) -> list[UnusedSplits | None]:
+    """Return new finders of names of splits that no rule takes, one for each input."""
+    return [None if one.unused is None else one.unused() for one in laid_out]
 
 
 ListNames = Callable[[InputRoot], Iterable[str]]
@@ -225,7 +230,8 @@ def _lay_out_one(
     open_ = inputs.split_from == "auto" and not any(one.split for one in inputs.paths)
     unused = None
     if by_user or (open_ and not root.file and layout.splits is None and split is None):
-        unused = UnusedSplits(
+        unused = functools.partial(
+            UnusedSplits,
             root,
             archived=archives is not None,
             decided=by_user,

@@ -78,18 +78,19 @@ class UnusedSplits:
                 level.names[names[number]] = split
                 keep(level.parents, "/".join(names[:number]))
 
-    def refuse(self) -> None:
-        """Raise ConfigError if several folders hold folders named as splits, and none is chosen."""
+    def problem(self) -> str | None:
+        """Return the error if several folders hold folders named as splits, and none is chosen."""
         for number, level in enumerate(self._levels, 1):
             if not self._decided and level.several and (len(level.parents) > 1 or not level.others):
-                raise ConfigError(
+                return (
                     f"{self._root.given} holds folders named as splits"
                     f" ({some(sorted(level.names))}) below other folders ({some(level.parents)}):"
                     f" {self._patterns(number, level)}; {IGNORE}"
                 )
+        return None
 
     def notes(self) -> Iterator[Note]:
-        """Yield a note on the first level that has names of splits, if `refuse` raises nothing."""
+        """Yield a note on the first level that has names of splits, unless there is a `problem`."""
         for number, level in enumerate(self._levels, 1):
             if level.several:
                 instead = (

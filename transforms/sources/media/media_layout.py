@@ -37,5 +37,6 @@ class TableLayout(RowLayout):
             roles=table.roles,
             written=table.written,
             of_values=table.of_values,
+            notes=table.notes,
             table=table,
         )

@@ -8,7 +8,7 @@ file, and all later steps read it like a file.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -18,14 +18,15 @@ import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError, Reason, Reject
 from recordmill.format.content_hashes import check_of, content_hash, file_hash
+from recordmill.job.input_facts import NO_FACTS, ColumnRoles, InputFacts
 from recordmill.notes import Note
 from recordmill.option_names import option_name
-from recordmill.storage.files import Location, shown
+from recordmill.storage.files import Location
 from recordmill.storage.input_files import open_file
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.file_ranges import RANGES, with_temporary_ranges
 from recordmill.transforms.model.reject_places import part_with_places
-from recordmill.transforms.model.source import Layout, ListingPart
+from recordmill.transforms.model.source import Layout, ListingPart, Parts
 from recordmill.transforms.sources.files.file_stat import FileStat, RejectCause
 from recordmill.transforms.sources.files.path_rules import PathRules, normal_path
 from recordmill.transforms.sources.files.walks import File
@@ -35,7 +36,7 @@ from recordmill.transforms.sources.row_formats.column_types import ColumnTypes
 from recordmill.transforms.sources.row_formats.condition_syntax import WHERE
 from recordmill.transforms.sources.row_formats.conditions import RowFilter
 from recordmill.transforms.sources.row_formats.row_file import RowFile, Rows
-from recordmill.transforms.sources.rows.column_roles import ColumnRoles, quoted
+from recordmill.transforms.sources.rows.column_roles import quoted
 from recordmill.transforms.sources.rows.label_types import rows_out_of_range, with_target
 from recordmill.transforms.sources.rows.path_stats import StatCache
 from recordmill.transforms.sources.rows.record_columns import SYSTEM_FIELDS, InvalidRows
@@ -84,18 +85,16 @@ class MediaRows(RecordRows):
     remarks: tuple[Note, ...] = ()
     _leading_fields: ClassVar[tuple[pa.Field, ...]] = (*SYSTEM_FIELDS, *_STAGED)
 
-    @property
-    def notes(self) -> tuple[Note, ...]:
-        """Notes for the user from `scan` and `layout`, and `remarks`."""
-        return (*super().notes, *self.remarks)
-
-    def layout(self, parts: Iterable[pa.RecordBatch], keep: Location | None = None) -> MediaLayout:
-        found = super().layout(parts, keep)
+    def layout(
+        self, parts: Parts, keep: Location | None = None, *, facts: InputFacts = NO_FACTS
+    ) -> MediaLayout:
+        found = super().layout(parts, keep, facts=facts)
         roles = found.roles
         if self._keyed_by_path:
             roles = dataclasses.replace(roles, key=self.key_column, keys=(self._path_key,))
         fields = {field.name: getattr(found, field.name) for field in dataclasses.fields(found)}
-        return MediaLayout(**{**fields, "roles": roles})
+        notes = (*found.notes, *self.remarks)
+        return MediaLayout(**{**fields, "roles": roles, "notes": notes})
 
     def content_hashes(self, rows: pa.RecordBatch) -> pa.Array | None:
         """Return the hashes of the files of rows, binary(16)[n]."""
@@ -149,11 +148,6 @@ class MediaRows(RecordRows):
         if not self.keyed_by_content:
             return rows
         return batch.set_column(rows, batch.KEY, batch.hex_of(rows[batch.CONTENT]))
-
-    @staticmethod
-    def described(sections: pa.RecordBatch) -> str:
-        """Return the table of the first section, for messages."""
-        return shown(sections[batch.PATH][0].as_py())
 
     @property
     def _path_key(self) -> str:

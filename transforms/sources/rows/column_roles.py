@@ -3,61 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Collection, Sequence
 
 from recordmill.errors import ConfigError, did_you_mean
+from recordmill.job.input_facts import ColumnRoles
 from recordmill.option_checks import split_list
 from recordmill.option_names import option_name
 from recordmill.transforms.sources.row_formats.nested import columns_of
 
 LABELS = ("label", "class", "category", "target")
 SPLITS = ("split",)
-# Names of the index columns that pandas writes; the name may be empty.
-_PANDAS_INDEX = re.compile(r"(__index_level_\d+__)?")
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ColumnRoles:
-    """Names of the columns with a role.
-
-    main: column that records are made of, such as a path or a text. others: further columns that
-    the source converts, such as times. dropped: columns to ignore, or objects with all columns
-    inside. key: a column, or several with commas between them; `find_roles` sets `keys` to their
-    names. target: column of numbers to predict, which is a value of the records too. labels:
-    column of lists of labels, instead of `label`. weight: column of weights, which is a value of
-    the records too. separator: text between the labels in the column `label`, if it may hold
-    several. renames: (text, label or None) of the labels that are spelled in another way.
-    """
-
-    main: str | None = None
-    label: str | None = None
-    target: str | None = None
-    split: str | None = None
-    group: str | None = None
-    key: str | None = None
-    keys: tuple[str, ...] = ()
-    others: tuple[str, ...] = ()
-    dropped: tuple[str, ...] = ()
-    labels: str | None = None
-    separator: str | None = None
-    weight: str | None = None
-    renames: tuple[tuple[str, str | None], ...] = ()
-
-    @property
-    def classes(self) -> str | None:
-        """The column of classes, one or several per row."""
-        return self.labels or self.label
-
-    def named(self) -> set[str]:
-        """Return the names of the columns that are read as text because of their roles."""
-        single = (self.main, self.label, self.split, self.group)
-        return {name for name in (*single, *self.keys, *self.others) if name}
-
-    def user_columns(self, names: Sequence[str]) -> list[str]:
-        """Return the columns without a role, which become values of the records."""
-        others = self.named().union(self.dropped, {self.labels})
-        return [n for n in names if n not in others and not _PANDAS_INDEX.fullmatch(n)]
 
 
 def find_roles(

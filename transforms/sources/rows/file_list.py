@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError
-from recordmill.notes import Note
+from recordmill.job.input_facts import ColumnRoles, InputFacts
 from recordmill.option_checks import check_options
 from recordmill.option_names import option_name
 from recordmill.storage.files import Location, shown
@@ -48,12 +48,7 @@ from recordmill.transforms.sources.rows.column_checks import (
     refuse_unknown_missing,
     unnamed_notes,
 )
-from recordmill.transforms.sources.rows.column_roles import (
-    SPLITS,
-    ColumnRoles,
-    find_roles,
-    quoted,
-)
+from recordmill.transforms.sources.rows.column_roles import SPLITS, find_roles, quoted
 from recordmill.transforms.sources.rows.label_types import (
     holds_values,
     number_field,
@@ -143,12 +138,6 @@ class FileList:
     weight_column: str | None = None
     conflicts: Conflicts | None = None
     segment_columns: tuple[str, ...] | None = None
-    _notes: list[Note] = dataclasses.field(
-        default_factory=list, init=False, repr=False, compare=False
-    )
-    _found_roles: list[ColumnRoles] = dataclasses.field(
-        default_factory=list, init=False, repr=False, compare=False
-    )
 
     def __post_init__(self) -> None:
         check_options(self, self._check_together)
@@ -164,21 +153,6 @@ class FileList:
     def unique_keys(self) -> bool:
         """False, because a listing may repeat a path or a key."""
         return False
-
-    @property
-    def notes(self) -> tuple[Note, ...]:
-        """Notes for the user from `scan`."""
-        return tuple(self._notes)
-
-    @property
-    def found_roles(self) -> ColumnRoles | None:
-        """Roles of the columns, known from `scan`."""
-        return next(iter(self._found_roles), None)
-
-    @property
-    def split_source(self) -> str | None:
-        """The column of splits, for messages."""
-        return f"the column {self.split_column or 'split'!r}"
 
     @property
     def row_format(self) -> RowFormat:
@@ -269,7 +243,6 @@ class FileList:
         spelling = spelling or self.label_spelling()
         roles = with_spelling(roles, spelling, parser)
         of_values = spelling.of_values if spelling.texts else holds_values(roles, column_types)
-        self._found_roles[:] = [roles]
         refuse_unknown_missing(parser, column_types, where=self.path)
         user_columns = roles.user_columns(list(column_types))
         self._check_target(column_types, roles)
@@ -343,7 +316,12 @@ class FileList:
         unnamed = unnamed_notes((), user_columns)
         whole = segment_notes(user_columns, place) if self.segment_columns == () else []
         listed_notes = named.notes(place.name, stats.archives)
-        self._notes[:] = [*quotes.values(), *unnamed.values(), *whole, *listed_notes]
+        yield ListingPart(
+            notes=[*quotes.values(), *unnamed.values(), *whole, *listed_notes],
+            facts=InputFacts(
+                split_source=f"the column {self.split_column or 'split'!r}", roles=roles
+            ),
+        )
 
     def _check_root(self, root: Location) -> None:
         """Raise ConfigError for an `input_root` that is neither a folder nor a usable archive."""

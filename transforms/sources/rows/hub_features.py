@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError
 from recordmill.format.typed_json import parse_json
+from recordmill.job.input_facts import ColumnRoles
 from recordmill.option_names import option_name
 from recordmill.tfrecord.flat_arrays import offsets_of
 from recordmill.transforms.model import batch
@@ -25,7 +26,6 @@ from recordmill.transforms.sources.files.walks import File
 from recordmill.transforms.sources.row_formats.columnar import ColumnarFile
 from recordmill.transforms.sources.row_formats.row_file import RowFile, Rows
 from recordmill.transforms.sources.row_formats.text_columns import as_text
-from recordmill.transforms.sources.rows.column_roles import ColumnRoles
 
 _KEY = b"huggingface"
 _LISTS = ("List", "LargeList", "Sequence")

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError
-from recordmill.notes import Note
+from recordmill.job.input_facts import NO_FACTS, InputFacts
 from recordmill.option_checks import list_item
 from recordmill.option_names import option_name
 from recordmill.transforms.model import batch
@@ -52,16 +52,6 @@ class JoinedListings:
         rules = LayoutRules(skip=skipped_among_media, file_names=lambda root: [root.place.name])
         return lay_out(self.inputs, rules)
 
-    @property
-    def notes(self) -> tuple[Note, ...]:
-        """Notes for the user from `scan`."""
-        return tuple(note for one in self.lists for note in one.notes)
-
-    @property
-    def split_source(self) -> str | None:
-        """The part of the input that names the splits, for messages; None if none does."""
-        return split_source(self._laid_out) or self.lists[0].split_source
-
     def scan(self) -> Iterator[ListingPart]:
         """Yield the files as references.
 
@@ -74,6 +64,7 @@ class JoinedListings:
         spelling = functools.reduce(
             LabelSpelling.plus, [one.label_spelling() for one in self.lists]
         )
+        facts = NO_FACTS
         for one, laid_out in zip(self.lists, self._laid_out, strict=True):
             prefix = "" if one.key_column else prefixes[one.root]
             for listed in one.scan(spelling):
@@ -87,7 +78,10 @@ class JoinedListings:
                     dataclasses.replace(reject, key=prefix + reject.key)
                     for reject in listed.rejects
                 ]
+                facts = listed.facts.plus(facts)  # those of the first listing
                 yield dataclasses.replace(listed, rows=rows, rejects=rejects)
+        by_path = split_source(self._laid_out)
+        yield ListingPart(facts=facts.plus(InputFacts(split_source=by_path)))
 
     def _with_split(self, rows: pa.RecordBatch, laid_out: LaidOutInput) -> pa.RecordBatch:
         if laid_out.split is None:

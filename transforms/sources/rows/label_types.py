@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from recordmill.errors import ConfigError, Reason
+from recordmill.job.input_facts import ColumnRoles
 from recordmill.option_names import option_name
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.label_spelling import LabelSpelling
@@ -24,7 +25,6 @@ from recordmill.transforms.sources.row_formats.odd_values import LIST
 from recordmill.transforms.sources.row_formats.row_file import Rows
 from recordmill.transforms.sources.row_formats.text_columns import as_text
 from recordmill.transforms.sources.row_formats.value_parsing import ValueParser, type_mismatch
-from recordmill.transforms.sources.rows.column_roles import ColumnRoles
 from recordmill.transforms.sources.rows.record_columns import InvalidRows, is_null, user_field
 from recordmill.transforms.sources.rows.row_sections import LabelColumn
 

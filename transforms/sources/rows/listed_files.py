@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from recordmill.errors import Reason
+from recordmill.job.input_facts import ColumnRoles
 from recordmill.storage.redaction import redact_uri
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.source import ListingPart
@@ -15,7 +16,6 @@ from recordmill.transforms.sources.files.file_stat import FileStat, RejectCause
 from recordmill.transforms.sources.files.path_rules import normal_path
 from recordmill.transforms.sources.files.references import COLUMNS, ROW, Unlabelled
 from recordmill.transforms.sources.row_formats.row_file import Rows
-from recordmill.transforms.sources.rows.column_roles import ColumnRoles
 from recordmill.transforms.sources.rows.number_columns import invalid_numbers
 from recordmill.transforms.sources.rows.path_stats import StatCache
 from recordmill.transforms.sources.rows.record_columns import (

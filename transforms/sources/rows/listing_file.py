@@ -11,6 +11,7 @@ from collections.abc import Collection, Sequence
 import numpy as np
 
 from recordmill.errors import ConfigError, Reason, Reject
+from recordmill.job.input_facts import ColumnRoles
 from recordmill.notes import Note, most_frequent
 from recordmill.option_names import option_name
 from recordmill.storage.files import Location
@@ -28,7 +29,6 @@ from recordmill.transforms.sources.row_formats.row_file import (
 )
 from recordmill.transforms.sources.row_formats.row_format import RowFormat, format_of
 from recordmill.transforms.sources.row_formats.value_parsing import ValueParser
-from recordmill.transforms.sources.rows.column_roles import ColumnRoles
 
 # Names of columns of times in a file, without their unit.
 _STARTS = ("start", "begin", "onset", "offset", "from")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from recordmill.job.input_facts import ColumnRoles
 from recordmill.transforms.sources.files.number_labels import LabelType
 from recordmill.transforms.sources.files.references import Unlabelled
 from recordmill.transforms.sources.row_formats.row_file import Rows
 from recordmill.transforms.sources.row_formats.value_parsing import ValueParser
-from recordmill.transforms.sources.rows.column_roles import ColumnRoles
 from recordmill.transforms.sources.rows.label_types import (
     read_numbers,
     rows_out_of_range,

@@ -8,11 +8,12 @@ from collections.abc import Collection, Mapping, Sequence
 import pyarrow as pa
 
 from recordmill.errors import ConfigError
+from recordmill.job.input_facts import ColumnRoles
 from recordmill.notes import Note
 from recordmill.option_names import option_name
 from recordmill.transforms.sources.files.partitions import values_of
 from recordmill.transforms.sources.row_formats.row_file import Rows
-from recordmill.transforms.sources.rows.column_roles import LABELS, ColumnRoles
+from recordmill.transforms.sources.rows.column_roles import LABELS
 
 # Keys of folders that are unlikely to be classes.
 _OTHERS = frozenset(

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from recordmill.errors import Reason, Reject
 from recordmill.format.label_texts import join_labels
 from recordmill.format.split_names import canonical_split
+from recordmill.job.input_facts import ColumnRoles
 from recordmill.tfrecord.flat_arrays import offsets_of
 from recordmill.transforms.encoders.time_zones import beyond_microseconds
 from recordmill.transforms.model import batch
@@ -31,7 +32,6 @@ from recordmill.transforms.sources.files.references import (
 )
 from recordmill.transforms.sources.row_formats.row_file import Rows
 from recordmill.transforms.sources.row_formats.text_columns import as_text, lists_with_nulls
-from recordmill.transforms.sources.rows.column_roles import ColumnRoles
 
 SYSTEM_COLUMNS = (batch.KEY, batch.LABEL, batch.GROUP, batch.SPLIT)
 TEXT = "text"  # column of the records that holds the document

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from recordmill.errors import ConfigError
+from recordmill.job.input_facts import ColumnRoles, InputFacts
 from recordmill.option_names import option_name
 from recordmill.transforms.model.source import Layout
 from recordmill.transforms.sources.files.input_paths import Inputs
@@ -16,9 +17,7 @@ from recordmill.transforms.sources.row_formats.column_types import ColumnTypes
 from recordmill.transforms.sources.row_formats.conditions import RowFilter
 from recordmill.transforms.sources.row_formats.row_file import Rows
 from recordmill.transforms.sources.row_formats.value_parsing import ValueParser, type_mismatch
-from recordmill.transforms.sources.rows.column_roles import ColumnRoles
 from recordmill.transforms.sources.rows.row_cache import RowCache
-from recordmill.transforms.sources.rows.row_inputs import RowInput
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -56,27 +55,27 @@ class RowLayout(Layout):
         return [*lists, *(field for field in compared if field.name not in read)]
 
 
-def split_source_of_rows(inputs: Inputs, roles: ColumnRoles, rows: RowInput) -> str | None:
+def split_source_of_rows(inputs: Inputs, roles: ColumnRoles, facts: InputFacts) -> str | None:
     """Return the part of the input that names the splits of rows, for messages; None without one.
 
-    rows: the files, after they were listed.
+    facts: on the paths of the files.
 
     Raises:
       ConfigError: both a column and --input name splits, the column is missing, or only folders
         below the top ones have names of splits.
     """
-    by_path = rows.split_source
     if roles.split is None:
         if inputs.split_from == "column":
             raise ConfigError(
                 f"{option_name('split_from')} column: found no column 'split' in {inputs}; name it"
                 f" with {option_name('split_column')}"
             )
-        rows.refuse_unused_splits()
-        return by_path
+        if facts.split_problem is not None:
+            raise ConfigError(facts.split_problem)
+        return facts.split_source
     if any(one.split for one in inputs.paths):
         raise ConfigError(
-            f"both {by_path} and the column {roles.split!r} give the split: pass"
+            f"both {facts.split_source} and the column {roles.split!r} give the split: pass"
             f" {option_name('split_from')} none to ignore the column, or leave the split out of"
             f" {option_name('input')}"
         )

@@ -9,16 +9,18 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from recordmill.notes import Note
+from recordmill.job.input_facts import NO_FACTS, ColumnRoles, InputFacts
+from recordmill.notes import Note, notes_of
 from recordmill.option_checks import check_options
 from recordmill.processes.task_watch import DEFAULT_LIMITS, TaskLimits
 from recordmill.storage.files import Location
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.source import Layout, ListingPart
+from recordmill.transforms.model.source import Layout, ListingPart, Parts, RowSource
 from recordmill.transforms.model.user_columns import check_types
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.inputs import check_paths
 from recordmill.transforms.sources.files.number_labels import NUMBERS, LabelType
+from recordmill.transforms.sources.files.path_layout import FOLDERS
 from recordmill.transforms.sources.files.references import Unlabelled
 from recordmill.transforms.sources.row_formats.column_types import (
     ColumnType,
@@ -40,7 +42,7 @@ from recordmill.transforms.sources.rows.column_checks import (
     refuse_unknown_missing,
     unnamed_notes,
 )
-from recordmill.transforms.sources.rows.column_roles import LABELS, SPLITS, ColumnRoles, find_roles
+from recordmill.transforms.sources.rows.column_roles import LABELS, SPLITS, find_roles
 from recordmill.transforms.sources.rows.hub_features import HubClassNames, with_class_names
 from recordmill.transforms.sources.rows.label_types import (
     holds_values,
@@ -87,7 +89,7 @@ from recordmill.transforms.sources.rows.weights import invalid_weights, weight_f
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class RecordRows:
+class RecordRows(RowSource):
     """Lists the sections of files of rows and reads records from them.
 
     A subclass assigns roles to columns (`_roles`), and may put columns of its own between the
@@ -131,9 +133,6 @@ class RecordRows:
     # Whether to read all rows to find the columns that are never null.
     _infers_nullability: ClassVar[bool] = False
     _checks_numbers: ClassVar[bool] = True  # whether to reject rows with numbers beyond float32
-    _notes: dict[str, Note] = dataclasses.field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
 
     def __post_init__(self) -> None:
         check_options(self, self._check_together)
@@ -161,20 +160,17 @@ class RecordRows:
             rows = rows.drop_columns([self.label_column or usual])
         return content_keys.content_hashes(rows, self.format.value_parser)
 
-    @property
-    def notes(self) -> tuple[Note, ...]:
-        """Notes for the user from `scan` and `layout`."""
-        return tuple(self._notes.values())
-
     def scan(self) -> Iterator[ListingPart]:
         """Yield the sections of the files.
 
         Raises:
           ConfigError: a file cannot be parsed, or there are no rows.
         """
-        return list_sections(self._rows, self._notes)
+        return list_sections(self._rows)
 
-    def layout(self, parts: Iterable[pa.RecordBatch], keep: Location | None = None) -> RowLayout:
+    def layout(
+        self, parts: Parts, keep: Location | None = None, *, facts: InputFacts = NO_FACTS
+    ) -> RowLayout:
         """Return the layout of the records. Reads all rows if the files do not declare all types.
 
         Raises:
@@ -189,13 +185,13 @@ class RecordRows:
         refuse_delimiter(list(column_types), self.format, str(self.input))
         refuse_unknown_missing(self.format.value_parser, column_types, where=str(self.input))
         requested = self._requested_roles()
-        from_path = path_columns(self._rows.partitions, column_types, requested)
+        from_path = path_columns(facts.partitions, column_types, requested)
         roles = self._roles([*column_types, *from_path])
-        found = [key for key in self._rows.partitions if key not in column_types]
+        found = [key for key in facts.partitions if key not in column_types]
         classless = self.label_type == "none" or not self._needs_classes
-        self._notes.update(
-            unread_columns(found, roles, where=str(self.input), may_lack_classes=classless)
-        )
+        notes: dict[str, Note] = {
+            **unread_columns(found, roles, where=str(self.input), may_lack_classes=classless)
+        }
         of_path = dict.fromkeys(from_path, ColumnType(types=(pa.string(),)))
         column_types = {**column_types, **of_path}
         if self._takes_label_lists:
@@ -204,7 +200,7 @@ class RecordRows:
         for name in sorted(read) if header is not None else ():
             as_text(pa.array([], column_types[name].field(name).type), name)
         user_columns = roles.user_columns(list(column_types))
-        self._notes.update(unnamed_notes(column_types, user_columns))
+        notes.update(unnamed_notes(column_types, user_columns))
         kept = None
         if keep is not None and self._infers_nullability:
             kept = RowCache(keep, frozenset(read))
@@ -215,22 +211,27 @@ class RecordRows:
                 names.append(str(roles.label))
             label = untyped_label(column_types, roles, self.format.decimal)
             label = None if label is not None and self._keeps_labels(label.name) else label
-            column_types = column_types | self._infer_remaining(header, names, parts, kept, label)
+            column_types = column_types | self._infer_remaining(
+                header, names, parts, kept, label, notes
+            )
         spelling = None if roles.classes is None else column_types[roles.classes].labels
         roles = with_spelling(roles, spelling, self.format.value_parser)
         fields = [
             weight_field(field, where=str(self.input)) if field.name == roles.weight else field
             for field in self._user_fields(user_columns, column_types, roles)
         ]
-        self._notes.update(inference_notes(fields, column_types, self._advice, roles.target))
+        notes.update(inference_notes(fields, column_types, self._advice, roles.target))
         class_names = hub.of(roles)
+        splits = split_source_of_rows(Inputs.of(self.input), roles, facts)
+        hints = facts.split_hints if splits in (None, FOLDERS) else ()
         return RowLayout(
             columns=pa.schema(
                 [*self._leading_fields, *self._place_fields(roles), *label_fields(roles), *fields]
             ),
             labelled=roles.classes is not None,
             grouped=roles.group is not None,
-            split_source=split_source_of_rows(Inputs.of(self.input), roles, self._rows),
+            split_source=splits,
+            notes=(*notes.values(), *notes_of("splits", hints)),
             roles=roles,
             written=pa.schema(
                 [written_field(field, header or column_types, column_types) for field in fields]
@@ -327,8 +328,13 @@ class RecordRows:
         parts: Iterable[pa.RecordBatch],
         keep: RowCache | None,
         label: LabelColumn | None,
+        notes: dict[str, Note],
     ) -> ColumnTypes:
-        """Return the types that the header does not declare, with the spelling of labels."""
+        """Return the types that the header does not declare, with the spelling of labels.
+
+        notes: {topic: note}, to which notes on these columns are added.
+        """
+        del notes
         if self._infers_nullability:
             return infer_columns(parts, self._rows, names, keep, self._zoned_column, label)
         if not all(header[name].types for name in names):

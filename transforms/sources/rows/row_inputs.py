@@ -8,6 +8,7 @@ import itertools
 from collections.abc import Collection, Iterator, Sequence
 
 from recordmill.errors import ConfigError, Reject
+from recordmill.job.input_facts import InputFacts
 from recordmill.option_names import option_name
 from recordmill.processes.task_watch import DEFAULT_LIMITS, TaskLimits
 from recordmill.storage.files import Location, PathError, shown
@@ -22,6 +23,7 @@ from recordmill.transforms.sources.files.path_layout import (
     split_source,
 )
 from recordmill.transforms.sources.files.skipped_names import skipped_among_rows
+from recordmill.transforms.sources.files.unused_splits import UnusedSplits, unused_notes
 from recordmill.transforms.sources.files.walks import File, SkippedPath, WalkItem
 from recordmill.transforms.sources.row_formats.open_rows import open_rows
 from recordmill.transforms.sources.row_formats.row_file import Origin, RowFile
@@ -64,15 +66,19 @@ class RowInput:
     format: RowFormat
     worker_limits: TaskLimits = DEFAULT_LIMITS
 
-    def find(self) -> Iterator[tuple[File, str | None] | SkippedPath | Reject]:
+    def find(
+        self, unused: Sequence[UnusedSplits | None] = ()
+    ) -> Iterator[tuple[File, str | None] | SkippedPath | Reject]:
         """Yield the files with their splits, skipped paths and rejects.
+
+        unused: of each input, as of `unused_splits`; they get the paths of the files.
 
         Raises:
           ConfigError: the input does not exist, its files have several formats, or a file names no
             split beside others that do.
         """
         first: tuple[File, FileFormat] | None = None
-        for one, item in self._find():
+        for number, one, item in self._find():
             if not isinstance(item, File):
                 yield item
                 continue
@@ -86,8 +92,8 @@ class RowInput:
             if self._is_empty(item):
                 yield SkippedPath("empty")
                 continue
-            if one.unused is not None:
-                one.unused.see(item.key)
+            if unused and (finder := unused[number]) is not None:
+                finder.see(item.key)
             item = item._replace(key=one.root.prefix + item.key)
             if problem := file_problem(item):
                 yield Reject(shown(item.key), "read", *problem)
@@ -116,26 +122,17 @@ class RowInput:
             check_folders_around(one.root)
         return found
 
-    @property
-    def partitions(self) -> tuple[str, ...]:
-        """Keys of the folders KEY=VALUE of the inputs, without those that are the splits."""
+    def facts(self, unused: Sequence[UnusedSplits | None]) -> InputFacts:
+        """Return the facts on the paths of the files. unused: as given to `find` before."""
         layouts = [one.layout for one in self.laid_out]
         keys = [key for one in layouts for key in one.partitions if key != one.split_key]
-        return tuple(dict.fromkeys(keys))
-
-    @property
-    def split_source(self) -> str | None:
-        """The part of the input that names the splits, for messages; None if none does."""
-        return split_source(self.laid_out)
-
-    def refuse_unused_splits(self) -> None:
-        """Raise ConfigError if only folders below the top ones have names of splits.
-
-        Files must have been listed before.
-        """
-        for one in self.laid_out:
-            if one.unused is not None:
-                one.unused.refuse()
+        problems = (one.problem() for one in unused if one is not None)
+        return InputFacts(
+            split_source=split_source(self.laid_out),
+            split_problem=next(filter(None, problems), None),
+            split_hints=tuple(map(str, unused_notes(unused))),
+            partitions=tuple(dict.fromkeys(keys)),
+        )
 
     def file_format(self, file: File) -> FileFormat:
         """Return the format of a file. Raises ConfigError if neither name nor options give one."""
@@ -157,7 +154,7 @@ class RowInput:
         """Open a listed file."""
         return open_rows(self.origin(file), self.file_format(file))
 
-    def _find(self) -> Iterator[tuple[LaidOutInput, File | SkippedPath | Reject]]:
+    def _find(self) -> Iterator[tuple[int, LaidOutInput, File | SkippedPath | Reject]]:
         alone = len(self.laid_out) == 1
         for number, one in enumerate(self.laid_out):
             others = [other.root for other in self.laid_out[:number]]
@@ -168,7 +165,7 @@ class RowInput:
                         check_file(one.root, item.key)
                         if item.key in self._shards_in(one.root):
                             names.add(item.key)
-                    yield one, self._skipped(one.root, item)
+                    yield number, one, self._skipped(one.root, item)
             except PathError as error:
                 raise ConfigError(f"the input cannot be used: {error}") from error
             if self._shards_in(one.root):

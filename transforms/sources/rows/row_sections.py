@@ -17,7 +17,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError, RecordError, Reject, RunError
-from recordmill.notes import Note
 from recordmill.option_checks import list_text
 from recordmill.option_names import option_name
 from recordmill.processes.pool import shared_pool
@@ -29,6 +28,7 @@ from recordmill.transforms.model.source import ListingPart
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.inputs import matched_folders
 from recordmill.transforms.sources.files.other_kinds import RECORDS, TFRECORDS
+from recordmill.transforms.sources.files.path_layout import unused_splits
 from recordmill.transforms.sources.files.references import END, ROW, START, SectionCollector
 from recordmill.transforms.sources.files.walks import File, SkippedPath
 from recordmill.transforms.sources.row_formats.column_types import (
@@ -65,17 +65,16 @@ class LabelColumn(NamedTuple):
         return kind._replace(labels=self.spelling.add(rows.columns[self.name]))
 
 
-def list_sections(rows: RowInput, notes: dict[str, Note]) -> Iterator[ListingPart]:
+def list_sections(rows: RowInput) -> Iterator[ListingPart]:
     """Yield parts of sections (schema `references.SECTIONS`), with keys such as FILE@START.
-
-    notes: {topic: note}, updated after the last section.
 
     Raises:
       ConfigError: a file cannot be parsed, or there are no rows.
     """
     found = SectionCollector()
     anomalies: list[tuple[str, QuoteAnomalies]] = []
-    for one in rows.find():
+    unused = unused_splits(rows.laid_out)
+    for one in rows.find(unused):
         if isinstance(one, SkippedPath):
             found.filter(one)
         elif isinstance(one, Reject):
@@ -101,7 +100,8 @@ def list_sections(rows: RowInput, notes: dict[str, Note]) -> Iterator[ListingPar
             + matched_folders(Inputs.of(rows.input))
             + (f"; {RECORDS}" if found.totals[f"left out as {TFRECORDS}"] else "")
         )
-    notes.update(quote_notes(anomalies))
+    notes = tuple(quote_notes(anomalies).values())
+    yield ListingPart(notes=notes, facts=rows.facts(unused))
 
 
 def read_header(

@@ -12,15 +12,13 @@ import pyarrow.compute as pc
 
 from recordmill import unicode_tables
 from recordmill.errors import ConfigError, Reason, Reject, did_you_mean
-from recordmill.notes import Note
+from recordmill.job.input_facts import InputFacts
 from recordmill.option_names import option_name
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.source import (
     Layout,
     ListingPart,
     Source,
-    notes_of_source,
-    split_source_of,
 )
 from recordmill.transforms.model.user_columns import carried_fields
 from recordmill.transforms.sources.row_formats.value_parsing import decimal_hint, with_points
@@ -40,7 +38,7 @@ _MILLISECONDS = re.compile(r"(?:[^a-zA-Z](?i:ms|msecs?|millis|milliseconds?)|[a-
 
 def clips_layout(
     parts: Iterable[pa.RecordBatch],
-    files: Source,
+    facts: InputFacts,
     schema: Callable[[Sequence[pa.Field]], pa.Schema],
     *,
     kind: str,
@@ -64,7 +62,7 @@ def clips_layout(
         columns=schema(users),
         labelled=labelled,
         grouped=True,  # clips of a file stay in one split
-        split_source=split_source_of(files, presplit=presplit),
+        split_source=facts.split_source_of(presplit=presplit),
     )
 
 
@@ -200,16 +198,6 @@ class SegmentedFiles:
     def unique_keys(self) -> bool:
         """True if keys are unique by construction."""
         return self.files.unique_keys
-
-    @property
-    def notes(self) -> tuple[Note, ...]:
-        """Notes for the user from `scan`."""
-        return notes_of_source(self.files)
-
-    @property
-    def split_source(self) -> str | None:
-        """The part of the input that names the splits, for messages."""
-        return split_source_of(self.files, presplit=True)
 
     def scan(self) -> Iterator[ListingPart]:
         """Yield the segments as references.

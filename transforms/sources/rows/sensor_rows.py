@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import ClassVar, get_args
 
 import numpy as np
@@ -13,18 +13,19 @@ import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError, Reason
 from recordmill.format.class_names import is_value
+from recordmill.job.input_facts import NO_FACTS, ColumnRoles, InputFacts
 from recordmill.notes import Note
 from recordmill.option_names import option_name
 from recordmill.storage.files import Location
 from recordmill.transforms.encoders.time_zones import zone_of
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.source import ListingPart
+from recordmill.transforms.model.source import ListingPart, Parts
 from recordmill.transforms.sources.files.file_stat import RejectCause
 from recordmill.transforms.sources.row_formats.column_types import ColumnTypes
 from recordmill.transforms.sources.row_formats.row_file import Rows
 from recordmill.transforms.sources.row_formats.value_parsing import Mask, with_points
 from recordmill.transforms.sources.rows.clock_times import to_utc
-from recordmill.transforms.sources.rows.column_roles import ColumnRoles, quoted
+from recordmill.transforms.sources.rows.column_roles import quoted
 from recordmill.transforms.sources.rows.numeric_times import (
     RECENT,
     UNIT_NAMES,
@@ -125,7 +126,9 @@ class SensorRows(TableRows):
     def content_hashes(self, rows: pa.RecordBatch) -> None:
         """Return None: rows of a series are no records."""
 
-    def layout(self, parts: Iterable[pa.RecordBatch], keep: Location | None = None) -> RowLayout:
+    def layout(
+        self, parts: Parts, keep: Location | None = None, *, facts: InputFacts = NO_FACTS
+    ) -> RowLayout:
         """Return the layout of the samples.
 
         Raises:
@@ -133,7 +136,7 @@ class SensorRows(TableRows):
         """
         parts = iter(parts)
         first = list(itertools.islice(parts, 1))
-        layout = super().layout(itertools.chain(first, parts), keep)
+        layout = super().layout(itertools.chain(first, parts), keep, facts=facts)
         if self.intervals is not None:
             of_values = all(is_value(name) for name, _ in self.intervals.classes)
             layout = dataclasses.replace(layout, labelled=True, of_values=of_values)
@@ -149,15 +152,18 @@ class SensorRows(TableRows):
                 if wrong:
                     raise ConfigError(f"{wrong[0].key}: {wrong[0].detail}")
             if listed is not None and listed.rows is not None:
-                self._check_times(listed.rows[TIME], part, layout)
+                notes = self._check_times(listed.rows[TIME], part, layout)
+                layout = dataclasses.replace(layout, notes=(*layout.notes, *notes))
         return layout
 
     @property
     def _unit(self) -> TimeUnit:
         return self.time_unit or "s"
 
-    def _check_times(self, times: pa.Array, part: pa.RecordBatch, layout: RowLayout) -> None:
-        """Note options without effect on the times of the first rows, and check numeric times."""
+    def _check_times(
+        self, times: pa.Array, part: pa.RecordBatch, layout: RowLayout
+    ) -> Iterator[Note]:
+        """Yield notes on options without effect on the times of the first rows, and on numbers."""
 
         def differ(other: SensorRows) -> bool:
             listed = next(other.read(part, dataclasses.replace(layout, kept=None)), None)
@@ -167,20 +173,21 @@ class SensorRows(TableRows):
         zone = "Etc/GMT+9" if self.time_zone != "Etc/GMT+9" else "Etc/GMT+8"
         if self.time_zone is not None and not differ(dataclasses.replace(self, time_zone=zone)):
             text = f"times in {columns} are numbers or have a zone: --input-time-zone has no effect"
-            self._notes["zone"] = Note("times", text)
+            yield Note("times", text)
         if self.time_format is not None:
             return
         if self.time_unit is None and are_recent(times) and date_format(times) is None:
             return
         unit: TimeUnit = "us" if self.time_unit == "ns" else "ns"
         if differ(dataclasses.replace(self, time_unit=unit)):
-            self._check_numbers(times)
+            note = self._check_numbers(times)
+            yield from () if note is None else (note,)
         elif self.time_unit is not None:
             typed = {field.name: field.type for field in layout.typed}
             has_unit = pa.types.is_duration(typed.get(self.time_columns[0], pa.null()))
             are = "have the unit of their type" if has_unit else "are dates, not numbers"
             text = f"times in {columns} {are}: --time-unit has no effect"
-            self._notes["times"] = Note("times", text)
+            yield Note("times", text)
 
     def _check_magnitude(self, part: pa.RecordBatch, layout: RowLayout) -> None:
         """Check that rows without any valid time do not have numbers of a smaller unit.
@@ -205,8 +212,8 @@ class SensorRows(TableRows):
                     f" which gives {years_text(years)}"
                 )
 
-    def _check_numbers(self, times: pa.Array) -> None:
-        """Check that the numbers of the first rows give times from 1970 to 2100, or note it.
+    def _check_numbers(self, times: pa.Array) -> Note | None:
+        """Check that the numbers of the first rows give times from 1970 to 2100, or return a note.
 
         Times that are all in 1970, but would be recent with a larger unit, as years or as days of
         Excel, are noted, too.
@@ -219,7 +226,7 @@ class SensorRows(TableRows):
         in_range = years[0] >= YEARS[0] and years[1] < YEARS[1]
         date = date_format(times) if self.time_unit is None else None
         if self.time_unit in EPOCHS or (are_recent(times) and date is None):
-            return
+            return None
         columns = ", ".join(map(repr, self.time_columns))
         unit = UNIT_NAMES[self._unit]
         read = (
@@ -231,9 +238,10 @@ class SensorRows(TableRows):
                 f" {option_name('time_format', date)}, or {option_name('time_unit')} s if they are"
                 " seconds"
             )
+        note: Note | None = None
         if self.time_unit is None and (reading := unlikely_seconds(times)) is not None:
             text = f"{read}; {reading} (--time-unit s confirms that they are seconds)"
-            self._notes["times"] = Note("times", text)
+            note = Note("times", text)
         for name in PER_SECOND:
             factor = PER_SECOND[self._unit] / PER_SECOND[name]
             found = years_of(times, factor)
@@ -244,9 +252,8 @@ class SensorRows(TableRows):
                 )
             if in_range and found[0] >= RECENT and found[1] < YEARS[1]:
                 read += f"; --time-unit {name} gives {years_text(found)}"
-                self._notes["times"] = Note("times", read)
-        if not in_range:
-            self._notes["times"] = Note("times", f"{read}; --time-unit sets the unit")
+                note = Note("times", read)
+        return note if in_range else Note("times", f"{read}; --time-unit sets the unit")
 
     def _keeps_labels(self, label: str) -> bool:
         return self.number_labels or super()._keeps_labels(label)
@@ -276,15 +283,16 @@ class SensorRows(TableRows):
         parts: Iterable[pa.RecordBatch],
         keep: RowCache | None,
         label: LabelColumn | None,
+        notes: dict[str, Note],
     ) -> ColumnTypes:
-        found = super()._infer_remaining(header, names, parts, keep, label)
+        found = super()._infer_remaining(header, names, parts, keep, label, notes)
         zoned = self._zoned_column
         if zoned in found and found[zoned].types == (pa.string(),):
             text = (
                 f"only some times in {zoned!r} have a time zone; those without are read as"
                 f" {self.time_zone or 'UTC'}: write the zone of all, or of none"
             )
-            self._notes["zones"] = Note("times", text)
+            notes["zones"] = Note("times", text)
         return found
 
     @property

@@ -9,11 +9,12 @@ from typing import ClassVar
 import pyarrow as pa
 
 from recordmill.errors import ConfigError, did_you_mean
+from recordmill.job.input_facts import ColumnRoles
 from recordmill.option_names import option_name
 from recordmill.transforms.model.user_columns import check_types
 from recordmill.transforms.sources.row_formats.column_types import ColumnType, ColumnTypes
 from recordmill.transforms.sources.rows.column_checks import ColumnAdvice
-from recordmill.transforms.sources.rows.column_roles import ColumnRoles, quoted
+from recordmill.transforms.sources.rows.column_roles import quoted
 from recordmill.transforms.sources.rows.label_types import with_target
 from recordmill.transforms.sources.rows.record_columns import user_field
 from recordmill.transforms.sources.rows.record_rows import RecordRows

@@ -13,13 +13,14 @@ import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError, Reason, RecordError, Reject
 from recordmill.format.file_content import HEAD, LFS_POINTER, identify
+from recordmill.job.input_facts import NO_FACTS, InputFacts
 from recordmill.notes import Note
 from recordmill.option_checks import check_options
 from recordmill.storage.files import Location, shown
 from recordmill.storage.input_files import read_file
 from recordmill.storage.members import archive_of
 from recordmill.transforms.model import batch, limits
-from recordmill.transforms.model.source import Layout, ListingPart
+from recordmill.transforms.model.source import Layout, ListingPart, Parts, RowSource
 from recordmill.transforms.sources.files.file_stat import EMPTY, RejectCause
 from recordmill.transforms.sources.files.folders import (
     ARCHIVES,
@@ -41,6 +42,7 @@ from recordmill.transforms.sources.files.path_layout import (
     LayoutRules,
     lay_out,
     split_source,
+    unused_splits,
 )
 from recordmill.transforms.sources.files.path_names import splits_in
 from recordmill.transforms.sources.files.references import (
@@ -101,7 +103,7 @@ _UTF_16 = "not UTF-8: it looks like UTF-16, which --encoding utf-16 reads"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TextFolder:
+class TextFolder(RowSource):
     """Lists the text files of folders or patterns, whose folders give label and split.
 
     input: path or URI of a folder or a pattern, or several of them, as of `FileTree`.
@@ -123,9 +125,6 @@ class TextFolder:
     max_row_bytes: int = RowFormat.max_row_bytes
     labelled: bool = True
     numbers: NumberLabels | None = None
-    _notes: list[Note] = dataclasses.field(
-        default_factory=list, init=False, repr=False, compare=False
-    )
 
     def __post_init__(self) -> None:
         check_options(self, self._check_together)
@@ -148,12 +147,6 @@ class TextFolder:
         """Return a hash of each document: binary(16)[n]."""
         return content_keys.content_hashes(rows, ValueParser())
 
-    @property
-    def notes(self) -> tuple[Note, ...]:
-        """Notes for the user from `scan`."""
-        laid_out = self.__dict__.get("_laid_out", ())
-        return (*layout_notes(laid_out, labelled=self.labelled), *self._notes)
-
     def scan(self) -> Iterator[ListingPart]:
         """Yield the files, or sections of them.
 
@@ -172,7 +165,10 @@ class TextFolder:
         """Yield the files, or sections of them, with the labels of their paths."""
         found = SectionCollector()
         files = named = 0
-        for one in walk_files(self._laid_out, unlabelled=self.unlabelled, leave_out=self.leave_out):
+        unused = unused_splits(self._laid_out)
+        for one in walk_files(
+            self._laid_out, unlabelled=self.unlabelled, leave_out=self.leave_out, unused=unused
+        ):
             if isinstance(one, SkippedPath):
                 found.filter(one)
             elif isinstance(one, RejectedFile):
@@ -187,31 +183,31 @@ class TextFolder:
             if found.full:
                 yield found.take()
         yield found.take()
-        self._notes[:] = unused_notes(one.unused for one in self._laid_out)
-        if self.documents == "file" and named == files > 0 and split_source(self._laid_out) is None:
+        splits = split_source(self._laid_out)
+        notes = [*layout_notes(self._laid_out, labelled=self.labelled), *unused_notes(unused)]
+        if self.documents == "file" and named == files > 0 and splits is None:
             text = (
                 f"all {files} text files have names of splits, but each file is one document:"
                 " --documents line makes a document of each line, and takes the split from the"
                 " name of the file"
             )
-            self._notes.append(Note("splits", text))
+            notes.append(Note("splits", text))
         if not found.totals["rows"]:
             raise ConfigError(no_files_message(Inputs.of(self.input), found))
+        labelled = any(one.layout.labels is not None for one in self._laid_out)
+        yield ListingPart(notes=notes, facts=InputFacts(split_source=splits, labelled=labelled))
 
-    def layout(self, parts: Iterable[pa.RecordBatch], keep: Location | None = None) -> Layout:
-        """Return the layout of the documents.
-
-        Raises:
-          ConfigError: there is no such folder.
-        """
+    def layout(
+        self, parts: Parts, keep: Location | None = None, *, facts: InputFacts = NO_FACTS
+    ) -> Layout:
+        """Return the layout of the documents."""
         del parts, keep
         fields = TEXT_FIELDS if self.numbers is None else (*TEXT_FIELDS, self.numbers.field)
         return Layout(
             columns=pa.schema(fields),
-            labelled=self.numbers is None
-            and any(one.layout.labels is not None for one in self._laid_out),
+            labelled=self.numbers is None and facts.labelled,
             grouped=False,
-            split_source=split_source(self._laid_out),
+            split_source=facts.split_source,
         )
 
     def read(self, sections: pa.RecordBatch, layout: Layout) -> Iterator[ListingPart]:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
 
 from recordmill.errors import ConfigError, Reason
+from recordmill.job.input_facts import NO_FACTS, ColumnRoles, InputFacts
 from recordmill.option_names import option_name
 from recordmill.storage.files import Location
+from recordmill.transforms.model.source import Parts
 from recordmill.transforms.sources.files.file_stat import RejectCause
 from recordmill.transforms.sources.row_formats.column_types import ColumnTypes
 from recordmill.transforms.sources.row_formats.row_file import Rows
-from recordmill.transforms.sources.rows.column_roles import ColumnRoles, quoted
+from recordmill.transforms.sources.rows.column_roles import quoted
 from recordmill.transforms.sources.rows.label_types import rows_out_of_range, with_target
 from recordmill.transforms.sources.rows.record_columns import (
     TEXT,
@@ -46,9 +48,11 @@ class TextRows(RecordRows):
     text_column: str | None = None
     text_columns: tuple[str, ...] = ()
 
-    def layout(self, parts: Iterable[pa.RecordBatch], keep: Location | None = None) -> RowLayout:
+    def layout(
+        self, parts: Parts, keep: Location | None = None, *, facts: InputFacts = NO_FACTS
+    ) -> RowLayout:
         """Return the layout of the documents, as in `RecordRows`."""
-        layout = super().layout(parts, keep)
+        layout = super().layout(parts, keep, facts=facts)
         if not self.text_columns:
             return layout
         fields = list(layout.columns)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
 
 from recordmill.errors import Reason, Reject
+from recordmill.job.input_facts import NO_FACTS, InputFacts
 from recordmill.notes import Note
 from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.imaging.mask_options import MaskOptions
@@ -40,47 +41,11 @@ class AnnotatedRecords:
     unmasked: Unannotated = "reject"
     masks: MaskOptions | None = None
     limits: ImageOptions = _DEFAULT
-    _labels: list[ObjectLabels] = dataclasses.field(
-        default_factory=list, init=False, repr=False, compare=False
-    )
-
-    _mask_notes: list[Note] = dataclasses.field(
-        default_factory=list, init=False, repr=False, compare=False
-    )
 
     @property
     def unique_keys(self) -> bool:
         """True if keys are unique by construction."""
         return self.files.unique_keys
-
-    @property
-    def split_source(self) -> str | None:
-        """The part of the input that names the splits, for messages; None if none does."""
-        return self.files.split_source
-
-    @property
-    def labels(self) -> tuple[str, ...] | None:
-        """The classes of objects in the order of their numbers, None without objects."""
-        if not self.pixels.has_objects:
-            return None
-        if not self._labels:
-            return None
-        return self._labels[0].classes([*self.class_numbers])
-
-    @property
-    def class_numbers(self) -> Mapping[str, int]:
-        """{class: number in the input} of objects, sorted by number, or else of images."""
-        if not self.pixels.has_objects:
-            return self.files.class_numbers
-        return self.pixels.class_numbers(self.files.class_numbers)
-
-    @property
-    def notes(self) -> tuple[Note, ...]:
-        """Notes on repeated boxes, the names of classes and the levels of masks."""
-        return (
-            *(note for one in self._labels for note in one.notes("the records")),
-            *self._mask_notes,
-        )
 
     def scan(self) -> Iterator[ListingPart]:
         """Yield the records; objects are counted in a pass before if the rules need it.
@@ -89,8 +54,8 @@ class AnnotatedRecords:
           ConfigError: as `TfrecordMedia.scan`.
         """
         found = ObjectLabels(self.rules)
-        self._labels[:] = [found]
-        self._mask_notes.clear()
+        mask_notes: list[Note] = []
+        facts = NO_FACTS
         if self.rules.need_counts and self.pixels.has_objects:
             for part in self.files.scan():
                 if part.rows is not None:
@@ -99,12 +64,19 @@ class AnnotatedRecords:
         is_checked = self.masks is None
         for part in self.files.scan():
             yield dataclasses.replace(part, rows=None)
+            facts = facts.plus(part.facts)
             if part.rows is not None:
-                is_checked = is_checked or self._check_masks(part.rows)
+                is_checked = is_checked or self._check_masks(part.rows, mask_notes)
                 yield from self._finish(part.rows, found)
+        labels = found.classes([*facts.class_numbers]) if self.pixels.has_objects else None
+        notes = (*found.notes("the records"), *mask_notes)
+        yield ListingPart(notes=notes, facts=InputFacts(labels=labels))
 
-    def _check_masks(self, rows: pa.RecordBatch) -> bool:
-        """Check the first masks of rows, and return whether there are any. Raises ConfigError."""
+    def _check_masks(self, rows: pa.RecordBatch, notes: list[Note]) -> bool:
+        """Check the first masks of rows, and return whether there are any. Raises ConfigError.
+
+        notes: to which those on the masks are added.
+        """
         # Commands without masks import this module, too: they spare the decoders of images.
         from recordmill.transforms.sources.annotations.mask_sample import SAMPLED, check_mask_sample
 
@@ -112,8 +84,7 @@ class AnnotatedRecords:
         some = rows.filter(rows[_MASK].is_valid()).slice(0, SAMPLED)
         keys, found = some[batch.KEY].to_pylist(), some.select(MASK_COLUMNS.names)
         where = str(self.files.input)
-        noted = check_mask_sample(keys, found, self.masks, self.limits, where=where)
-        self._mask_notes.extend(noted)
+        notes += check_mask_sample(keys, found, self.masks, self.limits, where=where)
         return len(some) > 0
 
     def _finish(self, rows: pa.RecordBatch, labels: ObjectLabels) -> Iterator[ListingPart]:

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from recordmill.format.label_map import parse_label_map
+from recordmill.job.input_facts import ColumnRoles
 from recordmill.storage.files import Location, PathError
 from recordmill.transforms.model import batch
 from recordmill.transforms.sources.files.folders import list_files
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.inputs import InputRoot, find_roots
 from recordmill.transforms.sources.files.walks import File
-from recordmill.transforms.sources.rows.column_roles import ColumnRoles
 from recordmill.transforms.sources.tfrecords.known_folders import (
     TFDS,
     is_dataset,

@@ -8,12 +8,12 @@ import pyarrow as pa
 import xxhash
 
 from recordmill.errors import Reason, RecordError
+from recordmill.job.input_facts import ColumnRoles
 from recordmill.storage.files import Location
 from recordmill.storage.members import Member
 from recordmill.tfrecord.framing import FrameError, payload_of
 from recordmill.transforms.sources.row_formats.column_types import ColumnType
 from recordmill.transforms.sources.row_formats.open_rows import wanted_columns
-from recordmill.transforms.sources.rows.column_roles import ColumnRoles
 from recordmill.transforms.sources.rows.record_columns import keys_of
 from recordmill.transforms.sources.rows.repeated_rows import (
     Conflicts,

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from recordmill.errors import ConfigError, Reason, Reject
+from recordmill.job.input_facts import ColumnRoles, InputFacts
 from recordmill.option_checks import check_options
 from recordmill.option_names import option_name
 from recordmill.storage.files import Location, shown
@@ -26,6 +27,7 @@ from recordmill.transforms.sources.files.file_stat import EMPTY, RejectCause
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.inputs import check_paths
 from recordmill.transforms.sources.files.number_labels import LabelType
+from recordmill.transforms.sources.files.path_layout import unused_splits
 from recordmill.transforms.sources.files.references import ARCHIVED, Unlabelled
 from recordmill.transforms.sources.files.walks import File, SkippedPath
 from recordmill.transforms.sources.row_formats.column_types import (
@@ -38,12 +40,7 @@ from recordmill.transforms.sources.row_formats.conditions import RowFilter
 from recordmill.transforms.sources.row_formats.open_rows import wanted_columns
 from recordmill.transforms.sources.row_formats.row_file import Origin, Rows
 from recordmill.transforms.sources.row_formats.row_format import RowFormat
-from recordmill.transforms.sources.rows.column_roles import (
-    SPLITS,
-    ColumnRoles,
-    find_roles,
-    quoted,
-)
+from recordmill.transforms.sources.rows.column_roles import SPLITS, find_roles, quoted
 from recordmill.transforms.sources.rows.label_types import (
     number_field,
     with_several,
@@ -99,8 +96,6 @@ class TfrecordMedia:
     where: condition of the records to read; others are left out. It may name dropped features.
     conflicts: treatment of records that have the same key and differ; equal records count once.
       None leaves such records to the check of all keys.
-    class_numbers: {class of objects: its number}, or of images of which each has both a name and a
-      number; known from `scan`.
     """
 
     input: Inputs
@@ -118,12 +113,6 @@ class TfrecordMedia:
     finds_split: bool = True
     where: str | None = None
     conflicts: Conflicts | None = None
-    class_numbers: dict[str, int] = dataclasses.field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
-    _found_roles: list[ColumnRoles] = dataclasses.field(
-        default_factory=list, init=False, repr=False, compare=False
-    )
 
     def __post_init__(self) -> None:
         check_options(self, self._check_together)
@@ -135,19 +124,6 @@ class TfrecordMedia:
     def unique_keys(self) -> bool:
         """True if the key is FILE#RECORD, or if conflicts are decided."""
         return self.key_column is None or self.conflicts is not None
-
-    @property
-    def split_source(self) -> str | None:
-        """The part of the input that names the splits, for messages; None if none does."""
-        roles = self.found_roles
-        if roles is None or roles.split is None:
-            return self._rows.split_source
-        return f"the feature {roles.split!r}"
-
-    @property
-    def found_roles(self) -> ColumnRoles | None:
-        """Roles of the features, known from `scan`."""
-        return next(iter(self._found_roles), None)
 
     @functools.cached_property
     def _rows(self) -> RowInput:
@@ -164,7 +140,8 @@ class TfrecordMedia:
         names: set[str] = set()
         rejects: list[Reject] = []
         filtered: collections.Counter[str] = collections.Counter()
-        for one in self._rows.find():
+        unused = unused_splits(self._rows.laid_out)
+        for one in self._rows.find(unused):
             if isinstance(one, SkippedPath):
                 filtered[one.reason] += one.files
             elif isinstance(one, Reject):
@@ -182,18 +159,18 @@ class TfrecordMedia:
             first = f"; the first problem: {problems[0]}" if problems else ""
             raise ConfigError(f"found no record with a feature in {self.input}{first}")
         roles = self._roles(sorted(names))
-        split_source_of_rows(self.input, roles, self._rows)
+        splits = split_source_of_rows(self.input, roles, self._rows.facts(unused))
         users = self._user_columns(roles, sorted(names))
         column_types, row_filter = self._types(roles, users, names, files)
         roles = with_several(roles, column_types, self.label_separator, where=str(self.input))
-        self._found_roles[:] = [roles]
         text = roles.named() - {roles.main}
         lists = [] if roles.labels is None else [roles.labels]
         compared = () if row_filter is None else row_filter.fields
         read = {*text, *users, *lists}
         others = [one.name for one in compared if one.name not in read]
         wanted = wanted_columns(sorted(text), [*lists, *users, *others], column_types)
-        pairs = PairedNumbers.of(roles.label, column_types, self.class_numbers)
+        numbers: dict[str, int] = {}  # {class of objects, or of images: its number}
+        pairs = PairedNumbers.of(roles.label, column_types, numbers)
         if pairs is not None and pairs.field.name not in wanted.names:
             wanted = wanted.append(pairs.field)
         for name in () if self.raw is None else self.raw.features:
@@ -230,7 +207,7 @@ class TfrecordMedia:
                     left_out_by_where += sum(left_out.values())
                 if pairs is not None:
                     pairs.add(rows.columns)
-                listed = self._references(rows, roles, fields, annotations, file, split)
+                listed = self._references(rows, roles, fields, annotations, file, split, numbers)
                 listed = dataclasses.replace(listed, filtered=dict(filtered))
                 kept += 0 if listed.rows is None else len(listed.rows)
                 rejects += listed.rejects[:1]
@@ -238,7 +215,13 @@ class TfrecordMedia:
                     held = repeated.hold(listed.rows, listed.rows[batch.KEY])
                     listed = dataclasses.replace(listed, rows=held)
                 yield listed
-        yield ListingPart(notes=() if pairs is None else pairs.end())
+        notes = () if pairs is None else pairs.end()  # which drops ambiguous numbers
+        stated: Mapping[str, int] = numbers
+        if self.pixels is not None and self.pixels.has_objects:
+            stated = self.pixels.class_numbers(numbers)
+        splits = splits if roles.split is None else f"the feature {roles.split!r}"
+        facts = InputFacts(split_source=splits, roles=roles, class_numbers=stated)
+        yield ListingPart(notes=notes, facts=facts)
         if repeated is not None:
             yield from repeated.decide()
         if not kept and left_out_by_where and not rejects:
@@ -319,8 +302,12 @@ class TfrecordMedia:
         annotations: pa.Schema,
         file: File,
         split: str | None,
+        numbers: dict[str, int],
     ) -> ListingPart:
-        """Return a reference or a reject for every record. Raises ConfigError for raw pixels."""
+        """Return a reference or a reject for every record. Raises ConfigError for raw pixels.
+
+        numbers: {class of objects: its number}, to which those of the records are added.
+        """
         rows = with_numbers(rows, roles, self.label_type, self._rows.format.value_parser)
         columns = rows.columns
         system = system_columns(rows, roles)
@@ -364,7 +351,7 @@ class TfrecordMedia:
             masks = {
                 name: mask_references(file, rows.columns, name, keys) for name in self.pixels.masks
             }
-            annotated, wrong = self.pixels.read(columns, annotations, masks, self.class_numbers)
+            annotated, wrong = self.pixels.read(columns, annotations, masks, numbers)
             faults += wrong
         users = list(fields)
         if roles.target is not None:

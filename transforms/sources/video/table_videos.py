@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import pyarrow as pa
 
-from recordmill.errors import RecordError, Reject, RunError
+from recordmill.errors import RecordError, Reject
+from recordmill.job.input_facts import NO_FACTS, InputFacts
 from recordmill.storage.files import Location
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.source import Layout, ListingPart
+from recordmill.transforms.model.source import Layout, ListingPart, Parts
 from recordmill.transforms.model.user_columns import user_fields
 from recordmill.transforms.sources.media.media_layout import TableLayout
 from recordmill.transforms.sources.media.media_rows import MediaRows
@@ -37,9 +38,11 @@ class TableVideos(VideoSource):
         pyav()
         return self.files.scan()
 
-    def layout(self, parts: Iterable[pa.RecordBatch], keep: Location | None = None) -> TableLayout:
+    def layout(
+        self, parts: Parts, keep: Location | None = None, *, facts: InputFacts = NO_FACTS
+    ) -> TableLayout:
         """Return the layout of the clips. Raises ConfigError as `MediaRows.layout` does."""
-        table = self.files.layout(parts, keep)
+        table = self.files.layout(parts, keep, facts=facts)
         seconds = self.segments.names
         users = [field for field in user_fields(table.columns) if field.name not in seconds]
         fields = [table.columns.field(batch.PLACE), *users]
@@ -61,8 +64,7 @@ class TableVideos(VideoSource):
         self, sections: pa.RecordBatch, layout: Layout, error: RecordError
     ) -> ListingPart:
         """Raise RunError, because a section of a table has too many videos to reject."""
-        del layout
-        raise RunError(f"cannot read {self.files.described(sections)}: {error.detail}")
+        return self.files.reject_sections(sections, layout, error)
 
     def _read_table(self, rows: pa.RecordBatch, schema: pa.Schema) -> Iterator[ListingPart]:
         """Yield the clips of the videos of rows."""

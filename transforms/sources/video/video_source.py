@@ -16,17 +16,13 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from recordmill.errors import ConfigError, RecordError, Reject
+from recordmill.job.input_facts import NO_FACTS, InputFacts
 from recordmill.notes import LeftUnread, Note
 from recordmill.processes.task_watch import DEFAULT_LIMITS, TaskLimits
 from recordmill.storage.files import Location, is_uri
 from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.model import batch, limits
-from recordmill.transforms.model.source import (
-    Layout,
-    ListingPart,
-    Source,
-    notes_of_source,
-)
+from recordmill.transforms.model.source import Layout, ListingPart, Parts, RowSource, Source
 from recordmill.transforms.sources.files.header_tasks import read_headers
 from recordmill.transforms.sources.rows.segments import (
     FROM,
@@ -85,15 +81,23 @@ _PLACE = (*FILE, SECTION, FROM, TO, COUNTS)
 
 
 @dataclasses.dataclass
-class _ScanCounts:
-    """Counts for the notes of a scan."""
+class _Counts:
+    """Counts of videos, for notes."""
 
     with_sound: int = 0
     unread: LeftUnread = dataclasses.field(default_factory=LeftUnread)
 
+    def notes(self) -> Iterator[Note]:
+        """Yield the notes."""
+        yield from self.unread.notes()
+        if self.with_sound:
+            videos = "video has" if self.with_sound == 1 else "videos have"
+            text = f"{self.with_sound} {videos} an audio track, which is dropped"
+            yield Note("audio", text)
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class VideoSource:
+class VideoSource(RowSource):
     """Lists videos with their headers, and reads their clips.
 
     files: source of references.
@@ -115,25 +119,11 @@ class VideoSource:
     section_above: int = 32 << 20
     section_bytes: int = 8 << 20
     worker_limits: TaskLimits = DEFAULT_LIMITS
-    scan_counts: _ScanCounts = dataclasses.field(
-        default_factory=_ScanCounts, compare=False, repr=False
-    )
 
     @property
     def unique_keys(self) -> bool:
         """True if keys are unique by construction."""
         return self.files.unique_keys
-
-    @property
-    def notes(self) -> tuple[Note, ...]:
-        """Notes for the user from `scan`."""
-        found = self.scan_counts
-        notes = (*notes_of_source(self.files), *found.unread.notes())
-        if not found.with_sound:
-            return notes
-        videos = "video has" if found.with_sound == 1 else "videos have"
-        text = f"{found.with_sound} {videos} an audio track, which is dropped"
-        return (*notes, Note("audio", text))
 
     def scan(self) -> Iterator[ListingPart]:
         """Yield the videos, or sections of them.
@@ -142,6 +132,7 @@ class VideoSource:
           ConfigError: no video can be used.
         """
         pyav()
+        counts = _Counts()
         kept = 0
         first: Reject | None = None
         for listed in self.files.scan():
@@ -154,14 +145,17 @@ class VideoSource:
             rows, unclear = self.segments.split_off(rows)
             first = first or next(iter(unclear), None)
             yield ListingPart(rejects=unclear)
-            for part in self._list(rows):
+            for part in self._list(rows, counts):
                 kept += 0 if part.rows is None else len(part.rows)
                 first = first or next(iter(part.rejects), None)
                 yield part
         if not kept and first is not None:
             raise ConfigError(f"no video can be used; the first: {first.key}: {first.detail}")
+        yield ListingPart(notes=[*counts.notes()])
 
-    def layout(self, parts: Iterable[pa.RecordBatch], keep: Location | None = None) -> Layout:
+    def layout(
+        self, parts: Parts, keep: Location | None = None, *, facts: InputFacts = NO_FACTS
+    ) -> Layout:
         """Return the layout of the clips.
 
         Raises:
@@ -169,7 +163,7 @@ class VideoSource:
         """
         del keep
         schema = functools.partial(clip_schema, self.cut.frames)
-        return clips_layout(parts, self.files, schema, kind="video")
+        return clips_layout(parts, facts, schema, kind="video")
 
     def read(self, sections: pa.RecordBatch, layout: Layout) -> Iterator[ListingPart]:
         """Yield the clips of a part of the listing.
@@ -246,14 +240,14 @@ class VideoSource:
             found.reject_section(row, section, error, counts=counts)
         return found.take()
 
-    def _list(self, rows: pa.RecordBatch) -> Iterator[ListingPart]:
+    def _list(self, rows: pa.RecordBatch, counts: _Counts) -> Iterator[ListingPart]:
         """Yield the usable videos and rejects, in parts for one task each."""
         keys = rows[batch.KEY].to_pylist()
         rejects: list[Reject] = []
         at: list[int] = []
         more: list[tuple[str | None, int]] = []
         held = 0
-        for file, probed in self._probe_all(rows):
+        for file, probed in self._probe_all(rows, counts):
             weight = min(file.size, self.section_bytes)
             for row, segment in file.segments:
                 try:
@@ -273,7 +267,9 @@ class VideoSource:
         if at or rejects:
             yield ListingPart(rows=with_sections(rows, at, more) if at else None, rejects=rejects)
 
-    def _probe_all(self, rows: pa.RecordBatch) -> Iterator[tuple[_File, ProbedVideo | RecordError]]:
+    def _probe_all(
+        self, rows: pa.RecordBatch, counts: _Counts
+    ) -> Iterator[tuple[_File, ProbedVideo | RecordError]]:
         """Read the headers of the videos of rows."""
         files: dict[str, _File] = {}
         keys = rows[batch.KEY].to_pylist()
@@ -285,10 +281,10 @@ class VideoSource:
         headers = read_headers(self._video_probe.inspect, tasks, task_limits=self.worker_limits)
         for file, probed in zip(files.values(), headers, strict=True):
             if isinstance(probed, ProbedVideo) and probed.has_sound:
-                self.scan_counts.with_sound += 1
+                counts.with_sound += 1
             for part in probed.unread if isinstance(probed, ProbedVideo) else ():
                 key = keys[file.segments[0][0]]
-                self.scan_counts.unread.add(part, "video", such_as=key)
+                counts.unread.add(part, "video", such_as=key)
             yield file, probed
 
     @property

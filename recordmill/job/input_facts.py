@@ -1,0 +1,97 @@
+"""Facts on an input as a whole, which a scan of it learns beside its rows."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping, Sequence
+
+# Names of the index columns that pandas writes; the name may be empty.
+_PANDAS_INDEX = re.compile(r"(__index_level_\d+__)?")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ColumnRoles:
+    """Names of the columns with a role.
+
+    main: column that records are made of, such as a path or a text. others: further columns that
+    the source converts, such as times. dropped: columns to ignore, or objects with all columns
+    inside. key: a column, or several with commas between them; `keys` are their names. target:
+    column of numbers to predict, which is a value of the records too. labels: column of lists of
+    labels, instead of `label`. weight: column of weights, which is a value of the records too.
+    separator: text between the labels in the column `label`, if it may hold several. renames:
+    (text, label or None) of the labels that are spelled in another way.
+    """
+
+    main: str | None = None
+    label: str | None = None
+    target: str | None = None
+    split: str | None = None
+    group: str | None = None
+    key: str | None = None
+    keys: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+    labels: str | None = None
+    separator: str | None = None
+    weight: str | None = None
+    renames: tuple[tuple[str, str | None], ...] = ()
+
+    @property
+    def classes(self) -> str | None:
+        """The column of classes, one or several per row."""
+        return self.labels or self.label
+
+    def named(self) -> set[str]:
+        """Return the names of the columns that are read as text because of their roles."""
+        single = (self.main, self.label, self.split, self.group)
+        return {name for name in (*single, *self.keys, *self.others) if name}
+
+    def user_columns(self, names: Sequence[str]) -> list[str]:
+        """Return the columns without a role, which become values of the records."""
+        others = self.named().union(self.dropped, {self.labels})
+        return [n for n in names if n not in others and not _PANDAS_INDEX.fullmatch(n)]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class InputFacts:
+    """Facts on an input as a whole, as far as a scan has learned them.
+
+    Attributes:
+      split_source: The part of the input that assigns inputs to splits, for messages.
+      split_problem: Why names of splits in paths are unclear; an error unless a column has splits.
+      split_hints: Names of splits in paths that assign nothing, for notes.
+      partitions: Keys of folders KEY=VALUE, without those that are the splits.
+      labelled: Whether paths give labels.
+      roles: Columns of a listing, or features of TFRecords, that have a role.
+      labels: Class names in the order of their numbers; None if they follow from the rows.
+      class_numbers: {class: number in the input}; empty if the input numbers no classes.
+    """
+
+    split_source: str | None = None
+    split_problem: str | None = None
+    split_hints: tuple[str, ...] = ()
+    partitions: tuple[str, ...] = ()
+    labelled: bool = False
+    roles: ColumnRoles | None = None
+    labels: tuple[str, ...] | None = None
+    class_numbers: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+    def plus(self, later: InputFacts) -> InputFacts:
+        """Return the facts with those that a later part of the listing has learned."""
+        if later == NO_FACTS:
+            return self
+        learned = {
+            name: value for name, value in vars(later).items() if value != getattr(NO_FACTS, name)
+        }
+        return dataclasses.replace(self, **learned)
+
+    def split_source_of(self, *, presplit: bool) -> str | None:
+        """Return the part of the input that assigns rows to splits, for messages; None without one.
+
+        presplit: whether any row is assigned.
+        """
+        return (self.split_source or "the input") if presplit else None
+
+
+NO_FACTS = InputFacts()
