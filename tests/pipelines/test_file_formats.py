@@ -235,14 +235,13 @@ COMMAS = "id;text,x;label\n" + "".join(
         (
             "q.tsv",
             QUOTED.encode(),
-            "75% of the rows of q.tsv have another number of columns; with --quoting on all 200"
-            " rows can be read",
+            "75% of the rows of q.tsv have another number of columns; check --quoting, --escape",
             ("--quoting", "on"),
         ),
         (
             "m.tsv",
             MULTILINE.encode(),
-            "with --quoting on all 200 rows can be read",
+            "have another number of columns; check --quoting, --escape and --trim, because values",
             ("--quoting", "on"),
         ),
         (

@@ -53,8 +53,9 @@ def test_quoting_on_reads_such_a_row_and_says_so(tmp_path, capsys):
     assert dry("text", tmp_path / "a.csv", "--quoting", "on") == 0
     printed = printed_notes(capsys)
     assert (
-        "rows with lines that may be rows, joined by an unclosed quote: 1, the first is a.csv#3;"
-        " they were read as one row each" in printed
+        "quotes may be data: 2 rows with a value that spans lines, the first is a.csv#2; 1 row with"
+        " text after a closing quote, the first is a.csv#3: --quoting off reads quotes as data"
+        in printed
     )
 
 
@@ -102,8 +103,8 @@ def test_rejects_of_escaped_quotes_name_the_option_that_reads_them(tmp_path, cap
     assert run("table", "--input", tmp_path / "a.csv", "--output", tmp_path / "out") == 1
     error = capsys.readouterr().err
     assert (
-        "50% of the rows of a.csv have another number of columns; with --escape '\\' all 60 rows"
-        " can be read" in error
+        "50% of the rows of a.csv have another number of columns; check --quoting, --escape and"
+        " --trim, because values have quotes" in error
     )
     found = table_of(tmp_path / "out", "--input", tmp_path / "a.csv", "--escape", "\\")
     assert [found[n]["text"] for n in (0, 1)] == [[b'the "best" film 0'], [b'the "best", film 1']]
@@ -115,8 +116,8 @@ def test_escaped_quotes_without_rejects_are_noted(tmp_path, capsys):
     (tmp_path / "a.csv").write_text("text,label\n" + rows)
     assert dry("text", tmp_path / "a.csv") == 0
     assert (
-        "rows with text after a closing quote: 9, the first is a.csv#1; quotes were dropped, but"
-        " backslashes precede them: pass --escape '\\'" in printed_notes(capsys)
+        "quotes may be data: 9 rows with text after a closing quote, the first is a.csv#1"
+        in printed_notes(capsys)
     )
     assert dry("text", tmp_path / "a.csv", "--escape", "\\") == 0
     assert "closing quote" not in printed_notes(capsys)
@@ -184,18 +185,11 @@ def test_quotes_after_spaces_without_rejects_are_noted(tmp_path, capsys):
     (tmp_path / "a.csv").write_text("path, label\n" + rows)
     assert dry("images", tmp_path / "a.csv", "--size", 16) == 0
     assert (
-        "rows with a quote after a space at the beginning of a value: 4, the first is a.csv#1; the"
-        " quotes are part of the value; if they enclose it, pass --trim" in printed_notes(capsys)
+        "4 rows with a quote after a space at the beginning of a value, the first is a.csv#1:"
+        " --quoting off reads quotes as data; --trim strips such spaces" in printed_notes(capsys)
     )
     argv = ("--input", tmp_path / "a.csv", "--trim", "--size", 16)
     assert make(tmp_path / "out", *argv).manifest.labels == ("ant", "bee")
-
-
-def test_rejects_of_quotes_after_spaces_name_trim(tmp_path, capsys):
-    rows = "".join(f'{n}, "a, b {n}", x\n' for n in range(9))
-    (tmp_path / "a.csv").write_text("id, text, label\n" + rows)
-    assert run("table", "--input", tmp_path / "a.csv", "--output", tmp_path / "out") == 1
-    assert "with --trim all 9 rows can be read" in capsys.readouterr().err
 
 
 def test_names_of_columns_in_quotes_after_spaces_are_an_error(tmp_path, capsys):

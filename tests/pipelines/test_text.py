@@ -294,8 +294,8 @@ def test_quotes_that_hide_rows_are_told(tmp_path, capsys):
     argv = ("--input", SMS, "--format", "tsv", "--quoting", "on", "--output", tmp_path / "out")
     assert main(["text", "--workers", "1", *map(str, argv)]) == 0
     told = " ".join(capsys.readouterr().out.split())
-    assert "joined by an unclosed quote: 1, the first is SMSSpamCollection#5082" in told
-    assert "pass --quoting off" in told
+    assert "1 row with a value that spans lines, the first is SMSSpamCollection#5082" in told
+    assert "--quoting off reads quotes as data" in told
     assert Made(tmp_path / "out").manifest.ledger.inputs.read == 5572
 
 

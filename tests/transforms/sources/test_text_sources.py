@@ -621,7 +621,7 @@ def test_large_files_have_many_parts(
     assert (keys[0], keys[-1]) == ("a.csv@7", "b.csv@7")
     assert whole.notes == read.notes
     assert read.notes[0].startswith(
-        "rows with a value that spans lines: 500, the first is a.csv#1, the longest, of 2 lines, is"
+        "quotes may be data: 500 rows with a value that spans lines, the first is a.csv#1: --quot"
     )
 
 
@@ -832,11 +832,11 @@ def test_all_messages() -> None:
 def test_quotes_that_may_be_data_are_noted() -> None:
     read = read_rows(SMS, format="tsv", quoting="on")
     assert len(read.rows) == MESSAGES - 2
-    trailing, unclosed = read.notes
-    assert trailing.startswith("rows with text after a closing quote: 9, the first is SMSSpamC")
-    assert trailing.endswith("pass --quoting off")
-    assert unclosed.startswith(
-        "rows with lines that may be rows, joined by an unclosed quote: 1, the first is SMSSpamC"
+    (note,) = read.notes
+    assert note == (
+        "quotes may be data: 10 rows with text after a closing quote, the first is"
+        " SMSSpamCollection#283; 1 row with a value that spans lines, the first is"
+        " SMSSpamCollection#5082: --quoting off reads quotes as data"
     )
 
 

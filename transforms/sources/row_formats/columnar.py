@@ -54,7 +54,7 @@ class ColumnarFile:
     value_parser: ValueParser
     max_row_bytes: int
     encoding: str = UTF8
-    quote_anomalies: QuoteAnomalies = dataclasses.field(default_factory=QuoteAnomalies)
+    quote_anomalies: QuoteAnomalies = dataclasses.field(default_factory=dict)
 
     @functools.cached_property
     def arrow_schema(self) -> pa.Schema:

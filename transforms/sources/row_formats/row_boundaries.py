@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import numpy.typing as npt
 
-_NEWLINE, _QUOTE, _SPACE, _BACKSLASH = b'\n" \\'
+_NEWLINE, _QUOTE, _SPACE = b'\n" '
 
 IntArray = npt.NDArray[np.int64]
 
@@ -50,7 +50,6 @@ class Block:
     ends: end offset of each row in data, with its line break, int64[n]. The last row may have none.
     spanning: indices of the rows with a value that spans lines, int64[m].
     trailing: indices of the rows with text after a closing quote, int64[m].
-    escaped: of these, the rows with a backslash before the closing quote, int64[m].
     spaced: indices of the rows with a quote that would open a value without the spaces before it,
     int64[m].
     unclosed: offsets of the quotes that open a value over several lines whose closing quote is at
@@ -62,7 +61,6 @@ class Block:
     ends: IntArray
     spanning: IntArray
     trailing: IntArray
-    escaped: IntArray
     spaced: IntArray
     unclosed: IntArray
     unclosed_quote: bool = False
@@ -135,7 +133,6 @@ def _whole_rows(data: bytes, rules: QuoteRules | None) -> Block:
             ends=ends,
             spanning=none,
             trailing=none,
-            escaped=none,
             spaced=none,
             unclosed=none,
         )
@@ -156,7 +153,6 @@ def _whole_rows(data: bytes, rules: QuoteRules | None) -> Block:
         ends=ends,
         spanning=_rows_of(held[held < end] - 1, ends),
         trailing=_rows_of(odd, ends),
-        escaped=_rows_of(odd[raw[odd - 1] == _BACKSLASH], ends),
         spaced=_rows_of(spaced[spaced < end], ends),
         unclosed=np.array(starts, np.int64)[np.array(spans, np.bool_)],
     )

@@ -25,7 +25,11 @@ from recordmill.transforms.sources.row_formats.line_blocks import (
     split_block,
     without_marks,
 )
-from recordmill.transforms.sources.row_formats.quote_anomalies import ESCAPE, QuoteAnomalies
+from recordmill.transforms.sources.row_formats.quote_anomalies import (
+    ESCAPE,
+    QuoteAnomalies,
+    count_anomalies,
+)
 from recordmill.transforms.sources.row_formats.row_boundaries import (
     Block,
     IntArray,
@@ -77,7 +81,7 @@ class TextFile:
         self.streamed = file_format.compression is not None or not is_byte_searchable(
             file_format.encoding
         )
-        self.quote_anomalies = QuoteAnomalies()
+        self.quote_anomalies: QuoteAnomalies = {}
         # In CSV and TSV rows are numbered; in other formats the row number is the line number.
         self._table = file_format.format in DELIMITED
         self._rules = quote_rules(file_format) if self._table and file_format.quotes else None
@@ -172,10 +176,7 @@ class TextFile:
                 continue
             numbers = self._numbers(block, number)
             self._refuse_joined_rows(block, numbers, offset)
-            self.quote_anomalies.count(block, numbers)
-            if self._table and self._rules is None and self.file_format.checks_quotes:
-                delimiter = self.file_format.delimiter
-                self.quote_anomalies.count_enclosed(block, numbers, delimiter)
+            count_anomalies(self.quote_anomalies, block, numbers)
             yield block.ends, numbers
             number = int(numbers[-1])
             offset += len(block.data)

@@ -1,7 +1,7 @@
-"""Advice for files of rows that were read with the wrong quoting, encoding or delimiter.
+"""Advice for files of rows that were read with the wrong encoding or delimiter.
 
 After a run is refused because of rejects, the start of the file with the most rejects is read again
-with each alternative. The advice names the option that reads it.
+with each other encoding or delimiter. The advice names the option that reads it.
 """
 
 from __future__ import annotations
@@ -20,13 +20,11 @@ from recordmill.transforms.model import limits
 from recordmill.transforms.sources.files.walks import File
 from recordmill.transforms.sources.row_formats.delimited import DelimitedFile
 from recordmill.transforms.sources.row_formats.header_check import DELIMITERS
-from recordmill.transforms.sources.row_formats.quote_anomalies import ESCAPE
 from recordmill.transforms.sources.row_formats.row_file import FileSection, Origin
 from recordmill.transforms.sources.row_formats.row_format import (
     DELIMITED,
     TEXT,
     UTF8,
-    Quoting,
     RowFormat,
 )
 from recordmill.transforms.sources.row_formats.text_files import TextFile
@@ -108,28 +106,29 @@ def _advice(name: str, origin: Origin, row_format: RowFormat) -> str | None:
             f"{count_of(undecodable, 'row')} of {name} are not UTF-8, but non-ASCII characters"
             " of other rows are: convert these rows to UTF-8"
         )
+    fault = (
+        f"{count / before.rows:.0%} of the {'' if before.whole else f'first {before.rows:,} '}rows"
+        f" of {name}"
+        + (
+            " have another number of columns"
+            if count == wide
+            else f" are not {found.encoding.upper()}"
+        )
+    )
     for option, other in _alternatives(row_format, name, by_columns=count == wide):
         after = _read(origin, other, name)
         if after is not None and _reads_more(before, after):
-            fault = (
-                "have another number of columns"
-                if count == wide
-                else f"are not {found.encoding.upper()}"
-            )
-            first = "" if before.whole else f"first {before.rows:,} "
             some = "all" if not after.bad else f"{after.good:,} of"
-            return (
-                f"{count / before.rows:.0%} of the {first}rows of {name} {fault}; with"
-                f" {option} {some} {count_of(after.rows, 'row')} can be read"
-            )
+            return f"{fault}; with {option} {some} {count_of(after.rows, 'row')} can be read"
+    if count == wide and '"' in TextFile(origin, found).first_text:
+        return f"{fault}; check --quoting, --escape and --trim, because values have quotes"
     return None
 
 
 def _reads_more(before: _Reading, after: _Reading) -> bool:
-    """Return whether a reading has more valid rows, or as many, of which some span lines."""
-    spans_lines = after.good == before.good and after.rows < before.rows
+    """Return whether a reading has more valid rows, and hardly any others."""
     return (
-        (after.good > before.good or spans_lines)
+        after.good > before.good
         and after.bad.total() <= _LARGEST_BAD * after.rows
         and (after.columns > 1 or before.columns == 1)
     )
@@ -147,13 +146,6 @@ def _alternatives(
         return
     if found.format not in DELIMITED:
         return
-    if found.quotes and not found.escape:
-        yield ESCAPE, dataclasses.replace(row_format, escape="\\")
-    if found.quotes and not row_format.trim:
-        yield "--trim", dataclasses.replace(row_format, trim=True)
-    quoting: Quoting = "off" if found.quotes else "on"
-    other = dataclasses.replace(row_format, quoting=quoting, escape="")
-    yield f"--quoting {quoting}", other
     for delimiter in DELIMITERS:
         if delimiter.encode() != found.delimiter and delimiter != row_format.decimal:
             shown = "tab" if delimiter == "\t" else f"'{delimiter}'"

@@ -87,7 +87,7 @@ def list_sections(rows: RowInput) -> Iterator[ListingPart]:
                     if not found.has_room(section.size):
                         yield found.take()
                     found.add_section(file, section, label=None, split=split)
-            if opened.quote_anomalies != QuoteAnomalies():
+            if opened.quote_anomalies:
                 anomalies.append((file.key, opened.quote_anomalies))
         if found.full:
             yield found.take()

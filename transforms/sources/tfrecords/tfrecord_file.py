@@ -76,7 +76,7 @@ class TfrecordFile:
         self._origin = origin
         self._max_row_bytes = max_row_bytes
         self._value_parser = ValueParser() if value_parser is None else value_parser
-        self.quote_anomalies = QuoteAnomalies()
+        self.quote_anomalies: QuoteAnomalies = {}
 
     def header(self) -> ColumnTypes | None:
         return None
