@@ -131,8 +131,8 @@ class CompanionFinder:
     def notes(self) -> Iterator[Note]:
         """Yield notes on masks and samples, and one on each kind of files that were not read."""
         yield from self._mask_notes()
-        if self._samples is not None and (note := self._samples.note(self._inputs)) is not None:
-            yield note
+        if self._samples is not None:
+            yield from self._samples.notes()
         if self._sidecars is not None:
             yield from self._sidecars.notes(self._first)
         where = str(self._inputs)

@@ -12,13 +12,12 @@ from collections.abc import Collection
 
 import pyarrow as pa
 
-from recordmill.notes import LeftUnread, Note, count_of
-from recordmill.transforms.sources.files.input_paths import Inputs
+from recordmill.notes import LeftUnread, Note, count_of, most_frequent
 
 # Extensions of files that hold captions, transcripts or other data of the record beside them.
 _TEXTS = frozenset(("txt", "json", "cls", "xml", "csv", "tsv", "srt", "vtt"))
 LOSSLESS = (".png", ".gif", ".bmp", ".tif", ".tiff")  # formats that masks may have
-_SHOWN = 4  # files and extensions in the note
+_SHOWN = 4  # extensions in the note
 
 
 def sample_name(path: str) -> str:
@@ -33,7 +32,6 @@ class SampleImages:
     def __init__(self) -> None:
         self._samples = 0
         self._extensions: Counter[str] = Counter()
-        self._example: list[str] = []
         self._stem = ""
         self._open: list[str] = []  # images of the last sample, which may continue
 
@@ -49,44 +47,21 @@ class SampleImages:
         if len(self._open) > 1:
             self._samples += 1
             self._extensions.update(key[len(self._stem) :] for key in self._open)
-            self._example = self._example or self._open[:_SHOWN]
         self._open = []
 
-    def note(self, inputs: Inputs) -> Note | None:
-        """Return a note on the samples with several images, None without one."""
+    def notes(self) -> tuple[Note, ...]:
+        """Return the note on the samples with several images, if there are any."""
         self._close()
         if not self._samples:
-            return None
-        several = "has" if self._samples == 1 else "have"
-        *others, last = self._example
-        found = sorted(self._extensions, key=lambda one: (-self._extensions[one], one))
+            return ()
+        found = [name for name, _ in most_frequent(self._extensions)]
         shown = ", ".join(found[:_SHOWN]) + (", ..." if len(found) > _SHOWN else "")
-        return Note(
-            "samples",
-            f"{count_of(self._samples, 'sample')} of the archives {several} several images, such as"
-            f" {', '.join(others)} and {last} (extensions {shown}): each image is a record with"
-            " the class of its sample, and images of a sample may be in different splits."
-            f" {self._masks(found, inputs)}--exclude-keys FILE leaves out the images whose keys"
-            " are in FILE",
+        samples = count_of(self._samples, "sample of the archives", "samples of the archives")
+        text = (
+            f"several images in {samples} ({shown}), each of which is a record: --mask-suffix reads"
+            " one of them as masks, and --exclude-keys leaves some out"
         )
-
-    def _masks(self, extensions: list[str], inputs: Inputs) -> str:
-        """Return the option that reads images as masks, if one of two extensions may be of masks.
-
-        Masks that are among the images need a single input without a pattern.
-        """
-        only = inputs.single
-        ends = [one.rpartition(".") for one in extensions]
-        may_be = [end for end in ends if end[0] and f".{end[2]}".lower() in LOSSLESS]
-        if only is None or set(only.path) & set("*?[") or len(ends) != 2 or len(may_be) != 1:
-            return ""
-        (mask,) = may_be
-        (image,) = (end[0] for end in ends if end != mask)
-        suffix = f"{image}={mask[0]}" if image else mask[0]
-        return (
-            f"If the files {''.join(mask)} are masks, --masks {only.path.rstrip('/')} --mask-suffix"
-            f" {suffix} reads them as masks; "
-        )
+        return (Note("samples", text),)
 
 
 class SidecarTexts:
