@@ -43,9 +43,8 @@ def check_splits(config: CommonConfig, windows: WindowOptions | None, rows: Layo
             f"--split-by {windows.split_by}: contradicts the split of each row, which comes from"
             f" {source}: {ignore}"
         )
-    by_column = config.split_column is not None or config.split_from == "column"
     some = 0 < sum(one.split is None for one in config.input) < len(config.input)
-    if by_column or some:  # records without a split are divided
+    if config.split_column is not None or some:  # records without a split are divided
         return
     for flag, value in (("--splits", config.splits), ("--stratify", config.stratify)):
         if value:

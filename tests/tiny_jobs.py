@@ -26,7 +26,7 @@ def tiny_job(
     **options: Any,
 ) -> Job:
     """A job as the command line would make it; options are those of CommonConfig."""
-    options.setdefault("split_from", "column")  # rows that have a split keep it
+    options.setdefault("split_column", "split")  # rows that have a split keep it
     config = CommonConfig(input=(InputPath("/nowhere"),), output=str(output), **options)
     kind = DataType(
         name="tiny",

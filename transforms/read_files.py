@@ -60,8 +60,8 @@ class _ReadFiles(ReadStep):
       input_root: Folder that paths in a listing are relative to. Default: the folder of the
         listing.
       unlabelled: Whether files without a label are rejected, or kept without label features.
-      split_from: Part of the input that gives splits: `column`, `folders`, `files`, `none`, or the
-        first of them that does (`auto`).
+      split_from: Part of the input that gives splits: `folders`, `files` or `none`, or the first of
+        a usual column, folders and files that does (`auto`).
       label_from: Folder that gives the class of a file: `top`, `parent`, or a regular expression
         with a group.
       format: Format of the rows of a listing or table. Default: by the extension.
@@ -160,7 +160,7 @@ class _ReadFiles(ReadStep):
                 path=one.path,
                 format=self.format,
                 path_column=self.path_column,
-                finds_split=self.split_from in ("auto", "column"),
+                finds_split=self.split_from == "auto",
                 conflicts="reject",
                 segment_columns=segments,
                 **columns,

@@ -44,8 +44,8 @@ class _ReadRows(ReadStep):
       label_type: Reading of the label column: `class`, `int` or `float` for numbers to predict, or
         `none` for an ordinary column. Default: classes; decimal numbers are an error.
       unlabelled: Whether records without a label are rejected, or kept without label features.
-      split_from: Part of the input that gives splits: `column`, `folders`, `files`, `none`, or the
-        first of them that does (`auto`).
+      split_from: Part of the input that gives splits: `folders`, `files` or `none`, or the first of
+        a usual column, folders and files that does (`auto`).
       format: Format of the rows. Default: by the extension of each file; CSV and TSV have a header.
     """
 

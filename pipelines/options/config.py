@@ -148,13 +148,14 @@ class CommonConfig(
         metavar="NAME=X,...",
         help="Names of the splits, and the fraction of the records in each.",
     )
-    split_from: Literal["auto", "folders", "files", "column", "none"] = option(
+    split_from: Literal["auto", "folders", "files", "none"] = option(
         "auto",
         group=SPLITS,
         shapes_bytes=True,
-        help="Part of the input that names the splits: its top folders, the names of files of rows"
-        " (such as train.csv), or a column. none: --splits divides all records. auto: a column"
-        " named split, or else folders or files if all have names of splits.",
+        help="Part of the input that names the splits: its top folders, or the names of files of"
+        " rows (such as train.csv). none: --split-column names them, or --splits divides all"
+        " records. auto: a column named split, or else folders or files if all have names of"
+        " splits.",
     )
     split_column: str | None = option(
         None,
@@ -326,7 +327,7 @@ class CommonConfig(
             )
         for one in named:
             _check_split_name(f"--input {one}", str(one.split))
-        if self.split_column is not None and self.split_from not in ("auto", "column"):
+        if self.split_column is not None and self.split_from in ("folders", "files"):
             raise ConfigError(
                 f"--split-column: contradicts --split-from {self.split_from}; leave one out"
             )

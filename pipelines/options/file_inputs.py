@@ -134,10 +134,6 @@ def files_of(
             " leave the option out, or pass the listing as --input",
         )
         config.refuse_conflicts("a listing", "paths of files do not repeat")
-        if config.split_from == "column":
-            raise ConfigError(
-                f"--split-from column: applies to listings, and --input {inputs} is not one"
-            )
         for place in places:
             _refuse_other_kind(place, leave_out)
         return FileTree(
@@ -166,7 +162,7 @@ def files_of(
             confine=config.confine,
             stores=config.allow_store,
             unlabelled=unlabelled,
-            finds_split=config.split_from in ("auto", "column"),
+            finds_split=config.split_from == "auto",
             conflicts=config.conflicts,
             segment_columns=segments if "start_column" in columns else None,
         )

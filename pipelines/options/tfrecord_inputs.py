@@ -154,7 +154,7 @@ def records_of(
         pixels=pixels,
         label_type=label_type,
         unlabelled=unlabelled,
-        finds_split=config.split_from in ("auto", "column"),
+        finds_split=config.split_from == "auto",
         **{name: value for name, value in columns.items() if name != "weight_column"},
     )
 

@@ -112,7 +112,7 @@ def test_a_listing_gives_class_split_group_key_and_more(tmp_path) -> None:
     lines += [f"{n}.np{'yz'[n == 4]},{'ab'[n % 2]},train,n{n},{n / 2}" for n in range(5)]
     (tmp_path / "list.csv").write_text("\n".join(lines))
     made = made_of(tmp_path, tmp_path / "list.csv", "--input-root", root, "--key-column", "name",
-                   "--split-from", "column")  # fmt: skip
+                   "--split-column", "split")  # fmt: skip
     assert made.keys("train") == {f"n{n}" for n in range(5)}
     example = made.examples()["n3", 0]
     assert example["weight"] == [1.5]

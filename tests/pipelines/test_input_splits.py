@@ -232,7 +232,7 @@ def test_files_of_rows_as_inputs(command, tmp_path):
             " the names of the files: leave --splits out, or pass --split-from none",
         ),
         (("--split-column", "x", "--split-from", "files"), "contradicts --split-from files"),
-        (("--split-from", "column"), "found no column 'split'"),
+        (("--split-column", "z"), "no column 'z'"),
     ],
 )
 def test_options_that_contradict_the_names(argv, said, tmp_path, capsys):
@@ -249,12 +249,23 @@ def test_a_column_against_the_splits_of_the_user(tmp_path, capsys):
     said = capsys.readouterr().err
     assert "contradicts the split of each record, which comes from the column 'split': le" in said
     # With both named, the column comes first, and the others are divided.
-    assert run("table", *argv, "--split-from", "column") == 0
+    assert run("table", *argv, "--split-column", "split") == 0
     counts = {name: one.records for name, one in Made(tmp_path / "out").manifest.splits.items()}
     assert counts["train"] == 30
     assert counts["validation"] + counts["test"] == 10
     assert run("table", *argv, "--split-from", "none", "--overwrite") == 0
     assert "split" in Made(tmp_path / "out").manifest.features
+
+
+def test_a_column_alone_gives_the_splits(tmp_path):
+    for name in ("train", "test", "more"):
+        (tmp_path / "in" / name).mkdir(parents=True)
+        rows = "".join(f"{n},{name},{('test', 'train', '')[n % 3]}\n" for n in range(30))
+        (tmp_path / "in" / name / "a.csv").write_text(f"x,y,split\n{rows}")
+    argv = ("--input", tmp_path / "in", "--output", tmp_path / "out", "--splits", "validation=1")
+    assert run("table", *argv, "--split-from", "none", "--split-column", "split") == 0
+    counts = {name: one.records for name, one in Made(tmp_path / "out").manifest.splits.items()}
+    assert counts == {"test": 30, "train": 30, "validation": 30}
 
 
 def test_a_column_against_the_split_of_an_input(tmp_path, capsys):

@@ -119,7 +119,6 @@ def test_layout_of_files_of_many_records(fill, names, expected):
     fill(*(f"in/{name}" for name in names))
     assert layout("in", rules=TABLES) == [(None, PathLayout(expected))]
     assert layout("in", rules=TABLES, split_from="none") == [(None, PathLayout())]
-    assert layout("in", rules=TABLES, split_from="column") == [(None, PathLayout())]
 
 
 def test_a_pattern_has_the_layout_of_its_matches(fill):

@@ -15,7 +15,7 @@ from recordmill.errors import ConfigError
 from recordmill.format.split_names import canonical_split, is_split_name
 from recordmill.option_names import option_name
 
-SplitFrom = Literal["auto", "folders", "files", "column", "none"]
+SplitFrom = Literal["auto", "folders", "files", "none"]
 # Files that hold classes, such as .cls or .json:label. Groups: extension, field of a JSON object.
 LABEL_FILE = re.compile(r"\.(\w+)(?::([^()]+))?")
 _SPLIT_FROM = get_args(SplitFrom)
@@ -52,7 +52,7 @@ class Inputs:
 
     paths: one or several inputs.
     split_from: the part that names the splits: `folders` at the top, names of `files` of many
-      records, a `column`, or `none`; `auto` takes the first of column, folders and files that does.
+      records, or `none`; `auto` takes the first of a usual column, folders and files that does.
     label_from: the folder that is the class of a file: `top`, the first below the split; `parent`,
       the one around the file; or a regular expression that is searched for in the path below the
       split, and whose first group is the class. In archives also the extension of the files that

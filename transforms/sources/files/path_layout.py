@@ -171,7 +171,7 @@ def _splits_of(
 ) -> Sequence[str | None]:
     """Return the split of each input: as given, or by its name if all names are those of splits."""
     given = [root.given.split for root in roots]
-    if any(given) or len(roots) == 1 or inputs.split_from in ("column", "none"):
+    if any(given) or len(roots) == 1 or inputs.split_from == "none":
         return given
     found = [_input_split(root, rules) for root in roots]
     if any(found) and not all(found):
@@ -320,7 +320,7 @@ def _splits_from(
             return "folders"
         case "files":
             return "files"
-        case "column" | "none":
+        case "none":
             return None
     if root.file:  # the name of a single file does not assign its records to a split
         return None

@@ -12,7 +12,7 @@ from recordmill.format.split_names import canonical_split, in_order
 from recordmill.notes import Note
 from recordmill.transforms.sources.files.inputs import InputRoot
 
-IGNORE = "--split-from none ignores these names, --split-from column takes a column instead"
+IGNORE = "--split-from none ignores these names"
 
 _SHOWN = 3  # names in a message
 _WORD = re.compile(r"[^\W\d_]+")

@@ -65,11 +65,6 @@ def split_source_of_rows(inputs: Inputs, roles: ColumnRoles, facts: InputFacts) 
         below the top ones have names of splits.
     """
     if roles.split is None:
-        if inputs.split_from == "column":
-            raise ConfigError(
-                f"{option_name('split_from')} column: found no column 'split' in {inputs}; name it"
-                f" with {option_name('split_column')}"
-            )
         if facts.split_problem is not None:
             raise ConfigError(facts.split_problem)
         return facts.split_source

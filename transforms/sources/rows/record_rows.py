@@ -278,14 +278,13 @@ class RecordRows(RowSource):
     ) -> ColumnRoles:
         """Return the roles of columns, as requested or by their usual names. Raises ConfigError."""
         inputs = Inputs.of(self.input)
-        by_column = inputs.split_from in ("auto", "column")
         return find_roles(
             names,
             requested,
             where=str(inputs),
             main_names=main_names,
             labels=LABELS,
-            splits=SPLITS if by_column else (),
+            splits=SPLITS if inputs.split_from == "auto" else (),
         )
 
     def _roles(self, names: Sequence[str]) -> ColumnRoles:
