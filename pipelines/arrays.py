@@ -62,13 +62,6 @@ class ArraysConfig(FilesConfig):
         metavar="FILE",
         help="If the input is a single file: another file with the labels of its items.",
     )
-    label_pattern: str | None = option(
-        None,
-        group=MEANING,
-        shapes_bytes=True,
-        metavar="REGEX",
-        help="Regular expression whose first group matches the label in the path of a file.",
-    )
     per_item: bool = option(
         False,
         group=ARRAYS,
@@ -154,11 +147,9 @@ class ArraysConfig(FilesConfig):
             )
         given = [
             f"--{name.replace('_', '-')}"
-            for name in ("label_array", "label_pattern", "label_column")
+            for name in ("label_array", "label_column")
             if getattr(self, name) is not None
         ]
-        if self.label_input is not None and "--label-pattern" in given:
-            given.append("--label-input")
         if self.label_input is not None and not given:
             given.append("--label-input")
         if self.label_type == "none" and given:
@@ -196,7 +187,7 @@ class ArraysConfig(FilesConfig):
 def data_type(config: ArraysConfig) -> DataType:
     """Return the source and encoder of arrays."""
     # With these options the classes are not known yet when the files are listed.
-    labelled_later = bool(config.label_array or config.label_input or config.label_pattern)
+    labelled_later = bool(config.label_array or config.label_input)
     files = files_of(
         config,
         leave_out=NOT_ARRAYS,
@@ -225,7 +216,6 @@ def data_type(config: ArraysConfig) -> DataType:
                 array=config.array,
                 label_array=config.label_array,
                 label_input=config.label_input,
-                label_pattern=config.label_pattern,
                 label_type=config.label_type,
                 unlabelled=config.unlabelled,
                 max_bytes=config.max_array_bytes,

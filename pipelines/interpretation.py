@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 _SHOWN = 8  # columns in a line
 # Options of arrays that name the source of labels, and nouns for it.
-_ARRAY_LABELS = {"label_array": "array", "label_input": "file", "label_pattern": "pattern"}
+_ARRAY_LABELS = {"label_array": "array", "label_input": "file"}
 _TIME_SPLITS = {
     "time": ", all series at the same times",
     "series-time": ", each series by its own time",

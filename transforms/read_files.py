@@ -332,7 +332,6 @@ class ReadArrays(_ReadFiles):
       options: Format, dtype and NaN policy of the written arrays.
       array: Name of the array in files that hold several. Default: the only one.
       label_array: Name of the array with the labels in each file.
-      label_pattern: Regular expression for the path of a file; its first group is the class.
       per_item: Whether each item along the first axis is a record.
       chunk: Length of a record along `chunk_axis`. Default: arrays are not cut.
       chunk_axis: Axis that is cut; negative numbers count from the last axis.
@@ -351,7 +350,6 @@ class ReadArrays(_ReadFiles):
     options: ArrayOptions = dataclasses.field(default_factory=ArrayOptions)
     array: str | None = None
     label_array: str | None = None
-    label_pattern: str | None = None
     per_item: bool = False
     chunk: int | None = None
     chunk_axis: int = 0
@@ -361,10 +359,6 @@ class ReadArrays(_ReadFiles):
     def _check_together(self) -> None:
         if self.per_item and self.chunk is not None:
             raise ConfigError("ReadArrays: expected only one of per_item and chunk, got both")
-        if self.label_array is not None and self.label_pattern is not None:
-            raise ConfigError(
-                "ReadArrays: expected only one of label_array and label_pattern, got both"
-            )
         super()._check_together()
 
     @property
@@ -380,8 +374,7 @@ class ReadArrays(_ReadFiles):
         )
 
     def source_of_paths(self) -> Source:
-        labelled_later = bool(self.label_array or self.label_pattern)
-        return self._files(NOT_ARRAYS, labelled=not labelled_later)
+        return self._files(NOT_ARRAYS, labelled=self.label_array is None)
 
     def _of_files(self, files: Source) -> Source:
         kind: type[ArraySource] = TableArrays if isinstance(files, MediaRows) else ArraySource
@@ -391,7 +384,6 @@ class ReadArrays(_ReadFiles):
                 cut=self._cut,
                 array=self.array,
                 label_array=self.label_array,
-                label_pattern=self.label_pattern,
                 unlabelled=self.unlabelled,
             ),
             dtype=self.options.dtype,

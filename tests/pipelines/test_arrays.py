@@ -169,7 +169,7 @@ def test_labels_that_change_are_an_input_that_changed(tmp_path, capfd) -> None:
 
 def test_the_class_in_a_name(tmp_path) -> None:
     root = save(tmp_path / "in", cat_1=np.zeros(2), dog_1=np.ones(2), _2=np.ones(2))
-    options = ("--label-pattern", "([a-z]+)_[0-9]+", "--max-reject-fraction", "0.5")
+    options = ("--label-from", "([a-z]+)_[0-9]+", "--max-reject-fraction", "0.5")
     made = made_of(tmp_path, root, *options)
     assert {row["key"]: row["label"] for row in made.index("train")} == {
         "cat_1.npy": "cat",
@@ -288,16 +288,14 @@ WRONG = {
     "rest": (["--chunk-rest", "drop"], "--chunk-rest: has no effect without --chunk"),
     "bytes": (["--max-array-bytes", "3GB"], "--max-array-bytes: expected 1 to 2146435072"),
     "column": (["--label-column", "x"], "--label-column applies to listings"),
-    "pattern": (["--label-pattern", "("], "--label-pattern: invalid regular expression"),
-    "no group": (["--label-pattern", "a"], "--label-pattern: expected a group around the label"),
     "labels": (["--label-input", "y.npy"], "--label-input holds a class per item: add --per-item"),
     "no labels": (
         ["--label-input", "nowhere.npy", "--per-item"],
         "--label-input: nowhere.npy does not exist",
     ),
     "two places": (
-        ["--label-pattern", "(a)", "--label-array", "y"],
-        "expected one source of classes, got --label-array and --label-pattern",
+        ["--label-column", "a", "--label-array", "y"],
+        "expected one source of classes, got --label-array and --label-column",
     ),
     "values": (["--array-format", "values"], "cannot hold float64 exactly"),
     "balance": (["--balance", "oversample"], "needs classes, and the input has none"),

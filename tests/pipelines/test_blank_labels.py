@@ -82,5 +82,5 @@ def test_of_arrays(tmp_path):
 def test_of_names_of_arrays(tmp_path):
     for n, label in enumerate(("a", "b", "  ")):
         np.save(tmp_path / f"{label}_{n}.npy", np.full(3, n))
-    given = ("--input", tmp_path / "*.npy", "--label-pattern", "(.*)_[0-9]")
+    given = ("--input", tmp_path / "*.npy", "--label-from", "(.*)_[0-9]")
     check(tmp_path, "arrays", *given, blank=1)

@@ -132,7 +132,6 @@ def test_a_column_of_a_table_may_be_named_text(tmp_path, capsys):
     ("options", "words"),
     [
         (("--array", "x", "--label-array", "y", "--per-item"), "the array 'y'"),
-        (("--array", "x", "--label-pattern", r"(\w)[.]npz"), r"the pattern '(\\w)[.]npz'"),
     ],
 )
 def test_classes_of_arrays(options, words, tmp_path, capsys):

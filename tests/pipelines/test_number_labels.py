@@ -140,7 +140,7 @@ def test_a_file_of_numbers_and_numbers_in_names_of_arrays(tmp_path):
     (tmp_path / "in").mkdir()
     for name in ("dose2.5_0.npy", "dose40_1.npy", "dosex_2.npy", "none.npy"):
         shutil.copy(tmp_path / "x.npy", tmp_path / "in" / name)
-    options = ("--label-pattern", r"dose([^_]+)_", "--label-type", "float")
+    options = ("--label-from", r"dose([^_]+)_", "--label-type", "float")
     dataset = made("arrays", tmp_path / "in", *options, "--max-reject-fraction", 1, "--overwrite")
     assert numbers(dataset) == [2.5, 40]
     assert dataset.rejects == {"dosex_2.npy": "bad_value", "none.npy": "unlabelled"}
@@ -178,7 +178,6 @@ def test_many_integers_in_arrays_name_both_readings(tmp_path, capsys):
         (("--label-type", "int"), "no folder gives a number: name the folders by the numbers, or"),
         (("--label-type", "none", "--label-from", "(a)"), "contradicts --label-from (a)"),
         (("--label-type", "none", "--label-array", "y"), "contradicts --label-array"),
-        (("--label-type", "none", "--label-pattern", "(a)"), "contradicts --label-pattern"),
         (("--label-type", "int", "--label-from", "(i)"), "no file has a number to predict; the"
          " first: in.npz: its path: expected a 64-bit integer, got 'i'"),
         (("--label-type", "int", "--label-array", "y"), "labels of complex64: expected integers"),

@@ -14,7 +14,7 @@ from recordmill.transforms.encoders.text.duplicate_texts import duplicate_hash
 from recordmill.transforms.encoders.text.text import TextEncoder
 from recordmill.transforms.encoders.tokenization.text_options import TextOptions
 from recordmill.transforms.encoders.tokenization.tokenizers import lower, normalize
-from recordmill.transforms.sources.arrays.array_headers import _label_in
+from recordmill.transforms.sources.files.path_names import PathLayout
 from recordmill.transforms.sources.rows.segments import parse_seconds
 from tests.texts import strings
 
@@ -104,9 +104,12 @@ def test_texts_are_mapped_one_by_one(texts):
 
 
 def test_patterns_do_not_take_later_characters_for_letters():
-    assert _label_in(f"a{MODIFIER}/x.npy", r"^(\w+)") == "a"
-    assert _label_in(f"a{DIGIT}/x.npy", r"^(.+)/") == f"a{DIGIT}"
-    assert _label_in(f"a{MODIFIER}/x.npy", rf"^(\w{MODIFIER})/") == f"a{MODIFIER}"
+    assert PathLayout(labels=r"^(\w+)").split_and_label(f"a{MODIFIER}/x.npy")[1] == "a"
+    assert PathLayout(labels=r"^(.+)/").split_and_label(f"a{DIGIT}/x.npy")[1] == f"a{DIGIT}"
+    assert (
+        PathLayout(labels=rf"^(\w{MODIFIER})/").split_and_label(f"a{MODIFIER}/x.npy")[1]
+        == f"a{MODIFIER}"
+    )
     assert named_split(f"train{MODIFIER}/1.tfrecord") == "train"
 
 

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
-import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import pyarrow as pa
-
-from recordmill import strict_json, unicode_tables
-from recordmill.errors import ConfigError, Reason, RecordError, Reject
+from recordmill import strict_json
+from recordmill.errors import ConfigError, Reason, RecordError
 from recordmill.option_checks import check_options
 from recordmill.option_names import option_name
 from recordmill.storage.files import Location
-from recordmill.transforms.model import batch
 from recordmill.transforms.sources.arrays.array_formats import open_arrays
 from recordmill.transforms.sources.arrays.array_labels import check_labels
 from recordmill.transforms.sources.arrays.chunking import ArraySlicing
@@ -24,8 +19,6 @@ from recordmill.transforms.sources.files.file_stat import RejectCause
 from recordmill.transforms.sources.files.number_labels import LabelType, NumberLabels
 from recordmill.transforms.sources.files.references import (
     Unlabelled,
-    label_problem,
-    no_label,
 )
 
 _MOST_PER_BYTE = 1032  # records: deflate makes at most so many bytes of one
@@ -52,7 +45,6 @@ class ArrayProbe:
     array: name of the array in files that hold several.
     label_array: name of the array of labels in each file.
     label_input: file of labels, for an input of one file.
-    label_pattern: regular expression whose first group is the class in the name of a file.
     label_type: type of the labels; None for classes, of which decimals are refused.
     unlabelled: whether to reject or keep files without label.
     max_bytes: maximum size of a record, as stored in the file.
@@ -62,20 +54,12 @@ class ArrayProbe:
     array: str | None = None
     label_array: str | None = None
     label_input: str | None = None
-    label_pattern: str | None = None
     label_type: LabelType | None = None
     unlabelled: Unlabelled = "reject"
     max_bytes: int = 1 << 28
 
     def __post_init__(self) -> None:
-        check_options(self, self._check_together)
-
-    def _check_together(self) -> None:
-        if self.label_pattern is not None and not _compiled(self.label_pattern).groups:
-            raise ConfigError(
-                f"{option_name('label_pattern')}: expected a group around the label, such as"
-                f" '([a-z]+)_[0-9]+', got {self.label_pattern!r}"
-            )
+        check_options(self)
 
     @property
     def has_labels(self) -> bool:
@@ -85,27 +69,13 @@ class ArrayProbe:
     @property
     def numbers(self) -> NumberLabels | None:
         """Converter of labels to numbers to predict; None if this probe finds no such labels."""
-        given = self.has_labels or self.label_pattern is not None
-        if not given or self.label_type not in ("int", "float"):
+        if not self.has_labels or self.label_type not in ("int", "float"):
             return None
         return NumberLabels(label_type=self.label_type, unlabelled=self.unlabelled)
 
-    def with_name_labels(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[Reject]]:
-        """Return references with the labels that `label_pattern` finds in their keys, and rejects.
-
-        References without a valid label are rejected here only if labels are numbers to predict.
-        """
-        if self.label_pattern is None:
-            return rows, []
-        found = [_label_in(key, self.label_pattern) for key in rows[batch.KEY].to_pylist()]
-        labels = pa.array(found, pa.string())
-        if self.numbers is None:
-            return batch.set_column(rows, batch.LABEL, labels), []
-        return self.numbers.convert(rows, labels, where="the match of --label-pattern")
-
-    def inspect(self, file: tuple[str, int, int, str | None]) -> ProbedFile | RejectCause:
-        """Read the headers of a file, given (path, size, mtime, label)."""
-        path, size, mtime, label = file
+    def inspect(self, file: tuple[str, int, int]) -> ProbedFile | RejectCause:
+        """Read the headers of a file, given (path, size, mtime)."""
+        path, size, mtime = file
         try:
             with open_arrays(path, size=size, mtime=mtime) as opened:
                 stored = opened.find(self.array)
@@ -124,8 +94,6 @@ class ArrayProbe:
                 labels, found = self._probe_labels(self.label_input)
             if labels is not None:
                 check_labels(found, count, self.cut.unit, self.label_type)
-            elif self.label_pattern is not None and self.numbers is None:
-                self._check_label(label)
         except RecordError as error:
             return RejectCause(error.reason, error.detail)
         return ProbedFile(stored, labels, count, unapplied)
@@ -146,12 +114,6 @@ class ArrayProbe:
             raise ConfigError(f"{option_name('label_input', path)}: {error.detail}") from error
         header = [str(place), entry.size, entry.mtime_ns, found.to_text()]
         return strict_json.to_text(header, ascii_only=True), found
-
-    def _check_label(self, label: str | None) -> None:
-        if label is None and self.unlabelled == "reject":
-            raise RecordError(*no_label("a file name that matches --label-pattern"))
-        if label is not None and (why := label_problem(label)):
-            raise RecordError(Reason.BAD_NAME, why)
 
     def _check_size(self, stored: StoredArray) -> None:
         """Raise RecordError if reading a record takes more memory than allowed."""
@@ -195,19 +157,3 @@ def _check_count(count: int, size: int) -> None:
         raise RecordError(
             Reason.CORRUPT, f"its header declares {count} records, more than {size} bytes can hold"
         )
-
-
-@functools.lru_cache(maxsize=8)
-def _compiled(pattern: str) -> re.Pattern[str]:
-    try:
-        return re.compile(pattern)
-    except re.error as error:
-        raise ConfigError(
-            f"{option_name('label_pattern')}: invalid regular expression: {error}"
-        ) from error
-
-
-def _label_in(key: str, pattern: str) -> str | None:
-    found = _compiled(pattern).search(unicode_tables.mask_later(key, keep=pattern))
-    label = key[slice(*found.span(1))] if found else ""
-    return label if label.strip() else None

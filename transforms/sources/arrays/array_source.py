@@ -269,7 +269,7 @@ class ArraySource(RowSource):
 
     def _list(self, rows: pa.RecordBatch, counts: ArrayCounts) -> Iterator[ListingPart]:
         """Yield the usable files and rejects, in parts of up to `limits.PART_ROWS` records."""
-        rows, rejects = self.probe.with_name_labels(rows)
+        rejects: list[Reject] = []
         at: list[int] = []
         more: list[tuple[str, str | None, int, int]] = []
         room = limits.PART_ROWS
@@ -297,7 +297,7 @@ class ArraySource(RowSource):
 
     def _probe_all(self, rows: pa.RecordBatch) -> Iterator[ProbedFile | RejectCause]:
         """Read the headers of files."""
-        files = list(_zip_columns(rows, batch.PATH, batch.SIZE, batch.MTIME, batch.LABEL))
+        files = list(_zip_columns(rows, batch.PATH, batch.SIZE, batch.MTIME))
         remote = any(is_uri(file[0]) for file in files)
         starts = range(0, len(files), limits.CHECK_ROWS)
         tasks = [(files[start : start + limits.CHECK_ROWS], remote) for start in starts]

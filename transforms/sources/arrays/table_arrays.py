@@ -92,7 +92,7 @@ class TableArrays(ArraySource):
 
     def _probe_all(self, rows: pa.RecordBatch) -> Iterator[ProbedFile | RejectCause]:
         """Read the headers of arrays in this process, which is an encoder process."""
-        names = (batch.PATH, batch.SIZE, batch.MTIME, batch.LABEL)
+        names = (batch.PATH, batch.SIZE, batch.MTIME)
         return map(self.probe.inspect, zip(*(rows[n].to_pylist() for n in names), strict=True))
 
     def _headers(

@@ -91,8 +91,10 @@ class PathLayout:
             return folders[0 if self.labels == "top" else -1] if folders else None
         if self.labels is None or LabelFiles.parse(self.labels) is not None:
             return None
-        found = re.search(self.labels, "/".join([*folders, name]))
-        return found[1] if found else None
+        path = "/".join([*folders, name])
+        found = re.search(self.labels, mask_later(path, keep=self.labels))
+        label = path[slice(*found.span(1))] if found else ""
+        return label if label.strip() else None
 
 
 def splits_in(name: str) -> list[str]:
