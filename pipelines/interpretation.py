@@ -13,6 +13,7 @@ from recordmill.job.input_facts import ColumnRoles, InputFacts
 from recordmill.job.staging import Listing
 from recordmill.notes import Note, count_of
 from recordmill.option_checks import list_text
+from recordmill.option_names import option_name
 from recordmill.pipelines.options.config import CommonConfig
 from recordmill.pipelines.options.values import show_moments
 from recordmill.pipelines.split_columns import column_notes
@@ -104,6 +105,8 @@ def interpret(
             )
     elif config.group_column:
         facts["groups"] = f"the column {config.group_column!r}"
+    elif config.group_from:
+        facts["groups"] = f"--group-from {config.group_from}"
     return facts
 
 
@@ -190,7 +193,8 @@ def group_noun(
     config: CommonConfig, data_type: DataType, roles: ColumnRoles | None
 ) -> GroupNoun | None:
     """Return the name of groups in messages; None if they follow from content, or there is none."""
-    if config.group_column is not None or (roles is not None and roles.group is not None):
+    by_option = (config.group_column, config.group_from) != (None, None)
+    if by_option or (roles is not None and roles.group is not None):
         return "group"
     if data_type.unit == "clip" or isinstance(data_type.source, SegmentedFiles):
         return "file"
@@ -255,9 +259,13 @@ def gives_values(config: CommonConfig, roles: ColumnRoles | None) -> bool:
     by_content = LabelFiles.parse(config.label_from) is not None or getattr(
         config, "intervals", None
     )
-    return bool(
-        (roles is not None and roles.classes) or _array_labels(config) is not None or by_content
-    )
+    by_column = roles is not None and roles.classes and not _in_paths(config, roles)
+    return bool(by_column or _array_labels(config) is not None or by_content)
+
+
+def _in_paths(config: CommonConfig, roles: ColumnRoles) -> bool:
+    """Return whether the paths of tables give the classes."""
+    return roles.classes == option_name("label_from", config.label_from)
 
 
 def renames_of(config: CommonConfig, roles: ColumnRoles | None) -> Mapping[str, str]:
@@ -291,6 +299,8 @@ def _classes(
         return f"none; the number to predict comes from {where}{bins}"
     if isinstance(layout, RowLayout):
         if layout.roles.classes is not None:
+            if _in_paths(config, layout.roles):
+                return _path_labels(config, layout)
             return _class_column(layout.roles)
         if (intervals := getattr(config, "intervals", None)) is not None:
             return f"--intervals {intervals}"

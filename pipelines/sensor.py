@@ -43,7 +43,6 @@ class SensorConfig(ColumnsConfig):
     """The options of `recordmill sensor`."""
 
     REFUSED: ClassVar[Mapping[str, str]] = {
-        **ColumnsConfig.REFUSED,
         "key_column": "gives keys to rows, and windows have keys of their own",
         "conflicts": "decides between rows of one key, and windows have keys of their own",
         "weight_column": "gives weights to rows, and records are windows",
@@ -283,7 +282,7 @@ class SensorConfig(ColumnsConfig):
         if self.split_by != "series":
             refuse_given(
                 self,
-                ("split_column", "group_column", "stratify"),
+                ("split_column", "group_column", "group_from", "stratify"),
                 f"contradicts --split-by {self.split_by}: leave one of them out",
             )
         if unknown := sorted(set(self.split_times).difference(self.fractions)):
@@ -297,6 +296,11 @@ class SensorConfig(ColumnsConfig):
                 self,
                 ("label_column", "label_type"),
                 "contradicts --intervals, which gives the classes: leave one of them out",
+            )
+        if self.intervals is not None and self.label_from != "top":
+            raise ConfigError(
+                f"--label-from {self.label_from}: contradicts --intervals, which gives the classes:"
+                " leave one of them out"
             )
         self.window_options()
         if self.zscore_by is not None and self.preprocessing_fn is not None:

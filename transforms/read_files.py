@@ -22,7 +22,7 @@ from recordmill.transforms.sources.arrays.chunking import ArraySlicing
 from recordmill.transforms.sources.arrays.table_arrays import TableArrays
 from recordmill.transforms.sources.audio.audio_clips import AudioClips
 from recordmill.transforms.sources.files.folders import NOT_AUDIO, NOT_IMAGES, NOT_VIDEOS, FileTree
-from recordmill.transforms.sources.files.input_paths import SplitFrom
+from recordmill.transforms.sources.files.input_paths import Inputs, SplitFrom
 from recordmill.transforms.sources.files.references import Unlabelled
 from recordmill.transforms.sources.media.media_rows import MediaRows
 from recordmill.transforms.sources.media.media_tables import find_bytes_column
@@ -62,8 +62,9 @@ class _ReadFiles(ReadStep):
       unlabelled: Whether files without a label are rejected, or kept without label features.
       split_from: Part of the input that gives splits: `folders`, `files` or `none`, or the first of
         a usual column, folders and files that does (`auto`).
-      label_from: Folder that gives the class of a file: `top`, `parent`, or a regular expression
-        with a group.
+      label_from: Part of its path that is the class of a file: `top`, `parent`, `folder:N`, `file`,
+        `KEY=`, or a regular expression with a group.
+      group_from: The same for the group.
       format: Format of the rows of a listing or table. Default: by the extension.
     """
 
@@ -71,6 +72,7 @@ class _ReadFiles(ReadStep):
         {
             *("label_column", "key_column", "group_column", "split_column", "path_column"),
             *("bytes_column", "drop_columns", "input_root", "split_from", "label_from", "format"),
+            "group_from",
         }
     )
 
@@ -86,12 +88,18 @@ class _ReadFiles(ReadStep):
     unlabelled: Unlabelled = "reject"
     split_from: SplitFrom = "auto"
     label_from: str = "top"
+    group_from: str | None = None
     format: RowFormat = RowFormat()  # noqa: RUF009, it is frozen
 
     def _check_together(self) -> None:
         if self.input_root is not None:
             self.input_root = from_here(self.input_root)
         super()._check_together()
+        if not isinstance(self.input, Source):
+            self._inputs()
+
+    def _inputs(self) -> Inputs:
+        return self.inputs(self.split_from, self.label_from, self.group_from)
 
     def source(self) -> Source:
         """Return the source to list, for files of this data type."""
@@ -118,7 +126,7 @@ class _ReadFiles(ReadStep):
           segments: Columns of segments; None if rows cannot be segments.
           labelled: Whether the paths or rows give labels.
         """
-        inputs = self.inputs(self.split_from, self.label_from)
+        inputs = self._inputs()
         unlabelled: Unlabelled = self.unlabelled if labelled else "keep"
         columns: dict[str, Any] = {
             "label_column": self.label_column,

@@ -14,7 +14,7 @@ from recordmill.transforms.model.durations import duration
 from recordmill.transforms.model.source import Source
 from recordmill.transforms.model.window_options import LabelRule, SplitBy, WindowOptions
 from recordmill.transforms.read_values import ReadStep
-from recordmill.transforms.sources.files.input_paths import SplitFrom
+from recordmill.transforms.sources.files.input_paths import Inputs, SplitFrom
 from recordmill.transforms.sources.files.inputs import find_roots
 from recordmill.transforms.sources.files.number_labels import LabelType, NumberLabels
 from recordmill.transforms.sources.files.references import Unlabelled
@@ -46,13 +46,25 @@ class _ReadRows(ReadStep):
       unlabelled: Whether records without a label are rejected, or kept without label features.
       split_from: Part of the input that gives splits: `folders`, `files` or `none`, or the first of
         a usual column, folders and files that does (`auto`).
+      label_from: Part of the path of a file that is its class: `parent`, `folder:N`, `file`,
+        `KEY=`, or a regular expression with a group. Default: a column, or the top folder of text
+        files.
+      group_from: The same for the group; `top` is the top folder.
       format: Format of the rows. Default: by the extension of each file; CSV and TSV have a header.
     """
 
     source_options = frozenset(
         {
             *("label_column", "group_column", "split_column", "drop_columns", "split_from"),
-            *("format", "key_column", "text_column", "documents", "label_from", "types"),
+            *(
+                "format",
+                "key_column",
+                "text_column",
+                "documents",
+                "label_from",
+                "group_from",
+                "types",
+            ),
             *("where", "series_column", "join_files", "time_format", "time_unit", "time_zone"),
         }
     )
@@ -65,6 +77,8 @@ class _ReadRows(ReadStep):
     label_type: LabelType | None = None
     unlabelled: Unlabelled = "reject"
     split_from: SplitFrom = "auto"
+    label_from: str = "top"
+    group_from: str | None = None
     format: RowFormat = RowFormat()  # noqa: RUF009, it is frozen
 
     def _check_together(self) -> None:
@@ -74,6 +88,11 @@ class _ReadRows(ReadStep):
                 " column with the numbers to predict, got none"
             )
         super()._check_together()
+        if not isinstance(self.input, Source):
+            self._inputs()
+
+    def _inputs(self) -> Inputs:
+        return self.inputs(self.split_from, self.label_from, self.group_from)
 
     @property
     def _implied_names(self) -> dict[str, str]:
@@ -126,7 +145,7 @@ class ReadTable(_ReadRows):
 
     def source_of_paths(self) -> Source:
         return TableRows(
-            input=self.inputs(self.split_from),
+            input=self._inputs(),
             format=self.format,
             label_column=self.label_column,
             split_column=self.split_column,
@@ -162,8 +181,6 @@ class ReadText(_ReadRows):
       where: Condition of the rows to read, such as `age >= 18 and job != ''`; the ledger counts the
         other rows. It may name dropped columns.
       documents: In folders of text files: whether a record is a `file` or a `line`.
-      label_from: In folders of text files: the folder that gives the class of a file, `top` or
-        `parent`, or a regular expression with a group.
 
     Raises:
       ConfigError: An option is invalid.
@@ -182,7 +199,6 @@ class ReadText(_ReadRows):
     weight_column: str | None = None
     where: str | None = None
     documents: Documents = "file"
-    label_from: str = "top"
 
     def _check_together(self) -> None:
         if self.text_columns and self.text_column is not None:
@@ -192,7 +208,7 @@ class ReadText(_ReadRows):
         super()._check_together()
 
     def source_of_paths(self) -> Source:
-        inputs = self.inputs(self.split_from, self.label_from)
+        inputs = self._inputs()
         columns: dict[str, Any] = {
             "label_column": self.label_column,
             "split_column": self.split_column,
@@ -314,7 +330,7 @@ class ReadSeries(_ReadRows):
     def source_of_paths(self) -> Source:
         numbers = self.label_type in ("int", "float")
         return SensorRows(
-            input=self.inputs(self.split_from),
+            input=self._inputs(),
             format=self.format,
             label_column=self.label_column,
             split_column=self.split_column,

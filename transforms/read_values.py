@@ -197,7 +197,8 @@ class ReadStep(OrderedStep):
     def _is_ungrouped(self) -> bool:
         """True if only a column gives groups, and none is named."""
         by_column = self.groups_by_column and not isinstance(self.input, Source)
-        return by_column and getattr(self, "group_column", None) is None
+        given = (getattr(self, name, None) for name in ("group_column", "group_from"))
+        return by_column and not any(given)
 
     def source(self) -> Source:
         """Return the source to list. Only workers call it, because it may read the input."""
@@ -222,9 +223,19 @@ class ReadStep(OrderedStep):
         found: object = getattr(self.input, "unlabelled", unlabelled)
         return found == "keep"
 
-    def inputs(self, split_from: SplitFrom = "auto", label_from: str = "top") -> Inputs:
-        """Return the paths of the input, and the parts of the paths that give splits and labels."""
-        return Inputs(paths=self._paths, split_from=split_from, label_from=label_from)
+    def inputs(
+        self,
+        split_from: SplitFrom = "auto",
+        label_from: str = "top",
+        group_from: str | None = None,
+    ) -> Inputs:
+        """Return the paths of the input, and their parts that give splits, labels and groups."""
+        return Inputs(
+            paths=self._paths,
+            split_from=split_from,
+            label_from=label_from,
+            group_from=group_from,
+        )
 
     def expand(self, begin: beam.pvalue.PBegin) -> RecordValues:
         name = type(self).__name__

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 from recordmill.errors import ConfigError
 from recordmill.pipelines.options import values
@@ -55,11 +55,6 @@ def _by_column(metavar: str, help_text: str) -> Any:
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ColumnsConfig(RowsConfig):
     """Options for the types of columns, and for the features made of them."""
-
-    REFUSED: ClassVar[Mapping[str, str]] = {
-        "label_from": "applies to files in folders, and a column gives the classes of rows (use"
-        " --label-column)"
-    }
 
     types: Mapping[str, str] = _by_column(
         "COLUMN=TYPE,...",

@@ -113,10 +113,20 @@ class CommonConfig(
         "top",
         group=MEANING,
         shapes_bytes=True,
-        metavar="top|parent|REGEX|.EXT",
-        help="Class of a file: its top folder (below the folder of the split), the folder around"
-        " it, or the first group of a regular expression that is searched for in its path. In"
-        " archives also the content of a file next to it: .cls, or .json:FIELD.",
+        metavar="top|parent|folder:N|file|KEY=|REGEX|.EXT",
+        help="Class of a file by its path below the folder of the split: its top folder, the folder"
+        " around it, the Nth folder (-1 is the one around it), its name without extension, the"
+        " value of a folder KEY=VALUE, or the first group of a regular expression that is searched"
+        " for. In archives also the content of a file next to it: .cls, or .json:FIELD. Rows of"
+        " tables have the class of their file; by default a column gives it.",
+    )
+    group_from: str | None = option(
+        None,
+        group=MEANING,
+        shapes_bytes=True,
+        metavar="top|parent|folder:N|file|KEY=|REGEX",
+        help="Group of a file by its path, as for --label-from, such as '^(\\d+)_' for the patient"
+        " in 0017_left.png.",
     )
     labels_file: str | None = option(
         None,
@@ -282,7 +292,12 @@ class CommonConfig(
     @property
     def inputs(self) -> Inputs:
         """Everything to read, and what its folders and names mean. Raises ConfigError."""
-        return Inputs(paths=self.input, split_from=self.split_from, label_from=self.label_from)
+        return Inputs(
+            paths=self.input,
+            split_from=self.split_from,
+            label_from=self.label_from,
+            group_from=self.group_from,
+        )
 
     def __post_init__(self) -> None:
         if self.splits is not None:
@@ -292,7 +307,7 @@ class CommonConfig(
             object.__setattr__(self, "splits", ordered)
         self._check_inputs()
         self._check_selection()
-        self._check_duplicates(self.group_column)
+        self._check_duplicates(is_grouped=(self.group_column, self.group_from) != (None, None))
         self._check_report(dry_run=self.dry_run, detach=self.detach)
         expect_whole("--seed", self.seed, least=0, below=2**63)
         expect_whole("--label-offset", self.label_offset or 0, least=0)
@@ -327,6 +342,12 @@ class CommonConfig(
             )
         for one in named:
             _check_split_name(f"--input {one}", str(one.split))
+        for role, given in (("label", self.label_from != "top"), ("group", self.group_from)):
+            if given and getattr(self, f"{role}_column") is not None:
+                raise ConfigError(
+                    f"--{role}-column: contradicts --{role}-from"
+                    f" {getattr(self, f'{role}_from')}; leave one of them out"
+                )
         if self.split_column is not None and self.split_from in ("folders", "files"):
             raise ConfigError(
                 f"--split-column: contradicts --split-from {self.split_from}; leave one out"

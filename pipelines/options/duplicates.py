@@ -69,11 +69,12 @@ class DuplicateConfig:
         " estimated by MinHash. Default: 0.8.",
     )
 
-    def _check_duplicates(self, group_column: str | None) -> None:
-        if self.dedup == "group" and group_column is not None:
+    def _check_duplicates(self, *, is_grouped: bool) -> None:
+        if self.dedup == "group" and is_grouped:
             raise ConfigError(
-                "--dedup group: cannot be combined with --group-column, because a record has one"
-                " group: leave one of them out, or use --dedup drop or --near-duplicates group"
+                "--dedup group: cannot be combined with --group-column or --group-from, because a"
+                " record has one group: leave one of them out, or use --dedup drop or"
+                " --near-duplicates group"
             )
         if self.dedup == "group" and self.near_duplicates != "none":
             raise ConfigError(

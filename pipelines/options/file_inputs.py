@@ -150,7 +150,7 @@ def files_of(
             f" {inputs.paths[listings.index(True)].path} and {other.path}, which is not one: make"
             " two datasets, or name the files of both in listings"
         )
-    config.refuse_label_from()
+    config.refuse_facts_of_paths("the files that a listing names")
     segments = tuple(column for name in columns if (column := getattr(config, name)) is not None)
     lists = tuple(
         FileList(

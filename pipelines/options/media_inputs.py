@@ -55,7 +55,6 @@ def media_rows(
                 f"--{name}: {meaning} image files, but --input {config.inputs} holds the images in"
                 f" the column {column!r}: write each image to a file"
             )
-    config.refuse_label_from()
     return MediaRows(
         input=config.inputs,
         format=config.row_format(),

@@ -152,13 +152,18 @@ class DelimitedConfig(CommonConfig):
                 f" {why}: add that, or leave the option out"
             )
 
-    def refuse_label_from(self) -> None:
-        """Raise ConfigError if --label-from is given, because a column gives the classes."""
-        if self.label_from != "top":
-            raise ConfigError(
-                f"--label-from {self.label_from}: applies to files in folders, and a column gives"
-                " the classes of rows: leave it out, or use --label-column"
-            )
+    def refuse_facts_of_paths(self, what: str) -> None:
+        """Raise ConfigError if --label-from or --group-from is given.
+
+        what: has no facts in paths, such as "rows of listings".
+        """
+        for name, given in (("label", self.label_from != "top"), ("group", self.group_from)):
+            if given:
+                raise ConfigError(
+                    f"--{name}-from {getattr(self, f'{name}_from')}: applies to files in folders"
+                    f" and to the files of tables, not to {what}: leave it out, or use"
+                    f" --{name}-column"
+                )
 
     def row_format(self) -> RowFormat:
         """Return the format of the rows. Raises ConfigError if options contradict each other."""

@@ -31,7 +31,6 @@ def texts_of(
     columns = {name: getattr(config, name) for name in COLUMNS}
     columns |= {"text_column": text_column, "text_columns": text_columns}
     if rows.format != "auto" or _hold_rows(inputs):
-        config.refuse_label_from()
         if documents != "file":
             raise ConfigError(
                 f"--documents {documents}: applies to folders of text files, and --input {inputs}"

@@ -79,7 +79,7 @@ def records_of(
     """
     refused = (*_REFUSED, *config.given_format())
     refuse_given(config, refused, f"does not apply to TFRecord files, as --input {config.inputs}")
-    config.refuse_label_from()
+    config.refuse_facts_of_paths("TFRecord files")
     for flag, meaning in (("annotations", "names"), ("masks", "is matched by names of")):
         if getattr(config, flag, None):
             raise ConfigError(

@@ -127,15 +127,13 @@ def test_columns_of_listings_that_differ_by_case_are_not_to_be_dropped(tmp_path,
     assert "0.csv has a column 'Age', and" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", ["table", "sensor"])
-def test_the_help_lists_no_option_that_is_always_refused(command, tmp_path, capsys):
+def test_the_help_lists_no_option_that_is_always_refused(tmp_path, capsys):
     with pytest.raises(SystemExit):
-        main([command, "--help", "all"])
-    assert "--label-from" not in capsys.readouterr().out
-    given = ("--input", tmp_path, "--output", tmp_path / "out", "--label-from", "parent")
-    given = (*given, *(("--time-column", "t", "--window", 2) if command == "sensor" else ()))
-    assert run(command, *given) == 2
-    assert "--label-from applies to files in folders, and a column gives" in capsys.readouterr().err
+        main(["sensor", "--help", "all"])
+    assert "--weight-column" not in capsys.readouterr().out
+    given = ("--input", tmp_path, "--output", tmp_path / "out", "--weight-column", "w")
+    assert run("sensor", *given, "--time-column", "t", "--window", 2) == 2
+    assert "--weight-column gives weights to rows, and records are" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

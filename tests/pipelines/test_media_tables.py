@@ -193,7 +193,7 @@ def test_bad_values_are_rejects(files: dict[str, bytes], tmp_path: pathlib.Path)
         ({"image": STRUCT}, ("--key-column", "image.name"), "no column 'image.name'"),
         ({"image": STRUCT}, ("--annotations", "x.json"), "--annotations: names image files"),
         ({"image": STRUCT}, ("--masks", "masks"), "--masks: is matched by names of image files"),
-        ({"image": STRUCT}, ("--label-from", "parent"), "a column gives"),
+        ({"image": STRUCT}, ("--label-from", "parent"), "has no folders"),
         ({"image": STRUCT, "box": STRUCT}, ("--bytes-column", "image"), "drop it with --drop-col"),
     ],
 )

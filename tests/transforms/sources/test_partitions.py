@@ -7,11 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill.format.split_names import canonical_split
-from recordmill.transforms.sources.files.partitions import (
-    find_partitions,
-    partition_of,
-    values_of,
-)
+from recordmill.transforms.sources.files.partitions import find_partitions, values_of
+from recordmill.transforms.sources.files.path_facts import partition_of
 
 VALUES = st.text(min_size=1).filter(lambda text: text != "__HIVE_DEFAULT_PARTITION__")
 

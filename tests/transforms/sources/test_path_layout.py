@@ -272,7 +272,10 @@ def test_inputs_that_cannot_be_read(fill, paths, message):
             {"label_from": ".json"},
             r"--label-from .json: name the field .* --label-from .json:label",
         ),
-        ({"label_from": "a.*"}, "expected top, parent, a regular expression with a group"),
+        (
+            {"label_from": "a.*"},
+            "expected top, parent, folder:N, file, KEY=, or a regular expression",
+        ),
     ],
 )
 def test_invalid_options(options, message):

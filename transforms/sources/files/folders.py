@@ -103,11 +103,12 @@ def may_be(name: str, leave_out: Collection[str]) -> bool:
 
 
 class LabelledFile(NamedTuple):
-    """A file with the label and the split of its path. source: ARCHIVE#OFFSET in an archive."""
+    """A file with the facts of its path. source: ARCHIVE#OFFSET in an archive."""
 
     file: File
     label: str | None
     split: str | None
+    group: str | None = None
     source: str | None = None
 
 
@@ -154,10 +155,12 @@ def walk_files(
       archive that is skipped by its extension.
 
     Raises:
-      ConfigError: as `list_files`; or only folders below the top folders have names of splits.
+      ConfigError: as `list_files`; or only folders below the top folders have names of splits; or
+        no path gives a group.
     """
     leave_out = frozenset(leave_out)  # every file is looked up
     alone = len(laid_out) == 1
+    first, grouped = None, False
     for number, (one, finder) in enumerate(zip(laid_out, unused, strict=True)):
         root = one.root
         skipped = leave_out
@@ -172,8 +175,10 @@ def walk_files(
                 member = item if isinstance(item, LabelledMember) else LabelledMember(item)
                 item = member.file
                 found = _classify(member, one, unlabelled, skipped)
-                if isinstance(found, LabelledFile) and finder is not None:
-                    finder.see(item.key)
+                if isinstance(found, LabelledFile):
+                    first, grouped = first or found, grouped or found.group is not None
+                    if finder is not None:
+                        finder.see(item.key)
                 if isinstance(found, LabelledFile) and one.archives is not None:
                     found = found._replace(source=_lineage(item, root))
                 elif isinstance(found, SkippedPath) and (
@@ -184,12 +189,17 @@ def walk_files(
             elif isinstance(item, MisplacedMember):
                 yield RejectedFile(_below(root, item.reject), None)
             elif isinstance(item, Reject):
-                _, label = one.split_and_label(item.key)
-                yield RejectedFile(_below(root, item), label)
+                yield RejectedFile(_below(root, item), one.facts(item.key).label)
             else:
                 yield item
         if finder is not None and (problem := finder.problem()) is not None:
             raise ConfigError(problem)
+    text = laid_out[0].layout.groups
+    if text is not None and first is not None and not grouped:
+        raise ConfigError(
+            f"{option_name('group_from', text)}: no path gives a group; the first file is"
+            f" {shown(first.file.key)}"
+        )
 
 
 def _below(root: InputRoot, reject: Reject) -> Reject:
@@ -207,7 +217,7 @@ def _classify(
     if has_extension(name, leave_out):
         return SkippedPath(_VECTOR if has_extension(name, _VECTORS) else filter_reason(name))
     layout = laid_out.layout
-    split, label = laid_out.split_and_label(file.key)
+    split, label, group = laid_out.facts(file.key)
     label = label if given is None else given
     label = None if label is not None and label.isspace() else label
     if laid_out.root.prefix:
@@ -221,7 +231,7 @@ def _classify(
         problem = RejectCause(Reason.BAD_NAME, why)
     if problem is not None:
         return RejectedFile(Reject(shown(file.key), "read", *problem), label)
-    return LabelledFile(file, label, split)
+    return LabelledFile(file, label, split, group)
 
 
 def _lineage(file: File, root: InputRoot) -> str | None:
@@ -332,7 +342,7 @@ class FileTree:
             if isinstance(one, LabelledFile):
                 finder.add_record(one.file.key)
                 more = (one.source,) if archived else ()
-                found.add(*one.file, *more, label=one.label, split=one.split)
+                found.add(*one.file, *more, label=one.label, split=one.split, group=one.group)
             elif isinstance(one, SkippedPath):
                 found.filter(one)
             else:

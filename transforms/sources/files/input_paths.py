@@ -14,6 +14,7 @@ from typing import Literal, get_args
 from recordmill.errors import ConfigError
 from recordmill.format.split_names import canonical_split, is_split_name
 from recordmill.option_names import option_name
+from recordmill.transforms.sources.files.path_facts import PathFact
 
 SplitFrom = Literal["auto", "folders", "files", "none"]
 # Files that hold classes, such as .cls or .json:label. Groups: extension, field of a JSON object.
@@ -53,10 +54,11 @@ class Inputs:
     paths: one or several inputs.
     split_from: the part that names the splits: `folders` at the top, names of `files` of many
       records, or `none`; `auto` takes the first of a usual column, folders and files that does.
-    label_from: the folder that is the class of a file: `top`, the first below the split; `parent`,
-      the one around the file; or a regular expression that is searched for in the path below the
-      split, and whose first group is the class. In archives also the extension of the files that
-      hold the classes of the files next to them: `.cls`, or with a field of JSON, `.json:label`.
+    label_from: the part of a path that is the class of a file, as in `PathFact`. In archives also
+      the extension of the files that hold the classes of the files next to them: `.cls`, or with a
+      field of JSON, `.json:label`.
+    group_from: the part of a path that is the group of a file, as in `PathFact`; None if no path
+      gives groups.
 
     Raises:
       ConfigError: a value is invalid.
@@ -65,6 +67,7 @@ class Inputs:
     paths: tuple[InputPath, ...]
     split_from: SplitFrom = "auto"
     label_from: str = "top"
+    group_from: str | None = None
 
     def __post_init__(self) -> None:
         if self.split_from not in _SPLIT_FROM:
@@ -77,19 +80,10 @@ class Inputs:
                 f"{option_name('label_from')} .json: name the field that holds the class, as in"
                 f" {option_name('label_from')} .json:label"
             )
-        if self.label_from not in ("top", "parent") and not LABEL_FILE.fullmatch(self.label_from):
-            try:
-                groups = re.compile(self.label_from).groups
-            except re.error as error:
-                raise ConfigError(
-                    f"{option_name('label_from', self.label_from)}: {error}"
-                ) from error
-            if not groups:
-                raise ConfigError(
-                    f"{option_name('label_from', self.label_from)}: expected top, parent, a regular"
-                    " expression with a group (...), which is the class, or for archives .cls or"
-                    " .json:FIELD"
-                )
+        if not LABEL_FILE.fullmatch(self.label_from):
+            PathFact.parse("label_from", self.label_from)
+        if self.group_from is not None:
+            PathFact.parse("group_from", self.group_from)
 
     @classmethod
     def of(cls, inputs: str | Inputs) -> Inputs:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 import shlex
-import urllib.parse
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -12,18 +10,10 @@ from recordmill.errors import ConfigError
 from recordmill.format.split_names import canonical_split, is_split_name
 from recordmill.option_names import option_name
 from recordmill.transforms.sources.files.input_paths import SplitFrom
+from recordmill.transforms.sources.files.path_facts import partition_of
 from recordmill.transforms.sources.rows.column_roles import LABELS, SPLITS
 
-_PARTITION = re.compile(r"([^\W\d][\w .-]*)=(.*)", re.DOTALL)
-_NULL = "__HIVE_DEFAULT_PARTITION__"
 _LEVELS = 16
-
-
-class PathPartition(NamedTuple):
-    """A folder KEY=VALUE. value: None if the value is missing."""
-
-    key: str
-    value: str | None
 
 
 class PartitionKey(NamedTuple):
@@ -31,15 +21,6 @@ class PartitionKey(NamedTuple):
 
     name: str
     values: tuple[str, ...]
-
-
-def partition_of(name: str) -> PathPartition | None:
-    """Return the key and the value of a folder such as `kind=cat`, None for other names."""
-    found = _PARTITION.fullmatch(name)
-    if found is None:
-        return None
-    value = urllib.parse.unquote(found[2])
-    return PathPartition(found[1], None if value in (_NULL, "") else value)
 
 
 class Partitions(NamedTuple):

@@ -45,6 +45,14 @@ OF_DATASET = "the splits of the dataset"
 FOLDERS = "the top folders"  # as the source of splits or classes, in messages
 
 
+class FileFacts(NamedTuple):
+    """The facts in the path of a file, None if there is none."""
+
+    split: str | None
+    label: str | None
+    group: str | None
+
+
 class LaidOutInput(NamedTuple):
     """An input with the layout of its paths. split: of all its files, None if they differ.
 
@@ -60,10 +68,10 @@ class LaidOutInput(NamedTuple):
     inner: tuple[str, ...] = ()
     unused: functools.partial[UnusedSplits] | None = None
 
-    def split_and_label(self, key: str) -> tuple[str | None, str | None]:
-        """Return (split, label) of a file, given its path relative to the input."""
+    def facts(self, key: str) -> FileFacts:
+        """Return the facts in the path of a file, given its path relative to the input."""
         split, label = self.layout.split_and_label(key)
-        return self.split or split, label
+        return FileFacts(self.split or split, label, self.layout.group(key))
 
 
 def unused_splits(laid_out: Sequence[LaidOutInput]) -> list[UnusedSplits | None]:
@@ -251,7 +259,7 @@ def _layout_of(
 ) -> PathLayout:
     if rules.is_dataset is not None and not root.file and rules.is_dataset(root.root):
         named = split is None and inputs.split_from in ("auto", "files")
-        return PathLayout("shards" if named else None)
+        return PathLayout("shards" if named else None, groups=inputs.group_from)
     file_names: Callable[[], Iterable[str]] | None = None
     if rules.file_names is not None:
         of_files = functools.partial(rules.file_names, root)
@@ -301,9 +309,9 @@ def _layout_of(
     levels = tuple(one.name for one in partitions.keys)
     by_key = None if key is None else key.name
     if not rules.labelled or (labels in ("top", "parent") and not folders):
-        return PathLayout(splits, None, levels, by_key)
+        return PathLayout(splits, None, levels, by_key, groups=inputs.group_from)
     of_label = label_key(root.given, partitions, by_key) if labels == "top" else None
-    return PathLayout(splits, labels, levels, by_key, of_label)
+    return PathLayout(splits, labels, levels, by_key, of_label, inputs.group_from)
 
 
 def _splits_from(

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 from collections.abc import Sequence
 from typing import Literal
 
 from recordmill.format.split_names import canonical_split, is_split_name
 from recordmill.transforms.sources.archives.label_files import LabelFiles
-from recordmill.transforms.sources.files.partitions import partition_of, values_of
+from recordmill.transforms.sources.files.partitions import values_of
+from recordmill.transforms.sources.files.path_facts import PathFact, partition_of
 from recordmill.unicode_tables import mask_later
 
 _WORD = re.compile(r"[^\W\d_]+")
@@ -21,7 +23,7 @@ class PathLayout:
 
     splits: `folders` if the first folder is the split, `files` if the name of the file contains it,
       `shards` if its name begins with it, as in a dataset of recordmill.
-    labels: as `Inputs.label_from`; None if there are no classes.
+    labels: as `Inputs.label_from`; None if there are no classes. groups: as `Inputs.group_from`.
     partitions: keys of folders such as `kind=cat`, the outermost first. split_key, label_key: those
       of them whose values are the splits and the classes.
     """
@@ -31,6 +33,7 @@ class PathLayout:
     partitions: tuple[str, ...] = ()
     split_key: str | None = None
     label_key: str | None = None
+    groups: str | None = None
 
     @property
     def depth(self) -> int:
@@ -66,7 +69,19 @@ class PathLayout:
             split = file_split(name)
         elif self.splits == "shards":
             split = name.partition(".tfrecord-")[0]
-        return split, self._label(folders, name)
+        return split, self._label_of(folders, name)
+
+    def group(self, key: str) -> str | None:
+        """Return the group of a file, given its path relative to the input."""
+        if self._group is None:
+            return None
+        *folders, name = key.split("/")
+        if self.splits == "folders":
+            by_key = (one for one in folders if one.startswith(f"{self.split_key}="))
+            split = next(by_key, None) if self.partitions else next(iter(folders), None)
+            if split is not None:
+                folders.remove(split)
+        return self._group.of(folders, name)
 
     def _of_partitions(self, key: str) -> tuple[str | None, str | None]:
         """Return (split, label) of a file in partitions."""
@@ -82,19 +97,23 @@ class PathLayout:
         others = [one for one in folders if not one.startswith(f"{self.split_key}=")]
         if self.labels == "top":
             others = [one for one in others if partition_of(one) is None]
-        label = self._label(others, name)
+        label = self._label_of(others, name)
         found = None if label is None or self.labels != "parent" else partition_of(label)
         return split, label if found is None else found.value
 
-    def _label(self, folders: Sequence[str], name: str) -> str | None:
-        if self.labels in ("top", "parent"):
-            return folders[0 if self.labels == "top" else -1] if folders else None
+    @functools.cached_property
+    def _label(self) -> PathFact | None:
+        """The class in the path; None if there are no classes, or files beside it hold them."""
         if self.labels is None or LabelFiles.parse(self.labels) is not None:
             return None
-        path = "/".join([*folders, name])
-        found = re.search(self.labels, mask_later(path, keep=self.labels))
-        label = path[slice(*found.span(1))] if found else ""
-        return label if label.strip() else None
+        return PathFact.parse("label_from", self.labels)
+
+    @functools.cached_property
+    def _group(self) -> PathFact | None:
+        return None if self.groups is None else PathFact.parse("group_from", self.groups)
+
+    def _label_of(self, folders: Sequence[str], name: str) -> str | None:
+        return None if self._label is None else self._label.of(folders, name)
 
 
 def splits_in(name: str) -> list[str]:

@@ -90,9 +90,10 @@ class ReferenceCollector:
         *more: int | str | None,
         label: str | None,
         split: str | None,
+        group: str | None = None,
     ) -> None:
         """Add a reference. size: bytes; mtime: ns since the epoch; more: further columns."""
-        self.rows.append((key, label, None, split, path, size, mtime, *more))
+        self.rows.append((key, label, group, split, path, size, mtime, *more))
         if len(self.rows) == _BLOCK:
             self._end_block()
 
@@ -173,12 +174,19 @@ class SectionCollector(ReferenceCollector):
         )
 
     def add_section(
-        self, file: File, section: FileSection, *, label: str | None, split: str | None
+        self,
+        file: File,
+        section: FileSection,
+        *,
+        label: str | None,
+        split: str | None,
+        group: str | None = None,
     ) -> None:
         """Add a section of a file under the key FILE@START."""
         key, path, size, mtime = file
         where = (section.start, section.end, section.row)
-        self.add(f"{key}@{section.start}", path, size, mtime, *where, label=label, split=split)
+        key = f"{key}@{section.start}"
+        self.add(key, path, size, mtime, *where, label=label, split=split, group=group)
         self.bytes += section.size
 
     def take(self) -> ListingPart:

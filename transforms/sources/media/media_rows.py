@@ -216,7 +216,7 @@ class MediaRows(RecordRows):
                         rows, left_out = layout.row_filter.apply(rows, self.format.value_parser)
                     rows = self._with_files(rows, stats)
                     typed = typed_rows(rows, layout, self.format.value_parser)
-                    part = self._records(typed, before, file=file.key, split=listed[batch.SPLIT])
+                    part = self._records(typed, before, file=file.key, listed=listed)
                     yield dataclasses.replace(part, filtered={**part.filtered, **left_out})
 
     def _bytes_field(self, file: RowFile) -> pa.Field:

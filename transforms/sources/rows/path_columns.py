@@ -88,12 +88,20 @@ def unread_columns(
     return {"folders": Note("unread", f"{text}, which are not read: {options}")}
 
 
-def with_path_columns(rows: Rows, names: Sequence[str], file: str) -> Rows:
-    """Return rows with columns of text from the folders of their file."""
+def path_values(names: Sequence[str], file: str) -> dict[str, str | None]:
+    """Return {name: value} of keys of folders in the path of a file."""
     if not names:
+        return {}
+    values = values_of(file)
+    return {name: values.get(name) for name in names}
+
+
+def with_path_columns(rows: Rows, values: Mapping[str, str | None]) -> Rows:
+    """Return rows with columns of text, which have one value each."""
+    if not values:
         return rows
-    values, columns = values_of(file), rows.columns
-    for name in names:
-        text = pa.repeat(pa.scalar(values.get(name), pa.string()), len(rows.columns))
+    columns = rows.columns
+    for name, value in values.items():
+        text = pa.repeat(pa.scalar(value, pa.string()), len(rows.columns))
         columns = columns.append_column(name, text)
     return dataclasses.replace(rows, columns=columns)

@@ -29,6 +29,7 @@ class RowLayout(Layout):
     labels in the files, if there is one. row_filter: leaves out rows of --where. class_names: of
     the classes by their numbers, as text; None if labels are the classes. from_path:
     columns with a role that are in the names of folders, as KEY=VALUE, and not in the files.
+    from_listing: {column: system column of the listing} of those with the facts of paths.
     typed: columns with a role that are read with the types of the files, not as text.
     """
 
@@ -39,12 +40,13 @@ class RowLayout(Layout):
     kept: RowCache | None = None
     class_names: Mapping[str, str] | None = None
     from_path: tuple[str, ...] = ()
+    from_listing: Mapping[str, str] = dataclasses.field(default_factory=dict)
     typed: tuple[pa.Field, ...] = ()
 
     def read_names(self) -> set[str]:
         """Return the names of the columns to read as text."""
         typed = (field.name for field in self.typed)
-        return self.roles.named().difference(self.from_path, typed)
+        return self.roles.named().difference(self.from_path, self.from_listing, typed)
 
     def more_fields(self, named: Collection[str]) -> list[pa.Field]:
         """Return the fields to read beside `written` and the columns `named`, read as text."""

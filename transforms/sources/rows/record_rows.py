@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Iterator, Sequence
-from typing import ClassVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from recordmill.errors import ConfigError
 from recordmill.job.input_facts import NO_FACTS, ColumnRoles, InputFacts
 from recordmill.notes import Note, notes_of
 from recordmill.option_checks import check_options
+from recordmill.option_names import option_name
 from recordmill.processes.task_watch import DEFAULT_LIMITS, TaskLimits
 from recordmill.storage.files import Location
 from recordmill.transforms.model import batch
@@ -54,6 +56,7 @@ from recordmill.transforms.sources.rows.label_types import (
 )
 from recordmill.transforms.sources.rows.path_columns import (
     path_columns,
+    path_values,
     unread_columns,
     with_path_columns,
 )
@@ -185,18 +188,20 @@ class RecordRows(RowSource):
         refuse_delimiter(list(column_types), self.format, str(self.input))
         refuse_unknown_missing(self.format.value_parser, column_types, where=str(self.input))
         requested = self._requested_roles()
+        in_path = self._rows.path_roles
         from_path = path_columns(facts.partitions, column_types, requested)
-        roles = self._roles([*column_types, *from_path])
+        of_path = (*from_path, *in_path.values())
+        roles = self._roles([*column_types, *of_path])
         found = [key for key in facts.partitions if key not in column_types]
         classless = self.label_type == "none" or not self._needs_classes
         notes: dict[str, Note] = {
             **unread_columns(found, roles, where=str(self.input), may_lack_classes=classless)
         }
-        of_path = dict.fromkeys(from_path, ColumnType(types=(pa.string(),)))
-        column_types = {**column_types, **of_path}
+        text = ColumnType(types=(pa.string(),))
+        column_types = {**column_types, **dict.fromkeys(of_path, text)}
         if self._takes_label_lists:
             roles = with_several(roles, column_types, self.label_separator, where=str(self.input))
-        read = roles.named().difference(from_path)
+        read = roles.named().difference(of_path)
         for name in sorted(read) if header is not None else ():
             as_text(pa.array([], column_types[name].field(name).type), name)
         user_columns = roles.user_columns(list(column_types))
@@ -244,6 +249,7 @@ class RecordRows(RowSource):
             class_names=class_names,
             of_values=class_names is None and holds_values(roles, column_types),
             from_path=from_path,
+            from_listing={name: column for column, name in in_path.items()},
             typed=() if header is None else self._typed_columns(header),
         )
 
@@ -365,12 +371,20 @@ class RecordRows(RowSource):
 
     def _requested_roles(self, main: str | None = None, others: Sequence[str] = ()) -> ColumnRoles:
         """Return the roles that options assign."""
+        in_path = self._rows.path_roles
+        for column, given in ((batch.LABEL, self.label_column), (batch.GROUP, self.group_column)):
+            if given is not None and column in in_path:
+                role = column.strip("_")
+                raise ConfigError(
+                    f"{option_name(f'{role}_column', given)}: {in_path[column]} gives the {role}:"
+                    " leave one of them out"
+                )
         return ColumnRoles(
             main=main,
             others=tuple(others),
-            label=self.label_column,
+            label=self.label_column or in_path.get(batch.LABEL),
             split=self.split_column,
-            group=self.group_column,
+            group=self.group_column or in_path.get(batch.GROUP),
             key=self.key_column,
             weight=self.weight_column,
             dropped=self.drop_columns,
@@ -393,16 +407,18 @@ class RecordRows(RowSource):
                         typed_rows(rows, layout, self.format.value_parser),
                         layout,
                         file=file.key,
-                        split=listed[batch.SPLIT],
+                        listed=listed,
                     )
         if layout.kept is not None:
             layout.kept.forget(sections)
 
     def _records(
-        self, rows: Rows, layout: RowLayout, *, file: str, split: str | None
+        self, rows: Rows, layout: RowLayout, *, file: str, listed: Mapping[str, Any]
     ) -> ListingPart:
+        """Return the records of rows. listed: the row of their section in the listing."""
         roles = layout.roles
-        rows = with_path_columns(rows, layout.from_path, file)
+        of_file = {name: listed[column] for name, column in layout.from_listing.items()}
+        rows = with_path_columns(rows, path_values(layout.from_path, file) | of_file)
         filtered = rows.skipped
         if layout.row_filter is not None:
             rows, left_out = layout.row_filter.apply(rows, self.format.value_parser)
@@ -413,7 +429,7 @@ class RecordRows(RowSource):
             system = system._replace(key=numbered_keys(file, rows.numbers))
         if roles.split is None:
             system = system._replace(
-                split=pa.repeat(pa.scalar(split, pa.string()), len(rows.columns))
+                split=pa.repeat(pa.scalar(listed[batch.SPLIT], pa.string()), len(rows.columns))
             )
         source_columns, faults = self._source_columns(rows, roles, file)
         if self._place_fields(roles):
@@ -423,7 +439,7 @@ class RecordRows(RowSource):
             faults = [*faults, rows_without_number(rows, roles.target)]
         if roles.weight is not None:
             faults = [*faults, invalid_weights(rows, roles.weight)]
-        listed = build_records(
+        found = build_records(
             rows,
             system,
             roles,
@@ -434,7 +450,7 @@ class RecordRows(RowSource):
             reject_unlabelled=self.unlabelled == "reject",
             check_numbers=self._checks_numbers,
         )
-        return dataclasses.replace(listed, filtered=filtered)
+        return dataclasses.replace(found, filtered=filtered)
 
     def _place_fields(self, roles: ColumnRoles) -> list[pa.Field]:
         """Return the column of places, if keys are not places in the end."""

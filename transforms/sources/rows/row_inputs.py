@@ -5,18 +5,20 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from recordmill.errors import ConfigError, Reject
 from recordmill.job.input_facts import InputFacts
 from recordmill.option_names import option_name
 from recordmill.processes.task_watch import DEFAULT_LIMITS, TaskLimits
 from recordmill.storage.files import Location, PathError, shown
+from recordmill.transforms.model import batch
 from recordmill.transforms.sources.files.folders import file_problem, list_files
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.inputs import InputRoot
 from recordmill.transforms.sources.files.other_kinds import filter_reason, is_json, other_kind
 from recordmill.transforms.sources.files.path_layout import (
+    FileFacts,
     LaidOutInput,
     LayoutRules,
     lay_out,
@@ -68,8 +70,8 @@ class RowInput:
 
     def find(
         self, unused: Sequence[UnusedSplits | None] = ()
-    ) -> Iterator[tuple[File, str | None] | SkippedPath | Reject]:
-        """Yield the files with their splits, skipped paths and rejects.
+    ) -> Iterator[tuple[File, FileFacts] | SkippedPath | Reject]:
+        """Yield the files with the facts in their paths, skipped paths and rejects.
 
         unused: of each input, as of `unused_splits`; they get the paths of the files.
 
@@ -82,8 +84,8 @@ class RowInput:
             if not isinstance(item, File):
                 yield item
                 continue
-            split, _ = one.split_and_label(item.key)
-            if one.layout.splits is not None and split is None:
+            facts = one.facts(item.key)
+            if one.layout.splits is not None and facts.split is None:
                 raise ConfigError(
                     f"the path of {shown(item.path)} names no split, but other files of"
                     f" {one.root.given} do: move it, select files with a pattern, or pass"
@@ -105,7 +107,7 @@ class RowInput:
                     f"expected files of one format in {self.input}, got {first[0].key} and "
                     f"{item.key}: select files with a pattern, such as *.csv"
                 )
-            yield item, split
+            yield item, facts
 
     @functools.cached_property
     def laid_out(self) -> tuple[LaidOutInput, ...]:
@@ -113,14 +115,35 @@ class RowInput:
         rules = LayoutRules(
             skip=skipped_among_rows,
             file_names=self._file_names,
-            labelled=False,
+            labelled=self._label_from is not None,
             is_dataset=is_dataset,
             usable=self.format.recognizes,
         )
         found = lay_out(Inputs.of(self.input), rules)
         for one in found:
             check_folders_around(one.root)
+        if self._label_from is not None and all(one.layout.labels is None for one in found):
+            raise ConfigError(
+                f"{option_name('label_from', self._label_from)}: {self.input} has no folders"
+            )
         return found
+
+    @property
+    def _label_from(self) -> str | None:
+        """The part of a path that gives the classes; None for `top`, the default of files."""
+        label_from = Inputs.of(self.input).label_from
+        return None if label_from == "top" else label_from
+
+    @property
+    def path_roles(self) -> Mapping[str, str]:
+        """{system column: name in messages} of the columns with the facts of paths."""
+        given = {batch.LABEL: ("label_from", self._label_from)}
+        given[batch.GROUP] = ("group_from", Inputs.of(self.input).group_from)
+        return {
+            column: option_name(option, text)
+            for column, (option, text) in given.items()
+            if text is not None
+        }
 
     def facts(self, unused: Sequence[UnusedSplits | None]) -> InputFacts:
         """Return the facts on the paths of the files. unused: as given to `find` before."""

@@ -80,13 +80,13 @@ def list_sections(rows: RowInput) -> Iterator[ListingPart]:
         elif isinstance(one, Reject):
             found.rejects.append(one)
         else:
-            file, split = one
+            file, facts = one
             with _as_config_error(file):
                 opened = rows.open(file)
                 for section in opened.sections(limits.PART_BYTES):
                     if not found.has_room(section.size):
                         yield found.take()
-                    found.add_section(file, section, label=None, split=split)
+                    found.add_section(file, section, **facts._asdict())
             if opened.quote_anomalies:
                 anomalies.append((file.key, opened.quote_anomalies))
         if found.full:

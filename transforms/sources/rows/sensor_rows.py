@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
-from typing import ClassVar, get_args
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -393,14 +393,14 @@ class SensorRows(TableRows):
         return pa.array(utc, mask=_is_null(times)), faults
 
     def _records(
-        self, rows: Rows, layout: RowLayout, *, file: str, split: str | None
+        self, rows: Rows, layout: RowLayout, *, file: str, listed: Mapping[str, Any]
     ) -> ListingPart:
-        listed = super()._records(rows, layout, file=file, split=split)
-        if self.intervals is None or listed.rows is None:
-            return listed
-        classes = self.intervals.classes_of(listed.rows[SERIES], listed.rows[TIME])
-        labelled = batch.set_column(listed.rows, batch.LABEL, classes)
-        return dataclasses.replace(listed, rows=labelled)
+        found = super()._records(rows, layout, file=file, listed=listed)
+        if self.intervals is None or found.rows is None:
+            return found
+        classes = self.intervals.classes_of(found.rows[SERIES], found.rows[TIME])
+        labelled = batch.set_column(found.rows, batch.LABEL, classes)
+        return dataclasses.replace(found, rows=labelled)
 
 
 def _is_null(column: pa.Array) -> Mask:

@@ -12,7 +12,7 @@ from recordmill.errors import ConfigError
 from recordmill.option_names import option_name
 from recordmill.storage.files import Location, PathError, shown
 from recordmill.transforms.sources.files.inputs import InputRoot
-from recordmill.transforms.sources.files.partitions import partition_of
+from recordmill.transforms.sources.files.path_facts import partition_of
 from recordmill.transforms.sources.files.skipped_names import DELTA_LOG, skipped_among_rows
 from recordmill.transforms.sources.files.walks import SkipRule
 

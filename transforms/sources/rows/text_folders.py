@@ -206,7 +206,7 @@ class TextFolder(RowSource):
         return Layout(
             columns=pa.schema(fields),
             labelled=self.numbers is None and facts.labelled,
-            grouped=False,
+            grouped=Inputs.of(self.input).group_from is not None,
             split_source=facts.split_source,
         )
 
@@ -255,21 +255,21 @@ class TextFolder(RowSource):
         return PlainLines(origin, self._shape)
 
     def _list(self, member: LabelledFile, found: SectionCollector) -> Iterator[ListingPart]:
-        file, label, split, _ = member
+        file, label, split, group, _ = member
         if self.documents == "file":
             if file.size > self.max_row_bytes:
                 found.reject(file.key, self._too_large(file.size))
                 return
             if not found.has_room(file.size):
                 yield found.take()
-            found.add(*file, 0, file.size, 1, label=label, split=split)
+            found.add(*file, 0, file.size, 1, label=label, split=split, group=group)
             found.bytes += file.size
             return
         try:
             for section in self._open(file).sections(limits.PART_BYTES):
                 if not found.has_room(section.size):
                     yield found.take()
-                found.add_section(file, section, label=label, split=split)
+                found.add_section(file, section, label=label, split=split, group=group)
         except RecordError as error:
             found.reject(file.key, RejectCause(error.reason, error.detail))
         except Utf16Error:

@@ -147,7 +147,7 @@ class TfrecordMedia:
             elif isinstance(one, Reject):
                 rejects.append(one)
             else:
-                files.append(one)
+                files.append((one[0], one[1].split))
                 names.update(_open(one[0]).media_names())
         yield ListingPart(rejects=rejects, filtered=dict(+filtered))
         if not names:

@@ -1,0 +1,183 @@
+"""Classes and groups in the paths of files: --label-from and --group-from."""
+
+import collections
+import json
+import pathlib
+import re
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from recordmill.pipelines.cli import main
+from tests.folders import make_folder
+from tests.image_runs import Made
+from tests.paths import DEMO
+
+
+def run(*argv: object) -> int:
+    return main([*map(str, argv), "--quiet"])
+
+
+def make(output: pathlib.Path, *argv: object) -> Made:
+    assert run(*argv, "--output", output, "--seed", 3) == 0
+    return Made(output)
+
+
+def splits_by(made: Made, fact: str) -> dict[str, set[str]]:
+    """{first group of a regular expression in the key: splits of its records}."""
+    found: dict[str, set[str]] = collections.defaultdict(set)
+    for split in made.manifest.splits:
+        for key in made.keys(split):
+            match = re.search(fact, key)
+            found[match[1] if match else key].add(split)
+    return found
+
+
+def faces(folder: pathlib.Path, *, people: int = 12, each: int = 4) -> pathlib.Path:
+    """Photos CLASS/PERSON_NUMBER.jpg of several people in each class."""
+    photo = next(DEMO.rglob("*.jpg")).read_bytes()
+    for person in range(people):
+        for number in range(each):
+            path = folder / ("glad", "sad")[number % 2] / f"p{person:02d}_{number}.jpg"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(photo)
+    return folder
+
+
+@pytest.mark.parametrize("more", [(), ("--stratify",), ("--balance", "oversample")])
+def test_groups_in_the_names_of_files_stay_in_one_split(more, tmp_path):
+    photos = faces(tmp_path / "faces")
+    argv = ("images", "--input", photos, "--size", 16, "--group-from", r"(p\d+)_", *more)
+    made = make(tmp_path / "out", *argv)
+    people = splits_by(made, r"(p\d+)_")
+    assert len(people) == 12
+    assert all(len(splits) == 1 for splits in people.values())
+    assert {*made.manifest.splits["train"].classes} == {"glad", "sad"}
+
+
+def test_a_folder_at_any_level_is_the_class_or_the_group(tmp_path):
+    photo = next(DEMO.rglob("*.jpg")).read_bytes()
+    for number in range(40):
+        place = f"site{number % 2}/visit{number % 8}/{('cat', 'dog')[number % 3 == 0]}/{number}.jpg"
+        path = tmp_path / "in" / place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(photo)
+    argv = ("images", "--input", tmp_path / "in", "--size", 16, "--label-from")
+    made = make(tmp_path / "a", *argv, "folder:3", "--group-from", "folder:2")
+    assert {*made.manifest.splits["train"].classes} == {"cat", "dog"}
+    assert all(len(found) == 1 for found in splits_by(made, r"(visit\d)").values())
+    again = make(tmp_path / "b", *argv, "parent", "--group-from", "folder:-2")
+    assert again.manifest.digest == made.manifest.digest
+    named = make(tmp_path / "c", *argv, "file", "--splits", "train=1")
+    assert len(named.manifest.splits["train"].classes) == 40
+
+
+def test_folders_are_counted_below_that_of_the_split(tmp_path):
+    make_folder(tmp_path / "in" / "train" / "x", {"cat": 3, "dog": 3})
+    make_folder(tmp_path / "in" / "test" / "y", {"cat": 2, "dog": 2})
+    argv = ("images", "--input", tmp_path / "in", "--size", 16, "--label-from", "folder:2")
+    made = make(tmp_path / "out", *argv)
+    for split in ("train", "test"):
+        assert {*made.manifest.splits[split].classes} == {"cat", "dog"}
+
+
+FORMATS = {
+    "csv": lambda path, rows: path.write_text(
+        "\n".join(["text,size", *(f"{row['text']},{row['size']}" for row in rows)]) + "\n"
+    ),
+    "jsonl": lambda path, rows: path.write_text("".join(json.dumps(row) + "\n" for row in rows)),
+    "parquet": lambda path, rows: pq.write_table(pa.Table.from_pylist(rows), path),
+}
+
+
+def tables(folder: pathlib.Path, extension: str) -> pathlib.Path:
+    """LANGUAGE/SPEAKER.EXTENSION, each with five rows."""
+    for number in range(16):
+        path = folder / ("de", "en", "fr")[number % 3] / f"s{number}.{extension}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        rows = [{"text": f"words {number} {row}", "size": number * row} for row in range(5)]
+        FORMATS[extension](path, rows)
+    return folder
+
+
+@pytest.mark.parametrize("command", ["table", "text"])
+@pytest.mark.parametrize("extension", FORMATS)
+def test_rows_have_the_class_and_the_group_of_their_file(command, extension, tmp_path):
+    data = tables(tmp_path / "in", extension)
+    argv = (command, "--input", data, "--label-from", "parent", "--group-from", "file")
+    made = make(tmp_path / "out", *argv)
+    counts = collections.Counter()
+    for split in made.manifest.splits.values():
+        counts.update(split.classes)
+    assert counts == {"de": 30, "en": 25, "fr": 25}
+    sources = collections.defaultdict(set)
+    for split in made.manifest.splits:
+        for row in made.index(split):
+            sources[row["source"].partition("#")[0]].add(split)
+    assert len(sources) == 16
+    assert all(len(found) == 1 for found in sources.values())
+
+
+def test_windows_have_the_class_of_their_file(tmp_path):
+    for kind in ("walk", "run"):
+        for number in range(4):
+            path = tmp_path / "in" / kind / f"{number}.csv"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("t,x\n" + "".join(f"{at},{at * number}\n" for at in range(40)))
+    argv = ("sensor", "--input", tmp_path / "in", "--time-column", "t", "--window", 10)
+    made = make(tmp_path / "out", *argv, "--label-from", "parent", "--splits", "train=1")
+    assert made.manifest.splits["train"].classes == {"run": 16, "walk": 16}
+
+
+def test_text_files_have_the_group_of_their_path(tmp_path):
+    for number in range(30):
+        path = tmp_path / "in" / ("ham", "spam")[number % 2] / f"u{number % 10}-{number}.txt"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"text {number}\n")
+    made = make(tmp_path / "out", "text", "--input", tmp_path / "in", "--group-from", r"(u\d)-")
+    users = splits_by(made, r"(u\d)-")
+    assert len(users) == 10
+    assert all(len(found) == 1 for found in users.values())
+
+
+def test_files_without_a_group_are_groups_of_their_own(tmp_path):
+    photos = faces(tmp_path / "faces")
+    (photos / "glad" / "other.jpg").write_bytes((photos / "glad" / "p00_0.jpg").read_bytes())
+    argv = ("images", "--input", photos, "--size", 16, "--group-from", r"(p\d+)_")
+    made = make(tmp_path / "out", *argv)
+    (note,) = [note for note in made.manifest.notes if note.code == "no-group"]
+    assert note.startswith("1 of 49 records has no group")
+
+
+ERRORS = {
+    "no group": (("--group-from", r"(q\d+)_"), r"--group-from (q\d+)_: no path gives a group; the"),
+    "no such folder": (("--group-from", "folder:5"), "folder:5: no path gives a group"),
+    "folder 0": (("--group-from", "folder:0"), "--group-from folder:0: expected 1 for the first"),
+    "no form": (("--group-from", "people"), "--group-from people: expected top, parent, folder:N"),
+    "two of them": (
+        ("--group-from", "top", "--group-column", "person"),
+        "--group-column: contradicts --group-from top",
+    ),
+    "equal records": (
+        ("--group-from", "top", "--dedup", "group"),
+        "--dedup group: cannot be combined with --group-column or --group-from",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_groups_that_cannot_be_are_errors(name, tmp_path, capsys):
+    argv, message = ERRORS[name]
+    photos = faces(tmp_path / "faces", people=2)
+    assert run("images", "--input", photos, "--output", tmp_path / "out", *argv) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_tables_without_folders_have_no_class_in_their_path(tmp_path, capsys):
+    (tmp_path / "rows.csv").write_text("x\n1\n2\n")
+    argv = ("table", "--input", tmp_path / "rows.csv", "--output", tmp_path / "out")
+    assert run(*argv, "--label-from", "parent") == 2
+    assert f"--label-from parent: {tmp_path}/rows.csv has no folders" in capsys.readouterr().err
+    assert run(*argv, "--label-from", "parent", "--label-column", "x") == 2
+    assert "--label-column: contradicts --label-from parent" in capsys.readouterr().err
