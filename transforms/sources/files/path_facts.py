@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from recordmill.errors import ConfigError
 from recordmill.option_names import option_name
-from recordmill.unicode_tables import mask_later
 
 _PARTITION = re.compile(r"([^\W\d][\w .-]*)=(.*)", re.DOTALL)
 _NULL = "__HIVE_DEFAULT_PARTITION__"
@@ -92,7 +91,7 @@ class PathFact(NamedTuple):
             return folders[at] if -len(folders) <= at < len(folders) else None
         if self.pattern is not None:
             path = "/".join([*folders, name])
-            found = re.search(self.pattern, mask_later(path, keep=self.pattern))
+            found = re.search(self.pattern, self._masked(path, self.pattern))
             fact = path[slice(*found.span(1))] if found else ""
             return fact if fact.strip() else None
         if self.key is not None:
@@ -100,3 +99,12 @@ class PathFact(NamedTuple):
             return next((one.value for one in values if one and one.key == self.key), None)
         stem, dot, _ = name.rpartition(".")
         return stem if stem and dot else name
+
+    @staticmethod
+    def _masked(path: str, pattern: str) -> str:
+        """Return a path in which a pattern matches the same under every Python."""
+        if path.isascii():
+            return path
+        from recordmill.unicode_tables import mask_later  # it imports NumPy and Arrow
+
+        return mask_later(path, keep=pattern)
