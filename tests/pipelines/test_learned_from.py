@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from recordmill.pipelines.cli import main
 from tests.image_runs import Made, make, run
@@ -396,3 +397,24 @@ def test_too_many_unknown_tokens_fail_a_run(
     errors = capsys.readouterr().err
     for part in ("expected 0 to 1", "without --learned-from", "without a vocabulary"):
         assert part in errors
+
+
+def test_classes_of_folders_with_masks_keep_their_numbers(tmp_path: pathlib.Path) -> None:
+    for part, classes in (("old", "abc"), ("new", "bcd")):
+        for label in classes:
+            for number in range(4):
+                for room, image in (("in", "RGB"), ("masks", "L")):
+                    path = tmp_path / part / room / label / f"{number}.png"
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    draw = np.random.default_rng([number, ord(label)])
+                    pixels = draw.integers(0, 2, (8, 8, 3) if image == "RGB" else (8, 8), np.uint8)
+                    Image.fromarray(pixels).save(path)
+
+    def build(part: str, *argv: object) -> Made:
+        given = ("--input", tmp_path / part / "in", "--masks", tmp_path / part / "masks", *argv)
+        return make(tmp_path / part / "out", *given, "--splits", "train=1", command="images")
+
+    old = build("old")
+    new = build("new", "--learned-from", old.folder, "--max-reject-fraction", "0.5")
+    assert new.manifest.labels == old.manifest.labels == ("a", "b", "c")
+    assert {key.split("/")[0] for key in new.rejects} == {"d"}
