@@ -95,7 +95,7 @@ class _ReadFiles(ReadStep):
         if self.input_root is not None:
             self.input_root = from_here(self.input_root)
         super()._check_together()
-        if not isinstance(self.input, Source):
+        if not self._is_source:
             self._inputs()
 
     def _inputs(self) -> Inputs:

@@ -88,7 +88,7 @@ class _ReadRows(ReadStep):
                 " column with the numbers to predict, got none"
             )
         super()._check_together()
-        if not isinstance(self.input, Source):
+        if not self._is_source:
             self._inputs()
 
     def _inputs(self) -> Inputs:
@@ -318,7 +318,7 @@ class ReadSeries(_ReadRows):
     split_by: SplitBy = "series"
 
     def _check_together(self) -> None:
-        if not self.time_column and not isinstance(self.input, Source):
+        if not self.time_column and not self._is_source:
             raise ConfigError("ReadSeries: expected time_column, the column with times, got none")
         super()._check_together()
 

@@ -194,9 +194,14 @@ class ReadStep(OrderedStep):
             self._noted = dataclasses.replace(self.noted(), ungrouped=self._is_ungrouped)
 
     @property
+    def _is_source(self) -> bool:
+        """True if the input is a source, with its own options, and not paths."""
+        return isinstance(self.input, Source)
+
+    @property
     def _is_ungrouped(self) -> bool:
         """True if only a column gives groups, and none is named."""
-        by_column = self.groups_by_column and not isinstance(self.input, Source)
+        by_column = self.groups_by_column and not self._is_source
         given = (getattr(self, name, None) for name in ("group_column", "group_from"))
         return by_column and not any(given)
 
