@@ -15,10 +15,10 @@ from typing import Literal
 
 from recordmill.errors import ConfigError
 from recordmill.format.ledger import INPUT
+from recordmill.options import values
+from recordmill.options.declaration import Group, GroupValues, option, option_group
 from recordmill.pipelines.duplicate_rules import same_content
-from recordmill.pipelines.options import values
 from recordmill.pipelines.options.config import MEANING
-from recordmill.pipelines.options.declaration import Group, option
 from recordmill.pipelines.options.file_inputs import (
     FilesConfig,
     check_record_bytes,
@@ -26,7 +26,6 @@ from recordmill.pipelines.options.file_inputs import (
 )
 from recordmill.transforms.encoders.array_options import ArrayOptions
 from recordmill.transforms.encoders.arrays import ArrayEncoder
-from recordmill.transforms.model.casts import DTYPES
 from recordmill.transforms.model.data_type import DataType
 from recordmill.transforms.sources.arrays.array_headers import ArrayProbe
 from recordmill.transforms.sources.arrays.array_source import NOT_ARRAYS, ArraySource
@@ -92,35 +91,7 @@ class ArraysConfig(FilesConfig):
         shapes_bytes=True,
         help="Keep or drop a last chunk that is shorter than the others.",
     )
-    array_format: Literal["raw", "values"] = option(
-        "raw",
-        group=ARRAYS,
-        shapes_bytes=True,
-        help="raw: the bytes of the array, for tf.io.decode_raw. values: a list of its numbers, as"
-        " int64 or float32.",
-    )
-    dtype: str | None = option(
-        None,
-        group=ARRAYS,
-        shapes_bytes=True,
-        parse=values.one_of(*DTYPES),
-        metavar="DTYPE",
-        help="Cast arrays to this dtype. Default: the most frequent dtype; arrays of another dtype"
-        " are rejected.",
-    )
-    cast: Literal["safe", "same-kind"] = option(
-        "safe",
-        group=ARRAYS,
-        shapes_bytes=True,
-        help="Casts that --dtype may do. safe: only those that keep every number exactly."
-        " same-kind: also those that round. Arrays with a number out of range are rejected.",
-    )
-    nan: Literal["keep", "reject", "zero"] = option(
-        "keep",
-        group=ARRAYS,
-        shapes_bytes=True,
-        help="Keep NaN, reject records with NaN, or replace NaN by 0.",
-    )
+    arrays: GroupValues[ArrayOptions] = option_group(ArrayOptions, group=ARRAYS)
     max_array_bytes: int = option(
         1 << 28,
         group=ARRAYS,
@@ -135,10 +106,10 @@ class ArraysConfig(FilesConfig):
         super().__post_init__()
         if self.chunk is not None:
             self._refuse_group_of_parts("the chunks of an array", "--dedup drop")
-        self.array_options()
+        options = self.arrays.make()
         self.array_cut()
         check_record_bytes("--max-array-bytes", self.max_array_bytes)
-        if self.cast != "safe" and self.dtype is None:
+        if options.cast != "safe" and options.dtype is None:
             raise ConfigError("--cast: has no effect without --dtype, the dtype to cast to")
         if self.label_input is not None and not self.per_item:
             raise ConfigError(
@@ -158,11 +129,6 @@ class ArraysConfig(FilesConfig):
             raise ConfigError(
                 f"expected one source of classes, got {' and '.join(given)}; leave one out"
             )
-
-    def array_options(self) -> ArrayOptions:
-        """Return the encoding of the written arrays. Raises ConfigError."""
-        names = [field.name for field in dataclasses.fields(ArrayOptions)]
-        return ArrayOptions(**{name: getattr(self, name) for name in names})
 
     def array_cut(self) -> ArraySlicing:
         """Return how arrays are cut into records. Raises ConfigError."""
@@ -201,8 +167,9 @@ def data_type(config: ArraysConfig) -> DataType:
             " whose rows hold files: put labels into each file (--label-array)"
         )
     config.refuse_near_duplicates("arrays")
+    options = config.arrays.make()
     encoder = ArrayEncoder(
-        options=config.array_options(),
+        options=options,
         cut=config.array_cut(),
         unlabelled=config.unlabelled == "keep",
     )
@@ -220,8 +187,8 @@ def data_type(config: ArraysConfig) -> DataType:
                 unlabelled=config.unlabelled,
                 max_bytes=config.max_array_bytes,
             ),
-            dtype=config.dtype,
-            cast=config.cast,
+            dtype=options.dtype,
+            cast=options.cast,
             worker_limits=config.worker_limits,
         ),
         encoder=encoder,

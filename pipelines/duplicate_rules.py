@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from recordmill.errors import ConfigError
 from recordmill.notes import FAILABLE
+from recordmill.options.declaration import value_of
 from recordmill.pipelines.options.duplicates import DuplicateConfig
 from recordmill.transforms.model.data_type import DataType, NearDuplicates
 from recordmill.transforms.model.same_content import SameContent
@@ -35,7 +36,7 @@ def _not_compared(config: CommonConfig, data_type: DataType) -> str | None:
         return "windows"
     if data_type.chunker is not None:
         return "chunks"
-    return None if getattr(config, "pack", None) is None else "packed texts"
+    return None if value_of(config, "pack") is None else "packed texts"
 
 
 def _check_fail_on(config: CommonConfig, data_type: DataType) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from recordmill.job.staging import to_json
-from recordmill.pipelines.options import declaration
+from recordmill.options import declaration
 from recordmill.pipelines.options.config import CommonConfig
 from recordmill.pipelines.reused_datasets import fingerprint_shaping
 from recordmill.transforms.model.data_type import DataType

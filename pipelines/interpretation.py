@@ -14,8 +14,9 @@ from recordmill.job.staging import Listing
 from recordmill.notes import Note, count_of
 from recordmill.option_checks import list_text
 from recordmill.option_names import option_name
+from recordmill.options.declaration import value_of
+from recordmill.options.values import show_moments
 from recordmill.pipelines.options.config import CommonConfig
-from recordmill.pipelines.options.values import show_moments
 from recordmill.pipelines.split_columns import column_notes
 from recordmill.storage.files import Location, shown
 from recordmill.transforms.model import batch
@@ -364,10 +365,10 @@ def _sizes(counts: Mapping[str, int]) -> str:
 def _splits(config: CommonConfig, layout: Layout, columns: Collection[str]) -> str:
     fractions = ",".join(f"{name}={x:g}" for name, x in config.fractions.items())
     divided = f"divided by --splits {fractions}"
-    times = getattr(config, "split_times", None)
+    times = value_of(config, "split_times")
     if times:
         return f"divided by --split-times {show_moments(times)}"
-    divided += _TIME_SPLITS.get(getattr(config, "split_by", ""), "")
+    divided += _TIME_SPLITS.get(value_of(config, "split_by", ""), "")
     if layout.split_source is None:
         more = ["the default"] if config.splits is None else []
         if columns:

@@ -14,6 +14,7 @@ from recordmill.job import lock, publishing
 from recordmill.job.input_facts import NO_FACTS
 from recordmill.job.staging import FOLDER, Listing, PlanContent, Staging
 from recordmill.notes import Note, join_left_unread
+from recordmill.options.declaration import as_given
 from recordmill.pipelines.class_numbering import class_numbers
 from recordmill.pipelines.duplicate_rules import check_rules, compared_columns
 from recordmill.pipelines.early_work import early_work
@@ -44,7 +45,6 @@ from recordmill.pipelines.limits_of_published import keeps_limits
 from recordmill.pipelines.listing import list_input
 from recordmill.pipelines.options.card import read_card
 from recordmill.pipelines.options.config import CommonConfig
-from recordmill.pipelines.options.declaration import as_given
 from recordmill.pipelines.options.labels_file import read_labels
 from recordmill.pipelines.published import Published, finish_publishing
 from recordmill.pipelines.reused_datasets import stage_reused

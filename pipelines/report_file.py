@@ -13,8 +13,8 @@ from recordmill.errors import ConfigError, RunError
 from recordmill.format.manifest import JOB, JobContent, load
 from recordmill.format.replaced_datasets import expect_unchanged
 from recordmill.format.typed_json import damage_of, parse_json, read_as
+from recordmill.options.declaration import Option, options_of
 from recordmill.pipelines.data_types import DATA_TYPES
-from recordmill.pipelines.options.declaration import Option, options_of
 from recordmill.pipelines.published import warn_complete
 from recordmill.profile.statistics_file import SliceView
 from recordmill.storage.files import Location, is_uri, shown

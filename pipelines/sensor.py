@@ -12,16 +12,17 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from recordmill.errors import ConfigError
 from recordmill.format.ledger import WINDOW
-from recordmill.pipelines.options import values
-from recordmill.pipelines.options.columns import ColumnsConfig, making, reading
+from recordmill.options import values
+from recordmill.options.declaration import Group, GroupValues, option, option_group
+from recordmill.pipelines.options.columns import TABLE, ColumnsConfig, making, reading
 from recordmill.pipelines.options.config import refuse_given
-from recordmill.pipelines.options.declaration import Group, option
+from recordmill.transforms.encoders.table_options import TableOptions
 from recordmill.transforms.model.data_type import DataType
-from recordmill.transforms.model.window_options import LabelRule, SplitBy, WindowOptions
+from recordmill.transforms.model.window_options import LabelRule, WindowOptions
 from recordmill.transforms.sources.rows.interval_file import read_intervals
 from recordmill.transforms.sources.rows.sample_times import TimeUnit
 from recordmill.transforms.sources.rows.sensor_rows import SensorRows
@@ -31,6 +32,7 @@ SERIES = Group(27, "Series")
 WINDOWS = Group(28, "Windows")
 
 
+_OF_SERIES = ("step", "resample", "max_gap", "gap_policy", "fill", "fill_rows")
 _BY_CONTENT = "compares records by their content, but windows of a series share rows"
 
 
@@ -97,78 +99,17 @@ class SensorConfig(ColumnsConfig):
     join_files: bool = option(
         False, group=SERIES, shapes_bytes=True, help="Join all files into one series."
     )
-    step: int | str | None = option(
-        None,
-        group=SERIES,
-        shapes_bytes=True,
-        parse=values.step,
-        show=values.show_step,
-        metavar="auto|DURATION|COLUMN",
-        help="auto, the default: rows are not resampled, and the step of a series is the most"
-        " frequent distance between its rows. A duration, such as 10s or 1h: resample all series to"
-        " multiples of it. A column with durations or seconds: resample each series to multiples of"
-        " its own step.",
-    )
-    resample: Literal["mean", "min", "max", "sum", "first", "last"] = option(
-        "mean",
-        group=SERIES,
-        shapes_bytes=True,
-        help="How the numbers within a step are combined; other columns keep the last value.",
-    )
-    max_gap: int | None = option(
-        None,
-        group=SERIES,
-        shapes_bytes=True,
-        parse=values.duration,
-        show=values.show_duration,
-        metavar="DURATION",
-        help="Rows that are further apart than this have a gap between them. Default: 1.5 steps of"
-        " the series.",
-    )
-    gap_policy: Literal["split", "fill", "reject"] = option(
-        "split",
-        group=SERIES,
-        shapes_bytes=True,
-        help="split: no window crosses a gap. fill: fill gaps as --fill says. reject: reject every"
-        " series that has a gap.",
-    )
-    fill: Literal["last", "missing"] = option(
-        "last",
-        group=SERIES,
-        shapes_bytes=True,
-        help="Fill gaps with copies of the row before, or with rows of missing values.",
-    )
-    fill_rows: int | None = option(
-        None,
-        group=SERIES,
-        shapes_bytes=True,
-        metavar="ROWS",
-        help="Do not fill gaps of more rows than this. Default: --window.",
-    )
-
-    window: int | None = option(
-        None, group=WINDOWS, shapes_bytes=True, metavar="ROWS", help="Required: rows per window."
-    )
-    stride: int | None = option(
-        None,
+    windows: GroupValues[WindowOptions] = option_group(
+        WindowOptions,
         group=WINDOWS,
-        shapes_bytes=True,
-        metavar="ROWS",
-        help="Rows from the start of one window to the start of the next. Default: --window.",
+        **{name: {"group": SERIES} for name in _OF_SERIES},
     )
-    window_label: str = option(
-        "last",
-        group=WINDOWS,
-        shapes_bytes=True,
-        metavar="RULE",
-        help="Class of a window. last, first: the class of its last or first row. majority: the"
-        " most frequent class. any:CLASS: this class if any row has it, else that of the last"
-        " row. all:CLASS: this class if all rows have it, else that of the last row with another"
-        " one. ahead:ROWS: the class of the row this many rows after the last one. last, first and"
-        " ahead:ROWS also choose a number (--label-type int, float).",
+    table: GroupValues[TableOptions] = option_group(
+        TableOptions, group=TABLE, zscore_by={"group": WINDOWS, "after": "last_window"}
     )
     intervals: str | None = option(
         None,
+        after="window_label",
         group=WINDOWS,
         metavar="FILE",
         help="Classes of rows by intervals of time: a CSV file with the columns series, start, end"
@@ -177,115 +118,45 @@ class SensorConfig(ColumnsConfig):
     )
     outside_label: str | None = option(
         None,
+        after="intervals",
         group=WINDOWS,
         shapes_bytes=True,
         metavar="CLASS",
         help="Class of the rows outside of all --intervals. Default: no class; normal for a file"
         " such as NAB's.",
     )
-    horizon: int = option(
-        0,
-        group=WINDOWS,
-        shapes_bytes=True,
-        metavar="ROWS",
-        help="Add the feature target: the values of the --target columns in this many rows after"
-        " the window. Windows without these rows are not made.",
-    )
-    target: tuple[str, ...] = option(
-        (),
-        group=WINDOWS,
-        shapes_bytes=True,
-        parse=values.distinct_names,
-        repeat=True,
-        metavar="COLUMN,...",
-        help="Columns to predict, with --horizon. The feature target has the shape [horizon], or"
-        " [horizon, columns] if there are several.",
-    )
-    static_columns: tuple[str, ...] = option(
-        (),
-        group=WINDOWS,
-        shapes_bytes=True,
-        parse=values.names,
-        repeat=True,
-        metavar="COLUMN,...",
-        help="Columns with one value per series, such as a place. A window has this value once.",
-    )
-    last_window: tuple[str, ...] = option(
-        (),
-        group=WINDOWS,
-        shapes_bytes=True,
-        parse=values.names,
-        repeat=True,
-        metavar="all|SPLIT,...",
-        help="Make only the last window of each series, in all splits or in these, such as test."
-        " Names of splits need --split-by time or series-time, or splits that the input names.",
-    )
-    zscore_by: Literal["series", "window"] | None = option(
-        None,
-        group=WINDOWS,
-        shapes_bytes=True,
-        help="Mean and deviation for --zscore. series: of the rows of the series in train. window:"
-        " of the rows of the window. Both become the features COLUMN/mean and COLUMN/scale."
-        " Default: of all of train.",
-    )
     sequence_example: bool = option(
         False,
+        after="zscore_by",
         group=WINDOWS,
         shapes_bytes=True,
         help="Write SequenceExamples, with a feature list per column and a step per row.",
     )
-    split_by: SplitBy = option(
-        "series",
-        group=WINDOWS,
-        shapes_bytes=True,
-        help="series: all windows of a series go to one split. time: the earliest rows of all"
-        " series go to train, later rows to the other splits. series-time: the same within"
-        " each series.",
-    )
-    split_times: Mapping[str, int] = option(
-        {},
-        group=WINDOWS,
-        shapes_bytes=True,
-        parse=values.moments,
-        show=values.show_moments,
-        metavar="NAME=TIME,...",
-        help="With --split-by time: start of each split, such as"
-        " validation=2026-01-01,test=2026-02-01; train is everything before. Default: the times"
-        " that give the fractions of --splits.",
-    )
-    purge: int = option(
-        0,
-        group=WINDOWS,
-        shapes_bytes=True,
-        parse=values.duration,
-        show=values.show_duration,
-        metavar="DURATION",
-        help="With --split-by time or series-time: drop the rows within this time after the start"
-        " of a split.",
-    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for flag, given in (("--time-column", self.time_column or None), ("--window", self.window)):
-            if given is None:
+        given, zscore_by = self.windows, self.table["zscore_by"]
+        for flag, value in (("--time-column", self.time_column), ("--window", given["window"])):
+            if value in (None, ()):
                 raise ConfigError(f"{flag} is required; see recordmill sensor --help")
         if self.time_format is not None and self.time_unit not in (None, "s"):
             raise ConfigError(
                 f"--time-unit {self.time_unit}: is the unit of times that are numbers, and"
                 " --time-format reads text: leave one of them out"
             )
-        if self.number_type and not LabelRule.parse(self.window_label).chooses_row:
+        rule = given["window_label"]
+        if self.number_type and not LabelRule.parse(rule).chooses_row:
             raise ConfigError(
-                f"--window-label {self.window_label}: chooses a class, but with --label-type"
+                f"--window-label {rule}: chooses a class, but with --label-type"
                 f" {self.label_type} the label is a number: expected last, first or ahead:ROWS"
             )
-        if self.split_by != "series":
+        if given["split_by"] != "series":
             refuse_given(
                 self,
                 ("split_column", "group_column", "group_from", "stratify"),
-                f"contradicts --split-by {self.split_by}: leave one of them out",
+                f"contradicts --split-by {given['split_by']}: leave one of them out",
             )
-        if unknown := sorted(set(self.split_times).difference(self.fractions)):
+        if unknown := sorted(set(given["split_times"]).difference(self.fractions)):
             raise ConfigError(
                 f"--split-times {unknown[0]}: expected names of --splits, got {unknown[0]!r}"
             )
@@ -303,7 +174,7 @@ class SensorConfig(ColumnsConfig):
                 " leave one of them out"
             )
         self.window_options()
-        if self.zscore_by is not None and self.preprocessing_fn is not None:
+        if zscore_by is not None and self.preprocessing_fn is not None:
             raise ConfigError(
                 "--zscore-by: scales columns, and --preprocessing-fn makes all features: leave one"
                 " of them out"
@@ -316,31 +187,16 @@ class SensorConfig(ColumnsConfig):
 
     def window_options(self) -> WindowOptions:
         """Return how series are cut into windows. Raises ConfigError."""
-        assert self.window is not None
-        return WindowOptions(
-            window=self.window,
-            stride=self.window if self.stride is None else self.stride,
-            step=self.step,
-            resample=self.resample,
-            max_gap=self.max_gap,
-            gap_policy=self.gap_policy,
-            fill=self.fill,
-            fill_rows=self.fill_rows,
-            label=LabelRule.parse(self.window_label),
-            split_by=self.split_by,
-            split_times=tuple(sorted(self.split_times.items(), key=lambda one: one[1])),
-            purge=self.purge,
+        given, table = self.windows, self.table.make()
+        return given.make(
+            stride=given["window"] if given["stride"] is None else given["stride"],
             time_feature=self.time_feature,
-            horizon=self.horizon,
-            targets=self.target,
-            last_window=self.last_window,
-            static_columns=self.static_columns,
-            scale_by=self.zscore_by,
+            scale_by=table.zscore_by,
             zone_unknown=self.input_time_zone is None
             and "%z" not in (self.time_format or "").lower(),
             scaled=tuple(
                 transform
-                for transform in self.table_options().column_transforms().values()
+                for transform in table.column_transforms().values()
                 if transform.by is not None
             ),
         )
@@ -348,7 +204,8 @@ class SensorConfig(ColumnsConfig):
     @property
     def time_feature(self) -> str | None:
         """Name of the (first) time column if --date-parts makes features of it, else None."""
-        return next((name for name in self.time_column[:1] if name in self.date_parts), None)
+        dates = self.table["date_parts"]
+        return next((name for name in self.time_column[:1] if name in dates), None)
 
 
 def data_type(config: SensorConfig) -> DataType:
@@ -381,7 +238,7 @@ def data_type(config: SensorConfig) -> DataType:
             time_unit=config.time_unit,
             time_zone=config.input_time_zone,
             series_column=config.series_column,
-            step_column=config.step if isinstance(config.step, str) else None,
+            step_column=windows.step if isinstance(windows.step, str) else None,
             joined=config.join_files,
             **options,
         ),

@@ -12,13 +12,11 @@ from __future__ import annotations
 import dataclasses
 import functools
 import sys
-from typing import get_args
 
 from recordmill.errors import ConfigError
 from recordmill.format.ledger import INPUT
+from recordmill.options.declaration import Group, GroupValues, option, option_group
 from recordmill.pipelines.duplicate_rules import near_duplicates
-from recordmill.pipelines.options import values
-from recordmill.pipelines.options.declaration import Group, option
 from recordmill.pipelines.options.preprocessing import described, refuse_features
 from recordmill.pipelines.options.rows import RowsConfig
 from recordmill.pipelines.options.text_inputs import texts_of
@@ -37,24 +35,15 @@ from recordmill.transforms.encoders.text.text_contents import TextSignatures
 from recordmill.transforms.encoders.text.text_lengths import TextCheck
 from recordmill.transforms.encoders.tokenization.subwords import check_tokenizer_file
 from recordmill.transforms.encoders.tokenization.text_options import (
-    EdgeTokens,
-    Pooling,
-    TextAugmentation,
     TextFeature,
     TextOptions,
-    TextPairs,
-    Tfidf,
-    TfidfNorm,
-    Unicode,
 )
 from recordmill.transforms.encoders.tokenization.vocabulary import text_columns
 from recordmill.transforms.model.data_type import DataType, Prepared, Preprocessing
 from recordmill.transforms.sources.rows.text_folders import Documents
 
 TEXT = Group(30, "Text")
-_DEFAULT = TextOptions()
 _shaping = functools.partial(option, group=TEXT, shapes_bytes=True)  # makes immutable fields
-_SHAPES = [field.name for field in dataclasses.fields(TextOptions) if field.name != "tokenizer"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -67,25 +56,9 @@ class TextConfig(RowsConfig):
         help="Column with the text. Default: a column named text, sentence, message or the like, or"
         " the only column without another use.",
     )
-    text_columns: tuple[str, ...] = _shaping(
-        (),
-        parse=values.ordered_names,
-        repeat=True,
-        metavar="COLUMN,...",
-        help="Columns with the texts of a record, if it has several, such as question,answer.",
-    )
-    text_pairs: TextPairs | None = _shaping(
-        None,
-        help="join: one sequence of the tokens of two texts, with [CLS], [SEP] and type ids."
-        " separate: features of each text, under the name of its column. Default: join.",
-    )
     documents: Documents = _shaping(
         "file",
         help="If the input is a folder of text files: make a record of each file, or of each line.",
-    )
-    unicode: Unicode = _shaping(
-        _DEFAULT.unicode,
-        help="Unicode normalization of the text, applied first.",
     )
     tokenizer: str | None = option(
         None,
@@ -95,54 +68,16 @@ class TextConfig(RowsConfig):
         " whitespace. chars: code points. bytes: UTF-8 bytes. bpe: byte pair encoding, learned from"
         " train. FILE: a Hugging Face tokenizer.json or a SentencePiece .model.",
     )
-    features: tuple[TextFeature, ...] = _shaping(
-        (),
-        parse=values.some_of(*get_args(TextFeature)),
-        repeat=True,
-        metavar="NAME,...",
-        help=f"Features of a record: {', '.join(get_args(TextFeature))}. Default: tokens with"
-        " --tokenizer, embeddings with --embeddings, else text.",
-    )
-    max_length: int | None = _shaping(
-        None,
-        metavar="TOKENS",
-        help="Truncate or pad every record to this many tokens, and add a mask and the length.",
-    )
-    vocab_size: int = _shaping(
-        _DEFAULT.vocab_size,
-        help="Maximum number of tokens to learn from train; the most frequent are kept. Special"
-        " tokens are added to them.",
-    )
-    min_frequency: int = _shaping(
-        _DEFAULT.min_frequency,
-        help="Learn only tokens that occur at least this often in train.",
-    )
-    oov_buckets: int = _shaping(
-        _DEFAULT.oov_buckets,
-        help="Number of ids that out-of-vocabulary tokens share, by their hash.",
-    )
-    special_tokens: tuple[str, ...] = _shaping(
-        (),
-        parse=values.ordered_names,
-        repeat=True,
-        metavar="TOKEN,...",
-        help="Special tokens; they get the first ids after padding and --oov-buckets.",
-    )
-    ngrams: int = _shaping(
-        _DEFAULT.ngrams,
-        metavar="N",
-        help="Use n-grams of up to N tokens as terms of bow and tfidf.",
-    )
-    tfidf: Tfidf = _shaping(
-        _DEFAULT.tfidf,
-        help="sparse: indices and values. dense: a vector with a number per vocabulary entry.",
-    )
-    tfidf_norm: TfidfNorm = _shaping(
-        _DEFAULT.tfidf_norm,
-        help="l2 scales the TF-IDF vector of each record to length 1.",
+    texts: GroupValues[TextOptions] = option_group(
+        TextOptions,
+        group=TEXT,
+        text_columns={"after": "text_column"},
+        text_pairs={"after": "text_columns"},
+        unicode={"after": "documents"},
     )
     embeddings: str | None = option(
         None,
+        after="tfidf_norm",
         group=TEXT,
         metavar="FILE",
         help="Word vectors: the text format of GloVe, word2vec and fastText, word2vec's .bin, or"
@@ -150,102 +85,63 @@ class TextConfig(RowsConfig):
     )
     embedding_words: str | None = option(
         None,
+        after="embeddings",
         group=TEXT,
         metavar="FILE",
         help="If --embeddings is an .npy file: its words, one per line.",
     )
-    pooling: Pooling = _shaping(
-        _DEFAULT.pooling,
-        help="mean: write the mean of the tokens' vectors. none: write the vector of each token.",
-    )
-    edge_tokens: EdgeTokens = _shaping(
-        _DEFAULT.edge_tokens,
-        help="Whether to add the begin and end tokens of a tokenizer file. auto: yes for Hugging"
-        " Face, no for SentencePiece, as in these libraries.",
-    )
-    pack: int | None = _shaping(
-        None,
-        metavar="TOKENS",
-        help="Pack texts into records of exactly this many tokens, for language models, and add"
-        " tokens/segments and tokens/positions.",
-    )
-    end_token: str | None = _shaping(
-        None,
-        metavar="TOKEN",
-        help="Token to append to each packed text: a token of the tokenizer file, or one of"
-        " --special-tokens.",
-    )
-    chunk: int | None = _shaping(
-        None,
-        metavar="TOKENS",
-        help="Cut longer texts into records of up to this many tokens, all in the same split.",
-    )
-    chunk_overlap: int = _shaping(
-        0,
-        metavar="TOKENS",
-        help="Tokens that a chunk shares with the chunk before it.",
-    )
     max_unknown: float | None = option(
         None,
+        after="chunk_overlap",
         group=TEXT,
         metavar="X",
         help="With --learned-from: fail, and publish nothing, if more than this fraction of the"
         " tokens of a split is not in the vocabulary, 0 to 1.",
     )
-    min_chars: int | None = _shaping(None, help="Drop texts with fewer characters.")
-    max_chars: int | None = _shaping(None, help="Drop texts with more characters.")
-    min_tokens: int | None = _shaping(None, help="Drop texts with fewer tokens.")
-    max_tokens: int | None = _shaping(None, help="Drop texts with more tokens.")
-    augment: tuple[TextAugmentation, ...] = _shaping(
-        (),
-        parse=values.some_of(*get_args(TextAugmentation)),
-        repeat=True,
-        metavar="NAME,...",
-        help=f"Augmentations of oversampled copies: {', '.join(get_args(TextAugmentation))}.",
-    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        texts = self.texts
         if self.preprocessing_fn is not None:
             kept = {"min_chars", "max_chars", "text_columns"}
-            refuse_features(self, {"tokenizer", "embeddings", *_SHAPES} - kept)
+            refuse_features(self, {"tokenizer", "embeddings", *texts.values} - kept)
         if self.tokenizer in (None, *BY_NAME):  # a tokenizer file is checked when it is read
             self.text_options(self.tokenizer)
-        if self.text_columns and self.text_column is not None:
+        if texts["text_columns"] and self.text_column is not None:
             raise ConfigError(
                 "expected only one of --text-column and --text-columns: leave one out"
             )
-        if self.text_columns and self.near_duplicates != "none":
+        if texts["text_columns"] and self.near_duplicates != "none":
             raise ConfigError(
                 "--near-duplicates: compares single texts, and --text-columns gives a record"
                 " several: leave one of them out"
             )
-        if self.augment and self.balance != "oversample":
+        if texts["augment"] and self.balance != "oversample":
             raise ConfigError(
                 "--augment applies to oversampled copies, and there are none: add --balance"
                 " oversample"
             )
-        if self.chunk is not None and self.near_duplicates != "none":
+        if texts["chunk"] is not None and self.near_duplicates != "none":
             raise ConfigError(
                 "--near-duplicates: compares whole texts, and --chunk cuts them: leave one of them"
                 " out"
             )
-        if self.pack is not None and self.balance != "none":
+        if texts["pack"] is not None and self.balance != "none":
             raise ConfigError(
                 f"--balance {self.balance}: balances classes, and packed texts have none: leave"
                 " one of --balance and --pack out"
             )
-        if self.chunk is not None and self.conflicts != "reject":
+        if texts["chunk"] is not None and self.conflicts != "reject":
             raise ConfigError(
                 f"--conflicts {self.conflicts}: cannot be combined with --chunk, which refuses keys"
                 " that repeat: leave one of them out"
             )
-        if self.pack is not None and self.weight_column is not None:
+        if texts["pack"] is not None and self.weight_column is not None:
             raise ConfigError(
                 f"--weight-column {self.weight_column}: packed texts have no weight: leave one of"
                 " --weight-column and --pack out"
             )
-        if self.pack is not None and self.label_type in ("int", "float"):
+        if texts["pack"] is not None and self.label_type in ("int", "float"):
             raise ConfigError(
                 f"--label-type {self.label_type}: packed texts have no label: leave one of"
                 " --label-type and --pack out"
@@ -273,17 +169,15 @@ class TextConfig(RowsConfig):
 
     @property
     def _features(self) -> tuple[TextFeature, ...]:
-        if self.embeddings is not None and not self.features:
-            return ("embeddings",)
-        return self.features
+        given: tuple[TextFeature, ...] = self.texts["features"]
+        return given if given or self.embeddings is None else ("embeddings",)
 
     def text_options(self, tokenizer: str | None) -> TextOptions:
         """Return the features of texts. Raises ConfigError for contradicting options.
 
         tokenizer: its name; for a tokenizer file the name of its format.
         """
-        shapes = {name: getattr(self, name) for name in _SHAPES} | {"features": self._features}
-        return TextOptions(tokenizer=tokenizer, **shapes)  # type: ignore[arg-type]
+        return self.texts.make(tokenizer=tokenizer, features=self._features)
 
 
 def data_type(config: TextConfig) -> DataType:
@@ -301,7 +195,7 @@ def data_type(config: TextConfig) -> DataType:
             config,
             documents=config.documents,
             text_column=config.text_column,
-            text_columns=config.text_columns,
+            text_columns=options.text_columns,
         ),
         check=TextCheck(options=options) if options.filters else None,
         duplicates=_same_text(config, options),

@@ -52,5 +52,5 @@ def window_numbers(config: CommonConfig, layout: Layout) -> NumberLabels | None:
         raise ConfigError(
             f"--label-type {kind}: no label column was found: name it with --label-column"
         )
-    parser = config.row_format().value_parser
+    parser = config.rows.make().value_parser
     return NumberLabels(label_type=kind, unlabelled=config.unlabelled, parser=parser)

@@ -1,6 +1,5 @@
 """README and docs say what is so: their commands run or parse, their code runs, links lead on."""
 
-import dataclasses
 import importlib
 import importlib.util
 import io
@@ -16,6 +15,7 @@ from PIL import Image
 import recordmill
 from recordmill.errors import Reason
 from recordmill.format.manifest import load
+from recordmill.options.declaration import options_of
 from recordmill.pipelines.cli import main
 from recordmill.pipelines.commands import (
     dataset_commands,
@@ -98,8 +98,7 @@ def named_in(page: str) -> set[str]:
 
 
 def declared_by(command: str) -> set[str]:
-    names = {field.name.replace("_", "-") for field in dataclasses.fields(CONFIGS[command])}
-    return {name.removeprefix("no-") for name in names}
+    return {one.key.removeprefix("no-") for one in options_of(CONFIGS[command]).values()}
 
 
 def test_every_reason_of_a_reject_is_explained():

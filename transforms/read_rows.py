@@ -7,10 +7,10 @@ from typing import Any, Literal
 
 from recordmill.errors import ConfigError
 from recordmill.format.ledger import WINDOW
+from recordmill.options.durations import duration
 from recordmill.transforms.encoders.tables import TableEncoder
 from recordmill.transforms.encoders.text.text import TextEncoder
 from recordmill.transforms.encoders.tokenization.text_options import TextOptions
-from recordmill.transforms.model.durations import duration
 from recordmill.transforms.model.source import Source
 from recordmill.transforms.model.window_options import LabelRule, SplitBy, WindowOptions
 from recordmill.transforms.read_values import ReadStep

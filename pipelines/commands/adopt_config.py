@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from recordmill.errors import ConfigError
+from recordmill.options import values
+from recordmill.options.declaration import Group, option
 from recordmill.pipelines.commands.adopt_input import check_split
-from recordmill.pipelines.options import values
 from recordmill.pipelines.options.card import CardConfig
-from recordmill.pipelines.options.declaration import Group, option
 from recordmill.pipelines.options.reporting import REPORT_HELP
 from recordmill.reading.raw_arrays import RawArray
 from recordmill.tfrecord.framing import MAX_RECORD_BYTES
@@ -18,10 +18,6 @@ from recordmill.tfrecord.framing import MAX_RECORD_BYTES
 _PLACES = Group(10, "Input and output")
 _MEANING = Group(20, "Splits, classes and features")
 _RUN = Group(80, "Job")
-
-
-def _read_places(texts: Sequence[str]) -> tuple[str, ...]:
-    return tuple(map(values.text, texts))
 
 
 def _read_raw(texts: Sequence[str]) -> dict[str, RawArray]:
@@ -53,7 +49,7 @@ class AdoptConfig(CardConfig):
 
     input: tuple[str, ...] = option(
         group=_PLACES,
-        parse=_read_places,
+        parse=values.each(str),
         repeat=True,
         metavar="WHERE",
         help="TFRecord files: one or several files, a glob pattern such as 'data/*.tfrecord', or a"

@@ -23,15 +23,15 @@ from recordmill.format.replaced_datasets import DatasetReplacedError, expect_unc
 from recordmill.format.shard_index import IndexDamagedError
 from recordmill.format.split_names import TRAIN
 from recordmill.job.staging import Staging
+from recordmill.options import values
+from recordmill.options.declaration import Group, option
 from recordmill.pipelines.commands.dataset_options import (
     DATASET,
     ComparedDatasetConfig,
     DatasetConfig,
 )
 from recordmill.pipelines.commands.in_processes import in_processes
-from recordmill.pipelines.options import values
 from recordmill.pipelines.options.command_line import parse_command
-from recordmill.pipelines.options.declaration import Group, option
 from recordmill.pipelines.terminal import distances, report
 from recordmill.profile.statistics_file import parse_compared
 from recordmill.reading.reader import RecordPlace

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from recordmill.pipelines.options.declaration import Group, option
+from recordmill.options.declaration import Group, option
 
 DATASET = Group(10, "Dataset")
 

@@ -15,9 +15,9 @@ from recordmill.checking.dataset_diff import FACTS, diff
 from recordmill.checking.record_differences import KINDS
 from recordmill.errors import ConfigError, RunError
 from recordmill.notes import count_of
-from recordmill.pipelines.options import values
+from recordmill.options import values
+from recordmill.options.declaration import Group, option
 from recordmill.pipelines.options.command_line import parse_command
-from recordmill.pipelines.options.declaration import Group, option
 from recordmill.storage.files import Location
 
 _DATASETS = Group(10, "Datasets")

@@ -14,10 +14,9 @@ from recordmill.errors import ConfigError, DamageError, RunError, install_extra
 from recordmill.format.file_info import file_info
 from recordmill.format.manifest import MANIFEST, Manifest, ManifestError, load
 from recordmill.format.typed_json import Count, damage_of, read_as
+from recordmill.options.declaration import Group, GroupValues, option, options_of
 from recordmill.pipelines.learned_from import check_learned
-from recordmill.pipelines.options.columns import table_options
 from recordmill.pipelines.options.command_line import parse_command
-from recordmill.pipelines.options.declaration import Group, option
 from recordmill.storage.files import Location, shown, sync_folders
 from recordmill.transforms.encoders.artifacts import parse_frequencies
 from recordmill.transforms.encoders.table_learning import vocabulary_file
@@ -26,6 +25,7 @@ from recordmill.transforms.encoders.table_numbers import (
     LearnedNumbers,
     parse_numbers,
 )
+from recordmill.transforms.encoders.table_options import TableOptions
 from recordmill.transforms.encoders.tokenization.text_options import (
     SUBWORDS,
     TextOptions,
@@ -147,7 +147,8 @@ class _TableOptions:
 def _export_table(dataset: Location, manifest: Manifest, folder: pathlib.Path) -> str:
     with damage_of(f"{MANIFEST}, options"):
         read_as(_TableOptions, manifest.options, open_ended=True)
-        recipes = table_options(manifest.options).column_transforms()
+        given = {one: manifest.options.get(one) for one in options_of(TableOptions)}
+        recipes = GroupValues(TableOptions, given).make().column_transforms()
     if not recipes:
         raise ConfigError("the dataset's columns were not transformed: there is nothing to export")
     zoned = [name for name, recipe in recipes.items() if recipe.time_zone is not None]

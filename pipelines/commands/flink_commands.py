@@ -14,8 +14,8 @@ from recordmill.errors import ConfigError, RunError
 from recordmill.format.manifest import MANIFEST
 from recordmill.job import lock
 from recordmill.job.staging import FOLDER, jobs
+from recordmill.options.declaration import Group, option
 from recordmill.pipelines.options.command_line import parse_command
-from recordmill.pipelines.options.declaration import Group, option
 from recordmill.pipelines.watch import JobProgress
 from recordmill.printable import printable
 from recordmill.runners import progress

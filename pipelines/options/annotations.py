@@ -7,9 +7,16 @@ import math
 from typing import TYPE_CHECKING, Literal
 
 from recordmill.errors import ConfigError
-from recordmill.pipelines.options import values
+from recordmill.options import values
+from recordmill.options.declaration import (
+    Group,
+    GroupValues,
+    option,
+    option_group,
+    options_of,
+    value_of,
+)
 from recordmill.pipelines.options.config import CommonConfig
-from recordmill.pipelines.options.declaration import Group, option, options_of
 from recordmill.pipelines.options.labels_file import read_labels
 from recordmill.storage.files import Location
 from recordmill.transforms.encoders.object_options import ObjectOptions
@@ -51,63 +58,22 @@ class AnnotationsConfig(CommonConfig):
         shapes_bytes=True,
         help="Units of the corners in a CSV file; fractions are of the image's width and height.",
     )
-    boxes: Literal["clip", "drop", "reject"] = option(
-        "clip",
-        group=ANNOTATIONS,
-        shapes_bytes=True,
-        help="Boxes that cross the edge of the written image: clip cuts the box at the edge, drop"
-        " drops the box, reject rejects the image.",
-    )
-    min_box: float = option(
-        0.0,
-        group=ANNOTATIONS,
-        shapes_bytes=True,
-        metavar="PIXELS",
-        help="Drop boxes whose shorter side in the written image is below this; with --boxes"
-        " reject, reject the image.",
-    )
-    without_boxes: Literal["keep", "drop"] = option(
-        "keep",
-        group=ANNOTATIONS,
-        shapes_bytes=True,
-        help="Keep or drop images without boxes, or whose boxes were all dropped.",
-    )
+    objects: GroupValues[ObjectOptions] = option_group(ObjectOptions, group=ANNOTATIONS)
     unannotated: Literal["reject", "keep", "drop"] = option(
         "reject",
+        after="without_boxes",
         group=ANNOTATIONS,
         shapes_bytes=True,
         help="Reject, keep or drop images that --annotations do not mention.",
     )
-    box_frame: Literal["auto", "stored", "upright"] = option(
-        "auto",
-        group=ANNOTATIONS,
-        shapes_bytes=True,
-        help="Coordinates of boxes in images that EXIF rotates: those of the stored image, or of"
-        " the upright one. auto compares with the image size in the annotations, and rejects images"
-        " where both fit.",
-    )
     image_class: Literal["auto", "none", "rarest", "largest"] = option(
         "auto",
+        after="box_frame",
         group=ANNOTATIONS,
         shapes_bytes=True,
         help="Class of an image whose boxes have several classes: rarest is the class that occurs"
         " in the fewest images, largest the class of the largest box; auto is rarest with"
         " --balance, else none.",
-    )
-    segmentation: bool = option(
-        True,
-        group=ANNOTATIONS,
-        shapes_bytes=True,
-        help="Drop COCO's polygons and masks, which are otherwise written as they are.",
-    )
-    instance_masks: bool = option(
-        False,
-        group=ANNOTATIONS,
-        shapes_bytes=True,
-        help="Draw COCO's polygons and masks: for each object a PNG of the size of the image.",
-    )
-    captions: Literal["all", "first"] = option(
-        "all", group=ANNOTATIONS, shapes_bytes=True, help="Captions to write for each image."
     )
 
     def __post_init__(self) -> None:
@@ -118,14 +84,14 @@ class AnnotationsConfig(CommonConfig):
                     f"--{name.replace('_', '-')}: cannot be combined with --annotations, whose"
                     " boxes give the classes: leave it out"
                 )
-        self.object_options()
+        self.objects.make()
 
     def check_annotations(self, *, in_records: bool) -> None:
         """Raise ConfigError for options that have no effect. in_records: records hold boxes."""
         if self.annotations:
             return
         for name, one in options_of(AnnotationsConfig).items():
-            if one.group == ANNOTATIONS and getattr(self, name) != one.default:
+            if one.group == ANNOTATIONS and one.of(self) != one.default:
                 if not in_records:
                     raise ConfigError(f"--{one.key}: has no effect without --annotations")
                 if name in _OF_FILES:
@@ -144,7 +110,7 @@ class AnnotationsConfig(CommonConfig):
     def object_rules(self, classes: tuple[str, ...] | None) -> ObjectRules:
         """Return the rules for images with objects. classes: those allowed; None allows all."""
         return ObjectRules(
-            without_boxes=self.without_boxes,
+            without_boxes=self.objects["without_boxes"],
             classes=classes,
             image_class=self.image_class_rule(has_boxes=True),
             with_classes=self.repeat_threshold is not None,
@@ -157,18 +123,6 @@ class AnnotationsConfig(CommonConfig):
             ),
         )
 
-    def object_options(self) -> ObjectOptions:
-        """Return the handling of boxes. Raises ConfigError for invalid options."""
-        return ObjectOptions(
-            boxes=self.boxes,
-            min_box=self.min_box,
-            without_boxes=self.without_boxes,
-            box_frame=self.box_frame,
-            captions=self.captions,
-            segmentation=self.segmentation,
-            masks=self.instance_masks,
-        )
-
 
 def object_options(config: AnnotationsConfig, pixels: PixelFeatures | None) -> ObjectOptions | None:
     """Return the handling of boxes; None without any.
@@ -179,17 +133,17 @@ def object_options(config: AnnotationsConfig, pixels: PixelFeatures | None) -> O
       ConfigError: the format of the annotations is unknown.
     """
     if pixels is not None and pixels.has_objects:
-        masks = config.instance_masks or pixels.object_masks is not None
-        return dataclasses.replace(config.object_options(), fractions=True, masks=masks)
+        masks = config.objects["instance_masks"] or pixels.object_masks is not None
+        return config.objects.make(fractions=True, masks=masks)
     if not config.annotations:
         return None
     reader = _reader(config)
-    if config.instance_masks and reader.resolved_format != "coco":
+    if config.objects["instance_masks"] and reader.resolved_format != "coco":
         raise ConfigError(
             f"--instance-masks: needs COCO's polygons or masks, and {reader.resolved_format} has"
             " none: leave the option out"
         )
-    return dataclasses.replace(config.object_options(), fractions=reader.has_fractions)
+    return config.objects.make(fractions=reader.has_fractions)
 
 
 def annotated(config: AnnotationsConfig, files: Source, *, image_ids: bool) -> Source:
@@ -221,9 +175,9 @@ def _reader(config: AnnotationsConfig) -> Annotations:
     return Annotations(
         places=tuple(map(_place, config.annotations)),
         format=config.annotation_format,
-        segmentation=config.segmentation or config.instance_masks,
+        segmentation=config.objects["segmentation"] or config.objects["instance_masks"],
         units=config.box_units,
-        decimal=getattr(config, "decimal", "."),
+        decimal=value_of(config, "decimal", "."),
         classes=read_labels(config.labels_file),
     )
 

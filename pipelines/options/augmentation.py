@@ -6,8 +6,8 @@ from collections.abc import Collection
 from typing import Any, Protocol
 
 from recordmill.errors import ConfigError
-from recordmill.pipelines.options import values
-from recordmill.pipelines.options.declaration import Group, option
+from recordmill.options import values
+from recordmill.options.declaration import Group, option
 
 
 class AugmentingConfig(Protocol):

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 from recordmill.errors import ConfigError
+from recordmill.options.declaration import offered
 from recordmill.pipelines.data_types import DATA_TYPES
-from recordmill.pipelines.options.declaration import offered
 from recordmill.pipelines.options.job_file import Given
 
 # Beam's options that have an effect, by runner. In the direct runner, encoder processes do the

@@ -10,8 +10,8 @@ import yaml
 from recordmill.errors import ConfigError
 from recordmill.format.dataset_card import MAX_CARD_BYTES, DatasetCard
 from recordmill.option_files import read_option_file
+from recordmill.options.declaration import Group, option
 from recordmill.pipelines.options import job_file
-from recordmill.pipelines.options.declaration import Group, option
 
 _DEPTH = 3  # of a text in it, such as the name of a creator in a list
 _NULL = "tag:yaml.org,2002:null"

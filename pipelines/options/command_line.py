@@ -15,8 +15,16 @@ from typing import Any, Generic, TypeVar
 
 from recordmill.errors import ConfigError
 from recordmill.option_checks import list_text
+from recordmill.options.declaration import (
+    Group,
+    Option,
+    build,
+    offered,
+    option,
+    options_of,
+    values_of,
+)
 from recordmill.pipelines.options import beam_options, job_file
-from recordmill.pipelines.options.declaration import Group, Option, offered, option, options_of
 from recordmill.pipelines.options.help_page import HelpPage
 from recordmill.pipelines.options.job_file import Given
 
@@ -72,14 +80,14 @@ def parse(
     missing = [f"--{one.key}" for one in options.values() if one.required and one.name not in given]
     if command.print_config:
         # If required options are missing, the printed file has empty lines for them.
-        shown = given if missing else vars(config_class(**given))
+        shown = given if missing else values_of(build(config_class, given))
         print(
             _show_config(offered(config_class), shown, prog=prog, passthrough=passthrough), end=""
         )
         raise SystemExit(0)
     if missing:
         raise ConfigError(f"missing {' and '.join(missing)}; see {prog} --help")
-    return Parsed(config=config_class(**given), passthrough=passthrough)
+    return Parsed(config=build(config_class, given), passthrough=passthrough)
 
 
 def config_path(argv: Sequence[str]) -> pathlib.Path | None:
@@ -129,7 +137,9 @@ def parse_command(
 
 def show_config(config: Any, *, prog: str, passthrough: Sequence[str] = ()) -> str:
     """Return a job file with every option, its value and its help, which parses to this config."""
-    return _show_config(offered(type(config)), vars(config), prog=prog, passthrough=passthrough)
+    return _show_config(
+        offered(type(config)), values_of(config), prog=prog, passthrough=passthrough
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -11,9 +11,9 @@ from recordmill.errors import ConfigError
 from recordmill.format.split_names import DEFAULT_FRACTIONS, TRAIN, in_order, is_split_name
 from recordmill.notes import FAILABLE
 from recordmill.option_checks import expect_fraction, expect_whole
-from recordmill.pipelines.options import values
+from recordmill.options import values
+from recordmill.options.declaration import Group, option, value_of
 from recordmill.pipelines.options.card import CardConfig
-from recordmill.pipelines.options.declaration import Group, option
 from recordmill.pipelines.options.duplicates import DuplicateConfig
 from recordmill.pipelines.options.flink import FlinkConfig
 from recordmill.pipelines.options.reporting import RUN, ReportConfig
@@ -62,8 +62,8 @@ class CommonConfig(
 
     input: tuple[InputPath, ...] = option(
         group=PLACES,
-        parse=values.input_paths,
-        show=values.show_inputs,
+        parse=values.each(InputPath.parse),
+        show=values.show_each,
         repeat=True,
         metavar="[SPLIT=]WHERE",
         help="File, folder or glob pattern to read: a local path, or s3://, gs://, abfss://,"
@@ -395,7 +395,7 @@ class CommonConfig(
 def refuse_given(config: CommonConfig, names: Iterable[str], why: str) -> None:
     """Raise ConfigError if one of the fields `names` is given; why: the end of the message."""
     for name in names:
-        if getattr(config, name) not in _NOT_GIVEN:
+        if value_of(config, name) not in _NOT_GIVEN:
             raise ConfigError(f"--{name.replace('_', '-')} {why}")
 
 

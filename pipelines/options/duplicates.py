@@ -6,8 +6,8 @@ import dataclasses
 from typing import Literal
 
 from recordmill.errors import ConfigError
-from recordmill.pipelines.options import values
-from recordmill.pipelines.options.declaration import Group, option
+from recordmill.options import values
+from recordmill.options.declaration import Group, option
 
 DUPLICATES = Group(24, "Duplicates")
 
@@ -38,7 +38,7 @@ class DuplicateConfig:
     exclude_like: tuple[str, ...] = option(
         (),
         group=DUPLICATES,
-        parse=values.given_texts,
+        parse=values.each(str),
         repeat=True,
         metavar="DATASET",
         help="Leave out records that have the same content as a record of this dataset, such as the"

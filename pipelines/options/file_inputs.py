@@ -8,9 +8,9 @@ from collections.abc import Collection, Sequence
 from typing import TypedDict
 
 from recordmill.errors import ConfigError
-from recordmill.pipelines.options import values
+from recordmill.options import values
+from recordmill.options.declaration import option
 from recordmill.pipelines.options.config import COLUMNS, MEANING, CommonConfig, refuse_given
-from recordmill.pipelines.options.declaration import option
 from recordmill.pipelines.options.media_inputs import media_rows
 from recordmill.pipelines.options.rows import DelimitedConfig
 from recordmill.pipelines.options.tfrecord_inputs import records_of
@@ -68,7 +68,7 @@ class FilesConfig(DelimitedConfig):
     allow_store: tuple[str, ...] = option(
         (),
         group=MEANING,
-        parse=values.given_texts,
+        parse=values.each(str),
         repeat=True,
         metavar="URI",
         help="Object store that the rows of a listing may name, such as s3://bucket?region=eu-west-1,"
@@ -108,7 +108,7 @@ def files_of(
         or folder.
     """
     inputs = config.inputs
-    row_format = config.row_format()
+    row_format = config.rows.make()
     places = [Location.parse(one.path) for one in inputs.paths]
     for place in places:
         refuse_special(place)

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Literal
 
 from recordmill.errors import ConfigError
-from recordmill.pipelines.options.declaration import Group, option, options_of
+from recordmill.options.declaration import Group, option, options_of
 
 FLINK = Group(85, "Flink")
 

@@ -9,8 +9,8 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
 from recordmill.errors import ConfigError
+from recordmill.options.declaration import Group, Option
 from recordmill.pipelines.options import job_file
-from recordmill.pipelines.options.declaration import Group, Option
 
 ALL = "all"
 # The options that the help shows if no topic is given, beside those that are required.

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from recordmill.errors import ConfigError
 from recordmill.option_files import read_names, read_option_file
-from recordmill.pipelines.options import values
+from recordmill.options.declaration import Group, GroupValues, option, option_group, options_of
 from recordmill.pipelines.options.config import CommonConfig
-from recordmill.pipelines.options.declaration import Group, option, options_of
 from recordmill.storage.files import Location
 from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.imaging.mask_colours import MaskColours, parse_colours
@@ -57,42 +56,8 @@ class MasksConfig(CommonConfig):
         help="Colours of the classes in masks of colours: a line R G B NAME for the ids 0, 1, ...;"
         " the name ignore stands for --mask-ignore.",
     )
-    mask_values: tuple[int, ...] | None = option(
-        None,
-        group=MASKS,
-        shapes_bytes=True,
-        parse=values.whole_numbers,
-        show=values.show_numbers,
-        metavar="N,...",
-        help="Gray levels of masks that stand for the ids 0, 1, ..., such as 0,255. Default: levels"
-        " and palette indices are ids.",
-    )
-    mask_depth: Literal["8", "16"] = option(
-        "8",
-        group=MASKS,
-        shapes_bytes=True,
-        help="Bits of written masks. With 8, images whose masks have ids above 255 are rejected.",
-    )
-    mask_ignore: int | None = option(
-        None,
-        group=MASKS,
-        shapes_bytes=True,
-        metavar="ID",
-        help="Id of pixels without a class. Default: 255, with --mask-depth 16 65535.",
-    )
-    mask_padding: int | None = option(
-        None,
-        group=MASKS,
-        shapes_bytes=True,
-        metavar="ID",
-        help="Id of the padding of --resize-mode pad. Default: that of --mask-ignore.",
-    )
-    mask_frame: Literal["auto", "stored", "upright"] = option(
-        "auto",
-        group=MASKS,
-        shapes_bytes=True,
-        help="For images that EXIF rotates: masks fit the stored image, or the upright image. auto"
-        " compares sizes, and rejects images where both fit.",
+    mask: GroupValues[MaskOptions] = option_group(
+        MaskOptions, group=MASKS, mask_values={"after": "mask_colours"}
     )
     unmasked: Literal["reject", "keep", "drop"] = option(
         "reject",
@@ -110,7 +75,7 @@ class MasksConfig(CommonConfig):
         if self.masks is not None:
             return
         for name, one in options_of(MasksConfig).items():
-            if one.group == MASKS and getattr(self, name) != one.default:
+            if one.group == MASKS and one.of(self) != one.default:
                 if not in_records:
                     raise ConfigError(f"--{one.key}: has no effect without --masks")
                 if name == "mask_suffix":
@@ -119,15 +84,8 @@ class MasksConfig(CommonConfig):
                     )
 
     def _options(self, depth: int = 8, **more: Any) -> MaskOptions:
-        return MaskOptions(
-            depth=max(int(self.mask_depth), depth),
-            ignore=self.mask_ignore,
-            padding=self.mask_padding,
-            values=self.mask_values,
-            frame=self.mask_frame,
-            optional=self.unmasked == "keep",
-            **more,
-        )
+        depth = max(int(self.mask["mask_depth"]), depth)
+        return self.mask.make(depth=depth, optional=self.unmasked == "keep", **more)
 
     def mask_options(self, pixels: PixelFeatures | None = None) -> MaskOptions | None:
         """Return how masks are read and written, None without masks.

@@ -37,7 +37,7 @@ def media_rows(
             return None
         column = find_bytes_column(
             config.inputs,
-            encoding=config.encoding,
+            encoding=config.rows["encoding"],
             dropped=config.drop_columns,
             leave_out=leave_out,
         )
@@ -57,7 +57,7 @@ def media_rows(
             )
     return MediaRows(
         input=config.inputs,
-        format=config.row_format(),
+        format=config.rows.make(),
         bytes_column=column,
         label_column=config.label_column,
         split_column=config.split_column,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import importlib.util
 import pathlib
@@ -11,6 +10,7 @@ from collections.abc import Collection
 from typing import Any
 
 from recordmill.errors import ConfigError, install_extra
+from recordmill.options.declaration import options_of
 from recordmill.transforms.encoders.preprocessed import load_function
 
 
@@ -33,14 +33,11 @@ def described(name: str) -> str:
 def refuse_features(config: Any, names: Collection[str]) -> None:
     """Raise ConfigError if an option that makes features is given beside --preprocessing-fn.
 
-    names: fields of the config.
+    names: of options of the config.
     """
-    for field in dataclasses.fields(config):
-        default = field.default
-        if default is dataclasses.MISSING and field.default_factory is not dataclasses.MISSING:
-            default = field.default_factory()
-        if field.name in names and getattr(config, field.name) != default:
+    for one in options_of(type(config)).values():
+        if one.name in names and one.of(config) != one.default:
             raise ConfigError(
-                f"--{field.name.replace('_', '-')}: has no effect with --preprocessing-fn, which"
-                " makes all features: leave one of them out"
+                f"--{one.key}: has no effect with --preprocessing-fn, which makes all features:"
+                " leave one of them out"
             )

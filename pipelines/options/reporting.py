@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from recordmill.errors import ConfigError
-from recordmill.pipelines.options.declaration import Group, option
+from recordmill.options.declaration import Group, option
 
 RUN = Group(80, "Job")
 REPORT_HELP = (

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 
 from recordmill.option_checks import expect_seconds, expect_whole
-from recordmill.pipelines.options import values
-from recordmill.pipelines.options.declaration import option
+from recordmill.options import values
+from recordmill.options.declaration import option
 from recordmill.pipelines.options.reporting import RUN
 from recordmill.processes.task_watch import MAX_MEMORY, MAX_SECONDS, TaskLimits
 

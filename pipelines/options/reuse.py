@@ -6,8 +6,8 @@ import dataclasses
 from typing import Literal
 
 from recordmill.errors import ConfigError
-from recordmill.pipelines.options import values
-from recordmill.pipelines.options.declaration import option
+from recordmill.options import values
+from recordmill.options.declaration import option
 from recordmill.pipelines.options.reporting import RUN
 
 
@@ -19,7 +19,7 @@ class ReuseConfig:
         (),
         group=RUN,
         local=True,
-        parse=values.given_texts,
+        parse=values.each(str),
         repeat=True,
         metavar="DATASET",
         help="Copy records of files that have not changed from this dataset, instead of encoding"

@@ -3,107 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal
 
 from recordmill.errors import ConfigError
-from recordmill.pipelines.options import values
+from recordmill.options.declaration import Group, GroupValues, option, option_group, options_of
 from recordmill.pipelines.options.config import MEANING, CommonConfig
-from recordmill.pipelines.options.declaration import Group, option, options_of
 from recordmill.pipelines.options.selection import SELECTION
 from recordmill.transforms.sources.row_formats.condition_syntax import parse_condition
 from recordmill.transforms.sources.row_formats.row_format import RowFormat
 
 ROWS = Group(25, "Rows and their format")
 CUSTOM = Group(39, "Custom features")
-_DEFAULT = RowFormat()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DelimitedConfig(CommonConfig):
     """Options for CSV and TSV, as the input or as a listing of files."""
 
-    delimiter: str | None = option(
-        None,
-        group=ROWS,
-        shapes_bytes=True,
-        metavar="CHARACTER",
-        help="Character between the columns of CSV and TSV, such as ';' or tab. Default: a comma in"
-        " CSV, a tab in TSV.",
-    )
-    columns: tuple[str, ...] = option(
-        (),
-        group=ROWS,
-        shapes_bytes=True,
-        parse=values.ordered_names,
-        repeat=True,
-        metavar="COLUMN,...",
-        help="Column names, for CSV and TSV without a header line.",
-    )
-    header: Literal["auto", "yes"] = option(
-        _DEFAULT.header,
-        group=ROWS,
-        shapes_bytes=True,
-        help="auto: the first row of CSV and TSV names the columns, and is an error if it looks"
-        " like data; a file without a header needs --columns. yes: it names them in any case.",
-    )
-    quoting: Literal["auto", "on", "off"] = option(
-        _DEFAULT.quoting,
-        group=ROWS,
-        shapes_bytes=True,
-        help="on: double quotes enclose values in CSV and TSV. off: they are part of the value."
-        " auto: on for CSV, off for TSV.",
-    )
-    escape: str = option(
-        _DEFAULT.escape,
-        group=ROWS,
-        shapes_bytes=True,
-        metavar="CHARACTER",
-        help="Character in CSV and TSV that makes the next one part of the value, such as '\\' for"
-        ' quotes that are written as \\".',
-    )
-    comment: str = option(
-        _DEFAULT.comment,
-        group=ROWS,
-        shapes_bytes=True,
-        metavar="CHARACTER",
-        help="Skip lines of CSV and TSV that begin with this, such as '#'.",
-    )
-    trim: bool = option(
-        _DEFAULT.trim,
-        group=ROWS,
-        shapes_bytes=True,
-        help="Strip spaces around the values of CSV and TSV, and around the quotes of values.",
-    )
-    encoding: str = option(
-        _DEFAULT.encoding,
-        group=ROWS,
-        shapes_bytes=True,
-        metavar="NAME",
-        help="Text encoding, such as cp1252 or utf-16, also of columns of bytes that are read as"
-        " text; undecodable rows are rejected.",
-    )
-    skip_rows: int = option(
-        _DEFAULT.skip_rows,
-        group=ROWS,
-        shapes_bytes=True,
-        metavar="N",
-        help="Skip this many lines at the start of each CSV or TSV file, before the header.",
-    )
-    decimal: Literal[".", ","] = option(
-        _DEFAULT.decimal,
-        group=ROWS,
-        shapes_bytes=True,
-        help="Decimal separator of numbers in CSV and TSV.",
-    )
-    missing: tuple[str, ...] = option(
-        (),
-        group=ROWS,
-        shapes_bytes=True,
-        parse=values.names,
-        repeat=True,
-        metavar="[COLUMN=]VALUE,...",
-        help="Values that stand for a missing value, such as '?' or -200, in all columns or in one;"
-        " an empty value is always missing.",
+    rows: GroupValues[RowFormat] = option_group(
+        RowFormat, group=ROWS, omit=("format", "max_row_bytes")
     )
     where: str | None = option(
         None,
@@ -125,18 +42,15 @@ class DelimitedConfig(CommonConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.row_format()
+        self.rows.make()
         if self.where is not None:
             parse_condition(self.where)
 
     def given_format(self) -> tuple[str, ...]:
         """Return the names of the options for the format of rows that are given."""
-        declared = options_of(type(self))
-        names = (field.name for field in dataclasses.fields(DelimitedConfig))
+        defaults = options_of(type(self))
         return tuple(
-            name
-            for name in names
-            if declared[name].group == ROWS and getattr(self, name) != declared[name].default
+            name for name, value in self.rows.values.items() if value != defaults[name].default
         )
 
     def refuse_conflicts(self, needed: str, why: str) -> None:
@@ -165,33 +79,12 @@ class DelimitedConfig(CommonConfig):
                     f" --{name}-column"
                 )
 
-    def row_format(self) -> RowFormat:
-        """Return the format of the rows. Raises ConfigError if options contradict each other."""
-        names = [field.name for field in dataclasses.fields(RowFormat)]
-        return RowFormat(**{name: getattr(self, name) for name in names if hasattr(self, name)})
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RowsConfig(DelimitedConfig):
     """Options for the file format of the rows."""
 
-    format: Literal[
-        "auto", "csv", "tsv", "jsonl", "parquet", "arrow", "avro", "tfrecord", "lines"
-    ] = option(
-        _DEFAULT.format,
-        group=ROWS,
-        shapes_bytes=True,
-        help="Format of the input files. auto: by their extensions. lines: one record per line.",
-    )
-    max_row_bytes: int = option(
-        _DEFAULT.max_row_bytes,
-        group=ROWS,
-        shapes_bytes=True,
-        parse=values.byte_size,
-        show=values.show_bytes,
-        metavar="BYTES",
-        help="Reject longer rows, without loading them into memory.",
-    )
+    rows: GroupValues[RowFormat] = option_group(RowFormat, group=ROWS)
 
     preprocessing_fn: str | None = option(
         None,

@@ -6,8 +6,8 @@ import dataclasses
 from typing import Literal
 
 from recordmill.errors import ConfigError
+from recordmill.options.declaration import option
 from recordmill.pipelines.options.config import MEANING
-from recordmill.pipelines.options.declaration import option
 from recordmill.pipelines.options.file_inputs import FilesConfig
 
 SEGMENT_COLUMNS = ("start_column", "end_column", "duration_column")

@@ -13,8 +13,8 @@ import yaml
 from recordmill.errors import ConfigError
 from recordmill.option_checks import split_list
 from recordmill.option_files import DELIMITERS, expect_plain_text, read_option_file
-from recordmill.pipelines.options import values
-from recordmill.pipelines.options.declaration import Group, option, options_of
+from recordmill.options import values
+from recordmill.options.declaration import Group, option, options_of
 
 SELECTION = Group(23, "Labels and selection of records")
 

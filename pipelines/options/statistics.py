@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Literal
 
 from recordmill.errors import ConfigError
-from recordmill.pipelines.options import values
-from recordmill.pipelines.options.declaration import Group, option
+from recordmill.options import values
+from recordmill.options.declaration import Group, option
 
 STATISTICS = Group(45, "Statistics and schema")
 

@@ -27,7 +27,7 @@ def texts_of(
     Raises:
       ConfigError: an option is given that does not apply to the input, or inputs are of both kinds.
     """
-    inputs, rows = config.inputs, config.row_format()
+    inputs, rows = config.inputs, config.rows.make()
     columns = {name: getattr(config, name) for name in COLUMNS}
     columns |= {"text_column": text_column, "text_columns": text_columns}
     if rows.format != "auto" or _hold_rows(inputs):
@@ -48,9 +48,9 @@ def texts_of(
     return TextFolder(
         input=inputs,
         documents=documents,
-        encoding=config.encoding,
+        encoding=rows.encoding,
         unlabelled=config.unlabelled,
-        max_row_bytes=config.max_row_bytes,
+        max_row_bytes=rows.max_row_bytes,
         **path_labels(config),
     )
 

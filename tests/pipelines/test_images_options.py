@@ -18,10 +18,10 @@ import tensorflow as tf
 from PIL import Image
 
 from recordmill.job.staging import Staging
+from recordmill.options.declaration import options_of
 from recordmill.pipelines.cli import main
 from recordmill.pipelines.images import ImagesConfig
 from recordmill.pipelines.options.annotations import ANNOTATIONS
-from recordmill.pipelines.options.declaration import options_of
 from recordmill.pipelines.options.duplicates import DUPLICATES
 from recordmill.pipelines.options.flink import FLINK
 from recordmill.pipelines.options.masks import MASKS

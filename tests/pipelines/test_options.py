@@ -11,10 +11,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from recordmill.errors import ConfigError
+from recordmill.options import declaration, values
 from recordmill.pipelines.cli import main
 from recordmill.pipelines.commands.dataset_commands import InspectConfig
 from recordmill.pipelines.data_types import DATA_TYPES
-from recordmill.pipelines.options import command_line, config, declaration, help_page, values
+from recordmill.pipelines.options import command_line, config, help_page
 from recordmill.transforms.sources.files.input_paths import InputPath
 from tests.paths import ROOT
 

@@ -13,11 +13,12 @@ from recordmill.checking import inspection
 from recordmill.errors import ConfigError, RunError
 from recordmill.format.file_info import file_info
 from recordmill.format.manifest import load
+from recordmill.options import declaration
 from recordmill.pipelines import table
 from recordmill.pipelines.cli import main
 from recordmill.pipelines.commands.adopt_command import adopt_main
 from recordmill.pipelines.commands.report_command import report_main
-from recordmill.pipelines.options import command_line, declaration
+from recordmill.pipelines.options import command_line
 from recordmill.pipelines.options.config import CommonConfig
 from recordmill.pipelines.report_file import command_of
 from recordmill.reading import reader

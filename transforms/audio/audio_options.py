@@ -8,6 +8,9 @@ from typing import Literal
 from recordmill.errors import ConfigError
 from recordmill.option_checks import check_options
 from recordmill.option_names import option_name
+from recordmill.options import values
+from recordmill.options.declaration import option
+from recordmill.options.durations import duration, show_duration
 
 AudioFeature = Literal["waveform", "melspectrogram", "encoded"]
 ClipMode = Literal["start", "centre", "split"]
@@ -22,6 +25,22 @@ _MOST_WINDOW = 1 << 16  # samples of a window of a spectrogram
 _MOST_SECONDS = 86_400.0
 
 
+def _length(text: str) -> Length:
+    """Parse a number of samples, or a duration with a unit into seconds."""
+    if text.strip().isdecimal():
+        return int(text)
+    try:
+        return duration(text) / 10**6
+    except ValueError:
+        raise ValueError(
+            f"expected a number of samples, or a duration such as 25ms; got {text!r}"
+        ) from None
+
+
+def _show_length(value: Length) -> str:
+    return str(value) if isinstance(value, int) else str(show_duration(round(value * 10**6)))
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MelOptions:
     """Options of log-mel spectrograms.
@@ -33,11 +52,32 @@ class MelOptions:
       f_min, f_max: Range of the filters in Hz; `f_max` None is half the sample rate.
     """
 
-    bins: int = 80
-    window: Length = 0.025
-    hop: Length = 0.01
-    f_min: float = 0.0
-    f_max: float | None = None
+    bins: int = option(80, name="mel_bins", help="Mel bins of a spectrogram.")
+    window: Length = option(
+        0.025,
+        name="window_size",
+        parse=_length,
+        show=_show_length,
+        metavar="LENGTH",
+        help="Length of a window of a spectrogram, and of its Fourier transform: a duration such as"
+        " 25ms, or a number of samples such as 400.",
+    )
+    hop: Length = option(
+        0.01,
+        parse=_length,
+        show=_show_length,
+        metavar="LENGTH",
+        help="Length from the start of a window to the start of the next, as for --window-size.",
+    )
+    f_min: float = option(
+        0.0, parse=values.number, metavar="HZ", help="Lowest frequency of the mel bins."
+    )
+    f_max: float | None = option(
+        None,
+        parse=values.number,
+        metavar="HZ",
+        help="Highest frequency of the mel bins. Default: half of --sample-rate.",
+    )
 
     def __post_init__(self) -> None:
         check_options(self)
@@ -101,15 +141,54 @@ class AudioOptions:
       ConfigError: A value is invalid, or contradicts another.
     """
 
-    sample_rate: int | None = None
-    mono: bool = False
-    clip: int | None = None
-    clip_mode: ClipMode = "start"
-    clip_rest: ClipRest = "pad"
-    features: AudioFeature = "waveform"
-    dtype: SampleType = "float32"
-    trim_silence: float | None = None
-    max_seconds: float = 600.0
+    sample_rate: int | None = option(
+        None,
+        after="features",
+        metavar="HZ",
+        help="Resample to this number of samples per second. Default: every file keeps its own.",
+    )
+    mono: bool = option(False, after="sample_rate", help="Mix the channels of each file to one.")
+    clip: int | None = option(
+        None,
+        after="mono",
+        parse=duration,
+        show=show_duration,
+        metavar="DURATION",
+        help="Cut or pad records to this length, such as 1s or 500ms. Padding is silence.",
+    )
+    clip_mode: ClipMode = option(
+        "start",
+        after="clip",
+        help="Part of a longer file that --clip keeps. start: its beginning. centre: its middle."
+        " split: all of it, as consecutive clips, which go to the same split of the dataset.",
+    )
+    clip_rest: ClipRest = option(
+        "pad",
+        after="clip_mode",
+        help="With --clip-mode split: pad the end of a file that fills no clip, or drop it.",
+    )
+    features: AudioFeature = option(
+        "waveform",
+        help="waveform: the samples. melspectrogram: a log-mel spectrogram of the channels mixed to"
+        " one, in decibels, as float32 [frames, bins]. encoded: the bytes of the files.",
+    )
+    dtype: SampleType = option(
+        "float32",
+        help="Type of the samples of waveforms: float32 in [-1, 1], or int16.",
+    )
+    trim_silence: float | None = option(
+        None,
+        parse=values.number,
+        metavar="DB",
+        help="Remove the parts at the beginning and at the end of each file that are this many"
+        " decibels quieter than its loudest part.",
+    )
+    max_seconds: float = option(
+        600.0,
+        parse=values.number,
+        metavar="SECONDS",
+        help="Reject longer files or segments. Each is held in memory as a whole.",
+    )
     mel: MelOptions = MelOptions()
 
     def __post_init__(self) -> None:

@@ -6,7 +6,9 @@ import dataclasses
 from typing import Literal
 
 from recordmill.option_checks import check_options
-from recordmill.transforms.model.casts import Cast, check_target
+from recordmill.options import values
+from recordmill.options.declaration import option
+from recordmill.transforms.model.casts import DTYPES, Cast, check_target
 
 ArrayFormat = Literal["raw", "values"]
 Nan = Literal["keep", "reject", "zero"]
@@ -26,10 +28,24 @@ class ArrayOptions:
         ConfigError: A value is invalid.
     """
 
-    array_format: ArrayFormat = "raw"
-    dtype: str | None = None
-    cast: Cast = "safe"
-    nan: Nan = "keep"
+    array_format: ArrayFormat = option(
+        "raw",
+        help="raw: the bytes of the array, for tf.io.decode_raw. values: a list of its numbers, as"
+        " int64 or float32.",
+    )
+    dtype: str | None = option(
+        None,
+        parse=values.one_of(*DTYPES),
+        metavar="DTYPE",
+        help="Cast arrays to this dtype. Default: the most frequent dtype; arrays of another dtype"
+        " are rejected.",
+    )
+    cast: Cast = option(
+        "safe",
+        help="Casts that --dtype may do. safe: only those that keep every number exactly."
+        " same-kind: also those that round. Arrays with a number out of range are rejected.",
+    )
+    nan: Nan = option("keep", help="Keep NaN, reject records with NaN, or replace NaN by 0.")
 
     def __post_init__(self) -> None:
         check_options(self, lambda: check_target(self.dtype))

@@ -7,6 +7,7 @@ import math
 from typing import Annotated, Literal
 
 from recordmill.option_checks import Between, check_options
+from recordmill.options.declaration import option
 from recordmill.transforms.imaging.mask_options import Frame
 
 BoxPolicy = Literal["clip", "drop", "reject"]
@@ -34,14 +35,38 @@ class ObjectOptions:
         ConfigError: a value is invalid.
     """
 
-    boxes: BoxPolicy = "clip"
-    min_box: Annotated[float, Between(0, math.inf)] = 0.0
-    without_boxes: Literal["keep", "drop"] = "keep"
-    box_frame: Frame = "auto"
+    boxes: BoxPolicy = option(
+        "clip",
+        help="Boxes that cross the edge of the written image: clip cuts the box at the edge, drop"
+        " drops the box, reject rejects the image.",
+    )
+    min_box: Annotated[float, Between(0, math.inf)] = option(
+        0.0,
+        metavar="PIXELS",
+        help="Drop boxes whose shorter side in the written image is below this; with --boxes"
+        " reject, reject the image.",
+    )
+    without_boxes: Literal["keep", "drop"] = option(
+        "keep", help="Keep or drop images without boxes, or whose boxes were all dropped."
+    )
+    box_frame: Frame = option(
+        "auto",
+        help="Coordinates of boxes in images that EXIF rotates: those of the stored image, or of"
+        " the upright one. auto compares with the image size in the annotations, and rejects images"
+        " where both fit.",
+    )
     fractions: bool = False
-    captions: Captions = "all"
-    segmentation: bool = True
-    masks: bool = False
+    captions: Captions = option(
+        "all", after="instance_masks", help="Captions to write for each image."
+    )
+    segmentation: bool = option(
+        True, help="Drop COCO's polygons and masks, which are otherwise written as they are."
+    )
+    masks: bool = option(
+        False,
+        name="instance_masks",
+        help="Draw COCO's polygons and masks: for each object a PNG of the size of the image.",
+    )
 
     def __post_init__(self) -> None:
         check_options(self)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, get_args
 
 from recordmill.errors import ConfigError, did_you_mean
 from recordmill.option_checks import Between, check_options
 from recordmill.option_names import option_name
+from recordmill.options import values
+from recordmill.options.declaration import option
 from recordmill.transforms.encoders.time_zones import zone_of
 
 DatePart = Literal["year", "month", "day", "weekday", "hour", "minute", "second"]
@@ -86,6 +88,63 @@ class ColumnTransform:
         return self.last in (*NUMERIC, *LEARNED_VALUES) and self.by is None
 
 
+def _columns(help_text: str, after: str | None = None) -> Any:
+    return option(
+        (), parse=values.names, repeat=True, after=after, metavar="COLUMN,...", help=help_text
+    )
+
+
+def _by_column(
+    convert: Callable[[Mapping[str, str]], Any],
+    metavar: str,
+    help_text: str,
+    after: str | None = None,
+) -> Any:
+    return option(
+        (),
+        given={},
+        convert=convert,
+        parse=values.by_column,
+        repeat=True,
+        after=after,
+        metavar=metavar,
+        help=help_text,
+    )
+
+
+def _numbers(name: str, given: Mapping[str, str]) -> tuple[tuple[str, int], ...]:
+    found = []
+    for column, text in given.items():
+        try:
+            found.append((column, values.whole_number(text)))
+        except ValueError as error:
+            raise ConfigError(f"{option_name(name)} {column}={text}: {error}") from error
+    return tuple(found)
+
+
+def _bounds(given: Mapping[str, str]) -> tuple[tuple[str, float, float], ...]:
+    bounds = []
+    for column, text in given.items():
+        least, colon, most = text.partition(":")
+        try:
+            bounds.append((column, float(least or "-inf"), float(most or "inf")))
+        except ValueError:
+            colon = ""
+        if not colon:
+            raise ConfigError(
+                f"{option_name('clip')} {column}={text}: expected MIN:MAX, such as 0:100"
+            )
+    return tuple(bounds)
+
+
+def _pairs(given: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple(given.items())
+
+
+def _date_parts(given: Mapping[str, str]) -> tuple[tuple[str, tuple[DatePart, ...]], ...]:
+    return tuple((column, parts_of(text)) for column, text in given.items())
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TableOptions:
     """Transforms of the columns of a table.
@@ -106,32 +165,79 @@ class TableOptions:
         ConfigError: A number is out of range, or options exclude each other.
     """
 
-    zscore: tuple[str, ...] = ()
-    minmax: tuple[str, ...] = ()
-    log: tuple[str, ...] = ()
-    one_hot: tuple[str, ...] = ()
-    vocabulary: tuple[str, ...] = ()
-    indicator: tuple[str, ...] = ()
-    bucketize: tuple[tuple[str, int], ...] = ()
-    hash: tuple[tuple[str, int], ...] = ()
-    clip: tuple[tuple[str, float, float], ...] = ()
-    impute: tuple[tuple[str, str], ...] = ()
-    date_parts: tuple[tuple[str, tuple[DatePart, ...]], ...] = ()
-    time_zone: str | None = None
-    zscore_by: ZscoreBy | None = None
-    vocab_size: _AtLeastOne = 20_000
-    min_frequency: _AtLeastOne = 1
-    oov_buckets: _AtLeastOne = 1
+    zscore: tuple[str, ...] = _columns(
+        "Subtract the mean and divide by the standard deviation, both of train.", after="log"
+    )
+    minmax: tuple[str, ...] = _columns(
+        "Scale the minimum of train to 0 and its maximum to 1.", after="zscore"
+    )
+    log: tuple[str, ...] = _columns("Replace x by ln(1 + x).", after="clip")
+    one_hot: tuple[str, ...] = _columns(
+        "One-hot encode the values that occur in train.", after="bucketize"
+    )
+    vocabulary: tuple[str, ...] = _columns(
+        "Replace values by ids, learned from train.", after="one_hot"
+    )
+    indicator: tuple[str, ...] = _columns("Add the feature COLUMN/missing: 1 if there is no value.")
+    bucketize: tuple[tuple[str, int], ...] = _by_column(
+        functools.partial(_numbers, "bucketize"),
+        "COLUMN=N,...",
+        "Replace numbers by the index of one of N quantile buckets of train.",
+        after="minmax",
+    )
+    hash: tuple[tuple[str, int], ...] = _by_column(
+        functools.partial(_numbers, "hash"),
+        "COLUMN=N,...",
+        "Replace values by one of N ids, by their hash.",
+        after="vocabulary",
+    )
+    clip: tuple[tuple[str, float, float], ...] = _by_column(
+        _bounds, "COLUMN=MIN:MAX,...", "Clip numbers to this range.", after="impute"
+    )
+    impute: tuple[tuple[str, str], ...] = _by_column(
+        _pairs,
+        "COLUMN=VALUE,...",
+        "Fill missing values with the mean, the median, or this value.",
+        after="indicator",
+    )
+    date_parts: tuple[tuple[str, tuple[DatePart, ...]], ...] = _by_column(
+        _date_parts,
+        "COLUMN=PART+PART,...",
+        "Split dates and timestamps into year, month, day, weekday (Monday is 1), hour, minute,"
+        " second.",
+    )
+    time_zone: str | None = option(
+        None,
+        metavar="ZONE",
+        help="With --date-parts: split timestamps by the clock of this time zone, such as"
+        " Europe/Berlin. Timestamps without a time zone are UTC.",
+    )
+    zscore_by: ZscoreBy | None = option(
+        None,
+        help="Mean and deviation for --zscore. series: of the rows of the series in train. window:"
+        " of the rows of the window. Both become the features COLUMN/mean and COLUMN/scale."
+        " Default: of all of train.",
+    )
+    vocab_size: _AtLeastOne = option(
+        20_000,
+        help="Maximum number of values to learn per column; the most frequent are kept.",
+    )
+    min_frequency: _AtLeastOne = option(
+        1, help="Learn only values that occur at least this often in train."
+    )
+    oov_buckets: _AtLeastOne = option(
+        1, help="Number of ids that out-of-vocabulary values share, by their hash."
+    )
 
     def __post_init__(self) -> None:
         check_options(self, self._check_together)
 
     def _check_together(self) -> None:
-        for option in ("bucketize", "hash"):
-            for column, size in getattr(self, option):
+        for name in ("bucketize", "hash"):
+            for column, size in getattr(self, name):
                 if not 1 < size <= 2**31:
                     raise ConfigError(
-                        f"{option_name(option)} {column}={size}: expected 2 to 2^31 buckets"
+                        f"{option_name(name)} {column}={size}: expected 2 to 2^31 buckets"
                     )
         for column, least, most in self.clip:
             if not least < most:

@@ -8,6 +8,8 @@ from typing import Annotated, Literal
 from recordmill.errors import ConfigError
 from recordmill.option_checks import Between, Expected, check_options
 from recordmill.option_names import option_name
+from recordmill.options import values
+from recordmill.options.declaration import option
 
 ResizeMode = Literal["crop", "pad", "stretch", "fit", "none"]
 ColorMode = Literal["rgb", "gray", "rgba"]
@@ -60,18 +62,67 @@ class ImageOptions:
         ConfigError: A value is invalid, or options contradict each other.
     """
 
-    size: _Size | None = None
-    resize_mode: ResizeMode = "crop"
-    mode: ColorMode = "rgb"
-    background: _Background = (255, 255, 255)
-    image_format: ImageFormat = "jpeg"
-    depth: Depth = "auto"
-    quality: Annotated[int, Between(1, 95)] = 90
-    normalize: Normalize = "none"
-    max_pixels: Annotated[int, Between(1, 2**31 - 1)] = _MAX_PIXELS
-    min_size: Annotated[int, Between(0, 2**31 - 1)] = 0
-    damaged: Damaged = "keep"
-    intensity_window: IntensityWindow | None = None
+    size: _Size | None = option(
+        None,
+        parse=values.size,
+        show=values.show_size,
+        metavar="N|HxW",
+        help="Height and width in pixels. Default: every image keeps its own size.",
+    )
+    resize_mode: ResizeMode = option(
+        "crop",
+        help="How an image is brought to --size. crop: scale to cover it, cut the rest off. pad:"
+        " scale to fit into it, fill the rest with --background. stretch: scale without keeping"
+        " the aspect ratio. fit: only shrink until it fits into it. none: do not resize, and keep"
+        " the original bytes if format and mode already match.",
+    )
+    mode: ColorMode = option("rgb", help="Colour channels.")
+    background: _Background = option(
+        (255, 255, 255),
+        parse=values.colour,
+        show=values.show_colour,
+        metavar="R,G,B",
+        help="Colour behind transparent pixels, and of the padding of --resize-mode pad.",
+    )
+    image_format: ImageFormat = option(
+        "jpeg",
+        help="Encoding of the images; raw is the bytes of the pixel array, for tf.io.decode_raw.",
+    )
+    depth: Depth = option(
+        "auto",
+        help="Bits per channel of every image; 16 needs --image-format png or raw. auto: 16 if the"
+        " format allows 16 and an image of train has more than 8; else 8, with a note if images"
+        " have more.",
+    )
+    quality: Annotated[int, Between(1, 95)] = option(90, help="JPEG quality, 1 to 95.")
+    normalize: Normalize = option(
+        "none",
+        help="Write raw pixels as float32. unit: in [0, 1]. signed: in [-1, 1]. imagenet:"
+        " standardized by ImageNet's mean and standard deviation. none: uint8, or uint16 with"
+        " --depth 16.",
+    )
+    max_pixels: Annotated[int, Between(1, 2**31 - 1)] = option(
+        _MAX_PIXELS,
+        help="Reject images with more pixels, judged by the header before decoding.",
+    )
+    min_size: Annotated[int, Between(0, 2**31 - 1)] = option(
+        0, metavar="PIXELS", help="Drop images whose shorter side is below this."
+    )
+    damaged: Damaged = option(
+        "keep",
+        help="JPEGs whose data is damaged, although libjpeg can decode them. keep: write them, with"
+        " a note. reject: reject them.",
+    )
+    intensity_window: IntensityWindow | None = option(
+        None,
+        after="normalize",
+        parse=values.intensity_window,
+        show=values.show_intensity_window,
+        metavar="LOW:HIGH",
+        help="Scale the intensities of gray images so that LOW becomes black and HIGH becomes"
+        " white, for medical and scientific images of 16 bits or floating point. image: LOW and"
+        " HIGH are the extremes of each image. Default: the full range of the type.",
+    )
 
     def __post_init__(self) -> None:
         check_options(self, self._check_together)

@@ -8,6 +8,8 @@ from typing import Any, Literal
 from recordmill.errors import ConfigError
 from recordmill.option_checks import check_options
 from recordmill.option_names import option_name
+from recordmill.options.declaration import option
+from recordmill.options.values import show_numbers, whole_numbers
 
 Frame = Literal["auto", "stored", "upright"]
 
@@ -37,13 +39,43 @@ class MaskOptions:
         ConfigError: a value is invalid, or options contradict each other.
     """
 
-    depth: int = 8
-    ignore: int | None = None
-    padding: int | None = None
-    values: tuple[int, ...] | None = None
+    depth: int = option(
+        8,
+        name="mask_depth",
+        given="8",
+        convert=int,
+        choices=("8", "16"),
+        help="Bits of written masks. With 8, images whose masks have ids above 255 are rejected.",
+    )
+    ignore: int | None = option(
+        None,
+        name="mask_ignore",
+        metavar="ID",
+        help="Id of pixels without a class. Default: 255, with --mask-depth 16 65535.",
+    )
+    padding: int | None = option(
+        None,
+        name="mask_padding",
+        metavar="ID",
+        help="Id of the padding of --resize-mode pad. Default: that of --mask-ignore.",
+    )
+    values: tuple[int, ...] | None = option(
+        None,
+        name="mask_values",
+        parse=whole_numbers,
+        show=show_numbers,
+        metavar="N,...",
+        help="Gray levels of masks that stand for the ids 0, 1, ..., such as 0,255. Default: levels"
+        " and palette indices are ids.",
+    )
     colours: tuple[tuple[int, int, int, int], ...] | None = None
     classes: int | None = None
-    frame: Frame = "auto"
+    frame: Frame = option(
+        "auto",
+        name="mask_frame",
+        help="For images that EXIF rotates: masks fit the stored image, or the upright image. auto"
+        " compares sizes, and rejects images where both fit.",
+    )
     optional: bool = False
 
     def __post_init__(self) -> None:

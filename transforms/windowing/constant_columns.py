@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 
 from recordmill.errors import RunError
+from recordmill.options.durations import show_duration
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.durations import show_duration
 from recordmill.transforms.windowing.series_steps import STEP
 from recordmill.transforms.windowing.time_survey import SERIES
 

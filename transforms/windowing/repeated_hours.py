@@ -8,8 +8,8 @@ from collections.abc import Collection
 import numpy as np
 import pyarrow as pa
 
+from recordmill.options.durations import clock_hint
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.durations import clock_hint
 from recordmill.transforms.windowing.time_survey import SERIES, TIME
 
 _HOUR = 3600 * 10**6

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from recordmill.job.staging import StagedPart, Staging, to_json
 from recordmill.notes import Note, count_of
-from recordmill.transforms.model.durations import clock_hint, show_duration, shown_time
+from recordmill.options.durations import clock_hint, show_duration, shown_time
 from recordmill.transforms.model.window_options import WindowOptions
 from recordmill.transforms.windowing.repeated_hours import RepeatedHours
 from recordmill.transforms.windowing.series_steps import OtherStep

@@ -18,8 +18,8 @@ import pyarrow as pa
 from recordmill.errors import Reason, Reject
 from recordmill.format.split_names import TRAIN
 from recordmill.job.staging import StagedPart, Staging
+from recordmill.options.durations import shown_time
 from recordmill.transforms.model import batch, limits
-from recordmill.transforms.model.durations import shown_time
 from recordmill.transforms.model.source import Layout
 from recordmill.transforms.model.window_options import WindowOptions
 from recordmill.transforms.sources.files.number_labels import TARGET

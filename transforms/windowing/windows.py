@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.errors import Reason, Reject
+from recordmill.options.durations import clock_hint, shown_time
 from recordmill.transforms.model import batch, limits
-from recordmill.transforms.model.durations import clock_hint, shown_time
 from recordmill.transforms.model.user_columns import user_fields
 from recordmill.transforms.model.window_options import EVERY_SPLIT, WindowOptions
 from recordmill.transforms.windowing.last_windows import LastWindows, WindowedRows

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from recordmill.errors import ConfigError
 from recordmill.option_checks import Between, check_options
 from recordmill.option_names import option_name
+from recordmill.options import values
+from recordmill.options.declaration import option
 
 Tokenizer = Literal["words", "whitespace", "chars", "bytes", "bpe", "huggingface", "sentencepiece"]
 TextFeature = Literal["text", "tokens", "bow", "tfidf", "embeddings"]
@@ -74,29 +76,106 @@ class TextOptions:
     """
 
     tokenizer: Tokenizer | None = None
-    features: tuple[TextFeature, ...] = ()
-    max_length: _Length | None = None
-    vocab_size: Annotated[int, Between(1, 2**31 - 1)] = 20_000
-    min_frequency: _Count = 1
-    oov_buckets: Annotated[int, Between(1, 2**31 - 1)] = 1
-    special_tokens: tuple[str, ...] = ()
-    ngrams: Annotated[int, Between(1, MAX_NGRAMS)] = 1
-    tfidf: Tfidf = "sparse"
-    tfidf_norm: TfidfNorm = "l2"
-    pooling: Pooling = "mean"
-    unicode: Unicode = "none"
-    edge_tokens: EdgeTokens = "auto"
-    min_chars: _Limit | None = None
-    max_chars: _Limit | None = None
-    min_tokens: _Limit | None = None
-    max_tokens: _Limit | None = None
-    augment: tuple[TextAugmentation, ...] = ()
-    pack: _Length | None = None
-    end_token: str | None = None
-    chunk: _Length | None = None
-    chunk_overlap: int = 0
-    text_columns: tuple[str, ...] = ()
-    text_pairs: TextPairs | None = None
+    features: tuple[TextFeature, ...] = option(
+        (),
+        parse=values.some_of(*get_args(TextFeature)),
+        repeat=True,
+        metavar="NAME,...",
+        help=f"Features of a record: {', '.join(get_args(TextFeature))}. Default: tokens with"
+        " --tokenizer, embeddings with --embeddings, else text.",
+    )
+    max_length: _Length | None = option(
+        None,
+        metavar="TOKENS",
+        help="Truncate or pad every record to this many tokens, and add a mask and the length.",
+    )
+    vocab_size: Annotated[int, Between(1, 2**31 - 1)] = option(
+        20_000,
+        help="Maximum number of tokens to learn from train; the most frequent are kept. Special"
+        " tokens are added to them.",
+    )
+    min_frequency: _Count = option(
+        1, help="Learn only tokens that occur at least this often in train."
+    )
+    oov_buckets: Annotated[int, Between(1, 2**31 - 1)] = option(
+        1, help="Number of ids that out-of-vocabulary tokens share, by their hash."
+    )
+    special_tokens: tuple[str, ...] = option(
+        (),
+        parse=values.ordered_names,
+        repeat=True,
+        metavar="TOKEN,...",
+        help="Special tokens; they get the first ids after padding and --oov-buckets.",
+    )
+    ngrams: Annotated[int, Between(1, MAX_NGRAMS)] = option(
+        1, metavar="N", help="Use n-grams of up to N tokens as terms of bow and tfidf."
+    )
+    tfidf: Tfidf = option(
+        "sparse",
+        help="sparse: indices and values. dense: a vector with a number per vocabulary entry.",
+    )
+    tfidf_norm: TfidfNorm = option(
+        "l2", help="l2 scales the TF-IDF vector of each record to length 1."
+    )
+    pooling: Pooling = option(
+        "mean",
+        help="mean: write the mean of the tokens' vectors. none: write the vector of each token.",
+    )
+    unicode: Unicode = option("none", help="Unicode normalization of the text, applied first.")
+    edge_tokens: EdgeTokens = option(
+        "auto",
+        help="Whether to add the begin and end tokens of a tokenizer file. auto: yes for Hugging"
+        " Face, no for SentencePiece, as in these libraries.",
+    )
+    min_chars: _Limit | None = option(None, help="Drop texts with fewer characters.")
+    max_chars: _Limit | None = option(None, help="Drop texts with more characters.")
+    min_tokens: _Limit | None = option(None, help="Drop texts with fewer tokens.")
+    max_tokens: _Limit | None = option(None, help="Drop texts with more tokens.")
+    augment: tuple[TextAugmentation, ...] = option(
+        (),
+        parse=values.some_of(*get_args(TextAugmentation)),
+        repeat=True,
+        metavar="NAME,...",
+        help=f"Augmentations of oversampled copies: {', '.join(get_args(TextAugmentation))}.",
+    )
+    pack: _Length | None = option(
+        None,
+        after="edge_tokens",
+        metavar="TOKENS",
+        help="Pack texts into records of exactly this many tokens, for language models, and add"
+        " tokens/segments and tokens/positions.",
+    )
+    end_token: str | None = option(
+        None,
+        after="pack",
+        metavar="TOKEN",
+        help="Token to append to each packed text: a token of the tokenizer file, or one of"
+        " --special-tokens.",
+    )
+    chunk: _Length | None = option(
+        None,
+        after="end_token",
+        metavar="TOKENS",
+        help="Cut longer texts into records of up to this many tokens, all in the same split.",
+    )
+    chunk_overlap: int = option(
+        0,
+        after="chunk",
+        metavar="TOKENS",
+        help="Tokens that a chunk shares with the chunk before it.",
+    )
+    text_columns: tuple[str, ...] = option(
+        (),
+        parse=values.ordered_names,
+        repeat=True,
+        metavar="COLUMN,...",
+        help="Columns with the texts of a record, if it has several, such as question,answer.",
+    )
+    text_pairs: TextPairs | None = option(
+        None,
+        help="join: one sequence of the tokens of two texts, with [CLS], [SEP] and type ids."
+        " separate: features of each text, under the name of its column. Default: join.",
+    )
 
     def __post_init__(self) -> None:
         check_options(self, self._check_together)
@@ -194,10 +273,10 @@ class TextOptions:
                 f"{option_name('text_columns', given)}: expected two or more different columns,"
                 f" such as question,answer; {option_name('text_column')} names a single one"
             )
-        for option, value in (("pack", self.pack), ("chunk", self.chunk)):
+        for name, value in (("pack", self.pack), ("chunk", self.chunk)):
             if value is not None:
                 raise ConfigError(
-                    f"{option_name(option)}: divides single texts, and"
+                    f"{option_name(name)}: divides single texts, and"
                     f" {option_name('text_columns')} gives a record several: leave one of them out"
                 )
         others = sorted(self.output_features - {"text", "tokens"})
@@ -261,7 +340,7 @@ class TextOptions:
         has_tokens = "tokens" in self.output_features or by_token
         has_vectors = "embeddings" in self.output_features
         has_weights = "tfidf" in self.output_features
-        for option, is_given, feature, counts in (
+        for named, is_given, feature, counts in (
             (("max_length",), self.max_length is not None, "tokens", has_tokens),
             (("pooling", "none"), self.pooling == "none", "embeddings", has_vectors),
             (("ngrams",), self.ngrams > 1, "tfidf", bool(terms)),
@@ -270,7 +349,7 @@ class TextOptions:
         ):
             if is_given and not counts:
                 raise ConfigError(
-                    f"{option_name(*option)}: has no effect without the feature {feature}; add it"
+                    f"{option_name(*named)}: has no effect without the feature {feature}; add it"
                     f" to {option_name('features')}"
                 )
         for name in ("vocab_size", "min_frequency", "oov_buckets"):

@@ -10,6 +10,8 @@ from typing import Literal, get_args
 
 from recordmill.errors import ConfigError
 from recordmill.option_names import option_name
+from recordmill.options import values
+from recordmill.options.declaration import option
 from recordmill.transforms.sources.files.other_kinds import is_tfrecord_name, other_kind
 from recordmill.transforms.sources.row_formats.value_parsing import ValueParser
 
@@ -92,29 +94,86 @@ class RowFormat:
       max_row_bytes: Size above which a row is rejected without being held in memory.
     """
 
-    format: Format = "auto"
-    delimiter: str | None = None
-    columns: tuple[str, ...] = ()
-    header: Header = "auto"
-    quoting: Quoting = "auto"
-    escape: str = ""
-    comment: str = ""
-    skip_rows: int = 0
-    decimal: Decimal = "."
-    missing: tuple[str, ...] = ()
-    trim: bool = False
-    encoding: str = UTF8
-    max_row_bytes: int = 64 << 20
+    format: Format = option(
+        "auto",
+        after="missing",
+        help="Format of the input files. auto: by their extensions. lines: one record per line.",
+    )
+    delimiter: str | None = option(
+        None,
+        metavar="CHARACTER",
+        help="Character between the columns of CSV and TSV, such as ';' or tab. Default: a comma in"
+        " CSV, a tab in TSV.",
+    )
+    columns: tuple[str, ...] = option(
+        (),
+        parse=values.ordered_names,
+        repeat=True,
+        metavar="COLUMN,...",
+        help="Column names, for CSV and TSV without a header line.",
+    )
+    header: Header = option(
+        "auto",
+        help="auto: the first row of CSV and TSV names the columns, and is an error if it looks"
+        " like data; a file without a header needs --columns. yes: it names them in any case.",
+    )
+    quoting: Quoting = option(
+        "auto",
+        help="on: double quotes enclose values in CSV and TSV. off: they are part of the value."
+        " auto: on for CSV, off for TSV.",
+    )
+    escape: str = option(
+        "",
+        metavar="CHARACTER",
+        help="Character in CSV and TSV that makes the next one part of the value, such as '\\' for"
+        ' quotes that are written as \\".',
+    )
+    comment: str = option(
+        "",
+        metavar="CHARACTER",
+        help="Skip lines of CSV and TSV that begin with this, such as '#'.",
+    )
+    skip_rows: int = option(
+        0, help="Skip this many lines at the start of each CSV or TSV file, before the header."
+    )
+    decimal: Decimal = option(".", help="Decimal separator of numbers in CSV and TSV.")
+    missing: tuple[str, ...] = option(
+        (),
+        parse=values.names,
+        repeat=True,
+        metavar="[COLUMN=]VALUE,...",
+        help="Values that stand for a missing value, such as '?' or -200, in all columns or in one;"
+        " an empty value is always missing.",
+    )
+    trim: bool = option(
+        False,
+        after="comment",
+        help="Strip spaces around the values of CSV and TSV, and around the quotes of values.",
+    )
+    encoding: str = option(
+        UTF8,
+        after="trim",
+        metavar="NAME",
+        help="Text encoding, such as cp1252 or utf-16, also of columns of bytes that are read as"
+        " text; undecodable rows are rejected.",
+    )
+    max_row_bytes: int = option(
+        64 << 20,
+        parse=values.byte_size,
+        show=values.show_bytes,
+        metavar="BYTES",
+        help="Reject longer rows, without loading them into memory.",
+    )
 
     def __post_init__(self) -> None:
-        for option, value, known in (
+        for flag, value, known in (
             ("--format", self.format, get_args(Format)),
             ("--header", self.header, get_args(Header)),
             ("--quoting", self.quoting, get_args(Quoting)),
             ("--decimal", self.decimal, get_args(Decimal)),
         ):
             if value not in known:
-                raise ConfigError(f"{option}: expected one of {', '.join(known)}, got {value!r}")
+                raise ConfigError(f"{flag}: expected one of {', '.join(known)}, got {value!r}")
         if len(set(self.columns)) < len(self.columns) or "" in self.columns:
             raise ConfigError(
                 f"{option_name('columns')}: expected unique names, one per column, got"
@@ -228,7 +287,7 @@ class RowFormat:
     def _check_applicable(
         self, what: str, found: Format, way_out: str = ", or pass --format csv"
     ) -> None:
-        for option, given, formats in (
+        for flag, given, formats in (
             ("--delimiter", self.delimiter is not None, DELIMITED),
             ("--columns", bool(self.columns), DELIMITED),
             ("--header", self.header != "auto", DELIMITED),
@@ -242,7 +301,7 @@ class RowFormat:
         ):
             if given and found not in formats:
                 raise ConfigError(
-                    f"{option} applies to {', '.join(formats)}, but {what} is read as {found}: "
+                    f"{flag} applies to {', '.join(formats)}, but {what} is read as {found}: "
                     f"leave it out{way_out}"
                 )
 

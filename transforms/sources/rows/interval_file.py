@@ -18,9 +18,9 @@ import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError
 from recordmill.option_files import DELIMITERS, read_option_file
+from recordmill.options.durations import shown_time
 from recordmill.transforms.encoders.time_zones import zone_of
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.durations import shown_time
 from recordmill.transforms.model.label_spelling import LabelSpelling
 from recordmill.transforms.model.ragged import string_array
 from recordmill.transforms.sources.files.references import label_problem

@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError
 from recordmill.option_names import option_name
+from recordmill.options.durations import duration
 from recordmill.transforms.encoders.time_zones import to_microseconds
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.durations import duration
 from recordmill.transforms.sources.row_formats.value_parsing import ValueParser, decimal_hint
 
 TimeUnit = Literal["s", "ms", "us", "ns", "excel", "matlab"]

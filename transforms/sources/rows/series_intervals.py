@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from recordmill.options.durations import shown_time
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.durations import shown_time
 from recordmill.transforms.model.ragged import string_array
 from recordmill.transforms.windowing.time_survey import Ints
 

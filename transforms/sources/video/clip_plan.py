@@ -22,6 +22,8 @@ from recordmill import strict_json
 from recordmill.errors import ConfigError, DamageError, Reason, RecordError
 from recordmill.notes import count_of
 from recordmill.option_names import option_name
+from recordmill.options import values
+from recordmill.options.declaration import option
 from recordmill.transforms.sources.video.frame_times import Ints, Packets
 
 Rest = Literal["drop", "pad"]
@@ -61,11 +63,32 @@ class ClipSampling:
       ConfigError: an option is invalid.
     """
 
-    frames: int = 16
-    stride: int | None = None
-    step: int = 1
-    fps: float | None = None
-    rest: Rest = "drop"
+    frames: int = option(16, name="clip_frames", metavar="N", help="Frames per clip.")
+    stride: int | None = option(
+        None,
+        name="clip_stride",
+        metavar="N",
+        help="Frames from the start of one clip to the start of the next. Default: clips follow"
+        " each other without overlap.",
+    )
+    step: int = option(
+        1,
+        name="frame_step",
+        metavar="N",
+        help="Take every N-th frame of the video into a clip.",
+    )
+    fps: float | None = option(
+        None,
+        parse=values.number,
+        metavar="RATE",
+        help="Resample the video to this frame rate. Default: all frames as they are.",
+    )
+    rest: Rest = option(
+        "drop",
+        name="clip_rest",
+        help="Frames at the end that do not fill a clip: drop them, or pad a clip by repeating the"
+        " last frame.",
+    )
 
     def __post_init__(self) -> None:
         for name, value in (

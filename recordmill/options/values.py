@@ -11,13 +11,14 @@ import datetime
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal
+from typing import Literal, TypeVar
 
 from recordmill.notes import FAILABLE
 from recordmill.option_checks import Item, list_item, split_list
-from recordmill.transforms.model.durations import duration as duration
-from recordmill.transforms.model.durations import show_duration as show_duration
-from recordmill.transforms.sources.files.input_paths import InputPath
+from recordmill.options.durations import duration as duration
+from recordmill.options.durations import show_duration as show_duration
+
+_T = TypeVar("_T")
 
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 _UNITS = {
@@ -50,9 +51,9 @@ def text(text: str) -> str:
     return str(text)
 
 
-def given_texts(texts: Sequence[str]) -> tuple[str, ...]:
-    """Return the values of a repeated flag, none of which may be empty."""
-    return tuple(map(text, texts))
+def each(read: Callable[[str], _T]) -> Callable[[Sequence[str]], tuple[_T, ...]]:
+    """Return a parser of the values of a repeated flag, none of which may be empty."""
+    return lambda texts: tuple(read(text(one)) for one in texts)
 
 
 def lists(texts: Sequence[str]) -> tuple[str, ...]:
@@ -135,14 +136,9 @@ def _words(texts: Sequence[str]) -> set[str]:
     return found
 
 
-def input_paths(texts: Sequence[str]) -> tuple[InputPath, ...]:
-    """Parse repeated flags into inputs, such as `photos/` or `test=photos/`."""
-    return tuple(InputPath.parse(text(one)) for one in texts)
-
-
-def show_inputs(value: Sequence[InputPath]) -> list[str]:
-    """Return the inverse of `input_paths`."""
-    return [str(one) for one in value]
+def show_each(value: Sequence[object]) -> list[str]:
+    """Return the inverse of `each`."""
+    return list(map(str, value))
 
 
 def note_codes(texts: Sequence[str]) -> tuple[str, ...]:

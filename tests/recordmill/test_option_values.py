@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordmill.pipelines.options import values
+from recordmill.options import values
 
 
 @pytest.mark.parametrize(
