@@ -33,7 +33,7 @@ from recordmill.transforms.sources.arrays.chunking import ArraySlicing
 from recordmill.transforms.sources.arrays.table_arrays import TableArrays
 from recordmill.transforms.sources.media.media_rows import MediaRows
 
-ARRAYS = Group(30, "Arrays")
+ARRAYS = Group(30, "Arrays", shapes_bytes=True)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -43,59 +43,49 @@ class ArraysConfig(FilesConfig):
     array: str | None = option(
         None,
         group=MEANING,
-        shapes_bytes=True,
         metavar="NAME",
         help="Name of the array in an .npz or HDF5 file. Default: the only one.",
     )
     label_array: str | None = option(
         None,
         group=MEANING,
-        shapes_bytes=True,
         metavar="NAME",
         help="Name of the array with the label of each file or, with --per-item, of each item.",
     )
     label_input: str | None = option(
         None,
         group=MEANING,
-        shapes_bytes=True,
         metavar="FILE",
         help="If the input is a single file: another file with the labels of its items.",
     )
     per_item: bool = option(
         False,
         group=ARRAYS,
-        shapes_bytes=True,
         help="Make a record of every item along the first axis.",
     )
     chunk: int | None = option(
         None,
         group=ARRAYS,
-        shapes_bytes=True,
         metavar="N",
         help="Cut arrays into records of N steps along --chunk-axis; all chunks of a file go to the"
         " same split.",
     )
-    chunk_axis: int = option(
-        0, group=ARRAYS, shapes_bytes=True, help="Axis of --chunk; -1 is the last axis."
-    )
+    chunk_axis: int = option(0, group=ARRAYS, help="Axis of --chunk; -1 is the last axis.")
     chunk_stride: int | None = option(
         None,
         group=ARRAYS,
-        shapes_bytes=True,
         metavar="N",
         help="Steps from the start of one chunk to the start of the next. Default: --chunk.",
     )
     chunk_rest: Literal["keep", "drop"] = option(
         "keep",
         group=ARRAYS,
-        shapes_bytes=True,
         help="Keep or drop a last chunk that is shorter than the others.",
     )
     arrays: GroupValues[ArrayOptions] = option_group(ArrayOptions, group=ARRAYS)
     max_array_bytes: int = option(
         1 << 28,
         group=ARRAYS,
-        shapes_bytes=True,
         parse=values.byte_size,
         show=values.show_bytes,
         metavar="BYTES",

@@ -33,8 +33,8 @@ from recordmill.transforms.sources.files.folders import NOT_AUDIO
 from recordmill.transforms.sources.media.media_rows import MediaRows
 from recordmill.transforms.sources.rows.segments import SegmentColumns, SegmentedFiles
 
-AUDIO = Group(30, "Audio")
-SPECTROGRAMS = Group(31, "Spectrograms")
+AUDIO = Group(30, "Audio", shapes_bytes=True)
+SPECTROGRAMS = Group(31, "Spectrograms", shapes_bytes=True)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -39,7 +39,7 @@ from recordmill.transforms.sources.files.folders import NOT_IMAGES
 from recordmill.transforms.sources.files.references import Unlabelled
 from recordmill.transforms.sources.tfrecords.tfrecord_media import TfrecordMedia
 
-IMAGES = Group(30, "Images")
+IMAGES = Group(30, "Images", shapes_bytes=True)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -51,14 +51,12 @@ class ImagesConfig(AnnotationsConfig, MasksConfig, FilesConfig):
         False,
         after="intensity_window",
         group=IMAGES,
-        shapes_bytes=True,
         help="Add the class as a one-hot float32 vector, image/class/one_hot.",
     )
     feature_set: Literal["standard", "tf-object-detection"] = option(
         "standard",
         after="one_hot_label",
         group=IMAGES,
-        shapes_bytes=True,
         help="tf-object-detection adds image/source_id, image/key/sha256 and the file"
         " label_map.pbtxt, for decoders of the TensorFlow Object Detection API, Model Garden and"
         " FiftyOne. Classes need --label-offset 1.",
@@ -68,7 +66,6 @@ class ImagesConfig(AnnotationsConfig, MasksConfig, FilesConfig):
     probe: Literal["auto", "header", "none"] = option(
         "auto",
         group=IMAGES,
-        shapes_bytes=True,
         help="header reads every image header before planning, so that undecodable images do not"
         " unbalance the classes; auto does so with --balance oversample or undersample.",
     )

@@ -28,8 +28,8 @@ from recordmill.transforms.sources.rows.sample_times import TimeUnit
 from recordmill.transforms.sources.rows.sensor_rows import SensorRows
 from recordmill.transforms.windowing.window_layout import AHEAD
 
-SERIES = Group(27, "Series")
-WINDOWS = Group(28, "Windows")
+SERIES = Group(27, "Series", shapes_bytes=True)
+WINDOWS = Group(28, "Windows", shapes_bytes=True)
 
 
 _OF_SERIES = ("step", "resample", "max_gap", "gap_policy", "fill", "fill_rows")
@@ -56,7 +56,6 @@ class SensorConfig(ColumnsConfig):
     time_column: tuple[str, ...] = option(
         (),
         group=SERIES,
-        shapes_bytes=True,
         parse=values.ordered_names,
         repeat=True,
         metavar="COLUMN,...",
@@ -66,7 +65,6 @@ class SensorConfig(ColumnsConfig):
     time_format: str | None = option(
         None,
         group=SERIES,
-        shapes_bytes=True,
         metavar="FORMAT",
         help="Format of the times, as for Python's strptime, such as '%d/%m/%Y %H:%M'; %Z takes"
         " only names of UTC. Default: ISO 8601, or numbers since 1970. Times without a time zone"
@@ -75,7 +73,6 @@ class SensorConfig(ColumnsConfig):
     time_unit: TimeUnit | None = option(
         None,
         group=SERIES,
-        shapes_bytes=True,
         show=_show_unit,
         help="Unit of times that are numbers since 1970; excel, matlab: days as these count"
         " them. Default: s, but numbers such as 20260131 are an error, because they look like"
@@ -84,7 +81,6 @@ class SensorConfig(ColumnsConfig):
     input_time_zone: str | None = option(
         None,
         group=SERIES,
-        shapes_bytes=True,
         metavar="ZONE",
         help="Time zone of times without one, such as Europe/Berlin, with its daylight saving time."
         " When clocks are set back, the order of the rows tells the two hours apart. Default: UTC.",
@@ -92,13 +88,10 @@ class SensorConfig(ColumnsConfig):
     series_column: str | None = option(
         None,
         group=SERIES,
-        shapes_bytes=True,
         metavar="COLUMN",
         help="Column with the name of the series of a row. Default: every file is a series.",
     )
-    join_files: bool = option(
-        False, group=SERIES, shapes_bytes=True, help="Join all files into one series."
-    )
+    join_files: bool = option(False, group=SERIES, help="Join all files into one series.")
     windows: GroupValues[WindowOptions] = option_group(
         WindowOptions,
         group=WINDOWS,
@@ -111,6 +104,7 @@ class SensorConfig(ColumnsConfig):
         None,
         after="window_label",
         group=WINDOWS,
+        shapes_bytes=False,
         metavar="FILE",
         help="Classes of rows by intervals of time: a CSV file with the columns series, start, end"
         " and label, a JSON list of such objects, or a file such as NAB's combined_windows.json."
@@ -120,7 +114,6 @@ class SensorConfig(ColumnsConfig):
         None,
         after="intervals",
         group=WINDOWS,
-        shapes_bytes=True,
         metavar="CLASS",
         help="Class of the rows outside of all --intervals. Default: no class; normal for a file"
         " such as NAB's.",
@@ -129,7 +122,6 @@ class SensorConfig(ColumnsConfig):
         False,
         after="zscore_by",
         group=WINDOWS,
-        shapes_bytes=True,
         help="Write SequenceExamples, with a feature list per column and a step per row.",
     )
 

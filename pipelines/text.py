@@ -42,7 +42,7 @@ from recordmill.transforms.encoders.tokenization.vocabulary import text_columns
 from recordmill.transforms.model.data_type import DataType, Prepared, Preprocessing
 from recordmill.transforms.sources.rows.text_folders import Documents
 
-TEXT = Group(30, "Text")
+TEXT = Group(30, "Text", shapes_bytes=True)
 _shaping = functools.partial(option, group=TEXT, shapes_bytes=True)  # makes immutable fields
 
 
@@ -63,6 +63,7 @@ class TextConfig(RowsConfig):
     tokenizer: str | None = option(
         None,
         group=TEXT,
+        shapes_bytes=False,
         metavar="|".join((*BY_NAME, "FILE")),
         help="Tokenizer. words: lower-cased words by Unicode word boundaries. whitespace: split at"
         " whitespace. chars: code points. bytes: UTF-8 bytes. bpe: byte pair encoding, learned from"
@@ -79,6 +80,7 @@ class TextConfig(RowsConfig):
         None,
         after="tfidf_norm",
         group=TEXT,
+        shapes_bytes=False,
         metavar="FILE",
         help="Word vectors: the text format of GloVe, word2vec and fastText, word2vec's .bin, or"
         " .npy.",
@@ -87,6 +89,7 @@ class TextConfig(RowsConfig):
         None,
         after="embeddings",
         group=TEXT,
+        shapes_bytes=False,
         metavar="FILE",
         help="If --embeddings is an .npy file: its words, one per line.",
     )
@@ -94,6 +97,7 @@ class TextConfig(RowsConfig):
         None,
         after="chunk_overlap",
         group=TEXT,
+        shapes_bytes=False,
         metavar="X",
         help="With --learned-from: fail, and publish nothing, if more than this fraction of the"
         " tokens of a split is not in the vocabulary, 0 to 1.",

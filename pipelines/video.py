@@ -32,8 +32,8 @@ from recordmill.transforms.sources.video.clip_plan import ClipSampling
 from recordmill.transforms.sources.video.table_videos import TableVideos
 from recordmill.transforms.sources.video.video_source import VideoSource
 
-CLIPS = Group(30, "Clips")
-FRAMES = Group(31, "Frames")
+CLIPS = Group(30, "Clips", shapes_bytes=True)
+FRAMES = Group(31, "Frames", shapes_bytes=True)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -69,7 +69,6 @@ class VideoConfig(SegmentsConfig):
     max_clip_bytes: int = option(
         256 << 20,
         group=FRAMES,
-        shapes_bytes=True,
         parse=values.byte_size,
         show=values.show_bytes,
         metavar="BYTES",

@@ -16,7 +16,7 @@ from recordmill.reading.raw_arrays import RawArray
 from recordmill.tfrecord.framing import MAX_RECORD_BYTES
 
 _PLACES = Group(10, "Input and output")
-_MEANING = Group(20, "Splits, classes and features")
+_MEANING = Group(20, "Splits, classes and features", shapes_bytes=True)
 _RUN = Group(80, "Job")
 
 
@@ -61,7 +61,6 @@ class AdoptConfig(CardConfig):
     split: str | None = option(
         None,
         group=_MEANING,
-        shapes_bytes=True,
         metavar="NAME",
         help="Split of all files. Default: from the name of the file (train, val, validation, test,"
         " eval), else from the name of its folder, else train.",
@@ -69,7 +68,6 @@ class AdoptConfig(CardConfig):
     label_feature: str | None = option(
         None,
         group=_MEANING,
-        shapes_bytes=True,
         metavar="NAME",
         help="Feature with the integer label. Default: image/class/label or label, whichever"
         " exists.",
@@ -77,18 +75,14 @@ class AdoptConfig(CardConfig):
     labels_file: str | None = option(
         None,
         group=_MEANING,
-        shapes_bytes=True,
         metavar="FILE",
         help="File with the class names, one per line, in the order of their integer labels."
         " Default: the names in image/class/text, else the numbers.",
     )
-    label_offset: int = option(
-        0, group=_MEANING, shapes_bytes=True, help="Integer label of the first class."
-    )
+    label_offset: int = option(0, group=_MEANING, help="Integer label of the first class.")
     raw: Mapping[str, RawArray] = option(
         {},
         group=_MEANING,
-        shapes_bytes=True,
         parse=_read_raw,
         show=_show_raw,
         repeat=True,

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from recordmill.transforms.sources.annotations.annotation_reader import Annotations
     from recordmill.transforms.sources.tfrecords.pixel_features import PixelFeatures
 
-ANNOTATIONS = Group(35, "Boxes and captions")
+ANNOTATIONS = Group(35, "Boxes and captions", shapes_bytes=True)
 _OF_FILES = ("annotation_format", "box_units", "unannotated")  # no options of boxes in records
 
 
@@ -40,6 +40,7 @@ class AnnotationsConfig(CommonConfig):
     annotations: tuple[str, ...] = option(
         (),
         group=ANNOTATIONS,
+        shapes_bytes=False,
         parse=values.ordered_names,
         repeat=True,
         metavar="PATH,...",
@@ -49,13 +50,11 @@ class AnnotationsConfig(CommonConfig):
     annotation_format: Literal["auto", "coco", "voc", "yolo", "csv"] = option(
         "auto",
         group=ANNOTATIONS,
-        shapes_bytes=True,
         help="Format of --annotations; auto goes by the file names.",
     )
     box_units: Literal["pixels", "fractions"] = option(
         "pixels",
         group=ANNOTATIONS,
-        shapes_bytes=True,
         help="Units of the corners in a CSV file; fractions are of the image's width and height.",
     )
     objects: GroupValues[ObjectOptions] = option_group(ObjectOptions, group=ANNOTATIONS)
@@ -63,14 +62,12 @@ class AnnotationsConfig(CommonConfig):
         "reject",
         after="without_boxes",
         group=ANNOTATIONS,
-        shapes_bytes=True,
         help="Reject, keep or drop images that --annotations do not mention.",
     )
     image_class: Literal["auto", "none", "rarest", "largest"] = option(
         "auto",
         after="box_frame",
         group=ANNOTATIONS,
-        shapes_bytes=True,
         help="Class of an image whose boxes have several classes: rarest is the class that occurs"
         " in the fewest images, largest the class of the largest box; auto is rarest with"
         " --balance, else none.",

@@ -22,7 +22,7 @@ from recordmill.transforms.model.data_type import Preprocessing
 from recordmill.transforms.sources.rows.table_rows import TYPES
 from recordmill.transforms.sources.tfrecords.known_inputs import Kind
 
-TABLE = Group(30, "Features of columns")
+TABLE = Group(30, "Features of columns", shapes_bytes=True)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -32,7 +32,6 @@ class ColumnsConfig(RowsConfig):
     types: Mapping[str, str] = option(
         {},
         group=TABLE,
-        shapes_bytes=True,
         parse=values.by_column,
         repeat=True,
         metavar="COLUMN=TYPE,...",

@@ -26,10 +26,10 @@ from recordmill.transforms.sources.files.input_paths import InputPath, Inputs
 
 # Data types insert groups of their own between these; the numbers give the order.
 PLACES = Group(10, "Input and output")
-MEANING = Group(20, "Keys, classes and columns")
-SPLITS = Group(40, "Splits")
-BALANCE = Group(50, "Balance of classes (split train only)")
-OUTPUT = Group(60, "Dataset files")
+MEANING = Group(20, "Keys, classes and columns", shapes_bytes=True)
+SPLITS = Group(40, "Splits", shapes_bytes=True)
+BALANCE = Group(50, "Balance of classes (split train only)", shapes_bytes=True)
+OUTPUT = Group(60, "Dataset files", shapes_bytes=True)
 
 _READING = ("drop_columns", "where", "weight_column", "label_separator")
 COLUMNS = ("label_column", "split_column", "group_column", "key_column", *_READING)
@@ -79,7 +79,6 @@ class CommonConfig(
     key_column: str | None = option(
         None,
         group=MEANING,
-        shapes_bytes=True,
         metavar="COLUMN,...",
         help="Column with a unique, stable key for each record, or several columns whose values are"
         " joined. Default: the path of a file, or a hash of the content of a row.",
@@ -87,7 +86,6 @@ class CommonConfig(
     label_column: str | None = option(
         None,
         group=MEANING,
-        shapes_bytes=True,
         metavar="COLUMN",
         help="Column with the class. Default: the top folder of a file, or a column named label,"
         " class or the like.",
@@ -95,7 +93,6 @@ class CommonConfig(
     group_column: str | None = option(
         None,
         group=MEANING,
-        shapes_bytes=True,
         metavar="COLUMN",
         help="Column that identifies a group, such as a patient; a group never spans two splits."
         " Each record without a value is a group of its own.",
@@ -103,7 +100,6 @@ class CommonConfig(
     drop_columns: tuple[str, ...] = option(
         (),
         group=MEANING,
-        shapes_bytes=True,
         parse=values.names,
         repeat=True,
         metavar="COLUMN,...",
@@ -112,7 +108,6 @@ class CommonConfig(
     label_from: str = option(
         "top",
         group=MEANING,
-        shapes_bytes=True,
         metavar="top|parent|folder:N|file|KEY=|REGEX|.EXT",
         help="Class of a file by its path below the folder of the split: its top folder, the folder"
         " around it, the Nth folder (-1 is the one around it), its name without extension, the"
@@ -123,7 +118,6 @@ class CommonConfig(
     group_from: str | None = option(
         None,
         group=MEANING,
-        shapes_bytes=True,
         metavar="top|parent|folder:N|file|KEY=|REGEX",
         help="Group of a file by its path, as for --label-from, such as '^(\\d+)_' for the patient"
         " in 0017_left.png.",
@@ -131,7 +125,6 @@ class CommonConfig(
     labels_file: str | None = option(
         None,
         group=MEANING,
-        shapes_bytes=True,
         metavar="FILE",
         help="File with the class names, one per line, in the order of their numbers, or YAML with"
         " `names`; other classes are rejected. Default: the classes of the input.",
@@ -139,20 +132,17 @@ class CommonConfig(
     label_offset: int | None = option(
         None,
         group=MEANING,
-        shapes_bytes=True,
         help="Integer label of the first class. Default: its number in the input, or 0.",
     )
     unlabelled: Literal["reject", "keep"] = option(
         "reject",
         group=MEANING,
-        shapes_bytes=True,
         help="Reject records without a class, or keep them without label features.",
     )
 
     splits: Mapping[str, float] | None = option(
         None,
         group=SPLITS,
-        shapes_bytes=True,
         parse=values.fractions,
         show=_show_fractions,
         metavar="NAME=X,...",
@@ -161,7 +151,6 @@ class CommonConfig(
     split_from: Literal["auto", "folders", "files", "none"] = option(
         "auto",
         group=SPLITS,
-        shapes_bytes=True,
         help="Part of the input that names the splits: its top folders, or the names of files of"
         " rows (such as train.csv). none: --split-column names them, or --splits divides all"
         " records. auto: a column named split, or else folders or files if all have names of"
@@ -170,35 +159,30 @@ class CommonConfig(
     split_column: str | None = option(
         None,
         group=SPLITS,
-        shapes_bytes=True,
         metavar="COLUMN",
         help="Column with the split of each record.",
     )
     stratify: bool = option(
         False,
         group=SPLITS,
-        shapes_bytes=True,
         help="Give every split exactly the same mix of classes; with --group-column, as near to it"
         " as whole groups allow.",
     )
     seed: int = option(
         0,
         group=SPLITS,
-        shapes_bytes=True,
         help="Random seed of splits, copies and order; the same seed gives the same dataset.",
     )
 
     balance: Literal["none", "oversample", "undersample", "weights"] = option(
         "none",
         group=BALANCE,
-        shapes_bytes=True,
         help="oversample repeats records of rare classes; undersample drops records of frequent"
         " classes; weights only writes class weights to the manifest.",
     )
     balance_target: int | str | None = option(
         None,
         group=BALANCE,
-        shapes_bytes=True,
         parse=values.balance_target,
         metavar="N|median|repeat:X",
         help="Records per class. Default: the size of the largest class (oversample) or of the"
@@ -210,7 +194,6 @@ class CommonConfig(
     num_shards: int | Mapping[str, int] | None = option(
         None,
         group=OUTPUT,
-        shapes_bytes=True,
         parse=values.shard_counts,
         metavar="N|NAME=N,...",
         help="Shards per split, instead of --shard-size.",
@@ -218,19 +201,17 @@ class CommonConfig(
     shard_size: int = option(
         _SHARD_SIZE,
         group=OUTPUT,
-        shapes_bytes=True,
         parse=values.byte_size,
         show=values.show_bytes,
         metavar="BYTES",
         help="Approximate size of a shard, before compression.",
     )
     compression: Literal["none", "gzip"] = option(
-        "none", group=OUTPUT, shapes_bytes=True, help="Compression of the shards."
+        "none", group=OUTPUT, help="Compression of the shards."
     )
     rename: Mapping[str, str] = option(
         {},
         group=OUTPUT,
-        shapes_bytes=True,
         parse=values.renames,
         repeat=True,
         metavar="OLD=NEW",

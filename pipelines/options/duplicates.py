@@ -9,7 +9,7 @@ from recordmill.errors import ConfigError
 from recordmill.options import values
 from recordmill.options.declaration import Group, option
 
-DUPLICATES = Group(24, "Duplicates")
+DUPLICATES = Group(24, "Duplicates", shapes_bytes=True)
 
 _MOST_BITS = 12
 _LEAST_SIMILAR = 0.5
@@ -22,7 +22,6 @@ class DuplicateConfig:
     dedup: Literal["none", "drop", "group"] = option(
         "none",
         group=DUPLICATES,
-        shapes_bytes=True,
         help="Handling of records of equal content. drop: keep one of them, the one of train only"
         " if all are in train; if their labels differ, drop all, unless --conflicts first. group:"
         " keep all of them, in the same split.",
@@ -30,7 +29,6 @@ class DuplicateConfig:
     conflicts: Literal["reject", "first", "error"] = option(
         "reject",
         group=DUPLICATES,
-        shapes_bytes=True,
         help="If rows of a listing, or rows with --key-column, differ but have the same key: reject"
         " all of them, keep the first, or stop with an error. Equal rows count once. With --dedup"
         " drop, first also keeps one of equal records with several labels.",
@@ -38,6 +36,7 @@ class DuplicateConfig:
     exclude_like: tuple[str, ...] = option(
         (),
         group=DUPLICATES,
+        shapes_bytes=False,
         parse=values.each(str),
         repeat=True,
         metavar="DATASET",
@@ -49,14 +48,12 @@ class DuplicateConfig:
     near_duplicates: Literal["none", "drop", "group"] = option(
         "none",
         group=DUPLICATES,
-        shapes_bytes=True,
         help="Handling of images, clips or texts of similar content, as --dedup handles equal ones."
         " near_duplicates.jsonl lists the pairs.",
     )
     near_distance: int | None = option(
         None,
         group=DUPLICATES,
-        shapes_bytes=True,
         metavar="BITS",
         help="Images or clips are similar if their 64-bit perceptual hashes differ in at most this"
         " many bits, 0 to 12. Default: 4.",
@@ -64,7 +61,6 @@ class DuplicateConfig:
     near_similarity: float | None = option(
         None,
         group=DUPLICATES,
-        shapes_bytes=True,
         help="Texts are similar if they share this fraction of their word 5-grams, 0.5 to 1, as"
         " estimated by MinHash. Default: 0.8.",
     )

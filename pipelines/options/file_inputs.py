@@ -39,14 +39,12 @@ class FilesConfig(DelimitedConfig):
     path_column: str | None = option(
         None,
         group=MEANING,
-        shapes_bytes=True,
         metavar="COLUMN",
         help="If the input is a listing: the column with the path of each record's file.",
     )
     bytes_column: str | None = option(
         None,
         group=MEANING,
-        shapes_bytes=True,
         metavar="COLUMN",
         help="Column, or feature of TFRecord files, with the bytes of each record's file; in"
         " tables also with structs of bytes and a path, or with base64 text. Default: the column of"
@@ -55,6 +53,7 @@ class FilesConfig(DelimitedConfig):
     input_root: str | None = option(
         None,
         group=MEANING,
+        shapes_bytes=False,
         metavar="FOLDER",
         help="Folder or archive (.tar, .zip) that the paths of a listing are relative to. Default:"
         " the listing's folder.",
@@ -62,12 +61,14 @@ class FilesConfig(DelimitedConfig):
     confine: bool = option(
         True,
         group=MEANING,
+        shapes_bytes=False,
         help="Accept local paths outside of --input-root, or, in tables that hold files, outside of"
         " the folder of the table. By default rows with such paths are rejected.",
     )
     allow_store: tuple[str, ...] = option(
         (),
         group=MEANING,
+        shapes_bytes=False,
         parse=values.each(str),
         repeat=True,
         metavar="URI",

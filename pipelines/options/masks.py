@@ -20,7 +20,7 @@ from recordmill.transforms.model.source import Source
 if TYPE_CHECKING:
     from recordmill.transforms.sources.tfrecords.pixel_features import PixelFeatures
 
-MASKS = Group(37, "Masks")
+MASKS = Group(37, "Masks", shapes_bytes=True)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -30,6 +30,7 @@ class MasksConfig(CommonConfig):
     masks: str | None = option(
         None,
         group=MASKS,
+        shapes_bytes=False,
         metavar="FOLDER",
         help="Masks of class ids, one per image, with its relative path and name: PNG; also GIF,"
         " BMP, TIFF.",
@@ -37,6 +38,7 @@ class MasksConfig(CommonConfig):
     mask_suffix: str | None = option(
         None,
         group=MASKS,
+        shapes_bytes=False,
         metavar="[END=]SUFFIX",
         help="End of the names of masks, such as _mask in 7_mask.png for 7.jpg; with END= also the"
         " end of the names of images that it replaces. Default: none, or a usual one that all masks"
@@ -45,6 +47,7 @@ class MasksConfig(CommonConfig):
     mask_labels: str | None = option(
         None,
         group=MASKS,
+        shapes_bytes=False,
         metavar="FILE",
         help="Class names of the ids 0, 1, ..., one per line. Images with larger ids in their masks"
         " are rejected.",
@@ -52,6 +55,7 @@ class MasksConfig(CommonConfig):
     mask_colours: str | None = option(
         None,
         group=MASKS,
+        shapes_bytes=False,
         metavar="FILE",
         help="Colours of the classes in masks of colours: a line R G B NAME for the ids 0, 1, ...;"
         " the name ignore stands for --mask-ignore.",
@@ -62,7 +66,6 @@ class MasksConfig(CommonConfig):
     unmasked: Literal["reject", "keep", "drop"] = option(
         "reject",
         group=MASKS,
-        shapes_bytes=True,
         help="Reject, keep or drop images without a mask.",
     )
 

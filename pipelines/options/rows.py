@@ -11,7 +11,7 @@ from recordmill.pipelines.options.selection import SELECTION
 from recordmill.transforms.sources.row_formats.condition_syntax import parse_condition
 from recordmill.transforms.sources.row_formats.row_format import RowFormat
 
-ROWS = Group(25, "Rows and their format")
+ROWS = Group(25, "Rows and their format", shapes_bytes=True)
 CUSTOM = Group(39, "Custom features")
 
 
@@ -25,7 +25,6 @@ class DelimitedConfig(CommonConfig):
     where: str | None = option(
         None,
         group=SELECTION,
-        shapes_bytes=True,
         metavar="CONDITION",
         help="Read only the rows for which a condition on their columns holds, such as"
         ' \'age >= 18 and country in ("DE", "FR")\'; comparisons with a missing value do not hold.',
@@ -34,7 +33,6 @@ class DelimitedConfig(CommonConfig):
     weight_column: str | None = option(
         None,
         group=MEANING,
-        shapes_bytes=True,
         metavar="COLUMN",
         help="Column with the weight of each record in training, a number of 0 or more; it becomes"
         " the feature weight.",

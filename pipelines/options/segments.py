@@ -20,21 +20,18 @@ class SegmentsConfig(FilesConfig):
     start_column: str | None = option(
         None,
         group=MEANING,
-        shapes_bytes=True,
         metavar="COLUMN",
         help="If the input is a listing: the column with the start of each segment.",
     )
     end_column: str | None = option(
         None,
         group=MEANING,
-        shapes_bytes=True,
         metavar="COLUMN",
         help="If the input is a listing: the column with the end of each segment.",
     )
     duration_column: str | None = option(
         None,
         group=MEANING,
-        shapes_bytes=True,
         metavar="COLUMN",
         help="If the input is a listing: the column with the duration of each segment, instead of"
         " its end.",
@@ -42,7 +39,6 @@ class SegmentsConfig(FilesConfig):
     segment_unit: Literal["s", "ms"] | None = option(
         None,
         group=MEANING,
-        shapes_bytes=True,
         help="Unit of these columns: seconds (default), or milliseconds.",
     )
 

@@ -16,7 +16,7 @@ from recordmill.option_files import DELIMITERS, expect_plain_text, read_option_f
 from recordmill.options import values
 from recordmill.options.declaration import Group, option, options_of
 
-SELECTION = Group(23, "Labels and selection of records")
+SELECTION = Group(23, "Labels and selection of records", shapes_bytes=True)
 
 # Options that have no meaning if the label is a number.
 _OF_CLASSES = (
@@ -35,7 +35,6 @@ class SelectionConfig:
     label_type: Literal["class", "int", "float", "none"] | None = option(
         None,
         group=SELECTION,
-        shapes_bytes=True,
         help="Type of the labels. class: classes. int, float: numbers to predict, in the feature"
         " label; there are no classes. none: a label column has no special role, and folders give"
         " no classes. Default: class, but decimal numbers or more than 50 integers in a column or"
@@ -44,7 +43,6 @@ class SelectionConfig:
     label_separator: str | None = option(
         None,
         group=SELECTION,
-        shapes_bytes=True,
         metavar="TEXT",
         help="A record may have several classes: text between their names in the label column, such"
         " as '|'. Columns of lists in JSON lines and Parquet need no separator.",
@@ -52,7 +50,6 @@ class SelectionConfig:
     label_bins: int | None = option(
         None,
         group=SELECTION,
-        shapes_bytes=True,
         metavar="N",
         help="With --label-type int or float: --balance and --stratify take N bins of the number"
         " for classes, each with as many records as equal numbers allow. The number itself is"
@@ -61,6 +58,7 @@ class SelectionConfig:
     label_map: tuple[str, ...] = option(
         (),
         group=SELECTION,
+        shapes_bytes=False,
         parse=values.lists,
         show=values.show_lists,
         repeat=True,
@@ -71,14 +69,12 @@ class SelectionConfig:
     fold_labels: bool = option(
         False,
         group=SELECTION,
-        shapes_bytes=True,
         help="Join classes that differ only by case, surrounding spaces, Unicode form or"
         " invisible characters; their names become lower case.",
     )
     include_labels: tuple[str, ...] = option(
         (),
         group=SELECTION,
-        shapes_bytes=True,
         parse=values.names,
         repeat=True,
         metavar="NAME,...",
@@ -87,7 +83,6 @@ class SelectionConfig:
     exclude_labels: tuple[str, ...] = option(
         (),
         group=SELECTION,
-        shapes_bytes=True,
         parse=values.names,
         repeat=True,
         metavar="NAME,...",
@@ -96,20 +91,19 @@ class SelectionConfig:
     exclude_keys: str | None = option(
         None,
         group=SELECTION,
+        shapes_bytes=False,
         metavar="FILE",
         help="Leave out the records whose keys are in this file, one per line.",
     )
     limit: int | None = option(
         None,
         group=SELECTION,
-        shapes_bytes=True,
         help="Keep this many records, chosen by the hash of their keys, for a quick trial. A larger"
         " limit also keeps the records of a smaller one.",
     )
     limit_per_class: int | None = option(
         None,
         group=SELECTION,
-        shapes_bytes=True,
         help="Keep this many records of each class, chosen in the same way, before --limit.",
     )
 

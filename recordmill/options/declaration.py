@@ -25,10 +25,15 @@ _METADATA_KEY, _GROUP_KEY = "option", "option group"  # in a field's metadata
 
 @dataclasses.dataclass(frozen=True, order=True)
 class Group:
-    """A heading of the help. Groups are sorted by `order`, across all classes of a config."""
+    """A heading of the help. Groups are sorted by `order`, across all classes of a config.
+
+    shapes_bytes, local: of its options that do not say it themselves; as for `option`.
+    """
 
     order: int
     title: str
+    shapes_bytes: bool = dataclasses.field(default=False, compare=False)
+    local: bool = dataclasses.field(default=False, compare=False)
 
 
 _GENERAL = Group(1000, "Options")
@@ -101,8 +106,8 @@ def option(
     *,
     help: str,  # noqa: A002, the name that argparse and others use
     group: Group = _GENERAL,
-    shapes_bytes: bool = False,
-    local: bool = False,
+    shapes_bytes: bool | None = None,
+    local: bool | None = None,
     parse: Callable[[str], Any] | Callable[[Sequence[str]], Any] | None = None,
     show: Callable[[Any], Any] | None = None,
     repeat: bool = False,
@@ -116,8 +121,8 @@ def option(
 ) -> Any:
     """Declare a field of a config. Without `default` the option is required.
 
-    shapes_bytes: whether the dataset's bytes depend on the option.
-    local: whether it concerns the machine or the terminal of one run.
+    shapes_bytes: whether the dataset's bytes depend on the option; None if the group says it.
+    local: whether it concerns the machine or the terminal of one run; None if the group says it.
     parse, show: convert a value from text, and back to text or plain data. Fields of type str, int,
       float, bool and Literal do not need them.
     repeat: the flag can be repeated, and a file can hold a list; `parse` takes a list of texts.
@@ -264,7 +269,7 @@ def _of_group(field: dataclasses.Field[Any]) -> Iterator[Option]:
     for own in dataclasses.fields(kind):
         if _METADATA_KEY not in own.metadata:
             continue
-        declared = {**own.metadata[_METADATA_KEY], "shapes_bytes": True}
+        declared = dict(own.metadata[_METADATA_KEY])
         name = declared["name"] or own.name
         if name in names:
             if declared["group"] is _GENERAL:
@@ -305,6 +310,9 @@ def _declared(
     name, default = declared.pop("name") or field.name, declared.pop("given")
     if default is dataclasses.MISSING:
         default = _default_of(field)
+    for flag in ("shapes_bytes", "local"):
+        if declared[flag] is None:
+            declared[flag] = getattr(declared["group"], flag)
     read, show = declared.pop("parse"), declared.pop("show")
     choices, metavar = declared.pop("choices"), declared.pop("metavar")
     compound = read is not None
