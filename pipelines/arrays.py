@@ -15,15 +15,11 @@ from typing import Literal
 
 from recordmill.errors import ConfigError
 from recordmill.format.ledger import INPUT
-from recordmill.options import values
-from recordmill.options.declaration import Group, GroupValues, option, option_group
+from recordmill.options.declaration import Group, GroupValues, option, option_group, value_of
 from recordmill.pipelines.duplicate_rules import same_content
 from recordmill.pipelines.options.config import MEANING
-from recordmill.pipelines.options.file_inputs import (
-    FilesConfig,
-    check_record_bytes,
-    files_of,
-)
+from recordmill.pipelines.options.file_inputs import check_record_bytes, files_of
+from recordmill.pipelines.options.rows import FilesConfig
 from recordmill.transforms.encoders.array_options import ArrayOptions
 from recordmill.transforms.encoders.arrays import ArrayEncoder
 from recordmill.transforms.model.data_type import DataType
@@ -40,23 +36,8 @@ ARRAYS = Group(30, "Arrays", shapes_bytes=True)
 class ArraysConfig(FilesConfig):
     """The options of `recordmill arrays`."""
 
-    array: str | None = option(
-        None,
-        group=MEANING,
-        metavar="NAME",
-        help="Name of the array in an .npz or HDF5 file. Default: the only one.",
-    )
-    label_array: str | None = option(
-        None,
-        group=MEANING,
-        metavar="NAME",
-        help="Name of the array with the label of each file or, with --per-item, of each item.",
-    )
-    label_input: str | None = option(
-        None,
-        group=MEANING,
-        metavar="FILE",
-        help="If the input is a single file: another file with the labels of its items.",
+    headers: GroupValues[ArrayProbe] = option_group(
+        ArrayProbe, group=MEANING, max_array_bytes={"group": ARRAYS, "after": "nan"}
     )
     per_item: bool = option(
         False,
@@ -83,25 +64,17 @@ class ArraysConfig(FilesConfig):
         help="Keep or drop a last chunk that is shorter than the others.",
     )
     arrays: GroupValues[ArrayOptions] = option_group(ArrayOptions, group=ARRAYS)
-    max_array_bytes: int = option(
-        1 << 28,
-        group=ARRAYS,
-        parse=values.byte_size,
-        show=values.show_bytes,
-        metavar="BYTES",
-        help="Reject larger records, judged by the header before the data is read.",
-    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.chunk is not None:
             self._refuse_group_of_parts("the chunks of an array", "--dedup drop")
-        options = self.arrays.make()
+        options, headers = self.arrays.make(), self.headers
         self.array_cut()
-        check_record_bytes("--max-array-bytes", self.max_array_bytes)
+        check_record_bytes("--max-array-bytes", headers["max_array_bytes"])
         if options.cast != "safe" and options.dtype is None:
             raise ConfigError("--cast: has no effect without --dtype, the dtype to cast to")
-        if self.label_input is not None and not self.per_item:
+        if headers["label_input"] is not None and not self.per_item:
             raise ConfigError(
                 "--label-input holds a class per item: add --per-item, which makes a record of"
                 " every item"
@@ -109,9 +82,9 @@ class ArraysConfig(FilesConfig):
         given = [
             f"--{name.replace('_', '-')}"
             for name in ("label_array", "label_column")
-            if getattr(self, name) is not None
+            if value_of(self, name) is not None
         ]
-        if self.label_input is not None and not given:
+        if headers["label_input"] is not None and not given:
             given.append("--label-input")
         if self.label_type == "none" and given:
             raise ConfigError(f"--label-type none: contradicts {given[0]}: leave one of them out")
@@ -126,16 +99,15 @@ class ArraysConfig(FilesConfig):
             for name in ("chunk_axis", "chunk_stride", "chunk_rest"):
                 if getattr(self, name) != getattr(ArraysConfig, name, None):
                     raise ConfigError(f"--{name.replace('_', '-')}: has no effect without --chunk")
-            return ArraySlicing(unit="item" if self.per_item else "array")
-        if self.per_item:
+        elif self.per_item:
             raise ConfigError(
                 "expected one of --per-item and --chunk; --chunk 1 makes items that keep the axis"
             )
-        return ArraySlicing(
-            unit="chunk",
-            size=self.chunk,
+        return ArraySlicing.of(
+            per_item=self.per_item,
+            chunk=self.chunk,
             axis=self.chunk_axis,
-            stride=self.chunk if self.chunk_stride is None else self.chunk_stride,
+            stride=self.chunk_stride,
             rest=self.chunk_rest,
         )
 
@@ -143,7 +115,8 @@ class ArraysConfig(FilesConfig):
 def data_type(config: ArraysConfig) -> DataType:
     """Return the source and encoder of arrays."""
     # With these options the classes are not known yet when the files are listed.
-    labelled_later = bool(config.label_array or config.label_input)
+    headers = config.headers
+    labelled_later = any(headers[name] for name in ("label_array", "label_input"))
     files = files_of(
         config,
         leave_out=NOT_ARRAYS,
@@ -151,7 +124,7 @@ def data_type(config: ArraysConfig) -> DataType:
         labelled=not labelled_later,
         raw="arrays",
     )
-    if isinstance(files, MediaRows) and config.label_input is not None:
+    if isinstance(files, MediaRows) and headers["label_input"] is not None:
         raise ConfigError(
             f"--label-input holds the labels of one file, but --input {config.inputs} is tables"
             " whose rows hold files: put labels into each file (--label-array)"
@@ -168,14 +141,8 @@ def data_type(config: ArraysConfig) -> DataType:
         name="arrays",
         source=kind(
             files=files,
-            probe=ArrayProbe(
-                cut=config.array_cut(),
-                array=config.array,
-                label_array=config.label_array,
-                label_input=config.label_input,
-                label_type=config.label_type,
-                unlabelled=config.unlabelled,
-                max_bytes=config.max_array_bytes,
+            probe=headers.make(
+                cut=config.array_cut(), label_type=config.label_type, unlabelled=config.unlabelled
             ),
             dtype=options.dtype,
             cast=options.cast,

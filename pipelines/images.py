@@ -23,9 +23,10 @@ from recordmill.pipelines.options.augmentation import (
     augment_option,
     check_augment,
 )
-from recordmill.pipelines.options.file_inputs import FilesConfig, files_of
+from recordmill.pipelines.options.file_inputs import files_of
 from recordmill.pipelines.options.labels_file import read_labels
 from recordmill.pipelines.options.masks import MasksConfig, masked
+from recordmill.pipelines.options.rows import FilesConfig
 from recordmill.transforms.encoders.image_contents import ImageContents
 from recordmill.transforms.encoders.image_headers import ImageHeaders
 from recordmill.transforms.encoders.images import ImageEncoder

@@ -83,7 +83,7 @@ def interpret(
     source = getattr(data_type.source, "files", data_type.source)
     noun = "record" if isinstance(source, TfrecordMedia) else "file"
     files = "" if isinstance(data_type.source, RowSource) else f", {count_of(listing.rows, noun)}"
-    masks = getattr(config, "masks", None)
+    masks = value_of(config, "masks")
     tables = media_tables(data_type.source)
     if tables is not None:
         files = f", the files are in the column {tables.bytes_column!r}"
@@ -170,7 +170,7 @@ def listed_roles(config: CommonConfig, layout: Layout, facts: InputFacts) -> Col
         if config.number_type is None or layout.roles.label is None:
             return layout.roles
         return dataclasses.replace(layout.roles, label=None, target=TARGET)  # of windows
-    if (roles := facts.roles) is not None and not getattr(config, "annotations", None):
+    if (roles := facts.roles) is not None and not value_of(config, "annotations"):
         if _array_labels(config) is None:
             return roles
         return dataclasses.replace(roles, label=None, target=_number(config))
@@ -185,7 +185,7 @@ def _number(config: CommonConfig) -> str | None:
 def _array_labels(config: CommonConfig) -> str | None:
     """Return the source of the labels of arrays if an option names it: `the array 'y'`."""
     for option, noun in _ARRAY_LABELS.items():
-        if given := getattr(config, option, None):
+        if given := value_of(config, option):
             return f"the {noun} {given!r}"
     return None
 
@@ -229,23 +229,16 @@ def rules_of(
     """
     if of_objects:
         return LabelRules(excluded_keys=config.exclude_keys)
-    return LabelRules(
-        fold=config.fold_labels,
-        mapping=tuple(sorted(config.label_mapping().items())),
-        allowed=labels,
-        included=config.include_labels,
-        excluded=config.exclude_labels,
-        excluded_keys=config.exclude_keys,
-    )
+    return config.label_rules(allowed=labels, excluded_keys=config.exclude_keys)
 
 
 def unread_label(config: CommonConfig, roles: ColumnRoles | None) -> str | None:
     """Return the column or array of labels if no option says how to read its values."""
     if config.label_type is not None or config.labels_file is not None:
         return None
-    if getattr(config, "label_array", None) or getattr(config, "label_input", None):
+    if value_of(config, "label_array") or value_of(config, "label_input"):
         return _array_labels(config)
-    types: Mapping[str, str] = getattr(config, "types", {})
+    types: Mapping[str, str] = value_of(config, "types", {})
     if roles is None or roles.classes in (None, batch.LABEL, batch.LABELS):
         return None
     # Several numbers of a record are no number to predict.
@@ -257,9 +250,7 @@ def unread_label(config: CommonConfig, roles: ColumnRoles | None) -> str | None:
 
 def gives_values(config: CommonConfig, roles: ColumnRoles | None) -> bool:
     """Return whether values of the input are the classes, not names of its folders or files."""
-    by_content = LabelFiles.parse(config.label_from) is not None or getattr(
-        config, "intervals", None
-    )
+    by_content = LabelFiles.parse(config.label_from) is not None or value_of(config, "intervals")
     by_column = roles is not None and roles.classes and not _in_paths(config, roles)
     return bool(by_column or _array_labels(config) is not None or by_content)
 
@@ -272,7 +263,7 @@ def _in_paths(config: CommonConfig, roles: ColumnRoles) -> bool:
 def renames_of(config: CommonConfig, roles: ColumnRoles | None) -> Mapping[str, str]:
     """Return {feature: new name} of --rename, `label` for a number to predict, and `weight`."""
     target = None if roles is None else roles.target
-    renames = ((target, "label"), (getattr(config, "weight_column", None), "weight"))
+    renames = ((target, "label"), (value_of(config, "weight_column"), "weight"))
     found = {old: new for old, new in renames if old not in (None, new)}
     return {**found, **config.rename}
 
@@ -303,7 +294,7 @@ def _classes(
             if _in_paths(config, layout.roles):
                 return _path_labels(config, layout)
             return _class_column(layout.roles)
-        if (intervals := getattr(config, "intervals", None)) is not None:
+        if (intervals := value_of(config, "intervals")) is not None:
             return f"--intervals {intervals}"
         if config.label_type == "none":
             return "none, because of --label-type none"
@@ -316,7 +307,7 @@ def _classes(
         if roles is not None and config.label_type == "none":
             return "none, because of --label-type none"
         return "none" if roles is None else f"none{_options(columns)}"
-    if getattr(config, "annotations", ()) or OBJECTS in layout.columns.names:
+    if value_of(config, "annotations", ()) or OBJECTS in layout.columns.names:
         return "the annotations"
     if roles is not None and roles.classes is not None:
         return _class_column(roles)

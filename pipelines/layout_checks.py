@@ -7,6 +7,7 @@ import os
 
 from recordmill.errors import ConfigError
 from recordmill.job.staging import Listing, Staging
+from recordmill.options.declaration import value_of
 from recordmill.pipelines.options.config import CommonConfig
 from recordmill.storage.files import Location, shown
 from recordmill.transforms.model import batch
@@ -67,7 +68,7 @@ def check_layout(config: CommonConfig, windows: WindowOptions | None, layout: La
         _refuse_unknown_train(windows)
     rule = None if windows is None else windows.label.kind
     # Boxes have classes, whether images have them or not.
-    boxes = getattr(config, "annotations", ()) or OBJECTS in layout.columns.names
+    boxes = value_of(config, "annotations") or OBJECTS in layout.columns.names
     for flag, wanted in (
         (f"--window-label {rule}", rule not in (None, "last") and config.number_type is None),
         (f"--balance {config.balance}", config.balance != "none"),

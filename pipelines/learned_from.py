@@ -21,6 +21,7 @@ from recordmill.format.manifest import Manifest, ManifestError, read_manifest
 from recordmill.format.typed_json import damage_of
 from recordmill.job.staging import Staging, to_json
 from recordmill.option_checks import list_text
+from recordmill.options.declaration import value_of
 from recordmill.pipelines.option_text import option_name, option_text
 from recordmill.pipelines.options.config import CommonConfig
 from recordmill.profile import statistics_file
@@ -131,7 +132,7 @@ class LearnedDataset:
                 f"{_FLAG} {config.learned_from}: the dataset has no {missing[0]}, which these"
                 " options need: check that it was written with the same options for features"
             )
-        if FEATURES_FILE in files and not getattr(config, "trust_transform", False):
+        if FEATURES_FILE in files and not value_of(config, "trust_transform"):
             model = place / FOLDER
             raise ConfigError(
                 f"{_FLAG} {config.learned_from}: {shown(model)} is a TensorFlow SavedModel, which"
@@ -276,7 +277,7 @@ class LearnedDataset:
 
     def analysis(self, config: CommonConfig, artifacts: Mapping[str, Artifact]) -> Analysis | None:
         """Return the analysis of --max-unknown, which learns nothing; None without the option."""
-        limit = getattr(config, "max_unknown", None)
+        limit = value_of(config, "max_unknown")
         if limit is None:
             return None
         # Only texts need these modules.

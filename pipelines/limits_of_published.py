@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from recordmill.errors import RunError
 from recordmill.gates import is_within
 from recordmill.notes import first_failing
+from recordmill.options.declaration import value_of
 from recordmill.pipelines.options.config import CommonConfig
 from recordmill.pipelines.published import Published
 from recordmill.pipelines.schemas import SchemaRequest
@@ -74,7 +75,7 @@ def _rejects(published: Published, config: CommonConfig) -> Iterator[str]:
 
 
 def _unknown_tokens(published: Published, config: CommonConfig) -> Iterator[str]:
-    limit = getattr(config, "max_unknown", None)
+    limit = value_of(config, "max_unknown")
     if limit is not None and not is_within(_earlier(published, "max_unknown"), most=limit):
         yield (
             f"its tokens were not counted for --max-unknown {limit:g}: --overwrite reads the input"

@@ -5,7 +5,6 @@
 The input is a file of rows (CSV, TSV, JSONL, Parquet, Arrow, Avro, TFRecord, plain lines), a glob
 pattern or a folder of such files, or a folder of `class/...` or `split/class/...` with text files.
 """
-# ruff: noqa: RUF009
 
 from __future__ import annotations
 
@@ -43,21 +42,22 @@ from recordmill.transforms.model.data_type import DataType, Prepared, Preprocess
 from recordmill.transforms.sources.rows.text_folders import Documents
 
 TEXT = Group(30, "Text", shapes_bytes=True)
-_shaping = functools.partial(option, group=TEXT, shapes_bytes=True)  # makes immutable fields
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextConfig(RowsConfig):
     """The options of `recordmill text`."""
 
-    text_column: str | None = _shaping(
+    text_column: str | None = option(
         None,
+        group=TEXT,
         metavar="COLUMN",
         help="Column with the text. Default: a column named text, sentence, message or the like, or"
         " the only column without another use.",
     )
-    documents: Documents = _shaping(
+    documents: Documents = option(
         "file",
+        group=TEXT,
         help="If the input is a folder of text files: make a record of each file, or of each line.",
     )
     tokenizer: str | None = option(

@@ -371,13 +371,11 @@ class ReadArrays(_ReadFiles):
 
     @property
     def _cut(self) -> ArraySlicing:
-        if self.chunk is None:
-            return ArraySlicing(unit="item" if self.per_item else "array")
-        return ArraySlicing(
-            unit="chunk",
-            size=self.chunk,
+        return ArraySlicing.of(
+            per_item=self.per_item,
+            chunk=self.chunk,
             axis=self.chunk_axis,
-            stride=self.chunk if self.chunk_stride is None else self.chunk_stride,
+            stride=self.chunk_stride,
             rest=self.chunk_rest,
         )
 

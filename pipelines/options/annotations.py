@@ -20,7 +20,6 @@ from recordmill.pipelines.options.config import CommonConfig
 from recordmill.pipelines.options.labels_file import read_labels
 from recordmill.storage.files import Location
 from recordmill.transforms.encoders.object_options import ObjectOptions
-from recordmill.transforms.model.label_rules import LabelRules
 from recordmill.transforms.model.label_sets import ImageClass
 from recordmill.transforms.model.source import Source
 from recordmill.transforms.sources.annotations.object_labels import ObjectRules
@@ -112,12 +111,7 @@ class AnnotationsConfig(CommonConfig):
             image_class=self.image_class_rule(has_boxes=True),
             with_classes=self.repeat_threshold is not None,
             stratum_size=_stratum_size(self) if self.stratify else None,
-            labels=LabelRules(
-                fold=self.fold_labels,
-                mapping=tuple(sorted(self.label_mapping().items())),
-                included=self.include_labels,
-                excluded=self.exclude_labels,
-            ),
+            labels=self.label_rules(),
         )
 
 

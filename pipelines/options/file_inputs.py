@@ -1,18 +1,16 @@
-"""The options of inputs that consist of files, such as images."""
+"""Choice of the source for inputs that consist of files, such as images."""
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Collection, Sequence
 from typing import TypedDict
 
 from recordmill.errors import ConfigError
-from recordmill.options import values
-from recordmill.options.declaration import option
-from recordmill.pipelines.options.config import COLUMNS, MEANING, CommonConfig, refuse_given
+from recordmill.options.declaration import value_of
+from recordmill.pipelines.options.config import COLUMNS, CommonConfig, refuse_given
 from recordmill.pipelines.options.media_inputs import media_rows
-from recordmill.pipelines.options.rows import DelimitedConfig
+from recordmill.pipelines.options.rows import FilesConfig
 from recordmill.pipelines.options.tfrecord_inputs import records_of
 from recordmill.storage.files import Location, shown
 from recordmill.transforms.sources.files.companions import Companion
@@ -30,51 +28,6 @@ from recordmill.transforms.sources.tfrecords.tfrecord_media import TfrecordMedia
 
 _COLUMNS = ("path_column", *COLUMNS)
 _LARGEST = 2**31 - 2**20  # bytes: protobuf holds 2 GiB, with 1 MiB left for the small features
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class FilesConfig(DelimitedConfig):
-    """Options of listings, which are tables that name files."""
-
-    path_column: str | None = option(
-        None,
-        group=MEANING,
-        metavar="COLUMN",
-        help="If the input is a listing: the column with the path of each record's file.",
-    )
-    bytes_column: str | None = option(
-        None,
-        group=MEANING,
-        metavar="COLUMN",
-        help="Column, or feature of TFRecord files, with the bytes of each record's file; in"
-        " tables also with structs of bytes and a path, or with base64 text. Default: the column of"
-        " bytes, or a feature with a usual name, such as image/encoded.",
-    )
-    input_root: str | None = option(
-        None,
-        group=MEANING,
-        shapes_bytes=False,
-        metavar="FOLDER",
-        help="Folder or archive (.tar, .zip) that the paths of a listing are relative to. Default:"
-        " the listing's folder.",
-    )
-    confine: bool = option(
-        True,
-        group=MEANING,
-        shapes_bytes=False,
-        help="Accept local paths outside of --input-root, or, in tables that hold files, outside of"
-        " the folder of the table. By default rows with such paths are rejected.",
-    )
-    allow_store: tuple[str, ...] = option(
-        (),
-        group=MEANING,
-        shapes_bytes=False,
-        parse=values.each(str),
-        repeat=True,
-        metavar="URI",
-        help="Object store that the rows of a listing may name, such as s3://bucket?region=eu-west-1,"
-        " in addition to those of the listing and of --input-root. May be repeated.",
-    )
 
 
 def check_record_bytes(flag: str, size: int) -> None:
@@ -115,7 +68,7 @@ def files_of(
         refuse_special(place)
     unlabelled = unlabelled or config.unlabelled
     of_listings = set(config.given_format())
-    if getattr(config, "annotations", None):
+    if value_of(config, "annotations"):
         of_listings.discard("decimal")  # also applies to a CSV file of boxes
     if hold_records(inputs, functools.partial(may_be, leave_out=leave_out)):
         refuse_given(config, columns, "applies to listings, and --input holds TFRecord files")

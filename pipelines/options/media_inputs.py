@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING
 
 from recordmill.errors import ConfigError
+from recordmill.options.declaration import value_of
+from recordmill.pipelines.options.rows import FilesConfig
 from recordmill.transforms.sources.files.number_labels import LabelType
 from recordmill.transforms.sources.files.references import Unlabelled
 from recordmill.transforms.sources.media.media_rows import MediaRows
 from recordmill.transforms.sources.media.media_tables import find_bytes_column
-
-if TYPE_CHECKING:
-    from recordmill.pipelines.options.file_inputs import FilesConfig
 
 _SAMPLED_FILES = 10_000
 
@@ -50,7 +48,7 @@ def media_rows(
             " --bytes-column)"
         )
     for name, meaning in (("annotations", "names"), ("masks", "is matched by names of")):
-        if getattr(config, name, None):
+        if value_of(config, name):
             raise ConfigError(
                 f"--{name}: {meaning} image files, but --input {config.inputs} holds the images in"
                 f" the column {column!r}: write each image to a file"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from recordmill.errors import ConfigError
+from recordmill.options import values
 from recordmill.options.declaration import Group, GroupValues, option, option_group, options_of
 from recordmill.pipelines.options.config import MEANING, CommonConfig
 from recordmill.pipelines.options.selection import SELECTION
@@ -76,6 +77,51 @@ class DelimitedConfig(CommonConfig):
                     f" and to the files of tables, not to {what}: leave it out, or use"
                     f" --{name}-column"
                 )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FilesConfig(DelimitedConfig):
+    """Options of listings, which are tables that name files."""
+
+    path_column: str | None = option(
+        None,
+        group=MEANING,
+        metavar="COLUMN",
+        help="If the input is a listing: the column with the path of each record's file.",
+    )
+    bytes_column: str | None = option(
+        None,
+        group=MEANING,
+        metavar="COLUMN",
+        help="Column, or feature of TFRecord files, with the bytes of each record's file; in"
+        " tables also with structs of bytes and a path, or with base64 text. Default: the column of"
+        " bytes, or a feature with a usual name, such as image/encoded.",
+    )
+    input_root: str | None = option(
+        None,
+        group=MEANING,
+        shapes_bytes=False,
+        metavar="FOLDER",
+        help="Folder or archive (.tar, .zip) that the paths of a listing are relative to. Default:"
+        " the listing's folder.",
+    )
+    confine: bool = option(
+        True,
+        group=MEANING,
+        shapes_bytes=False,
+        help="Accept local paths outside of --input-root, or, in tables that hold files, outside of"
+        " the folder of the table. By default rows with such paths are rejected.",
+    )
+    allow_store: tuple[str, ...] = option(
+        (),
+        group=MEANING,
+        shapes_bytes=False,
+        parse=values.each(str),
+        repeat=True,
+        metavar="URI",
+        help="Object store that the rows of a listing may name, such as s3://bucket?region=eu-west-1,"
+        " in addition to those of the listing and of --input-root. May be repeated.",
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from typing import Literal
 from recordmill.errors import ConfigError
 from recordmill.options.declaration import option
 from recordmill.pipelines.options.config import MEANING
-from recordmill.pipelines.options.file_inputs import FilesConfig
+from recordmill.pipelines.options.rows import FilesConfig
 
 SEGMENT_COLUMNS = ("start_column", "end_column", "duration_column")
 

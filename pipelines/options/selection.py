@@ -15,6 +15,7 @@ from recordmill.option_checks import split_list
 from recordmill.option_files import DELIMITERS, expect_plain_text, read_option_file
 from recordmill.options import values
 from recordmill.options.declaration import Group, option, options_of
+from recordmill.transforms.model.label_rules import LabelRules
 
 SELECTION = Group(23, "Labels and selection of records", shapes_bytes=True)
 
@@ -173,6 +174,16 @@ class SelectionConfig:
                 f"{flag} needs classes, but with --label-type {self.label_type} the label is a"
                 f" number: leave one of them out{bins}"
             )
+
+    def label_rules(self, **others: Any) -> LabelRules:
+        """Return the rules for labels. others: further fields. Raises ConfigError."""
+        return LabelRules(
+            fold=self.fold_labels,
+            mapping=tuple(sorted(self.label_mapping().items())),
+            included=self.include_labels,
+            excluded=self.exclude_labels,
+            **others,
+        )
 
     def label_mapping(self) -> dict[str, str]:
         """Return {label: new label} of --label-map. Raises ConfigError."""

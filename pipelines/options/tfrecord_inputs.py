@@ -5,11 +5,13 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from recordmill.errors import ConfigError, Reject
 from recordmill.notes import Note
+from recordmill.options.declaration import value_of
 from recordmill.pipelines.options.config import COLUMNS, CommonConfig, refuse_given
+from recordmill.pipelines.options.rows import FilesConfig
 from recordmill.storage.files import Location
 from recordmill.storage.members import MOST_INFLATED
 from recordmill.transforms.encoders.source_ids import SOURCE_ID
@@ -37,9 +39,6 @@ from recordmill.transforms.sources.tfrecords.media_features import (
 )
 from recordmill.transforms.sources.tfrecords.tfrecord_file import TfrecordFile
 from recordmill.transforms.sources.tfrecords.tfrecord_media import TfrecordMedia
-
-if TYPE_CHECKING:
-    from recordmill.pipelines.options.file_inputs import FilesConfig
 
 _ROLES = ("label_column", "split_column", "group_column", "key_column")
 _SAMPLED = 16  # files of other programs whose first records are looked at for boxes and masks
@@ -81,7 +80,7 @@ def records_of(
     refuse_given(config, refused, f"does not apply to TFRecord files, as --input {config.inputs}")
     config.refuse_facts_of_paths("TFRecord files")
     for flag, meaning in (("annotations", "names"), ("masks", "is matched by names of")):
-        if getattr(config, flag, None):
+        if value_of(config, flag):
             raise ConfigError(
                 f"--{flag}: {meaning} image files, but --input {config.inputs} holds the images in"
                 " records: leave it out"
@@ -124,7 +123,7 @@ def records_of(
             **columns,
         )
     pixels = None
-    if getattr(config, "feature_set", "standard") != "standard":  # it keeps the ids of images
+    if value_of(config, "feature_set", "standard") != "standard":  # it keeps the ids of images
         given = config.drop_columns
         dropped = (n for n in columns["drop_columns"] if n in given or n != SOURCE_ID)
         columns["drop_columns"] = tuple(dropped)

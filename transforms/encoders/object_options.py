@@ -16,23 +16,15 @@ Captions = Literal["all", "first"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ObjectOptions:
-    """Policies for boxes and captions.
+    """Policies for boxes and captions; each option describes itself.
 
-    boxes: policy for a box that crosses the edge of the written image. `clip` clips it, `drop`
-        drops it, `reject` rejects the image, unless only augmentation moved the box across the
-        edge: it is then clipped.
-    min_box: least length of a box's shortest side, in pixels of the written image. Smaller boxes
-        and boxes outside the image are dropped, or with `reject` their image is rejected.
-    without_boxes: keep or drop images without a box left.
-    box_frame: image that annotations refer to if EXIF rotates it: as stored, or upright. `auto`
-        compares the size in the annotations, and rejects images with boxes if both fit.
-    fractions: corners are fractions of the sides instead of pixels.
-    captions: keep all captions of an image, or the first.
-    segmentation: keep segmentations as they are in the annotations.
-    masks: draw the masks of objects.
+    With `boxes` reject, boxes that only augmentation moved across the edge are clipped.
+
+    Attributes:
+      fractions: Corners are fractions of the sides instead of pixels.
 
     Raises:
-        ConfigError: a value is invalid.
+      ConfigError: A value is invalid.
     """
 
     boxes: BoxPolicy = option(

@@ -24,19 +24,15 @@ def _named(field: str, *value: Any) -> str:
 class MaskOptions:
     """How masks of class ids are decoded and written.
 
-    depth: bits per pixel of the written masks, 8 or 16; ids that do not fit are rejected.
-    ignore: id of pixels without a class; None is the largest id of the depth.
-    padding: id of pixels outside the image, as with `pad`; None is that of `ignore`.
-    values: levels of gray masks, in the order of the ids that they stand for; None if levels are
-        ids.
-    colours: (red, green, blue, id); None if masks hold ids.
-    classes: number of classes; larger ids are rejected, except `ignore`. None accepts all.
-    frame: image that masks refer to if EXIF rotates it: as stored, or upright. `auto` compares the
-        sizes, and rejects images if both fit.
-    optional: images without a mask may occur.
+    Each option describes itself. The other fields:
+
+    Attributes:
+      colours: (red, green, blue, id); None if masks hold ids.
+      classes: Number of classes; larger ids are rejected, except `ignore`. None accepts all.
+      optional: Images without a mask may occur.
 
     Raises:
-        ConfigError: a value is invalid, or options contradict each other.
+      ConfigError: A value is invalid, or options contradict each other.
     """
 
     depth: int = option(

@@ -74,33 +74,18 @@ def _in_order(given: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
 class WindowOptions:
     """Windows of `window` rows, starting every `stride` rows; times are in microseconds.
 
-    step: rows are resampled to multiples of this time, or, if it is the name of a column, of the
-        time that each row has there; rows of the same step are combined by `resample`. None keeps
-        the rows.
-    max_gap: rows further apart than this have a gap between them; by default 1.5 times the step,
-        which is the most frequent distance between rows of a series if `step` is None.
-    gap_policy: `split` ends a run of rows at a gap, `fill` fills the gap, `reject` rejects the
-        series.
-    fill: gaps are filled with the values of the last row, or with missing values.
-    fill_rows: gaps of more rows than this end a run instead of being filled.
-    label: rule for the class of a window.
-    split_by: `series` assigns whole series to splits. `time` begins splits at
-        `split_times`, (name, time) pairs, or by the split fractions over all rows; `series-time`
-        by the split fractions over the rows of each series.
-    purge: rows up to this time after a split begins are left out.
-    time_feature: name of a column of the windows with the times of their rows; None for none.
-    horizon: number of rows after a window that are its target; they follow it without a gap.
-    targets: columns of the target.
-    last_window: splits in which a series has only its last window; `all` stands for every split.
-    static_columns: columns with one value per series.
-    scale_by: what gives the mean and the scale of the columns in `scaled`; None if all of train.
-    scaled: transforms of these columns, which come before the scaling.
-    labelled_series: series with intervals that give rows their classes; empty if a column does.
-    zone_unknown: whether no option gives the time zone of times.
-    interval_classes: each class of these intervals, and its first interval for messages.
+    Each option describes itself. The other fields follow from further options:
+
+    Attributes:
+      time_feature: Name of a column of the windows with the times of their rows; None for none.
+      scale_by: What gives the mean and the scale of the columns in `scaled`; None if all of train.
+      scaled: Transforms of these columns, which come before the scaling.
+      labelled_series: Series with intervals that give rows their classes; empty if a column does.
+      zone_unknown: Whether no option gives the time zone of times.
+      interval_classes: Each class of these intervals, and its first interval for messages.
 
     Raises:
-        ConfigError: a number is out of range, or options exclude each other.
+      ConfigError: A number is out of range, or options exclude each other.
     """
 
     window: int = option(given=None, metavar="ROWS", help="Required: rows per window.")

@@ -10,6 +10,8 @@ from recordmill import strict_json
 from recordmill.errors import ConfigError, Reason, RecordError
 from recordmill.option_checks import check_options
 from recordmill.option_names import option_name
+from recordmill.options import values
+from recordmill.options.declaration import option
 from recordmill.storage.files import Location
 from recordmill.transforms.sources.arrays.array_formats import open_arrays
 from recordmill.transforms.sources.arrays.array_labels import check_labels
@@ -39,24 +41,40 @@ class ProbedFile(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ArrayProbe:
-    """Reads the headers of files of arrays.
+    """Reads the headers of files of arrays; each option describes itself.
 
-    cut: how an array is split into records.
-    array: name of the array in files that hold several.
-    label_array: name of the array of labels in each file.
-    label_input: file of labels, for an input of one file.
-    label_type: type of the labels; None for classes, of which decimals are refused.
-    unlabelled: whether to reject or keep files without label.
-    max_bytes: maximum size of a record, as stored in the file.
+    Attributes:
+      cut: How an array is split into records.
+      label_type: Type of the labels; None for classes, of which decimals are refused.
+      unlabelled: Whether to reject or keep files without label.
     """
 
     cut: ArraySlicing = dataclasses.field(default_factory=ArraySlicing)
-    array: str | None = None
-    label_array: str | None = None
-    label_input: str | None = None
+    array: str | None = option(
+        None,
+        metavar="NAME",
+        help="Name of the array in an .npz or HDF5 file. Default: the only one.",
+    )
+    label_array: str | None = option(
+        None,
+        metavar="NAME",
+        help="Name of the array with the label of each file or, with --per-item, of each item.",
+    )
+    label_input: str | None = option(
+        None,
+        metavar="FILE",
+        help="If the input is a single file: another file with the labels of its items.",
+    )
     label_type: LabelType | None = None
     unlabelled: Unlabelled = "reject"
-    max_bytes: int = 1 << 28
+    max_bytes: int = option(
+        1 << 28,
+        name="max_array_bytes",
+        parse=values.byte_size,
+        show=values.show_bytes,
+        metavar="BYTES",
+        help="Reject larger records, judged by the header before the data is read.",
+    )
 
     def __post_init__(self) -> None:
         check_options(self)

@@ -50,6 +50,16 @@ class ArraySlicing:
                 if value < 1:
                     raise ConfigError(f"{name}: expected 1 or more, got {value}")
 
+    @classmethod
+    def of(
+        cls, *, per_item: bool, chunk: int | None, axis: int, stride: int | None, rest: Rest
+    ) -> ArraySlicing:
+        """Return the slicing into items, into chunks of a number of steps, or into whole arrays."""
+        if chunk is None:
+            return cls(unit="item" if per_item else "array")
+        stride = chunk if stride is None else stride
+        return cls(unit="chunk", size=chunk, axis=axis, stride=stride, rest=rest)
+
     def along(self, shape: tuple[int, ...]) -> int:
         """Return the axis to split, 0 or more. Raises RecordError if the array has no such axis."""
         axis = self.axis if self.unit == "chunk" else 0

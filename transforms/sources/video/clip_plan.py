@@ -51,16 +51,10 @@ class Clip(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ClipSampling:
-    """Options for sampling clips from a video.
-
-    frames: per clip.
-    stride: slots from the start of a clip to the start of the next; by default clips are adjacent.
-    step: slots from a frame of a clip to the next.
-    fps: slots per second; None if a slot is a frame.
-    rest: whether to drop or pad an incomplete clip at the end.
+    """Options for sampling clips from a video, in slots.
 
     Raises:
-      ConfigError: an option is invalid.
+      ConfigError: An option is invalid.
     """
 
     frames: int = option(16, name="clip_frames", metavar="N", help="Frames per clip.")
