@@ -6,7 +6,7 @@ import csv
 import dataclasses
 import hashlib
 import io
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import yaml
 
@@ -15,7 +15,9 @@ from recordmill.option_checks import split_list
 from recordmill.option_files import DELIMITERS, expect_plain_text, read_option_file
 from recordmill.options import values
 from recordmill.options.declaration import Group, option, options_of
-from recordmill.transforms.model.label_rules import LabelRules
+
+if TYPE_CHECKING:
+    from recordmill.transforms.model.label_rules import LabelRules
 
 SELECTION = Group(23, "Labels and selection of records", shapes_bytes=True)
 
@@ -177,6 +179,9 @@ class SelectionConfig:
 
     def label_rules(self, **others: Any) -> LabelRules:
         """Return the rules for labels. others: further fields. Raises ConfigError."""
+        # Only commands that read an input need this module.
+        from recordmill.transforms.model.label_rules import LabelRules
+
         return LabelRules(
             fold=self.fold_labels,
             mapping=tuple(sorted(self.label_mapping().items())),

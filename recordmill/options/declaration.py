@@ -259,7 +259,10 @@ def _options_of(config_class: Any) -> Mapping[str, Option]:
         found.insert([other.name for other in found].index(str(one.after)) + 1, one)
     by_name = {one.name: one for one in sorted(found, key=lambda one: one.group)}
     if len(by_name) < len(found):
-        raise TypeError(f"{config_class.__name__} has several options of one name")
+        names = {one.name for one in found if one is not by_name[one.name]}
+        raise TypeError(
+            f"{config_class.__name__} has several options of one name: {', '.join(sorted(names))}"
+        )
     return types.MappingProxyType(by_name)  # read-only, because all callers share it
 
 
