@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from typing import Literal
+from typing import ClassVar, Literal
 
 from recordmill.errors import ConfigError
 from recordmill.format.ledger import INPUT
@@ -36,31 +36,29 @@ ARRAYS = Group(30, "Arrays", shapes_bytes=True)
 class ArraysConfig(FilesConfig):
     """The options of `recordmill arrays`."""
 
+    HEADING: ClassVar[Group] = ARRAYS
+
     headers: GroupValues[ArrayProbe] = option_group(
         ArrayProbe, group=MEANING, max_array_bytes={"group": ARRAYS, "after": "nan"}
     )
     per_item: bool = option(
         False,
-        group=ARRAYS,
         help="Make a record of every item along the first axis.",
     )
     chunk: int | None = option(
         None,
-        group=ARRAYS,
         metavar="N",
         help="Cut arrays into records of N steps along --chunk-axis; all chunks of a file go to the"
         " same split.",
     )
-    chunk_axis: int = option(0, group=ARRAYS, help="Axis of --chunk; -1 is the last axis.")
+    chunk_axis: int = option(0, help="Axis of --chunk; -1 is the last axis.")
     chunk_stride: int | None = option(
         None,
-        group=ARRAYS,
         metavar="N",
         help="Steps from the start of one chunk to the start of the next. Default: --chunk.",
     )
     chunk_rest: Literal["keep", "drop"] = option(
         "keep",
-        group=ARRAYS,
         help="Keep or drop a last chunk that is shorter than the others.",
     )
     arrays: GroupValues[ArrayOptions] = option_group(ArrayOptions, group=ARRAYS)

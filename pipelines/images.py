@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from typing import Literal
+from typing import ClassVar, Literal
 
 from recordmill.errors import ConfigError
 from recordmill.format.manifest import MASK_LABELS
@@ -47,17 +47,17 @@ IMAGES = Group(30, "Images", shapes_bytes=True)
 class ImagesConfig(AnnotationsConfig, MasksConfig, FilesConfig):
     """The options of `recordmill images`."""
 
+    HEADING: ClassVar[Group] = IMAGES
+
     images: GroupValues[ImageOptions] = option_group(ImageOptions, group=IMAGES)
     one_hot_label: bool = option(
         False,
         after="intensity_window",
-        group=IMAGES,
         help="Add the class as a one-hot float32 vector, image/class/one_hot.",
     )
     feature_set: Literal["standard", "tf-object-detection"] = option(
         "standard",
         after="one_hot_label",
-        group=IMAGES,
         help="tf-object-detection adds image/source_id, image/key/sha256 and the file"
         " label_map.pbtxt, for decoders of the TensorFlow Object Detection API, Model Garden and"
         " FiftyOne. Classes need --label-offset 1.",
@@ -66,7 +66,6 @@ class ImagesConfig(AnnotationsConfig, MasksConfig, FilesConfig):
     augment_all: bool = augment_all_option(IMAGES)
     probe: Literal["auto", "header", "none"] = option(
         "auto",
-        group=IMAGES,
         help="header reads every image header before planning, so that undecodable images do not"
         " unbalance the classes; auto does so with --balance oversample or undersample.",
     )

@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import sys
+from typing import ClassVar
 
 from recordmill.errors import ConfigError
 from recordmill.format.ledger import INPUT
@@ -48,21 +49,20 @@ TEXT = Group(30, "Text", shapes_bytes=True)
 class TextConfig(RowsConfig):
     """The options of `recordmill text`."""
 
+    HEADING: ClassVar[Group] = TEXT
+
     text_column: str | None = option(
         None,
-        group=TEXT,
         metavar="COLUMN",
         help="Column with the text. Default: a column named text, sentence, message or the like, or"
         " the only column without another use.",
     )
     documents: Documents = option(
         "file",
-        group=TEXT,
         help="If the input is a folder of text files: make a record of each file, or of each line.",
     )
     tokenizer: str | None = option(
         None,
-        group=TEXT,
         shapes_bytes=False,
         metavar="|".join((*BY_NAME, "FILE")),
         help="Tokenizer. words: lower-cased words by Unicode word boundaries. whitespace: split at"
@@ -79,7 +79,6 @@ class TextConfig(RowsConfig):
     embeddings: str | None = option(
         None,
         after="tfidf_norm",
-        group=TEXT,
         shapes_bytes=False,
         metavar="FILE",
         help="Word vectors: the text format of GloVe, word2vec and fastText, word2vec's .bin, or"
@@ -88,7 +87,6 @@ class TextConfig(RowsConfig):
     embedding_words: str | None = option(
         None,
         after="embeddings",
-        group=TEXT,
         shapes_bytes=False,
         metavar="FILE",
         help="If --embeddings is an .npy file: its words, one per line.",
@@ -96,7 +94,6 @@ class TextConfig(RowsConfig):
     max_unknown: float | None = option(
         None,
         after="chunk_overlap",
-        group=TEXT,
         shapes_bytes=False,
         metavar="X",
         help="With --learned-from: fail, and publish nothing, if more than this fraction of the"

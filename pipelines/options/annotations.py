@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from recordmill.errors import ConfigError
 from recordmill.options import values
@@ -36,9 +36,10 @@ _OF_FILES = ("annotation_format", "box_units", "unannotated")  # no options of b
 class AnnotationsConfig(CommonConfig):
     """Options for boxes and captions of images."""
 
+    HEADING: ClassVar[Group] = ANNOTATIONS
+
     annotations: tuple[str, ...] = option(
         (),
-        group=ANNOTATIONS,
         shapes_bytes=False,
         parse=values.ordered_names,
         repeat=True,
@@ -48,25 +49,21 @@ class AnnotationsConfig(CommonConfig):
     )
     annotation_format: Literal["auto", "coco", "voc", "yolo", "csv"] = option(
         "auto",
-        group=ANNOTATIONS,
         help="Format of --annotations; auto goes by the file names.",
     )
     box_units: Literal["pixels", "fractions"] = option(
         "pixels",
-        group=ANNOTATIONS,
         help="Units of the corners in a CSV file; fractions are of the image's width and height.",
     )
     objects: GroupValues[ObjectOptions] = option_group(ObjectOptions, group=ANNOTATIONS)
     unannotated: Literal["reject", "keep", "drop"] = option(
         "reject",
         after="without_boxes",
-        group=ANNOTATIONS,
         help="Reject, keep or drop images that --annotations do not mention.",
     )
     image_class: Literal["auto", "none", "rarest", "largest"] = option(
         "auto",
         after="box_frame",
-        group=ANNOTATIONS,
         help="Class of an image whose boxes have several classes: rarest is the class that occurs"
         " in the fewest images, largest the class of the largest box; auto is rarest with"
         " --balance, else none.",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal
+from typing import ClassVar, Literal
 
 from recordmill.errors import ConfigError
 from recordmill.options import values
@@ -19,23 +19,22 @@ _LEAST_SIMILAR = 0.5
 class DuplicateConfig:
     """Handling of records of equal content, in the input or in another dataset."""
 
+    HEADING: ClassVar[Group] = DUPLICATES
+
     dedup: Literal["none", "drop", "group"] = option(
         "none",
-        group=DUPLICATES,
         help="Handling of records of equal content. drop: keep one of them, the one of train only"
         " if all are in train; if their labels differ, drop all, unless --conflicts first. group:"
         " keep all of them, in the same split.",
     )
     conflicts: Literal["reject", "first", "error"] = option(
         "reject",
-        group=DUPLICATES,
         help="If rows of a listing, or rows with --key-column, differ but have the same key: reject"
         " all of them, keep the first, or stop with an error. Equal rows count once. With --dedup"
         " drop, first also keeps one of equal records with several labels.",
     )
     exclude_like: tuple[str, ...] = option(
         (),
-        group=DUPLICATES,
         shapes_bytes=False,
         parse=values.each(str),
         repeat=True,
@@ -47,20 +46,17 @@ class DuplicateConfig:
 
     near_duplicates: Literal["none", "drop", "group"] = option(
         "none",
-        group=DUPLICATES,
         help="Handling of images, clips or texts of similar content, as --dedup handles equal ones."
         " near_duplicates.jsonl lists the pairs.",
     )
     near_distance: int | None = option(
         None,
-        group=DUPLICATES,
         metavar="BITS",
         help="Images or clips are similar if their 64-bit perceptual hashes differ in at most this"
         " many bits, 0 to 12. Default: 4.",
     )
     near_similarity: float | None = option(
         None,
-        group=DUPLICATES,
         help="Texts are similar if they share this fraction of their word 5-grams, 0.5 to 1, as"
         " estimated by MinHash. Default: 0.8.",
     )

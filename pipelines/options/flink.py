@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal
+from typing import ClassVar, Literal
 
 from recordmill.errors import ConfigError
 from recordmill.options.declaration import Group, option, options_of
@@ -15,16 +15,16 @@ FLINK = Group(85, "Flink", local=True)
 class FlinkConfig:
     """The cluster of a job, and how it is submitted."""
 
+    HEADING: ClassVar[Group] = FLINK
+
     flink_master: str | None = option(
         None,
-        group=FLINK,
         metavar="HOST:PORT",
         help="REST address of the cluster. Default: a Flink that is started on this machine for"
         " this job.",
     )
     flink_token_file: str | None = option(
         None,
-        group=FLINK,
         metavar="FILE",
         help="File with the token of the cluster's REST interface, or with USER:PASSWORD; only its"
         " owner may be able to read it. For a cluster on another machine --flink-master must be"
@@ -32,14 +32,12 @@ class FlinkConfig:
     )
     flink_ca_file: str | None = option(
         None,
-        group=FLINK,
         metavar="FILE",
         help="PEM file of the certificate authorities to trust for an https:// cluster. Default:"
         " those of the system.",
     )
     environment: Literal["external", "process", "docker", "loopback"] | None = option(
         None,
-        group=FLINK,
         metavar="external|process|docker|loopback",
         help="Where the Python workers run. loopback: as processes of this command (default without"
         " a cluster). process: each TaskManager starts them, from the same path as on this machine"
@@ -49,56 +47,46 @@ class FlinkConfig:
     )
     environment_config: str | None = option(
         None,
-        group=FLINK,
         metavar="TEXT",
         help="external: HOST:PORT of the worker pool, as seen from a TaskManager (default:"
         " localhost:50000). docker: the image. process: the program.",
     )
     worker_secret_file: str | None = option(
         None,
-        group=FLINK,
         metavar="FILE",
         help="external: file with the secret of the worker pools (their --secret-file); only its"
         " owner may be able to read it. Needed if a pool runs as another user than its"
         " TaskManager, or listens on an address other than loopback.",
     )
-    parallelism: int | None = option(
-        None, group=FLINK, help="Task slots to use. Default: all free slots."
-    )
+    parallelism: int | None = option(None, help="Task slots to use. Default: all free slots.")
     job_name: str | None = option(
         None,
-        group=FLINK,
         metavar="NAME",
         help="Name of the job in Flink. Default: the command and the name of the output folder.",
     )
     detach: bool = option(
         False,
-        group=FLINK,
         help="Submit the job and exit; the job publishes the dataset by itself. Follow it with"
         " recordmill status.",
     )
     stall_timeout: int = option(
         900,
-        group=FLINK,
         metavar="SECONDS",
         help="Cancel the job if it makes no progress for this long.",
     )
     flink_job_server_jar: str | None = option(
         None,
-        group=FLINK,
         metavar="PATH|URL",
         help="Jar of Beam's Flink job server. Default: Beam downloads the jar for the cluster's"
         " version, which needs --flink-job-server-sha256.",
     )
     flink_job_server_sha256: str | None = option(
         None,
-        group=FLINK,
         metavar="HEX",
         help="sha256 of that jar, checked before it runs; required for a download.",
     )
     flink_whole_jar: bool = option(
         False,
-        group=FLINK,
         help="Copy all but Flink's own classes from the job server into the job's jar. Default:"
         " only the libraries that jobs with Python workers use.",
     )

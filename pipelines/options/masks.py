@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from recordmill.errors import ConfigError
 from recordmill.option_files import read_names, read_option_file
@@ -27,9 +27,10 @@ MASKS = Group(37, "Masks", shapes_bytes=True)
 class MasksConfig(CommonConfig):
     """Options for masks of class ids."""
 
+    HEADING: ClassVar[Group] = MASKS
+
     masks: str | None = option(
         None,
-        group=MASKS,
         shapes_bytes=False,
         metavar="FOLDER",
         help="Masks of class ids, one per image, with its relative path and name: PNG; also GIF,"
@@ -37,7 +38,6 @@ class MasksConfig(CommonConfig):
     )
     mask_suffix: str | None = option(
         None,
-        group=MASKS,
         shapes_bytes=False,
         metavar="[END=]SUFFIX",
         help="End of the names of masks, such as _mask in 7_mask.png for 7.jpg; with END= also the"
@@ -46,7 +46,6 @@ class MasksConfig(CommonConfig):
     )
     mask_labels: str | None = option(
         None,
-        group=MASKS,
         shapes_bytes=False,
         metavar="FILE",
         help="Class names of the ids 0, 1, ..., one per line. Images with larger ids in their masks"
@@ -54,7 +53,6 @@ class MasksConfig(CommonConfig):
     )
     mask_colours: str | None = option(
         None,
-        group=MASKS,
         shapes_bytes=False,
         metavar="FILE",
         help="Colours of the classes in masks of colours: a line R G B NAME for the ids 0, 1, ...;"
@@ -65,7 +63,6 @@ class MasksConfig(CommonConfig):
     )
     unmasked: Literal["reject", "keep", "drop"] = option(
         "reject",
-        group=MASKS,
         help="Reject, keep or drop images without a mask.",
     )
 

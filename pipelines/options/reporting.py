@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import ClassVar
 
 from recordmill.errors import ConfigError
 from recordmill.options.declaration import Group, option
@@ -17,9 +18,10 @@ REPORT_HELP = (
 class ReportConfig:
     """Options for what a job prints, and for the check of an existing dataset."""
 
+    HEADING: ClassVar[Group] = RUN
+
     json: bool = option(
         False,
-        group=RUN,
         local=True,
         help="With --dry-run: print how the input was understood, the plan, the number of rejects"
         " and the notes as JSON.",
@@ -27,13 +29,11 @@ class ReportConfig:
 
     report: bool = option(
         False,
-        group=RUN,
         local=True,
         help=REPORT_HELP,
     )
     verify: bool = option(
         False,
-        group=RUN,
         local=True,
         help="If the output already holds this dataset, compare the contents of its files with the"
         " manifest, not just their sizes, and write damaged shards again.",

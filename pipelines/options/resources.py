@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import ClassVar
 
 from recordmill.option_checks import expect_seconds, expect_whole
 from recordmill.options import values
-from recordmill.options.declaration import option
+from recordmill.options.declaration import Group, option
 from recordmill.pipelines.options.reporting import RUN
 from recordmill.processes.task_watch import MAX_MEMORY, MAX_SECONDS, TaskLimits
 
@@ -15,9 +16,10 @@ from recordmill.processes.task_watch import MAX_MEMORY, MAX_SECONDS, TaskLimits
 class ResourceConfig:
     """Options for the memory, the time and the processes of a job."""
 
+    HEADING: ClassVar[Group] = RUN
+
     max_worker_memory: int = option(
         MAX_MEMORY,
-        group=RUN,
         parse=values.byte_size,
         show=values.show_bytes,
         metavar="BYTES",
@@ -26,7 +28,6 @@ class ResourceConfig:
     )
     max_worker_seconds: float = option(
         MAX_SECONDS,
-        group=RUN,
         parse=values.number,
         metavar="SECONDS",
         help="Reject a record for which an encoder process needs more CPU time than this; 0"
@@ -34,7 +35,6 @@ class ResourceConfig:
     )
     spill_above: int = option(
         4 * 2**20,
-        group=RUN,
         local=True,
         parse=values.byte_size,
         show=values.show_bytes,
@@ -44,7 +44,6 @@ class ResourceConfig:
     )
     workers: int = option(
         0,
-        group=RUN,
         local=True,
         help="Encoder processes on this machine (on Flink: per Python worker); 0 is one per core.",
     )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal
+from typing import ClassVar, Literal
 
 from recordmill.errors import ConfigError
 from recordmill.options import values
-from recordmill.options.declaration import option
+from recordmill.options.declaration import Group, option
 from recordmill.pipelines.options.reporting import RUN
 
 
@@ -15,9 +15,10 @@ from recordmill.pipelines.options.reporting import RUN
 class ReuseConfig:
     """Options that take records from datasets of earlier runs; they never change the dataset."""
 
+    HEADING: ClassVar[Group] = RUN
+
     reuse: tuple[str, ...] = option(
         (),
-        group=RUN,
         local=True,
         parse=values.each(str),
         repeat=True,
@@ -28,19 +29,16 @@ class ReuseConfig:
     )
     reuse_required: bool = option(
         False,
-        group=RUN,
         local=True,
         help="Fail if no dataset of --reuse, or the one that --overwrite replaces, can be used.",
     )
     no_reuse: bool = option(
         False,
-        group=RUN,
         local=True,
         help="Encode every record, also those of the dataset that --overwrite replaces.",
     )
     fingerprint: Literal["stat", "content"] = option(
         "stat",
-        group=RUN,
         help="How --reuse recognizes files that have not changed: by path, size and time of change,"
         " or by their content, which reads every file.",
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import ClassVar
 
 from recordmill.errors import ConfigError
 from recordmill.options import values
@@ -83,15 +84,15 @@ class DelimitedConfig(CommonConfig):
 class FilesConfig(DelimitedConfig):
     """Options of listings, which are tables that name files."""
 
+    HEADING: ClassVar[Group] = MEANING
+
     path_column: str | None = option(
         None,
-        group=MEANING,
         metavar="COLUMN",
         help="If the input is a listing: the column with the path of each record's file.",
     )
     bytes_column: str | None = option(
         None,
-        group=MEANING,
         metavar="COLUMN",
         help="Column, or feature of TFRecord files, with the bytes of each record's file; in"
         " tables also with structs of bytes and a path, or with base64 text. Default: the column of"
@@ -99,7 +100,6 @@ class FilesConfig(DelimitedConfig):
     )
     input_root: str | None = option(
         None,
-        group=MEANING,
         shapes_bytes=False,
         metavar="FOLDER",
         help="Folder or archive (.tar, .zip) that the paths of a listing are relative to. Default:"
@@ -107,14 +107,12 @@ class FilesConfig(DelimitedConfig):
     )
     confine: bool = option(
         True,
-        group=MEANING,
         shapes_bytes=False,
         help="Accept local paths outside of --input-root, or, in tables that hold files, outside of"
         " the folder of the table. By default rows with such paths are rejected.",
     )
     allow_store: tuple[str, ...] = option(
         (),
-        group=MEANING,
         shapes_bytes=False,
         parse=values.each(str),
         repeat=True,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal
+from typing import ClassVar, Literal
 
 from recordmill.errors import ConfigError
-from recordmill.options.declaration import option
+from recordmill.options.declaration import Group, option
 from recordmill.pipelines.options.config import MEANING
 from recordmill.pipelines.options.rows import FilesConfig
 
@@ -17,28 +17,26 @@ SEGMENT_COLUMNS = ("start_column", "end_column", "duration_column")
 class SegmentsConfig(FilesConfig):
     """Options of files, of which a listing may name segments."""
 
+    HEADING: ClassVar[Group] = MEANING
+
     start_column: str | None = option(
         None,
-        group=MEANING,
         metavar="COLUMN",
         help="If the input is a listing: the column with the start of each segment.",
     )
     end_column: str | None = option(
         None,
-        group=MEANING,
         metavar="COLUMN",
         help="If the input is a listing: the column with the end of each segment.",
     )
     duration_column: str | None = option(
         None,
-        group=MEANING,
         metavar="COLUMN",
         help="If the input is a listing: the column with the duration of each segment, instead of"
         " its end.",
     )
     segment_unit: Literal["s", "ms"] | None = option(
         None,
-        group=MEANING,
         help="Unit of these columns: seconds (default), or milliseconds.",
     )
 

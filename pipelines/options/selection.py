@@ -6,7 +6,7 @@ import csv
 import dataclasses
 import hashlib
 import io
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import yaml
 
@@ -35,9 +35,10 @@ _OF_LABELS = (*_OF_CLASSES, *_BINNED, "label_offset", "unlabelled")
 class SelectionConfig:
     """Rules for labels, and the records to keep. They apply before splits are assigned."""
 
+    HEADING: ClassVar[Group] = SELECTION
+
     label_type: Literal["class", "int", "float", "none"] | None = option(
         None,
-        group=SELECTION,
         help="Type of the labels. class: classes. int, float: numbers to predict, in the feature"
         " label; there are no classes. none: a label column has no special role, and folders give"
         " no classes. Default: class, but decimal numbers or more than 50 integers in a column or"
@@ -45,14 +46,12 @@ class SelectionConfig:
     )
     label_separator: str | None = option(
         None,
-        group=SELECTION,
         metavar="TEXT",
         help="A record may have several classes: text between their names in the label column, such"
         " as '|'. Columns of lists in JSON lines and Parquet need no separator.",
     )
     label_bins: int | None = option(
         None,
-        group=SELECTION,
         metavar="N",
         help="With --label-type int or float: --balance and --stratify take N bins of the number"
         " for classes, each with as many records as equal numbers allow. The number itself is"
@@ -60,7 +59,6 @@ class SelectionConfig:
     )
     label_map: tuple[str, ...] = option(
         (),
-        group=SELECTION,
         shapes_bytes=False,
         parse=values.lists,
         show=values.show_lists,
@@ -71,13 +69,11 @@ class SelectionConfig:
     )
     fold_labels: bool = option(
         False,
-        group=SELECTION,
         help="Join classes that differ only by case, surrounding spaces, Unicode form or"
         " invisible characters; their names become lower case.",
     )
     include_labels: tuple[str, ...] = option(
         (),
-        group=SELECTION,
         parse=values.names,
         repeat=True,
         metavar="NAME,...",
@@ -85,7 +81,6 @@ class SelectionConfig:
     )
     exclude_labels: tuple[str, ...] = option(
         (),
-        group=SELECTION,
         parse=values.names,
         repeat=True,
         metavar="NAME,...",
@@ -93,20 +88,17 @@ class SelectionConfig:
     )
     exclude_keys: str | None = option(
         None,
-        group=SELECTION,
         shapes_bytes=False,
         metavar="FILE",
         help="Leave out the records whose keys are in this file, one per line.",
     )
     limit: int | None = option(
         None,
-        group=SELECTION,
         help="Keep this many records, chosen by the hash of their keys, for a quick trial. A larger"
         " limit also keeps the records of a smaller one.",
     )
     limit_per_class: int | None = option(
         None,
-        group=SELECTION,
         help="Keep this many records of each class, chosen in the same way, before --limit.",
     )
 

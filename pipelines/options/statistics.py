@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Literal
+from typing import ClassVar, Literal
 
 from recordmill.errors import ConfigError
 from recordmill.options import values
@@ -17,42 +17,38 @@ STATISTICS = Group(45, "Statistics and schema")
 class StatisticsConfig:
     """Options for statistics of the input, and for the schema that it has to match."""
 
+    HEADING: ClassVar[Group] = STATISTICS
+
     statistics: bool = option(
         False,
-        group=STATISTICS,
         shapes_bytes=True,
         help="Write statistics.pb: statistics of the columns, per split and class.",
     )
     schema: str | None = option(
         None,
-        group=STATISTICS,
         shapes_bytes=True,
         metavar="FILE",
         help="Schema that the columns have to match: a tensorflow_metadata Schema in text format.",
     )
     on_violation: Literal["reject", "fail", "keep"] = option(
         "reject",
-        group=STATISTICS,
         shapes_bytes=True,
         help="Reject records that violate the schema, fail the whole run, or keep and count them.",
     )
     infer_schema: str | None = option(
         None,
-        group=STATISTICS,
         local=True,
         metavar="FILE",
         help="Infer a schema from the input, write it to this file, and write no dataset.",
     )
     compare_with: str | None = option(
         None,
-        group=STATISTICS,
         metavar="FOLDER",
         help="Report the drift from this earlier dataset; both datasets need statistics. Default:"
         " the dataset of --learned-from.",
     )
     max_drift: Mapping[str, float] = option(
         {},
-        group=STATISTICS,
         parse=values.drift_limits,
         show=values.show_drift_limits,
         repeat=True,
@@ -63,7 +59,6 @@ class StatisticsConfig:
     )
     learned_from: str | None = option(
         None,
-        group=STATISTICS,
         metavar="FOLDER",
         help="Learn nothing: take vocabularies, means, buckets, classes and types of columns from"
         " this earlier dataset, which was made with the same options for features.",

@@ -105,7 +105,7 @@ def option(
     default: Any = dataclasses.MISSING,
     *,
     help: str,  # noqa: A002, the name that argparse and others use
-    group: Group = _GENERAL,
+    group: Group | None = None,
     shapes_bytes: bool | None = None,
     local: bool | None = None,
     parse: Callable[[str], Any] | Callable[[Sequence[str]], Any] | None = None,
@@ -121,6 +121,7 @@ def option(
 ) -> Any:
     """Declare a field of a config. Without `default` the option is required.
 
+    group: heading in the help. Default: `HEADING` of the class, or that of its `option_group`.
     shapes_bytes: whether the dataset's bytes depend on the option; None if the group says it.
     local: whether it concerns the machine or the terminal of one run; None if the group says it.
     parse, show: convert a value from text, and back to text or plain data. Fields of type str, int,
@@ -248,7 +249,9 @@ def _options_of(config_class: Any) -> Mapping[str, Option]:
     hints = typing.get_type_hints(config_class)
     for field in dataclasses.fields(config_class):
         if _METADATA_KEY in field.metadata:
-            found.append(_declared(field, hint=hints[field.name]))
+            owner = next(one for one in config_class.__mro__ if _defines(one, field.name))
+            heading = vars(owner).get("HEADING", _GENERAL)
+            found.append(_declared(field, hint=hints[field.name], group=heading))
         elif _GROUP_KEY in field.metadata:
             found += _of_group(field)
     waiting = [one for one in found if one.after is not None]
@@ -266,19 +269,20 @@ def _options_of(config_class: Any) -> Mapping[str, Option]:
     return types.MappingProxyType(by_name)  # read-only, because all callers share it
 
 
+def _defines(owner: type, name: str) -> bool:
+    return name in vars(owner).get("__annotations__", {})
+
+
 def _of_group(field: dataclasses.Field[Any]) -> Iterator[Option]:
     kind, group, names, changes = field.metadata[_GROUP_KEY]
     hints = typing.get_type_hints(kind)
     for own in dataclasses.fields(kind):
         if _METADATA_KEY not in own.metadata:
             continue
-        declared = dict(own.metadata[_METADATA_KEY])
-        name = declared["name"] or own.name
+        name = own.metadata[_METADATA_KEY]["name"] or own.name
         if name in names:
-            if declared["group"] is _GENERAL:
-                declared["group"] = group
-            declared |= changes.get(name, {})
-            one = _declared(own, hint=hints[own.name], declared=declared)
+            here = {"group": group, **changes.get(name, {})}
+            one = _declared(own, hint=hints[own.name], **here)
             yield dataclasses.replace(one, holder=field.name)
 
 
@@ -306,10 +310,10 @@ def as_given(config: Any) -> dict[str, Any]:
     }
 
 
-def _declared(
-    field: dataclasses.Field[Any], *, hint: Any, declared: Mapping[str, Any] | None = None
-) -> Option:
-    declared = dict(declared or field.metadata[_METADATA_KEY])
+def _declared(field: dataclasses.Field[Any], *, hint: Any, group: Group, **changes: Any) -> Option:
+    """Return an option. group: if the field names none. changes: of the arguments of `option`."""
+    declared = {**field.metadata[_METADATA_KEY], **changes}
+    declared["group"] = declared["group"] or group
     name, default = declared.pop("name") or field.name, declared.pop("given")
     if default is dataclasses.MISSING:
         default = _default_of(field)
@@ -319,6 +323,8 @@ def _declared(
     read, show = declared.pop("parse"), declared.pop("show")
     choices, metavar = declared.pop("choices"), declared.pop("metavar")
     compound = read is not None
+    if declared["convert"] is not None:
+        hint = type(default)
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         rest = [one for one in typing.get_args(hint) if one is not type(None)]
         hint = rest[0] if len(rest) == 1 else hint

@@ -135,7 +135,6 @@ class WindowOptions:
         name="window_label",
         given="last",
         convert=LabelRule.parse,
-        parse=values.text,
         metavar="RULE",
         help="Class of a window. last, first: the class of its last or first row. majority: the"
         " most frequent class. any:CLASS: this class if any row has it, else that of the last"
