@@ -283,7 +283,8 @@ COMMANDS = {
     "arrays": (
         "--array x --label-array y --per-item --array-format values --dtype float32",
         "--chunk 4 --chunk-axis 1 --chunk-stride 2 --chunk-rest drop --nan zero",
-        "--label-from '(\\w+)_' --dtype float32 --cast same-kind --max-array-bytes 1MB",
+        "--label-from '(\\w+)_' --group-from parent --dtype float32 --cast same-kind"
+        " --max-array-bytes 1MB",
         "--label-input labels.npy --per-item --exclude-keys bad.txt --card card.yaml"
         " --fingerprint content",
     ),
