@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import shlex
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from recordmill.format.split_names import canonical_split
 from recordmill.job.input_facts import ColumnRoles, InputFacts
 from recordmill.job.staging import Listing
-from recordmill.notes import Note, count_of
-from recordmill.option_checks import list_text
+from recordmill.notes import count_of
 from recordmill.option_names import option_name
 from recordmill.options.declaration import value_of
 from recordmill.options.values import show_moments
 from recordmill.pipelines.options.config import CommonConfig
-from recordmill.pipelines.split_columns import column_notes
-from recordmill.storage.files import Location, shown
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.annotations import OBJECTS
 from recordmill.transforms.model.data_type import DataType
@@ -30,10 +25,8 @@ from recordmill.transforms.model.user_columns import user_fields
 from recordmill.transforms.sources.archives.label_files import LabelFiles
 from recordmill.transforms.sources.files.number_labels import TARGET
 from recordmill.transforms.sources.files.path_layout import FOLDERS
-from recordmill.transforms.sources.files.path_names import splits_in
 from recordmill.transforms.sources.media.media_rows import MediaRows
 from recordmill.transforms.sources.rows.column_roles import LABELS
-from recordmill.transforms.sources.rows.file_list import is_listing
 from recordmill.transforms.sources.rows.record_columns import TEXT
 from recordmill.transforms.sources.rows.record_layout import RowLayout
 from recordmill.transforms.sources.rows.record_rows import RecordRows
@@ -115,53 +108,6 @@ def media_tables(source: Source) -> MediaRows | None:
     """Return the source of tables that hold the files of an input, None for other inputs."""
     files = getattr(source, "files", source)
     return files if isinstance(files, MediaRows) else None
-
-
-def name_notes(
-    config: CommonConfig, layout: Layout, split_columns: Mapping[str, Sequence[str]]
-) -> tuple[Note, ...]:
-    """Return notes on names in the input that are not used, but could be classes or splits.
-
-    split_columns: columns that could be the splits.
-    """
-    return (*column_notes(split_columns), *_input_notes(config, layout))
-
-
-def _input_notes(config: CommonConfig, layout: Layout) -> tuple[Note, ...]:
-    """Return a note on inputs whose names could be classes, or on an only one named as a split."""
-    (first, *others) = config.input
-    if others and not layout.labelled:
-        return _class_notes(config)
-    if others or layout.split_source is not None or config.split_from != "auto":
-        return ()
-    place = Location.parse(first.path)
-    found = [canonical_split(place.name)] if place.is_dir() else splits_in(place.name)
-    if len(found) != 1 or found[0] is None or not (place.is_dir() or is_listing(place)):
-        return ()
-    text = (
-        f"{place.name} has the name of a split, but its records are divided by --splits:"
-        f" --input {found[0]}={first.path} puts all of them into {found[0]}"
-    )
-    return (Note("splits", text),)
-
-
-def _class_notes(config: CommonConfig) -> tuple[Note, ...]:
-    """Return a note if all inputs are folders of the same parent, and none has classes."""
-    places = [Location.parse(one.path) for one in config.input]
-    around = {place.parent for place in places}
-    names = [place.name for place in places]
-    if len(around) > 1 or len({*names}) < len(names) or not all(map(Location.is_dir, places)):
-        return ()
-    if config.unlabelled == "keep" or any(one.split is not None for one in config.input):
-        return ()
-    if all(map(canonical_split, names)):
-        return ()
-    text = (
-        f"the names of the input folders are not used as classes: --input {shown(around.pop())}"
-        f" --include-labels {shlex.quote(list_text(names))} makes classes of these folders,"
-        " --unlabelled keep omits this note"
-    )
-    return (Note("no-classes", text),)
 
 
 def listed_roles(config: CommonConfig, layout: Layout, facts: InputFacts) -> ColumnRoles | None:

@@ -26,7 +26,6 @@ from recordmill.pipelines.interpretation import (
     group_noun,
     interpret,
     listed_roles,
-    name_notes,
     renames_of,
     rules_of,
     target_of,
@@ -49,11 +48,13 @@ from recordmill.pipelines.options.labels_file import read_labels
 from recordmill.pipelines.published import Published, finish_publishing
 from recordmill.pipelines.reused_datasets import stage_reused
 from recordmill.pipelines.schemas import SchemaRequest
-from recordmill.pipelines.split_columns import unused_split_columns
 from recordmill.pipelines.windowing import window_numbers, windowing_of
 from recordmill.runners.beam_patches import permanent_imports
 from recordmill.storage.files import Location, shown
 from recordmill.storage.redaction import redact_uris
+from recordmill.transforms.advice.input_names import input_notes
+from recordmill.transforms.advice.readings import reading_advice
+from recordmill.transforms.advice.split_columns import column_notes, unused_split_columns
 from recordmill.transforms.encoders.artifacts import store_artifacts
 from recordmill.transforms.model.class_numbers import ClassNumbers
 from recordmill.transforms.model.data_type import Artifact, Context, DataType
@@ -62,7 +63,6 @@ from recordmill.transforms.model.renames import check_renames
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.model.source import Layout, RowSource
 from recordmill.transforms.reuse.frame_places import FramePlaces
-from recordmill.transforms.sources.rows.other_readings import reading_advice
 from recordmill.transforms.sources.tfrecords.known_inputs import dataset_splits
 from recordmill.transforms.staged.listing import class_counts
 from recordmill.transforms.staged.row_reader import RowReader
@@ -208,11 +208,16 @@ class Job:
             self.config, self.data_type, self.staging, options=self.shaping, replaced=replaced
         )
         self._reuse = reused.places
-        unused = unused_split_columns(self.config, self.data_type, layout, listing, self.staging)
+        unused: Mapping[str, Sequence[str]] = {}
+        if self.config.split_from == "auto":
+            unused = unused_split_columns(self.data_type, layout, listing, self.staging)
         facts = interpret(self.config, self.data_type, listing, layout, counts, unused)
         learned = {} if self.learned is None else {"learned": f"from {shown(self.learned.place)}"}
         self._interpretation = {**facts, **reused.facts, **learned}
-        self._notes_of_input += name_notes(self.config, layout, unused)
+        self._notes_of_input += (
+            *column_notes(unused),
+            *input_notes(self.config.inputs, layout, self.config.unlabelled),
+        )
         on_interpreted(self._interpretation)
         check_splits(self.config, self.data_type.windows, layout)
         self.schema_request.refuse(layout)

@@ -12,7 +12,6 @@ from recordmill.errors import ConfigError, RecordError
 from recordmill.format.split_names import canonical_split
 from recordmill.job.staging import Listing, Staging
 from recordmill.notes import Note
-from recordmill.pipelines.options.config import CommonConfig
 from recordmill.storage.files import StorageError
 from recordmill.transforms.model.data_type import DataType
 from recordmill.transforms.model.source import Layout
@@ -28,7 +27,7 @@ _SAMPLED = 4  # parts of the listing, and sections of each part
 
 
 def unused_split_columns(
-    config: CommonConfig, data_type: DataType, layout: Layout, listing: Listing, staging: Staging
+    data_type: DataType, layout: Layout, listing: Listing, staging: Staging
 ) -> Mapping[str, Sequence[str]]:
     """Return {column: names of splits that are its only values}, if nothing names the splits.
 
@@ -37,7 +36,7 @@ def unused_split_columns(
     windows = data_type.windows
     if windows is not None and windows.divides_time:
         return {}
-    if layout.split_source is not None or config.split_from != "auto" or not listing.parts:
+    if layout.split_source is not None or not listing.parts:
         return {}
     names = [
         field.name
