@@ -40,6 +40,7 @@ from recordmill.transforms.encoders.tables import TableEncoder
 from recordmill.transforms.encoders.text.text import TextEncoder
 from recordmill.transforms.encoders.tokenization.text_options import TextOptions
 from recordmill.transforms.imaging.mask_options import MaskOptions
+from recordmill.transforms.sources.row_formats.row_format import RowFormat
 from tests.folders import make_folder
 from tests.tiny import TinyEncoder, TinySource, tiny_rows
 
@@ -322,6 +323,22 @@ def test_a_mistake_is_an_error_before_the_run(mistake):
     with pytest.raises(ConfigError, match=f"^{re.escape(mistake.message)}") as raised:
         mistake.make()
     assert "--" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"quoting": "no"}, "quoting: expected one of auto, on, off, got 'no'"),
+        (
+            {"format": "jsonl", "skip_rows": 1},
+            "skip_rows applies to csv, tsv, but the input is read as jsonl: leave it out, or pass"
+            " format='csv'",
+        ),
+    ],
+)
+def test_errors_of_a_row_format_name_its_fields(options, message):
+    with pytest.raises(ConfigError, match=f"^{re.escape(message)}$"):
+        RowFormat(**options)
 
 
 def write(build: Callable[[beam.Pipeline], Any]) -> None:

@@ -84,21 +84,23 @@ def _made_fields(options: WindowOptions) -> list[pa.Field]:
 def _check_columns(columns: Mapping[str, pa.Field], options: WindowOptions) -> None:
     """Raise ConfigError if an option names a column that does not exist or does not fit."""
     numeric = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean)
-    named = (("--target", options.targets), ("--static-columns", options.static_columns))
-    for flag, names in named:
+    named = (("target", options.targets), ("static_columns", options.static_columns))
+    for option, names in named:
         for name in names:
             if name not in columns:
                 raise ConfigError(
-                    f"{flag} {name}: no such column{did_you_mean(name, columns)}; expected one of"
-                    f" {', '.join(map(repr, columns))}"
+                    f"{option_name(option, name)}: no such column{did_you_mean(name, columns)};"
+                    f" expected one of {', '.join(map(repr, columns))}"
                 )
             kind = columns[name].type
-            if flag == "--target" and not any(is_a(kind) for is_a in numeric):
+            if option == "target" and not any(is_a(kind) for is_a in numeric):
                 raise ConfigError(
                     f"{option_name('target', name)}: expected a column of numbers, got {kind}"
                 )
             if is_list(kind):
-                raise ConfigError(f"{flag} {name}: expected single values, got a column of {kind}")
+                raise ConfigError(
+                    f"{option_name(option, name)}: expected single values, got a column of {kind}"
+                )
     for scaled in options.scaled:
         if scaled.column in options.static_columns:
             raise ConfigError(

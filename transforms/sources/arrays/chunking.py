@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from recordmill.errors import ConfigError, Reason, RecordError
+from recordmill.option_names import option_name
 from recordmill.transforms.sources.arrays.array_file import Span
 from recordmill.transforms.sources.arrays.npy import format_shape
 
@@ -46,15 +47,15 @@ class ArraySlicing:
 
     def __post_init__(self) -> None:
         if self.unit == "chunk":
-            for name, value in (("--chunk", self.size), ("--chunk-stride", self.stride)):
+            for name, value in (("chunk", self.size), ("chunk_stride", self.stride)):
                 if value < 1:
-                    raise ConfigError(f"{name}: expected 1 or more, got {value}")
+                    raise ConfigError(f"{option_name(name)}: expected 1 or more, got {value}")
 
     @classmethod
     def of(
         cls, *, per_item: bool, chunk: int | None, axis: int, stride: int | None, rest: Rest
     ) -> ArraySlicing:
-        """Return the slicing into items, into chunks of a number of steps, or into whole arrays."""
+        """Return the slicing into items, into chunks of `chunk` steps, or into whole arrays."""
         if chunk is None:
             return cls(unit="item" if per_item else "array")
         stride = chunk if stride is None else stride

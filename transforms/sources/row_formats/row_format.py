@@ -166,14 +166,16 @@ class RowFormat:
     )
 
     def __post_init__(self) -> None:
-        for flag, value, known in (
-            ("--format", self.format, get_args(Format)),
-            ("--header", self.header, get_args(Header)),
-            ("--quoting", self.quoting, get_args(Quoting)),
-            ("--decimal", self.decimal, get_args(Decimal)),
+        for name, value, known in (
+            ("format", self.format, get_args(Format)),
+            ("header", self.header, get_args(Header)),
+            ("quoting", self.quoting, get_args(Quoting)),
+            ("decimal", self.decimal, get_args(Decimal)),
         ):
             if value not in known:
-                raise ConfigError(f"{flag}: expected one of {', '.join(known)}, got {value!r}")
+                raise ConfigError(
+                    f"{option_name(name)}: expected one of {', '.join(known)}, got {value!r}"
+                )
         if len(set(self.columns)) < len(self.columns) or "" in self.columns:
             raise ConfigError(
                 f"{option_name('columns')}: expected unique names, one per column, got"
@@ -235,7 +237,7 @@ class RowFormat:
             return is_tfrecord_name(name)
         return self.format != "auto" or format_of(name) is not None
 
-    def resolve(self, path: str, *, way_out: str = ", or pass --format csv") -> FileFormat:
+    def resolve(self, path: str, *, way_out: str | None = None) -> FileFormat:
         """Return the format of the file at a path.
 
         way_out: other advice in the message for options that do not apply to the format.
@@ -284,25 +286,25 @@ class RowFormat:
             max_row_bytes=self.max_row_bytes,
         )
 
-    def _check_applicable(
-        self, what: str, found: Format, way_out: str = ", or pass --format csv"
-    ) -> None:
-        for flag, given, formats in (
-            ("--delimiter", self.delimiter is not None, DELIMITED),
-            ("--columns", bool(self.columns), DELIMITED),
-            ("--header", self.header != "auto", DELIMITED),
-            ("--quoting", self.quoting != "auto", DELIMITED),
-            ("--escape", bool(self.escape), DELIMITED),
-            ("--comment", bool(self.comment), DELIMITED),
-            ("--skip-rows", self.skip_rows > 0, DELIMITED),
-            ("--decimal", self.decimal != ".", DELIMITED),
-            ("--trim", self.trim, DELIMITED),
-            ("--encoding", _codec(self.encoding) != UTF8, (*TEXT, *_OF_BYTES)),
+    def _check_applicable(self, what: str, found: Format, way_out: str | None = None) -> None:
+        if way_out is None:
+            way_out = f", or pass {option_name('format', 'csv')}"
+        for name, given, formats in (
+            ("delimiter", self.delimiter is not None, DELIMITED),
+            ("columns", bool(self.columns), DELIMITED),
+            ("header", self.header != "auto", DELIMITED),
+            ("quoting", self.quoting != "auto", DELIMITED),
+            ("escape", bool(self.escape), DELIMITED),
+            ("comment", bool(self.comment), DELIMITED),
+            ("skip_rows", self.skip_rows > 0, DELIMITED),
+            ("decimal", self.decimal != ".", DELIMITED),
+            ("trim", self.trim, DELIMITED),
+            ("encoding", _codec(self.encoding) != UTF8, (*TEXT, *_OF_BYTES)),
         ):
             if given and found not in formats:
                 raise ConfigError(
-                    f"{flag} applies to {', '.join(formats)}, but {what} is read as {found}: "
-                    f"leave it out{way_out}"
+                    f"{option_name(name)} applies to {', '.join(formats)}, but {what} is read as"
+                    f" {found}: leave it out{way_out}"
                 )
 
 
