@@ -39,11 +39,16 @@ def class_numbers(
 ) -> ClassNumbers:
     """Return the rule for the integer labels of a job, once its input is listed.
 
-    layout: layout of the rows. facts: on the input.
-    labels: classes of --labels-file or --learned-from.
+    Args:
+      config: Options of the command.
+      source: The input.
+      layout: Layout of the rows.
+      facts: Facts about the input.
+      labels: Classes of --labels-file or --learned-from.
+      learned: Dataset of --learned-from.
 
     Raises:
-      ConfigError: the classes of inputs have different numbers, or are not those of the dataset of
+      ConfigError: The classes of inputs have different numbers, or are not those of the dataset of
         --learned-from.
     """
     of_source = facts.labels

@@ -24,12 +24,17 @@ def list_input(
 ) -> Listing:
     """List the input into staging, as `stage_listing` does, and return the listing.
 
-    imports: whether a pipeline, which needs Beam, will probably follow. If so, an encoder process
-      lists the input if it can, while this process imports Beam.
-    is_local: whether all of the input is local.
+    Args:
+      source: The input.
+      staging: Folder for the listing.
+      rules: Rules for labels.
+      on_rows: Called with numbers of listed rows, to report progress.
+      imports: Whether a pipeline, which needs Beam, will probably follow. If so, an encoder process
+        lists the input if it can, while this process imports Beam.
+      is_local: Whether all of the input is local.
 
     Raises:
-      ConfigError: the input is unusable.
+      ConfigError: The input is unusable.
     """
     pool = running_pool() if imports and staging.root.is_local else None
     if pool is not None and not isinstance(source, RowSource) and is_local:

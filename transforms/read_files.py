@@ -60,11 +60,12 @@ class _ReadFiles(ReadStep):
       input_root: Folder that paths in a listing are relative to. Default: the folder of the
         listing.
       unlabelled: Whether files without a label are rejected, or kept without label features.
-      split_from: Part of the input that gives splits: `folders`, `files` or `none`, or the first of
-        a usual column, folders and files that does (`auto`).
-      label_from: Part of its path that is the class of a file: `top`, `parent`, `folder:N`, `file`,
+      split_from: Part of the input that gives splits: `folders`, `files` or `none`. `auto` takes
+        the first of a column with a usual name, folders and files that gives them.
+      label_from: Part of the path of a file that is its class: `top`, `parent`, `folder:N`, `file`,
         `KEY=`, or a regular expression with a group.
-      group_from: The same for the group.
+      group_from: Part of the path of a file that is its group, as for `label_from`. Default: paths
+        give no groups.
       format: Format of the rows of a listing or table. Default: by the extension.
     """
 

@@ -44,12 +44,13 @@ class _ReadRows(ReadStep):
       label_type: Reading of the label column: `class`, `int` or `float` for numbers to predict, or
         `none` for an ordinary column. Default: classes; decimal numbers are an error.
       unlabelled: Whether records without a label are rejected, or kept without label features.
-      split_from: Part of the input that gives splits: `folders`, `files` or `none`, or the first of
-        a usual column, folders and files that does (`auto`).
+      split_from: Part of the input that gives splits: `folders`, `files` or `none`. `auto` takes
+        the first of a column with a usual name, folders and files that gives them.
       label_from: Part of the path of a file that is its class: `parent`, `folder:N`, `file`,
         `KEY=`, or a regular expression with a group. Default: a column, or the top folder of text
         files.
-      group_from: The same for the group; `top` is the top folder.
+      group_from: Part of the path of a file that is its group: `top`, or as for `label_from`.
+        Default: paths give no groups.
       format: Format of the rows. Default: by the extension of each file; CSV and TSV have a header.
     """
 

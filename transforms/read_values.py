@@ -186,7 +186,7 @@ class ReadStep(OrderedStep):
         else:
             given = [self.input] if isinstance(self.input, str) else self.input
             parsed = (InputPath.parse(path) for path in given)
-            # Workers may run in another folder.
+            # Workers may run in another working directory.
             self._paths = tuple(
                 dataclasses.replace(one, path=from_here(one.path)) for one in parsed
             )
@@ -195,7 +195,7 @@ class ReadStep(OrderedStep):
 
     @property
     def _is_source(self) -> bool:
-        """True if the input is a source, with its own options, and not paths."""
+        """True if the input is a source, which has its own options, instead of paths."""
         return isinstance(self.input, Source)
 
     @property

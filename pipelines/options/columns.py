@@ -60,7 +60,7 @@ class ColumnsConfig(RowsConfig):
                 raise ConfigError(f"--{name.replace('_', '-')}: has no effect without {needed}")
         self.table.make()
         if self.preprocessing_fn is not None:
-            refuse_features(self, {*self.table.values} - {"zscore_by"})  # that of windows alone
+            refuse_features(self, {*self.table.values} - {"zscore_by"})  # an option of windows only
 
 
 def reading(config: ColumnsConfig, *, kind: Kind = "rows") -> dict[str, Any]:

@@ -52,10 +52,14 @@ def parse(
 
     --help [TOPIC] and --print-config print to stdout and exit with 0.
 
-    prog: the command, for messages and help. description: the first lines of the help.
+    Args:
+      config_class: Class that declares the options.
+      argv: Arguments after the name of the command.
+      prog: The command, for messages and help.
+      description: First lines of the help.
 
     Raises:
-      ConfigError: an option is unknown or missing, or its value is invalid.
+      ConfigError: An option is unknown or missing, or its value is invalid.
     """
     options = options_of(config_class)
     commands = options_of(_CommandLine)
@@ -162,12 +166,12 @@ class _CommandLine:
         group=_COMMAND,
         metavar="[all|TOPIC|OPTION]",
         bare="",
-        help="Print the most used options, all options, those of a topic, or one option, and exit.",
+        help="Describe the most used options, all options, a topic or one option, and exit.",
     )
 
 
 def _help_topic(argv: Sequence[str]) -> str | None:
-    """Return the topic that follows --help or -h, "" if none does; None without the flag."""
+    """Return the topic after --help or -h, "" without a topic; None without the flag."""
     for at, token in enumerate(argv):
         flag, _, topic = token.partition("=")
         if flag in ("--help", "-h"):

@@ -109,18 +109,19 @@ class CommonConfig(
         "top",
         group=MEANING,
         metavar="top|parent|folder:N|file|KEY=|REGEX|.EXT",
-        help="Class of a file by its path below the folder of the split: its top folder, the folder"
-        " around it, the Nth folder (-1 is the one around it), its name without extension, the"
-        " value of a folder KEY=VALUE, or the first group of a regular expression that is searched"
-        " for. In archives also the content of a file next to it: .cls, or .json:FIELD. Rows of"
-        " tables have the class of their file; by default a column gives it.",
+        help="Part of the path of a file, below the folder of its split, that is its class. top:"
+        " the top folder. parent: the folder around the file. folder:N: the Nth folder; -1 is the"
+        " one around the file. file: the name without extension. KEY=: the value of a folder"
+        " KEY=VALUE. REGEX: the first group of a regular expression that is searched for. .EXT: in"
+        " archives, the content of a file next to it: .cls, or .json:FIELD. Rows of tables have"
+        " the class of their file; by default a column gives it.",
     )
     group_from: str | None = option(
         None,
         group=MEANING,
         metavar="top|parent|folder:N|file|KEY=|REGEX",
-        help="Group of a file by its path, as for --label-from, such as '^(\\d+)_' for the patient"
-        " in 0017_left.png.",
+        help="Part of the path of a file that is its group, as for --label-from, such as '^(\\d+)_'"
+        " for the patient in 0017_left.png.",
     )
     labels_file: str | None = option(
         None,
@@ -151,10 +152,10 @@ class CommonConfig(
     split_from: Literal["auto", "folders", "files", "none"] = option(
         "auto",
         group=SPLITS,
-        help="Part of the input that names the splits: its top folders, or the names of files of"
-        " rows (such as train.csv). none: --split-column names them, or --splits divides all"
-        " records. auto: a column named split, or else folders or files if all have names of"
-        " splits.",
+        help="Part of the input that names the splits. folders: its top folders. files: the names"
+        " of files of rows, such as train.csv. none: --split-column names them, or --splits"
+        " divides all records. auto: a column named split, or else folders or files if all have"
+        " names of splits.",
     )
     split_column: str | None = option(
         None,

@@ -13,7 +13,7 @@ from recordmill.options.declaration import Group, Option
 from recordmill.pipelines.options import job_file
 
 ALL = "all"
-# The options that the help shows if no topic is given, beside those that are required.
+# Options that the help without a topic describes, in addition to the required ones.
 _MOST_USED = frozenset(
     {
         # of every command
@@ -29,7 +29,7 @@ _MOST_USED = frozenset(
         *("array", "label-array", "per-item", "dtype"),
     }
 )
-_FEW = 40  # commands with at most as many options show all of them
+_FEW = 40  # commands with at most this many options describe all of them
 _COLUMN = 34  # where the descriptions begin
 
 
@@ -37,8 +37,10 @@ _COLUMN = 34  # where the descriptions begin
 class HelpPage:
     """The help of a command.
 
-    prog: the command, such as "recordmill images". description: the first lines. options: all
-      options, in any order.
+    Attributes:
+      prog: The command, such as "recordmill images".
+      description: First lines of the help.
+      options: All options, in any order.
     """
 
     prog: str
@@ -48,10 +50,11 @@ class HelpPage:
     def show(self, topic: str = "") -> str:
         """Return the help.
 
-        topic: `all`, a word of the title of a group, or an option; "" for the most used options.
+        Args:
+          topic: `all`, a word of the title of a group, or an option; "" for the most used options.
 
         Raises:
-          ConfigError: there is no such topic.
+          ConfigError: No topic or option has this name.
         """
         width = max(60, min(100, shutil.get_terminal_size((100, 24)).columns))
         if topic in ("", ALL):

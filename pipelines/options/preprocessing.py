@@ -33,7 +33,9 @@ def described(name: str) -> str:
 def refuse_features(config: Any, names: Collection[str]) -> None:
     """Raise ConfigError if an option that makes features is given beside --preprocessing-fn.
 
-    names: of options of the config.
+    Args:
+      config: Options of the command.
+      names: Names of the options to refuse.
     """
     for one in options_of(type(config)).values():
         if one.name in names and one.of(config) != one.default:

@@ -69,7 +69,8 @@ class DelimitedConfig(CommonConfig):
     def refuse_facts_of_paths(self, what: str) -> None:
         """Raise ConfigError if --label-from or --group-from is given.
 
-        what: has no facts in paths, such as "rows of listings".
+        Args:
+          what: Input to which these options do not apply, such as "rows of listings".
         """
         for name, given in (("label", self.label_from != "top"), ("group", self.group_from)):
             if given:

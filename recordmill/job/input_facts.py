@@ -1,4 +1,4 @@
-"""Facts on an input as a whole, which a scan of it learns beside its rows."""
+"""Facts about an input as a whole, which a scan learns in addition to its rows."""
 
 from __future__ import annotations
 
@@ -14,13 +14,20 @@ _PANDAS_INDEX = re.compile(r"(__index_level_\d+__)?")
 class ColumnRoles:
     """Names of the columns with a role.
 
-    main: column that records are made of, such as a path or a text. others: further columns that
-    the source converts, such as times. dropped: columns to ignore, or objects with all columns
-    inside. key: a column, or several with commas between them; `keys` are their names. target:
-    column of numbers to predict, which is a value of the records too. labels: column of lists of
-    labels, instead of `label`. weight: column of weights, which is a value of the records too.
-    separator: text between the labels in the column `label`, if it may hold several. renames:
-    (text, label or None) of the labels that are spelled in another way.
+    Attributes:
+      main: Column that records are made of, such as a path or a text.
+      label: Column of classes.
+      target: Column of numbers to predict, which are also values of the records.
+      split: Column of splits.
+      group: Column of groups.
+      key: Column of keys, or several with commas between them.
+      keys: Names of the columns in `key`.
+      others: Further columns that the source converts, such as times.
+      dropped: Columns to ignore, or objects to ignore with all columns inside.
+      labels: Column of lists of labels, instead of `label`.
+      separator: Text between the labels in the column `label`, if it may hold several.
+      weight: Column of weights, which are also values of the records.
+      renames: (text, label or None) of the labels with another spelling.
     """
 
     main: str | None = None
@@ -55,13 +62,14 @@ class ColumnRoles:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class InputFacts:
-    """Facts on an input as a whole, as far as a scan has learned them.
+    """Facts about an input as a whole, as far as a scan has learned them.
 
     Attributes:
-      split_source: The part of the input that assigns inputs to splits, for messages.
-      split_problem: Why names of splits in paths are unclear; an error unless a column has splits.
-      split_hints: Names of splits in paths that assign nothing, for notes.
-      partitions: Keys of folders KEY=VALUE, without those that are the splits.
+      split_source: Part of the input that assigns records to splits, for messages.
+      split_problem: Why names of splits in paths are ambiguous; an error unless a column gives the
+        splits.
+      split_hints: Remarks on names of splits in paths that no rule uses, for notes.
+      partitions: Keys of folders KEY=VALUE, without the key of the splits.
       labelled: Whether paths give labels.
       roles: Columns of a listing, or features of TFRecords, that have a role.
       labels: Class names in the order of their numbers; None if they follow from the rows.
@@ -78,7 +86,7 @@ class InputFacts:
     class_numbers: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     def plus(self, later: InputFacts) -> InputFacts:
-        """Return the facts with those that a later part of the listing has learned."""
+        """Return these facts, updated with those of a later part of the listing."""
         if later == NO_FACTS:
             return self
         learned = {
@@ -89,7 +97,8 @@ class InputFacts:
     def split_source_of(self, *, presplit: bool) -> str | None:
         """Return the part of the input that assigns rows to splits, for messages; None without one.
 
-        presplit: whether any row is assigned.
+        Args:
+          presplit: Whether the input assigns any row to a split.
         """
         return (self.split_source or "the input") if presplit else None
 

@@ -132,14 +132,18 @@ def inputs_of(parts: Sequence[StagedPart], *, records: int) -> int:
 class Listing:
     """The content of listing.json.
 
-    fingerprint: a hash of the rows that does not depend on their order.
-    labelled, grouped: numbers of rows with a label, and with a group.
-    presplit: number of rows to which the input assigns a split.
-    filtered: {option: number of rows that it excluded}.
-    rejected_labels: {label: number of rejected inputs}, as far as labels are known.
-    notes: remarks on the input that were made while it was listed.
-    facts: on the input as a whole.
-    of_values: whether labels are numbers or booleans, not texts.
+    Attributes:
+      parts: The staged parts.
+      fingerprint: Hash of the rows that does not depend on their order.
+      labelled: Number of rows with a label.
+      grouped: Number of rows with a group.
+      presplit: Number of rows to which the input assigns a split.
+      rejects: Inputs that could not be read.
+      filtered: {option: number of rows that it excluded}.
+      rejected_labels: {label: number of rejected inputs}, as far as labels are known.
+      notes: Remarks on the input that were made while it was listed.
+      facts: Facts about the input as a whole.
+      of_values: Whether labels are numbers or booleans, not texts.
     """
 
     parts: tuple[StagedPart, ...]

@@ -1,8 +1,8 @@
-"""Declares options as fields of a frozen dataclass: flags, keys of a job file, and help.
+"""Declare options as fields of a frozen dataclass, with their flags, keys of job files, and help.
 
-A field declared with `option` is a flag of the same name with dashes, and the same key in the file
-of --config. The class that uses an option declares it. A command takes the options of such a class
-with `option_group`; their names are unique within a command.
+`option` declares a field as an option: a flag, and a key of the same name in the file of --config.
+The class that uses an option declares it. A command takes the options of such a class with
+`option_group`; their names are unique within a command.
 """
 
 from __future__ import annotations
@@ -27,7 +27,11 @@ _METADATA_KEY, _GROUP_KEY = "option", "option group"  # in a field's metadata
 class Group:
     """A heading of the help. Groups are sorted by `order`, across all classes of a config.
 
-    shapes_bytes, local: of its options that do not say it themselves; as for `option`.
+    Attributes:
+      order: Position among all groups.
+      title: Text of the heading.
+      shapes_bytes: Default of `option` for the options of the group.
+      local: Default of `option` for the options of the group.
     """
 
     order: int
@@ -43,19 +47,27 @@ _GENERAL = Group(1000, "Options")
 class Option:
     """A declared option.
 
-    read: parses a value from text, for a repeatable option from a list of texts. Raises ValueError.
-    show: converts a value to plain YAML and JSON data that `read` can parse.
-    shapes_bytes: whether the dataset's bytes depend on it.
-    local: whether it concerns the machine or the terminal of one run, so that a repetition of the
-      command on another machine leaves it out.
-    repeat: whether the flag can be repeated.
-    compound: whether a file may give a list or a mapping instead of text.
-    switch: whether it is a boolean flag, which takes no value on the command line.
-    bare: the value of the flag if none follows it; None if it needs one.
-    after: the option that it follows in the help; None if it follows the field before.
-    holder: the field of the config with the `GroupValues` that hold its value; None if the config
-      itself does.
-    field: the field of the class that declares it. convert: makes the value of that field.
+    Attributes:
+      name: Name with underscores, unique within a command.
+      help: Description for the help.
+      group: Heading in the help.
+      default: Value without the flag; `dataclasses.MISSING` if the option is required.
+      metavar: Placeholder of the value in the help.
+      read: Parses a value from text, for a repeatable option from a list of texts. Raises
+        ValueError.
+      show: Converts a value to plain YAML and JSON data that `read` can parse.
+      shapes_bytes: Whether the dataset's bytes depend on it.
+      local: Whether it concerns the machine or the terminal of one run, so that a repetition of the
+        command on another machine leaves it out.
+      repeat: Whether the flag can be repeated.
+      compound: Whether a file may give a list or a mapping instead of text.
+      switch: Whether it is a boolean flag, which takes no value on the command line.
+      bare: Value of a flag that no value follows; None if the flag needs a value.
+      after: Option that it follows in the help; None if it follows the field before.
+      holder: Field of the config with the `GroupValues` that hold its value; None if the config
+        itself holds it.
+      field: Field of the class that declares it.
+      convert: Makes the value of `field` from that of the option; None if they are equal.
     """
 
     name: str
@@ -92,7 +104,7 @@ class Option:
         return getattr(config, self.holder)[self.name]
 
     def shown_default(self) -> str:
-        """Return the default as it is typed on the command line; empty without a default."""
+        """Return the default as it is typed on the command line, "" without a default."""
         shown = None if self.required else self.show(self.default)
         if isinstance(shown, Mapping):
             shown = [f"{name}={value}" for name, value in shown.items()]
@@ -121,19 +133,23 @@ def option(
 ) -> Any:
     """Declare a field of a config. Without `default` the option is required.
 
-    group: heading in the help. Default: `HEADING` of the class, or that of its `option_group`.
-    shapes_bytes: whether the dataset's bytes depend on the option; None if the group says it.
-    local: whether it concerns the machine or the terminal of one run; None if the group says it.
-    parse, show: convert a value from text, and back to text or plain data. Fields of type str, int,
-      float, bool and Literal do not need them.
-    repeat: the flag can be repeated, and a file can hold a list; `parse` takes a list of texts.
-    choices: the values to accept; by default those of a Literal annotation.
-    metavar: the placeholder of the value in the help.
-    bare: the value of the flag if none follows it.
-    name: the name of the option, if it is not that of the field.
-    after: the option that it follows in the help. Default: that of the field before.
-    convert: makes the value of the field from that of the option.
-    given: the default of the option, if it is not that of the field.
+    Args:
+      default: Default of the field, and of the option unless `given` differs.
+      help: Description for the help.
+      group: Heading in the help. Default: `HEADING` of the class, or that of its `option_group`.
+      shapes_bytes: Whether the dataset's bytes depend on the option. Default: as the group.
+      local: Whether it concerns the machine or the terminal of one run. Default: as the group.
+      parse: Converts text to a value. Fields of type str, int, float, bool and Literal need none.
+      show: Converts a value back to text or plain data.
+      repeat: Whether the flag can be repeated, and a file can hold a list; `parse` then takes a
+        list of texts.
+      choices: Accepted values. Default: those of a Literal annotation.
+      metavar: Placeholder of the value in the help.
+      bare: Value of a flag that no value follows.
+      name: Name of the option. Default: that of the field.
+      after: Option that it follows in the help. Default: that of the field before.
+      convert: Makes the value of the field from that of the option.
+      given: Default of the option, if it differs from that of the field.
     """
     declared = {
         "help": help, "group": group, "shapes_bytes": shapes_bytes, "local": local,
@@ -151,7 +167,9 @@ def option(
 class GroupValues(Generic[_T]):
     """The values of the options that a class declares, as a command gives them.
 
-    kind: the class. values: {name of the option: value}.
+    Attributes:
+      kind: The class.
+      values: {name of the option: value}.
     """
 
     kind: type[_T]
@@ -161,10 +179,13 @@ class GroupValues(Generic[_T]):
         return self.values[name]
 
     def make(self, **others: Any) -> _T:
-        """Return an instance of the class. others: its fields that are not options, or differ.
+        """Return an instance of the class.
+
+        Args:
+          **others: Fields that are not options, or that replace the values of options.
 
         Raises:
-          ConfigError: a value is invalid, or two options contradict each other.
+          ConfigError: A value is invalid, or two options contradict each other.
         """
         declared = options_of(self.kind)
         fields = {
@@ -182,10 +203,13 @@ def option_group(
     omit: Collection[str] = (),
     **changes: Mapping[str, Any],
 ) -> GroupValues[_T]:
-    """Declare the options of a class as options of a config; all of them shape bytes.
+    """Declare the options of a class as options of a config.
 
-    group: heading of those that name none. omit: names of options to leave out. changes: arguments
-    of `option` that differ here, by the name of the option.
+    Args:
+      kind: The class.
+      group: Heading of the options that have no group of their own.
+      omit: Names of options to leave out.
+      **changes: Arguments of `option` that differ for this config, by the name of the option.
     """
     values = {one.name: one.default for one in options_of(kind).values() if one.name not in omit}
     return dataclasses.field(
@@ -214,7 +238,7 @@ def build(config_class: type[_T], given: Mapping[str, Any]) -> _T:
     """Return a config with the given values of options, and the defaults of the others.
 
     Raises:
-      ConfigError: a value is invalid, or two options contradict each other.
+      ConfigError: A value is invalid, or two options contradict each other.
     """
     declared, fields = options_of(config_class), dict(given)
     for field in dataclasses.fields(config_class):  # type: ignore[arg-type]
@@ -228,8 +252,8 @@ def build(config_class: type[_T], given: Mapping[str, Any]) -> _T:
 def offered(config_class: type) -> list[Option]:
     """Return the options that help and job files show, in the order of the help.
 
-    These are all but the fields in `REFUSED`, {field: why}, of a class that inherits options which
-    never apply to it. They are refused when they are given, with this reason.
+    A class that inherits options which never apply to it lists them in `REFUSED`, {name: why}.
+    They are left out here, and `check_offered` refuses them with this reason.
     """
     refused = getattr(config_class, "REFUSED", {})
     return [one for one in options_of(config_class).values() if one.name not in refused]
@@ -264,7 +288,8 @@ def _options_of(config_class: Any) -> Mapping[str, Option]:
     if len(by_name) < len(found):
         names = {one.name for one in found if one is not by_name[one.name]}
         raise TypeError(
-            f"{config_class.__name__} has several options of one name: {', '.join(sorted(names))}"
+            f"{config_class.__name__} declares options with the same name:"
+            f" {', '.join(sorted(names))}"
         )
     return types.MappingProxyType(by_name)  # read-only, because all callers share it
 
@@ -287,7 +312,7 @@ def _of_group(field: dataclasses.Field[Any]) -> Iterator[Option]:
 
 
 def shaping(config: Any) -> dict[str, Any]:
-    """Return {field: value} of the options that shape the dataset's bytes, as JSON data.
+    """Return {name: value} of the options that shape the dataset's bytes, as JSON data.
 
     Values are canonical: 128MB and 128000000 give the same result.
     """
@@ -299,9 +324,9 @@ def shaping(config: Any) -> dict[str, Any]:
 
 
 def as_given(config: Any) -> dict[str, Any]:
-    """Return {field: value} of the options that a repetition of the command needs, as JSON data.
+    """Return {name: value} of the options that a repetition of the command needs, as JSON data.
 
-    Those with their defaults are included, because defaults can change.
+    Options with their default values are included, because defaults can change.
     """
     return {
         one.name: None if (value := one.of(config)) is None else one.show(value)
@@ -311,7 +336,14 @@ def as_given(config: Any) -> dict[str, Any]:
 
 
 def _declared(field: dataclasses.Field[Any], *, hint: Any, group: Group, **changes: Any) -> Option:
-    """Return an option. group: if the field names none. changes: of the arguments of `option`."""
+    """Return the option of a field.
+
+    Args:
+      field: Field declared with `option`.
+      hint: Type of the field.
+      group: Heading, if the field has none.
+      **changes: Arguments of `option` to replace.
+    """
     declared = {**field.metadata[_METADATA_KEY], **changes}
     declared["group"] = declared["group"] or group
     name, default = declared.pop("name") or field.name, declared.pop("given")

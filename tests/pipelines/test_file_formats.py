@@ -350,7 +350,7 @@ def test_a_note_names_the_value_that_makes_a_column_text(column, kind, value, ro
     assert rows_of(tmp_path / "out", "--input", source)["written"] == len(column)
     assert text_notes(tmp_path) == [
         f"column 'x' is text because of '{value}' in t.csv#{row}; --types x={kind} rejects rows"
-        " that do not fit, x=string keeps the text"
+        " that do not fit, --types x=string keeps the text"
     ]
     rejecting = rows_of(
         tmp_path / "typed",

@@ -35,7 +35,7 @@ def test_numbers_that_become_equal(tmp_path):
     assert first == (
         "different numbers of column 'customer' become equal, because features of numbers are"
         " float32, such as 1234567890 and 1234567891: --zscore customer or --minmax customer scales"
-        " them before, --types customer=string keeps all digits, and --drop-columns customer leaves"
+        " them first, --types customer=string keeps all digits, and --drop-columns customer leaves"
         " them out"
     )
     assert "'t' become equal" in second
@@ -82,7 +82,7 @@ def test_numbers_beside_booleans_of_json_lines(tmp_path):
     (note,) = notes_of(tmp_path, "text-column", "--input", source)
     assert note == (
         "column 'flag' is text because of '1' in t.jsonl#23; --types flag=bool rejects rows that"
-        " do not fit, flag=string keeps the text"
+        " do not fit, --types flag=string keeps the text"
     )
     given = ("--input", source, "--types", "flag=bool", "--splits", "train=1")
     assert notes_of(tmp_path / "b", "text-column", *given) == []

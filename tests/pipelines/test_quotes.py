@@ -104,7 +104,7 @@ def test_rejects_of_escaped_quotes_name_the_option_that_reads_them(tmp_path, cap
     error = capsys.readouterr().err
     assert (
         "50% of the rows of a.csv have another number of columns; check --quoting, --escape and"
-        " --trim, because values have quotes" in error
+        " --trim, because values contain quotes" in error
     )
     found = table_of(tmp_path / "out", "--input", tmp_path / "a.csv", "--escape", "\\")
     assert [found[n]["text"] for n in (0, 1)] == [[b'the "best" film 0'], [b'the "best", film 1']]
@@ -186,7 +186,8 @@ def test_quotes_after_spaces_without_rejects_are_noted(tmp_path, capsys):
     assert dry("images", tmp_path / "a.csv", "--size", 16) == 0
     assert (
         "4 rows with a quote after a space at the beginning of a value, the first is a.csv#1:"
-        " --quoting off reads quotes as data; --trim strips such spaces" in printed_notes(capsys)
+        " --quoting off reads quotes as data; --trim strips spaces before quotes"
+        in printed_notes(capsys)
     )
     argv = ("--input", tmp_path / "a.csv", "--trim", "--size", 16)
     assert make(tmp_path / "out", *argv).manifest.labels == ("ant", "bee")

@@ -98,5 +98,5 @@ def test_two_groups_cannot_share_the_name_of_an_option() -> None:
     class Twice(Baking):
         flour: str = option("oat", group=OVEN, help="Another flour.")
 
-    with pytest.raises(TypeError, match="Twice has several options of one name: flour"):
+    with pytest.raises(TypeError, match="Twice declares options with the same name: flour"):
         options_of(Twice)

@@ -1,4 +1,4 @@
-"""Notes on names of inputs that are not used, but could be classes or splits."""
+"""Notes on names of inputs that could be classes or splits, but are not used."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from recordmill.transforms.sources.rows.file_list import is_listing
 
 
 def input_notes(inputs: Inputs, layout: Layout, unlabelled: Unlabelled) -> tuple[Note, ...]:
-    """Return a note on inputs whose names could be classes, or on an only one named as a split."""
+    """Return a note on inputs with names of classes, or on a single input with that of a split."""
     (first, *others) = inputs.paths
     if others and not layout.labelled:
         return _class_notes(inputs, unlabelled)

@@ -1,7 +1,7 @@
 """Advice for files of rows that were read with the wrong encoding or delimiter.
 
-After a run is refused because of rejects, the start of the file with the most rejects is read again
-with each other encoding or delimiter. The advice names the option that reads it.
+When a run fails because of rejects, the start of the file with the most rejects is read again with
+every other encoding or delimiter. The advice names the option that reads the file.
 """
 
 from __future__ import annotations
@@ -39,9 +39,14 @@ _LARGEST_BAD = 0.01  # share of rows that may remain unreadable
 
 
 class _Reading(NamedTuple):
-    """Rows at the start of a file.
+    """Rows at the start of a file, read in one way.
 
-    bad: messages of the unreadable rows, with their counts. ascii: whether the others are ASCII.
+    Attributes:
+      good: Number of readable rows.
+      bad: Messages of the unreadable rows, with their counts.
+      columns: Number of columns.
+      ascii: Whether the readable rows are ASCII.
+      whole: Whether the whole file was read.
     """
 
     good: int
@@ -56,7 +61,7 @@ class _Reading(NamedTuple):
 
 
 def reading_advice(source: object, rejects: Sequence[Reject]) -> str | None:
-    """Return a sentence on the option that reads the rejected rows, None if no option does."""
+    """Return a sentence on how to make the rejected rows readable, None without advice."""
     if 2 * sum(reject.detail.endswith(DECIMAL_HINT) for reject in rejects) > len(rejects):
         return "most of them are numbers with decimal commas, which --decimal , reads"
     files = collections.Counter(
@@ -68,11 +73,11 @@ def reading_advice(source: object, rejects: Sequence[Reject]) -> str | None:
         found = _file(source, files.most_common(1)[0][0])
         return None if found is None else _advice(*found)
     except (ConfigError, RecordError, StorageError):
-        return None  # a failure here must not hide the verdict
+        return None  # a failure here must not hide the error of the run
 
 
 def _file(source: object, name: str) -> tuple[str, Origin, RowFormat] | None:
-    """Return the file of that key, how to open it, and its format."""
+    """Return (name, origin, format) of the file with a key, None if it is not found."""
     if isinstance(source, RecordRows):
         for one in source.row_input.find():
             if isinstance(one, tuple) and isinstance(one[0], File) and one[0].key == name:
@@ -100,7 +105,7 @@ def _advice(name: str, origin: Origin, row_format: RowFormat) -> str | None:
     wide = sum(n for why, n in before.bad.items() if " column" in why)
     count = max(undecodable, wide)
     if 2 * count <= before.bad.total():
-        return None  # most faults are others, which no option repairs
+        return None  # no option repairs most of the faults
     if count == undecodable and found.encoding == UTF8 and not before.ascii:
         return (
             f"{count_of(undecodable, 'row')} of {name} are not UTF-8, but non-ASCII characters"
@@ -121,12 +126,12 @@ def _advice(name: str, origin: Origin, row_format: RowFormat) -> str | None:
             some = "all" if not after.bad else f"{after.good:,} of"
             return f"{fault}; with {option} {some} {count_of(after.rows, 'row')} can be read"
     if count == wide and '"' in TextFile(origin, found).first_text:
-        return f"{fault}; check --quoting, --escape and --trim, because values have quotes"
+        return f"{fault}; check --quoting, --escape and --trim, because values contain quotes"
     return None
 
 
 def _reads_more(before: _Reading, after: _Reading) -> bool:
-    """Return whether a reading has more valid rows, and hardly any others."""
+    """Return whether the second reading has more readable rows, and few others."""
     return (
         after.good > before.good
         and after.bad.total() <= _LARGEST_BAD * after.rows

@@ -1,4 +1,4 @@
-"""Columns that hold names of splits, but that no option takes as the splits."""
+"""Columns that hold names of splits, but that no option uses as the splits."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def unused_split_columns(
             for name in {*names}.intersection(rows.schema.names):
                 values[name].update(rows[name].unique().drop_null().to_pylist())
     except (ConfigError, RecordError, StorageError):
-        return {}  # the rows are read again, and then reported
+        return {}  # the errors are reported when the rows are read again
     found = {name: sorted(filter(str.strip, values[name])) for name in names}
     return {
         name: splits
@@ -74,7 +74,7 @@ def column_notes(columns: Mapping[str, Sequence[str]]) -> Iterator[Note]:
 def _sample(
     source: object, names: Sequence[str], listing: Listing, staging: Staging
 ) -> Iterator[pa.RecordBatch]:
-    """Yield rows with the columns: of a listing as it is, of files of rows from their sections."""
+    """Yield a sample of rows: of a listing itself, or of the sections of files that it names."""
     for number in _spread(len(listing.parts)):
         name = listing.parts[number].name
         listed = read_part(name, staging=staging)

@@ -16,12 +16,12 @@ Captions = Literal["all", "first"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ObjectOptions:
-    """Policies for boxes and captions; each option describes itself.
+    """Policies for boxes and captions. The `help` of each option describes it.
 
     With `boxes` reject, boxes that only augmentation moved across the edge are clipped.
 
     Attributes:
-      fractions: Corners are fractions of the sides instead of pixels.
+      fractions: Whether corners are fractions of the sides instead of pixels.
 
     Raises:
       ConfigError: A value is invalid.

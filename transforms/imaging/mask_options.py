@@ -24,12 +24,12 @@ def _named(field: str, *value: Any) -> str:
 class MaskOptions:
     """How masks of class ids are decoded and written.
 
-    Each option describes itself. The other fields:
+    The `help` of each option describes it.
 
     Attributes:
       colours: (red, green, blue, id); None if masks hold ids.
       classes: Number of classes; larger ids are rejected, except `ignore`. None accepts all.
-      optional: Images without a mask may occur.
+      optional: Whether images may lack a mask.
 
     Raises:
       ConfigError: A value is invalid, or options contradict each other.
@@ -47,7 +47,7 @@ class MaskOptions:
         None,
         name="mask_ignore",
         metavar="ID",
-        help="Id of pixels without a class. Default: 255, with --mask-depth 16 65535.",
+        help="Id of pixels without a class. Default: 255, or 65535 with --mask-depth 16.",
     )
     padding: int | None = option(
         None,

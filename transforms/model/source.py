@@ -36,7 +36,7 @@ class ListingPart:
       filtered: {option: number of inputs that it excluded}.
       rejected_labels: {label: number of rejected inputs}, as far as labels are known.
       notes: Remarks on the input, for the user.
-      facts: Facts on the input as a whole; those of later parts are added.
+      facts: Facts about the input as a whole; those of later parts are added.
       of_values: Whether labels are numbers or booleans, by their own type or their column's type.
     """
 
@@ -74,12 +74,14 @@ class Source(Protocol):
 class Layout:
     """The columns of rows, and the system columns that they use.
 
-    columns: schema of the rows, with system columns and the user's columns.
-    labelled, grouped: whether any row may have a label, or a group.
-    split_source: the part of the input that assigns rows to splits, for messages; None if nothing
-      does.
-    of_values: whether labels are numbers or booleans, as of `ListingPart`.
-    notes: remarks on the input, for the user, that are known once the layout is.
+    Attributes:
+      columns: Schema of the rows, with system columns and the user's columns.
+      labelled: Whether any row may have a label.
+      grouped: Whether any row may have a group.
+      split_source: Part of the input that assigns rows to splits, for messages; None if no part
+        does.
+      of_values: Whether labels are numbers or booleans, as in `ListingPart`.
+      notes: Remarks on the input, for the user, that follow from the layout.
     """
 
     columns: pa.Schema
@@ -112,7 +114,7 @@ class RowSource(abc.ABC):
     @property
     @abc.abstractmethod
     def unique_keys(self) -> bool:
-        """True if keys cannot repeat, as of `Source`."""
+        """True if keys cannot repeat, as in `Source`."""
 
     @property
     def keyed_by_content(self) -> bool:
@@ -129,12 +131,13 @@ class RowSource(abc.ABC):
     ) -> Layout:
         """Return the layout of the rows that `read` yields.
 
-        parts: all parts of the listing, to read rows from if the layout depends on them.
-        keep: a folder for the rows that were read, so that `read` can reuse them.
-        facts: the facts that the scan has learned.
+        Args:
+          parts: All parts of the listing, to read rows from if the layout depends on them.
+          keep: Folder for the rows that were read, so that `read` can reuse them.
+          facts: Facts that the scan has learned.
 
         Raises:
-          ConfigError: the input is unusable.
+          ConfigError: The input is unusable.
         """
 
     @abc.abstractmethod
@@ -147,7 +150,7 @@ class RowSource(abc.ABC):
     def content_hashes(self, rows: pa.RecordBatch) -> pa.Array | None:
         """Return binary(16)[n], equal for rows of equal content; runs in an encoder process.
 
-        None if rows are no records, so that their content does not matter.
+        None if rows are not records, so that their content does not matter.
         """
         del rows
         return None
@@ -158,7 +161,7 @@ class RowSource(abc.ABC):
         """Return the rejects of sections that cannot be read at all.
 
         Raises:
-          RunError: a section has too many records to reject.
+          RunError: A section holds too many records to reject.
         """
         del layout
         raise RunError(f"cannot read {shown(sections[batch.PATH][0].as_py())}: {error.detail}")

@@ -74,12 +74,12 @@ def _in_order(given: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
 class WindowOptions:
     """Windows of `window` rows, starting every `stride` rows; times are in microseconds.
 
-    Each option describes itself. The other fields follow from further options:
+    The `help` of each option describes it; the fields below follow from other options.
 
     Attributes:
-      time_feature: Name of a column of the windows with the times of their rows; None for none.
-      scale_by: What gives the mean and the scale of the columns in `scaled`; None if all of train.
-      scaled: Transforms of these columns, which come before the scaling.
+      time_feature: Name of the column of windows with the times of their rows; None without one.
+      scale_by: Source of the mean and the scale of the columns in `scaled`; None for all of train.
+      scaled: Transforms of the columns to scale, applied before the scaling.
       labelled_series: Series with intervals that give rows their classes; empty if a column does.
       zone_unknown: Whether no option gives the time zone of times.
       interval_classes: Each class of these intervals, and its first interval for messages.

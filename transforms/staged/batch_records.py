@@ -163,7 +163,7 @@ class _Converter:
         return self._finished(rows)
 
     def _finished(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Return rows with system columns, and without NaN, which is a missing value in tables."""
+        """Return rows with system columns, and with null instead of NaN, as in tables."""
         for field in rows.schema:
             if pa.types.is_floating(field.type):
                 values = rows[field.name]
@@ -332,11 +332,11 @@ class BatchRecords(beam.PTransform):
     """Make batches of records: dicts, `beam.Row`s, named tuples or dataclasses in,
     `pyarrow.RecordBatch`es out.
 
-    Each key becomes a column, which is null for records without the key, and for NaN. Values are
-    numbers, strings, bytes, dates, timestamps, lists of these, scalars of NumPy and Arrow, and
-    NumPy arrays. Arrays of one shape become a feature of that shape; lists, and arrays of one
-    dimension that differ in length, become a feature of variable length. Elements may also be
-    batches, such as the batches of tensorflow-transform (`output_record_batches=True`).
+    Each key becomes a column, which is null for records without the key, and where a value is NaN.
+    Values are numbers, strings, bytes, dates, timestamps, lists of these, scalars of NumPy and
+    Arrow, and NumPy arrays. Arrays of one shape become a feature of that shape; lists, and arrays
+    of one dimension that differ in length, become a feature of variable length. Elements may also
+    be batches, such as the batches of tensorflow-transform (`output_record_batches=True`).
 
     Args:
       key_column, label_column, group_column, split_column: Columns with the unique name of a

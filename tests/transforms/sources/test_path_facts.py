@@ -54,7 +54,7 @@ def test_folders_are_counted_from_both_ends(folders: list[str], level: int) -> N
     [
         ("folder:0", ": expected 1 for the first folder"),
         ("folders", ": expected top, parent, folder:N, file, KEY=, or a"),
-        ("a(", ": missing ), unterminated subpattern"),
+        ("a(", ": not a valid regular expression: missing ), unterminated subpattern"),
         ("=", ": expected top"),
     ],
 )

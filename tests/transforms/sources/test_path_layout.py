@@ -267,7 +267,7 @@ def test_inputs_that_cannot_be_read(fill, paths, message):
     ("options", "message"),
     [
         ({"split_from": "names"}, "--split-from: expected one of auto, folders"),
-        ({"label_from": "("}, r"--label-from \(: missing \)"),
+        ({"label_from": "("}, r"--label-from \(: not a valid regular expression: missing \)"),
         (
             {"label_from": ".json"},
             r"--label-from .json: name the field .* --label-from .json:label",

@@ -247,8 +247,10 @@ class AnnotatedFiles:
 class _Join:
     """Findings of a join, for notes and messages.
 
-    unread: parts of the annotations that are not read. blank: number of images without annotations.
-    examples: the keys of some of these images.
+    Attributes:
+      unread: Parts of the annotations that are not read.
+      blank: Number of images without annotations.
+      examples: Keys of some of these images.
     """
 
     unread: LeftUnread = dataclasses.field(default_factory=LeftUnread)

@@ -41,12 +41,12 @@ class ProbedFile(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ArrayProbe:
-    """Reads the headers of files of arrays; each option describes itself.
+    """Reads the headers of files of arrays. The `help` of each option describes it.
 
     Attributes:
       cut: How an array is split into records.
-      label_type: Type of the labels; None for classes, of which decimals are refused.
-      unlabelled: Whether to reject or keep files without label.
+      label_type: Type of the labels; None for classes, which must not be decimals.
+      unlabelled: Whether to reject or keep files without a label.
     """
 
     cut: ArraySlicing = dataclasses.field(default_factory=ArraySlicing)

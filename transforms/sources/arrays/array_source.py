@@ -81,12 +81,12 @@ class ArrayCounts:
     unread: LeftUnread = dataclasses.field(default_factory=LeftUnread)
 
     def add(self, left: int) -> None:
-        """Add an array of which some steps fill no chunk."""
+        """Count an array, of which `left` steps fill no chunk."""
         self.files_cut += left > 0
         self.steps_left += left
 
     def notes(self) -> Iterator[Note]:
-        """Yield the notes."""
+        """Yield notes on what was counted."""
         yield from self.unread.notes()
         if self.files_cut:
             fill = "fills no chunk and was" if self.steps_left == 1 else "fill no chunk and were"

@@ -103,7 +103,7 @@ def may_be(name: str, leave_out: Collection[str]) -> bool:
 
 
 class LabelledFile(NamedTuple):
-    """A file with the facts of its path. source: ARCHIVE#OFFSET in an archive."""
+    """A file with the facts in its path, and ARCHIVE#OFFSET as its source in an archive."""
 
     file: File
     label: str | None
@@ -149,13 +149,16 @@ def walk_files(
 ) -> Iterator[LabelledFile | SkippedPath | RejectedFile]:
     """Yield the files of inputs, skipped paths and rejects.
 
-    unused: of each input, as of `unused_splits`; they get the paths of the files.
-    leave_out: extensions to skip (without dot, in lower case). They do not apply to a file, nor to
-      a pattern that ends in one of them. on_skipped: called with each file of a folder or an
-      archive that is skipped by its extension.
+    Args:
+      laid_out: The inputs.
+      unlabelled: Whether files without a label are rejected.
+      leave_out: Extensions to skip (without dot, in lower case). They do not apply to a file, nor
+        to a pattern that ends in one of them.
+      unused: Finders of `unused_splits`, one for each input; they get the paths of the files.
+      on_skipped: Called with each file of a folder or an archive that is skipped by its extension.
 
     Raises:
-      ConfigError: as `list_files`; or only folders below the top folders have names of splits; or
+      ConfigError: As `list_files`; or only folders below the top folders have names of splits; or
         no path gives a group.
     """
     leave_out = frozenset(leave_out)  # every file is looked up

@@ -51,17 +51,19 @@ class InputPath:
 class Inputs:
     """Everything that a source reads.
 
-    paths: one or several inputs.
-    split_from: the part that names the splits: `folders` at the top, names of `files` of many
-      records, or `none`; `auto` takes the first of a usual column, folders and files that does.
-    label_from: the part of a path that is the class of a file, as in `PathFact`. In archives also
-      the extension of the files that hold the classes of the files next to them: `.cls`, or with a
-      field of JSON, `.json:label`.
-    group_from: the part of a path that is the group of a file, as in `PathFact`; None if no path
-      gives groups.
+    Attributes:
+      paths: One or several inputs.
+      split_from: Part that names the splits: `folders` at the top, names of `files` of many
+        records, or `none`. `auto` takes the first of a column with a usual name, folders and files
+        that names them.
+      label_from: Part of a path that is the class of a file, as in `PathFact`. In archives also the
+        extension of the files that hold the classes of the files next to them: `.cls`, or with a
+        field of JSON, `.json:label`.
+      group_from: Part of a path that is the group of a file, as in `PathFact`; None if paths give
+        no groups.
 
     Raises:
-      ConfigError: a value is invalid.
+      ConfigError: A value is invalid.
     """
 
     paths: tuple[InputPath, ...]

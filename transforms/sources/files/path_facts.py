@@ -1,4 +1,4 @@
-"""Reads facts in the path of a file: a folder, the name, a partition, or a part that matches.
+"""Facts in the path of a file: a folder, the name, a partition, or the match of a pattern.
 
 The command line imports this module, so it imports nothing heavy.
 """
@@ -21,7 +21,7 @@ _LEVELS = {"top": 1, "parent": -1}
 
 
 class PathPartition(NamedTuple):
-    """A folder KEY=VALUE. value: None if the value is missing."""
+    """A folder KEY=VALUE; the value is None if it is missing."""
 
     key: str
     value: str | None
@@ -37,11 +37,14 @@ def partition_of(name: str) -> PathPartition | None:
 
 
 class PathFact(NamedTuple):
-    """A fact in the path of a file below the folder of its split.
+    """Rule for the part of a path, below the folder of the split, that is a class or a group.
 
-    level: number of a folder, from 1 at the top or from -1 at the file; 0 for other facts.
-    key: of the folder KEY=VALUE whose value it is. pattern: a regular expression whose first group
-      it is. Without any of these it is the name of the file without extension.
+    Without `level`, `key` and `pattern`, this is the name of the file without extension.
+
+    Attributes:
+      level: Number of a folder, from 1 at the top, or from -1 around the file; 0 for another part.
+      key: KEY of the folder KEY=VALUE whose value it is.
+      pattern: Regular expression whose first group it is.
     """
 
     level: int = 0
@@ -52,10 +55,12 @@ class PathFact(NamedTuple):
     def parse(cls, option: str, text: str) -> PathFact:
         """Parse `top`, `parent`, `folder:N`, `file`, `KEY=` or a regular expression with a group.
 
-        option: name of the option that has the text as value.
+        Args:
+          option: Name of the option, for messages.
+          text: Value of the option.
 
         Raises:
-          ConfigError: it is none of these.
+          ConfigError: The value has another form.
         """
         if text in _LEVELS:
             return cls(level=_LEVELS[text])
@@ -73,7 +78,9 @@ class PathFact(NamedTuple):
         try:
             groups = re.compile(text).groups
         except re.error as error:
-            raise ConfigError(f"{option_name(option, text)}: {error}") from error
+            raise ConfigError(
+                f"{option_name(option, text)}: not a valid regular expression: {error}"
+            ) from error
         if not groups:
             raise ConfigError(
                 f"{option_name(option, text)}: expected top, parent, folder:N, file, KEY=, or a"
@@ -82,9 +89,11 @@ class PathFact(NamedTuple):
         return cls(pattern=text)
 
     def of(self, folders: Sequence[str], name: str) -> str | None:
-        """Return the fact, None if the path does not give it.
+        """Return the class or the group, None if the path does not give it.
 
-        folders: below that of the split, the outermost first. name: of the file.
+        Args:
+          folders: Folders below that of the split, the outermost first.
+          name: Name of the file.
         """
         if self.level:
             at = self.level - (self.level > 0)
@@ -105,6 +114,6 @@ class PathFact(NamedTuple):
         """Return a path in which a pattern matches the same under every Python."""
         if path.isascii():
             return path
-        from recordmill.unicode_tables import mask_later  # it imports NumPy and Arrow
+        from recordmill.unicode_tables import mask_later  # imports NumPy and Arrow
 
         return mask_later(path, keep=pattern)

@@ -46,7 +46,7 @@ FOLDERS = "the top folders"  # as the source of splits or classes, in messages
 
 
 class FileFacts(NamedTuple):
-    """The facts in the path of a file, None if there is none."""
+    """The facts in the path of a file; None for those that the path does not give."""
 
     split: str | None
     label: str | None
@@ -54,11 +54,15 @@ class FileFacts(NamedTuple):
 
 
 class LaidOutInput(NamedTuple):
-    """An input with the layout of its paths. split: of all its files, None if they differ.
+    """An input with the layout of its paths.
 
-    archives: the files in its archives; None if archives are not read. inner: folders in its only
-    top folder, by path; empty if it has others. unused: makes a finder of names of splits that no
-    rule takes; None if none is to be taken.
+    Attributes:
+      root: The input.
+      layout: Layout of its paths.
+      split: Split of all its files, None if they differ.
+      archives: Files in its archives; None if archives are not read.
+      inner: Folders in its only top folder, by path; empty if it has several top folders.
+      unused: Makes a finder of names of splits that no rule uses; None if such names do not matter.
     """
 
     root: InputRoot
@@ -75,7 +79,7 @@ class LaidOutInput(NamedTuple):
 
 
 def unused_splits(laid_out: Sequence[LaidOutInput]) -> list[UnusedSplits | None]:
-    """Return new finders of names of splits that no rule takes, one for each input."""
+    """Return new finders of names of splits that no rule uses, one for each input."""
     return [None if one.unused is None else one.unused() for one in laid_out]
 
 

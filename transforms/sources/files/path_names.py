@@ -21,11 +21,14 @@ _WORD = re.compile(r"[^\W\d_]+")
 class PathLayout:
     """Meaning of the parts of a path relative to its input.
 
-    splits: `folders` if the first folder is the split, `files` if the name of the file contains it,
-      `shards` if its name begins with it, as in a dataset of recordmill.
-    labels: as `Inputs.label_from`; None if there are no classes. groups: as `Inputs.group_from`.
-    partitions: keys of folders such as `kind=cat`, the outermost first. split_key, label_key: those
-      of them whose values are the splits and the classes.
+    Attributes:
+      splits: `folders` if the first folder is the split, `files` if the name of the file contains
+        it, `shards` if its name begins with it, as in a dataset of recordmill.
+      labels: As `Inputs.label_from`; None if there are no classes.
+      partitions: Keys of folders such as `kind=cat`, the outermost first.
+      split_key: Key among these whose values are the splits.
+      label_key: Key among these whose values are the classes.
+      groups: As `Inputs.group_from`.
     """
 
     splits: Literal["folders", "files", "shards"] | None = None
@@ -103,7 +106,7 @@ class PathLayout:
 
     @functools.cached_property
     def _label(self) -> PathFact | None:
-        """The class in the path; None if there are no classes, or files beside it hold them."""
+        """The rule for classes; None if there are none, or other files in the archive hold them."""
         if self.labels is None or LabelFiles.parse(self.labels) is not None:
             return None
         return PathFact.parse("label_from", self.labels)

@@ -84,7 +84,7 @@ class RowFilter:
     def apply(self, rows: Rows, parser: ValueParser) -> tuple[Rows, dict[str, int]]:
         """Return the rows for which the condition holds, and {option: number of those left out}.
 
-        Rows become bad if the condition depends on the order of a date and a text that is none.
+        Rows become bad if the condition depends on the order of a date and a text in another form.
 
         Raises:
           ConfigError: all rows are bad for that reason.
@@ -121,8 +121,11 @@ class RowFilter:
 class _Batch:
     """Columns of rows, of `count` values each.
 
-    times: {column: its texts as times}, filled when they are needed. ordered: the names of those
-    columns of texts that are compared with a date by order, with the first such date.
+    Attributes:
+      columns: {name: column of the condition}.
+      count: Number of rows.
+      times: {column: its texts as times}, filled when they are needed.
+      ordered: {column: first date} of the columns of text whose order to a date matters.
     """
 
     columns: Mapping[str, pa.Array]
@@ -131,13 +134,13 @@ class _Batch:
     ordered: dict[str, str] = dataclasses.field(default_factory=dict)
 
     def times_of(self, name: str) -> pa.Array:
-        """Return a column of texts as times, null for other texts."""
+        """Return a column of text as times, null for text that is not a time."""
         if name not in self.times:
             self.times[name] = parse_iso_times(_plain(self.columns[name]).cast(pa.string()))
         return self.times[name]
 
     def mismatches(self, truth: pa.Array) -> dict[int, str]:
-        """Return {index: message} of the rows whose truth is missing because of a text."""
+        """Return {index: message} of the rows for which a text leaves the condition undecided."""
         wrong: dict[int, str] = {}
         if not self.ordered or not truth.null_count:
             return wrong
@@ -255,7 +258,7 @@ def _comparison(comparison: str, left: Node, right: Node, batch: _Batch) -> pa.A
     times[at] = batch.times_of(name)
     times[1 - at] = pa.repeat(parse_iso_times(pa.array([text]))[0], batch.count)
     truth = _compare(comparison, *times)
-    if comparison in ("==", "!="):  # a text that is not a date differs from one
+    if comparison in ("==", "!="):  # a text that is not a date differs from every date
         return pc.coalesce(truth, _compare(comparison, *pair))
     batch.ordered.setdefault(name, text)
     return truth

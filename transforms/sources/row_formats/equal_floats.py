@@ -1,4 +1,4 @@
-"""Different numbers that become equal as float32, as which features hold them."""
+"""Different numbers that become equal as float32, the type of features of numbers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NOISE = 1e-13  # relative difference of numbers that count as equal, as arithme
 
 
 class EqualFloats(NamedTuple):
-    """Two different numbers that become equal."""
+    """Two different numbers that become equal as float32."""
 
     one: float
     other: float

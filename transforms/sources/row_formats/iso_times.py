@@ -53,9 +53,10 @@ def has_zone(text: str) -> bool:
 
 
 def parse_iso_times(texts: pa.Array) -> pa.Array:
-    """Return times as timestamp[us, UTC], null for other texts. Times without a zone are in UTC.
+    """Return texts as times, timestamp[us, UTC][n]; null for texts that are not times.
 
-    texts: string[n].
+    Args:
+      texts: string[n]. Times without a time zone are in UTC.
     """
     for kind in (pa.timestamp("us"), pa.timestamp("us", "UTC")):
         with contextlib.suppress(pa.ArrowInvalid):

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
 
 _SAMPLE = 64  # values that are checked before the whole column
-_MOST = 0.9  # fraction of numbers or dates from which on other values are odd
-_FEW = 3  # up to so many different texts among numbers are odd
+_MOST = 0.9  # fraction of numbers or dates above which other values are odd
+_FEW = 3  # up to this many different texts among numbers are odd
 _LEAST = 6  # values that a column needs for this
 _SHOWN = 40  # characters of a value in a message
 _DIGIT = "^\\s*[(\u2212+-]?[$€£¥]? ?[.,]?\\d"  # begins numbers and dates
@@ -25,7 +25,7 @@ _LIKE_DATE = (
     r"^(\d{4}[./-]\d\d?[./-]\d\d?|\d\d?[./-]\d\d?[./-]\d{4}|\d\d?/\d\d?/\d\d|"
     rf"\d\d?[ .-]+{_MONTH}[ .,-]+\d{{4}})($|[ ,T])"
 )
-# With separators of thousands, another decimal separator, a sign, spaces, a currency or a unit.
+# With thousands separators, another decimal separator, a sign, spaces, a currency or a unit.
 _LIKE_NUMBER = (
     "^\\s*[(\u2212+-]?[$€£¥]? ?"
     "(?:\\d{1,3}(?:[.,'\u2019 \u00a0\u2009\u202f]\\d{3})+|\\d*)(?:[.,]?\\d+)(?:[eE][+-]?\\d+)?"
@@ -42,8 +42,12 @@ LIST = "list"
 class OddValue(NamedTuple):
     """The first value that makes a column text.
 
-    kind: type of most values, a name of --types or `LIST`. row: its number in the file. every:
-    whether no value is of that type, so that to declare it would reject all of them.
+    Attributes:
+      value: The value as text.
+      kind: Type of most values, a name of --types or `LIST`.
+      row: Number of its row in the file.
+      file: Name of the file.
+      every: Whether no value can be read as that type, so that declaring it would reject them all.
     """
 
     value: str

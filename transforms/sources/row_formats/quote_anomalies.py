@@ -14,7 +14,13 @@ _SPACED = "a quote after a space at the beginning of a value"
 
 
 def count_anomalies(anomalies: QuoteAnomalies, block: Block, numbers: IntArray) -> None:
-    """Add the rows of a block. numbers: of its rows, int64[n]."""
+    """Count the rows of a block whose quotes may be data.
+
+    Args:
+      anomalies: Counts to which those of the block are added.
+      block: The rows.
+      numbers: Numbers of the rows in the file, int64[n].
+    """
     for kind, rows in (
         ("a value that spans lines", block.spanning),
         ("text after a closing quote", block.trailing),
@@ -26,7 +32,11 @@ def count_anomalies(anomalies: QuoteAnomalies, block: Block, numbers: IntArray) 
 
 
 def quote_notes(files: Sequence[tuple[str, QuoteAnomalies]]) -> Mapping[str, Note]:
-    """Return the note on the quotes of files, by topic. files: (name, its counts)."""
+    """Return {topic: note} on the quotes of files, empty if none may be data.
+
+    Args:
+      files: (name of a file, its counts).
+    """
     counts: dict[str, int] = {}
     first: dict[str, str] = {}
     for file, anomalies in files:
@@ -39,6 +49,6 @@ def quote_notes(files: Sequence[tuple[str, QuoteAnomalies]]) -> Mapping[str, Not
         f"{count_of(count, 'row')} with {kind}, the first is {first[kind]}"
         for kind, count in counts.items()
     )
-    more = "; --trim strips such spaces" if _SPACED in counts else ""
+    more = "; --trim strips spaces before quotes" if _SPACED in counts else ""
     text = f"quotes may be data: {shown}: --quoting off reads quotes as data{more}"
     return {"quotes": Note("quotes", text)}

@@ -23,9 +23,10 @@ from recordmill.transforms.sources.rows.column_roles import LABELS, quoted
 class ColumnAdvice(NamedTuple):
     """Facts for advice on columns.
 
-    has_types: whether --types and the options that scale numbers apply. declared: columns whose
-    types options declare. transformed: columns of which features do not hold the values as they
-    are.
+    Attributes:
+      has_types: Whether --types and the options that scale numbers apply.
+      declared: Columns whose types options declare.
+      transformed: Columns whose values features do not hold unchanged.
     """
 
     has_types: bool = False
@@ -106,7 +107,7 @@ def inference_notes(
                 more = "subtract a constant from them in the input"
             elif advice.has_types:
                 more = (
-                    f"--zscore {item} or --minmax {item} scales them before, --types {item}=string"
+                    f"--zscore {item} or --minmax {item} scales them first, --types {item}=string"
                     f" keeps all digits, and {more}"
                 )
             notes[f"equal {name}"] = Note("numbers", f"{found.equal.describe(name)}: {more}")
@@ -114,7 +115,15 @@ def inference_notes(
 
 
 def _type_advice(odd: OddValue, item: str) -> str:
-    """Return the options for a column that an odd value makes text. item: its name in a list."""
+    """Return advice on a column that an odd value makes text.
+
+    Args:
+      odd: The value.
+      item: Name of the column, as an item of a list on the command line.
+    """
     if odd.every or odd.kind == LIST:
         return f"{_CORRECT}; --types {item}=string keeps the text, without this note"
-    return f"--types {item}={odd.kind} rejects rows that do not fit, {item}=string keeps the text"
+    return (
+        f"--types {item}={odd.kind} rejects rows that do not fit, --types {item}=string keeps the"
+        " text"
+    )

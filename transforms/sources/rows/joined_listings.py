@@ -78,7 +78,7 @@ class JoinedListings:
                     dataclasses.replace(reject, key=prefix + reject.key)
                     for reject in listed.rejects
                 ]
-                facts = listed.facts.plus(facts)  # those of the first listing
+                facts = listed.facts.plus(facts)  # the first listing has precedence
                 yield dataclasses.replace(listed, rows=rows, rejects=rejects)
         by_path = split_source(self._laid_out)
         yield ListingPart(facts=facts.plus(InputFacts(split_source=by_path)))

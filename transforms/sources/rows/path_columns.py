@@ -89,7 +89,7 @@ def unread_columns(
 
 
 def path_values(names: Sequence[str], file: str) -> dict[str, str | None]:
-    """Return {name: value} of keys of folders in the path of a file."""
+    """Return {key: value} of folders KEY=VALUE in the path of a file, None without the folder."""
     if not names:
         return {}
     values = values_of(file)
@@ -97,7 +97,7 @@ def path_values(names: Sequence[str], file: str) -> dict[str, str | None]:
 
 
 def with_path_columns(rows: Rows, values: Mapping[str, str | None]) -> Rows:
-    """Return rows with columns of text, which have one value each."""
+    """Return rows with a further column of text for each value, which all rows share."""
     if not values:
         return rows
     columns = rows.columns

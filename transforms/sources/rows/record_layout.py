@@ -24,13 +24,17 @@ from recordmill.transforms.sources.rows.row_cache import RowCache
 class RowLayout(Layout):
     """Layout of the records, and how to read them from the files.
 
-    roles: of the columns of the files. written: types of the user columns in the files. kept: cache
-    of the rows that were read to infer the layout, if any. label_lists: the column of lists of
-    labels in the files, if there is one. row_filter: leaves out rows of --where. class_names: of
-    the classes by their numbers, as text; None if labels are the classes. from_path:
-    columns with a role that are in the names of folders, as KEY=VALUE, and not in the files.
-    from_listing: {column: system column of the listing} of those with the facts of paths.
-    typed: columns with a role that are read with the types of the files, not as text.
+    Attributes:
+      roles: Roles of the columns of the files.
+      written: Types of the user columns in the files.
+      label_lists: Column of lists of labels in the files, if there is one.
+      row_filter: Filter of --where.
+      kept: Cache of the rows that were read to infer the layout, if any.
+      class_names: {number as text: class}; None if labels are the classes.
+      from_path: Columns with a role that are in the names of folders, as KEY=VALUE, and not in the
+        files.
+      from_listing: {column: system column of the listing} of the columns with facts in paths.
+      typed: Columns with a role that are read with the types of the files, not as text.
     """
 
     roles: ColumnRoles
@@ -60,10 +64,13 @@ class RowLayout(Layout):
 def split_source_of_rows(inputs: Inputs, roles: ColumnRoles, facts: InputFacts) -> str | None:
     """Return the part of the input that names the splits of rows, for messages; None without one.
 
-    facts: on the paths of the files.
+    Args:
+      inputs: Paths of the input.
+      roles: Roles of the columns.
+      facts: Facts in the paths of the files.
 
     Raises:
-      ConfigError: both a column and --input name splits, the column is missing, or only folders
+      ConfigError: Both a column and --input name splits, the column is missing, or only folders
         below the top ones have names of splits.
     """
     if roles.split is None:

@@ -337,7 +337,13 @@ class RecordRows(RowSource):
     ) -> ColumnTypes:
         """Return the types that the header does not declare, with the spelling of labels.
 
-        notes: {topic: note}, to which notes on these columns are added.
+        Args:
+          header: Types that the header declares.
+          names: Names of the user columns.
+          parts: Parts of the listing.
+          keep: Cache for the rows that are read.
+          label: Column of labels.
+          notes: {topic: note}, to which notes on these columns are added.
         """
         del notes
         if self._infers_nullability:
@@ -415,7 +421,14 @@ class RecordRows(RowSource):
     def _records(
         self, rows: Rows, layout: RowLayout, *, file: str, listed: Mapping[str, Any]
     ) -> ListingPart:
-        """Return the records of rows. listed: the row of their section in the listing."""
+        """Return the records of rows.
+
+        Args:
+          rows: Rows of a file.
+          layout: Layout of the records.
+          file: Key of the file.
+          listed: Row of their section in the listing.
+        """
         roles = layout.roles
         of_file = {name: listed[column] for name, column in layout.from_listing.items()}
         rows = with_path_columns(rows, path_values(layout.from_path, file) | of_file)

@@ -73,10 +73,11 @@ class RowInput:
     ) -> Iterator[tuple[File, FileFacts] | SkippedPath | Reject]:
         """Yield the files with the facts in their paths, skipped paths and rejects.
 
-        unused: of each input, as of `unused_splits`; they get the paths of the files.
+        Args:
+          unused: Finders of `unused_splits`, one for each input; they get the paths of the files.
 
         Raises:
-          ConfigError: the input does not exist, its files have several formats, or a file names no
+          ConfigError: The input does not exist, its files have several formats, or a file names no
             split beside others that do.
         """
         first: tuple[File, FileFormat] | None = None
@@ -136,7 +137,7 @@ class RowInput:
 
     @property
     def path_roles(self) -> Mapping[str, str]:
-        """{system column: name in messages} of the columns with the facts of paths."""
+        """{system column: name in messages} of the roles that facts in paths have."""
         given = {batch.LABEL: ("label_from", self._label_from)}
         given[batch.GROUP] = ("group_from", Inputs.of(self.input).group_from)
         return {
@@ -146,7 +147,11 @@ class RowInput:
         }
 
     def facts(self, unused: Sequence[UnusedSplits | None]) -> InputFacts:
-        """Return the facts on the paths of the files. unused: as given to `find` before."""
+        """Return the facts about the paths of the files.
+
+        Args:
+          unused: The finders that `find` has filled.
+        """
         layouts = [one.layout for one in self.laid_out]
         keys = [key for one in layouts for key in one.partitions if key != one.split_key]
         problems = (one.problem() for one in unused if one is not None)

@@ -163,7 +163,7 @@ class SensorRows(TableRows):
     def _check_times(
         self, times: pa.Array, part: pa.RecordBatch, layout: RowLayout
     ) -> Iterator[Note]:
-        """Yield notes on options without effect on the times of the first rows, and on numbers."""
+        """Yield notes on options without effect on the first times, and on numbers as times."""
 
         def differ(other: SensorRows) -> bool:
             listed = next(other.read(part, dataclasses.replace(layout, kept=None)), None)

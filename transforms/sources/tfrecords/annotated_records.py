@@ -73,11 +73,16 @@ class AnnotatedRecords:
         yield ListingPart(notes=notes, facts=InputFacts(labels=labels))
 
     def _check_masks(self, rows: pa.RecordBatch, notes: list[Note]) -> bool:
-        """Check the first masks of rows, and return whether there are any. Raises ConfigError.
+        """Check the first masks of rows, and return whether there are any.
 
-        notes: to which those on the masks are added.
+        Args:
+          rows: Rows with masks, or null.
+          notes: List to which notes on the masks are added.
+
+        Raises:
+          ConfigError: The masks do not fit the options.
         """
-        # Commands without masks import this module, too: they spare the decoders of images.
+        # Commands without masks import this module, too, and need no image decoders.
         from recordmill.transforms.sources.annotations.mask_sample import SAMPLED, check_mask_sample
 
         assert self.masks is not None

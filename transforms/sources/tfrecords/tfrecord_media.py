@@ -215,7 +215,7 @@ class TfrecordMedia:
                     held = repeated.hold(listed.rows, listed.rows[batch.KEY])
                     listed = dataclasses.replace(listed, rows=held)
                 yield listed
-        notes = () if pairs is None else pairs.end()  # which drops ambiguous numbers
+        notes = () if pairs is None else pairs.end()  # also drops ambiguous numbers
         stated: Mapping[str, int] = numbers
         if self.pixels is not None and self.pixels.has_objects:
             stated = self.pixels.class_numbers(numbers)

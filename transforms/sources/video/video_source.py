@@ -88,7 +88,7 @@ class _Counts:
     unread: LeftUnread = dataclasses.field(default_factory=LeftUnread)
 
     def notes(self) -> Iterator[Note]:
-        """Yield the notes."""
+        """Yield notes on what was counted."""
         yield from self.unread.notes()
         if self.with_sound:
             videos = "video has" if self.with_sound == 1 else "videos have"
