@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from recordmill.job.input_facts import ColumnRoles, InputFacts
 from recordmill.job.staging import Listing
 from recordmill.notes import count_of
-from recordmill.option_names import option_name
 from recordmill.options.declaration import value_of
 from recordmill.options.values import show_moments
 from recordmill.pipelines.options.config import CommonConfig
@@ -47,6 +46,7 @@ _TIME_SPLITS = {
     "series-time": ", each series by its own time",
 }
 _KEYS = re.compile(r"(.*_)?(id|uuid|guid|key)", re.IGNORECASE)
+_OF_PATHS = ("--label-from ", "--group-from ")  # begin the names of columns with facts of paths
 _GROUPS = re.compile(
     r"(patient|subject|user|person|speaker|session|group|customer|device|author|site)(_?id)?",
     re.IGNORECASE,
@@ -71,7 +71,11 @@ def interpret(
     roles = layout.roles if isinstance(layout, RowLayout) else None
     listed = listed_roles(config, layout, listing.facts)
     main = TEXT if data_type.name == "text" else None  # a column of the source, not of the user
-    fields = [field for field in user_fields(layout.columns) if field.name != main]
+    fields = [
+        field
+        for field in user_fields(layout.columns)
+        if field.name != main and not field.name.startswith(_OF_PATHS)
+    ]
     columns = [field.name for field in fields]
     source = getattr(data_type.source, "files", data_type.source)
     noun = "record" if isinstance(source, TfrecordMedia) else "file"
@@ -203,7 +207,7 @@ def gives_values(config: CommonConfig, roles: ColumnRoles | None) -> bool:
 
 def _in_paths(config: CommonConfig, roles: ColumnRoles) -> bool:
     """Return whether the paths of tables give the classes."""
-    return roles.classes == option_name("label_from", config.label_from)
+    return roles.classes == f"--label-from {config.label_from}"
 
 
 def renames_of(config: CommonConfig, roles: ColumnRoles | None) -> Mapping[str, str]:
@@ -230,9 +234,7 @@ def _classes(
         bins = f", in {config.label_bins} bins" if config.label_bins is not None else ""
         of_columns = isinstance(layout, RowLayout) or roles.main is not None
         name = layout.roles.label if isinstance(layout, RowLayout) else None
-        column = (
-            f"the column {name or roles.target!r}" if of_columns else _path_labels(config, layout)
-        )
+        column = _shown_column(name or roles.target) if of_columns else _path_labels(config, layout)
         where = _array_labels(config) or column
         return f"none; the number to predict comes from {where}{bins}"
     if isinstance(layout, RowLayout):
@@ -326,7 +328,9 @@ def _column(name: str | None, without: str, option: str, others: Sequence[str]) 
 
 
 def _shown_column(name: str) -> str:
-    """Return the description of a column of the input, or of the index of a dataset."""
+    """Return the description of a column of the input, of the index of a dataset, or of paths."""
+    if name.startswith(_OF_PATHS):
+        return name
     return "the index of the dataset" if name.startswith("__") else f"the column {name!r}"
 
 

@@ -202,7 +202,8 @@ class Job:
             context = self._context(layout)
             layout, required = self.learned.match(layout, self.data_type, context, self._records)
         counts = class_counts(listing, self.staging)
-        self._listed_classes = Counter(counts) + Counter(listing.rejected_labels)
+        if self.config.number_type is None:  # else they are numbers to predict
+            self._listed_classes = Counter(counts) + Counter(listing.rejected_labels)
         replaced = None if published is None else self.output
         reused = stage_reused(
             self.config, self.data_type, self.staging, options=self.shaping, replaced=replaced

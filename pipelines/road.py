@@ -130,4 +130,4 @@ class Road:
         for option, rule in (("dedup", self.duplicates), ("near-duplicates", self.near)):
             if rule is not None and rule.mode == "group":
                 return f"take --{option} drop"
-        return "leave --group-column out"
+        return "leave --group-column or --group-from out"

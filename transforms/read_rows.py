@@ -83,7 +83,7 @@ class _ReadRows(ReadStep):
     format: RowFormat = RowFormat()  # noqa: RUF009, it is frozen
 
     def _check_together(self) -> None:
-        if self.label_type in ("int", "float") and self.label_column is None:
+        if self.label_type in ("int", "float") and self._numbers_from is None:
             raise ConfigError(
                 f"{type(self).__name__}: label_type={self.label_type!r} needs label_column, the"
                 " column with the numbers to predict, got none"
@@ -96,9 +96,15 @@ class _ReadRows(ReadStep):
         return self.inputs(self.split_from, self.label_from, self.group_from)
 
     @property
+    def _numbers_from(self) -> str | None:
+        """The column with the numbers to predict, which may hold a fact of paths."""
+        in_paths = None if self.label_from == "top" else f"--label-from {self.label_from}"
+        return self.label_column or in_paths
+
+    @property
     def _implied_names(self) -> dict[str, str]:
         """{column: feature name} of the columns with numbers to predict and with weights."""
-        named = {"label": self.label_column} if self.label_type in ("int", "float") else {}
+        named = {"label": self._numbers_from} if self.label_type in ("int", "float") else {}
         named["weight"] = getattr(self, "weight_column", None)
         return {old: new for new, old in named.items() if old not in (None, new)}
 
@@ -228,6 +234,12 @@ class ReadText(_ReadRows):
                         f"ReadText: {name}: expected files of rows as input, got the text files of"
                         f" {inputs}: leave the option out"
                     )
+            if self.label_type in ("int", "float"):
+                raise ConfigError(
+                    f"ReadText: label_type={self.label_type!r}: expected files of rows as input,"
+                    f" got the text files of {inputs}, whose paths give classes: leave the option"
+                    " out"
+                )
             return TextFolder(
                 input=inputs,
                 documents=self.documents,
@@ -374,7 +386,7 @@ class ReadSeries(_ReadRows):
             Windowing,
             schema=None,
             by_series=by_series and self.split_column is None,
-            by_group=by_series and self.group_column is not None,
+            by_group=by_series and (self.group_column or self.group_from) is not None,
             complete=CompleteWindows(
                 labelled=rejects, numbers=numbers, targets=options.targets if rejects else ()
             ),

@@ -9,7 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import recordmill
+from recordmill import read
 from recordmill.pipelines.cli import main
+from recordmill.transforms import AssignSplits, ReadTable, WriteToTFRecord
 from tests.folders import make_folder
 from tests.image_runs import Made
 from tests.paths import DEMO
@@ -117,6 +120,83 @@ def test_rows_have_the_class_and_the_group_of_their_file(command, extension, tmp
             sources[row["source"].partition("#")[0]].add(split)
     assert len(sources) == 16
     assert all(len(found) == 1 for found in sources.values())
+
+
+@pytest.mark.parametrize("command", ["table", "text"])
+@pytest.mark.parametrize("extension", FORMATS)
+def test_rows_have_the_number_in_their_path(command, extension, tmp_path, capsys):
+    data = tables(tmp_path / "in", extension)
+    argv = [command, "--input", data, "--label-from", r"s(\d+)\.", "--label-type", "int"]
+    made = make(tmp_path / "out", *argv, "--splits", "train=1")
+    numbers = collections.Counter(int(row["label"]) for row in read(tmp_path / "out", "train"))
+    assert numbers == dict.fromkeys(range(16), 5)
+    assert not any("no record is left" in note for note in made.manifest.notes)
+    argv[4] = r"(s\d+)\."
+    assert run(*argv, "--output", tmp_path / "none") == 1
+    assert "expected a 64-bit integer" in " ".join(capsys.readouterr().err.split())
+
+
+def test_the_number_in_a_path_moves_no_row(tmp_path):
+    data = tables(tmp_path / "in", "csv")
+    argv = ("table", "--input", data)
+    plain = make(tmp_path / "a", *argv)
+    made = make(tmp_path / "b", *argv, "--label-from", r"s(\d+)\.", "--label-type", "float")
+    for split in ("train", "validation", "test"):
+        assert {*made.keys(split)} == {*plain.keys(split)}
+
+
+def test_a_step_reads_the_number_in_a_path_as_the_command_does(tmp_path):
+    data = tables(tmp_path / "in", "csv")
+    argv = ("--label-from", r"s(\d+)\.", "--label-type", "int", "--unlabelled", "keep")
+    made = make(tmp_path / "a", "table", "--input", data, *argv)
+    step = ReadTable(str(data), label_from=r"s(\d+)\.", label_type="int", unlabelled="keep")
+    splits = {"train": 0.8, "validation": 0.1, "test": 0.1}
+
+    def build(pipeline):
+        _ = pipeline | step | AssignSplits(splits, seed=3) | WriteToTFRecord(str(tmp_path / "b"))
+
+    recordmill.run(build)
+    assert Made(tmp_path / "b").manifest.digest == made.manifest.digest
+
+
+@pytest.mark.parametrize("extension", FORMATS)
+def test_conditions_compare_the_keys_of_folders_that_have_a_role(extension, tmp_path):
+    for kind in ("cat", "dog"):
+        path = tmp_path / "in" / f"kind={kind}" / f"rows.{extension}"
+        path.parent.mkdir(parents=True)
+        FORMATS[extension](path, [{"text": f"{kind} {row}", "size": row} for row in range(9)])
+    argv = ("table", "--input", tmp_path / "in", "--label-column", "kind", "--splits", "train=1")
+    made = make(tmp_path / "out", *argv, "--where", 'kind == "cat"')
+    assert made.manifest.splits["train"].classes == {"cat": 9}
+
+
+def test_rows_whose_path_has_no_class_are_rejected_with_the_option(tmp_path):
+    data = tables(tmp_path / "in", "csv")
+    argv = ("table", "--input", data, "--label-from", r"(s1)\d", "--max-reject-fraction", 1)
+    make(tmp_path / "out", *argv)
+    reject = json.loads((tmp_path / "out" / "rejects.jsonl").read_text().splitlines()[0])
+    assert r"no label: expected one in --label-from (s1)\d, row 1" in reject["detail"]
+
+
+def test_tables_need_a_path_with_a_group(tmp_path, capsys):
+    argv = ("table", "--input", tables(tmp_path / "in", "csv"), "--output", tmp_path / "out")
+    assert run(*argv, "--group-from", "folder:5") == 2
+    assert "--group-from folder:5: no path gives a group; the first" in capsys.readouterr().err
+
+
+def test_the_plan_names_the_option_of_groups_of_rows(tmp_path, capsys):
+    argv = ("table", "--input", tables(tmp_path / "in", "csv"), "--output", tmp_path / "out")
+    assert main([*map(str, argv), "--group-from", r"(s\d+)\.", "--dry-run"]) == 0
+    said = capsys.readouterr()
+    assert re.search(r"^groups +--group-from \(s\\d\+\)\\\.$", said.out + said.err, re.MULTILINE)
+
+
+def test_a_group_in_two_splits_of_the_input_names_the_option(tmp_path, capsys):
+    for split in ("train", "test"):
+        make_folder(tmp_path / "in" / split, {"cat": 3, "dog": 3})
+    argv = ("images", "--input", tmp_path / "in", "--output", tmp_path / "out", "--size", 16)
+    assert run(*argv, "--group-from", "parent") == 1
+    assert "leave --group-column or --group-from out" in capsys.readouterr().err
 
 
 def test_windows_have_the_class_of_their_file(tmp_path):

@@ -275,7 +275,8 @@ def read_values(
         found.append((rows, [*listed.rejects, *listed.invalid], listed.filtered))
         records += made
         inputs += made if listed.inputs is None else listed.inputs
-    return ReadValues(found, inputs, records, lost_classes(given, left))
+    lost = lost_classes(given, left) if layout.labelled else {}
+    return ReadValues(found, inputs, records, lost)
 
 
 @functools.lru_cache(maxsize=4)

@@ -38,7 +38,8 @@ def test_groups_that_span_splits_are_named(tmp_path, stratify):
     assert outcome.verdict.message == (
         "expected every group in one split, got 2 with rows in several splits of the input:"
         " 'also leaking' (test: key-00007, train: key-00006), 'leaking' (test: key-00001,"
-        " train: key-00003); name one split for each group, or leave --group-column out"
+        " train: key-00003); name one split for each group, or leave --group-column or"
+        " --group-from out"
     )
     assert tree(tmp_path / "out") == {}
 

@@ -42,6 +42,7 @@ from recordmill.transforms.sources.files.path_layout import (
     LaidOutInput,
     LayoutRules,
     lay_out,
+    refuse_no_group,
     split_source,
     unused_splits,
 )
@@ -197,12 +198,7 @@ def walk_files(
                 yield item
         if finder is not None and (problem := finder.problem()) is not None:
             raise ConfigError(problem)
-    text = laid_out[0].layout.groups
-    if text is not None and first is not None and not grouped:
-        raise ConfigError(
-            f"{option_name('group_from', text)}: no path gives a group; the first file is"
-            f" {shown(first.file.key)}"
-        )
+    refuse_no_group(laid_out[0].layout.groups, first and first.file, grouped=grouped)
 
 
 def _below(root: InputRoot, reject: Reject) -> Reject:

@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple
 from recordmill.errors import ConfigError
 from recordmill.format.split_names import canonical_split, is_split_name
 from recordmill.option_names import option_name
-from recordmill.storage.files import Location, PathError
+from recordmill.storage.files import Location, PathError, shown
 from recordmill.transforms.sources.archives.archive_tree import ArchiveTree, find_archives
 from recordmill.transforms.sources.archives.label_files import LabelFiles
 from recordmill.transforms.sources.files.input_paths import Inputs
@@ -76,6 +76,18 @@ class LaidOutInput(NamedTuple):
         """Return the facts in the path of a file, given its path relative to the input."""
         split, label = self.layout.split_and_label(key)
         return FileFacts(self.split or split, label, self.layout.group(key))
+
+
+def refuse_no_group(group_from: str | None, first: File | None, *, grouped: bool) -> None:
+    """Raise ConfigError if paths should give groups, and none does.
+
+    first: of the files, None without files. grouped: whether a path gives a group.
+    """
+    if group_from is not None and first is not None and not grouped:
+        raise ConfigError(
+            f"{option_name('group_from', group_from)}: no path gives a group; the first file is"
+            f" {shown(first.key)}"
+        )
 
 
 def unused_splits(laid_out: Sequence[LaidOutInput]) -> list[UnusedSplits | None]:

@@ -25,7 +25,12 @@ from recordmill.transforms.sources.row_formats.odd_values import LIST
 from recordmill.transforms.sources.row_formats.row_file import Rows
 from recordmill.transforms.sources.row_formats.text_columns import as_text
 from recordmill.transforms.sources.row_formats.value_parsing import ValueParser, type_mismatch
-from recordmill.transforms.sources.rows.record_columns import InvalidRows, is_null, user_field
+from recordmill.transforms.sources.rows.record_columns import (
+    InvalidRows,
+    is_null,
+    place_of_values,
+    user_field,
+)
 from recordmill.transforms.sources.rows.row_sections import LabelColumn
 
 
@@ -161,7 +166,7 @@ def rows_without_number(rows: Rows, name: str) -> InvalidRows:
     """Return the rows without a number in the column of numbers to predict."""
 
     def missing(row: int) -> RejectCause:
-        return no_label(f"a number in column {name!r}, row {rows.numbers[row]}")
+        return no_label(f"a number in {place_of_values(name)}, row {rows.numbers[row]}")
 
     return InvalidRows(is_null(rows.columns[name]), missing)
 

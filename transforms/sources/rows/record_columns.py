@@ -98,6 +98,11 @@ def keys_of(rows: Rows, roles: ColumnRoles) -> pa.Array:
     return join_keys([empty_as_null(rows.columns[name]) for name in roles.keys])
 
 
+def place_of_values(name: str) -> str:
+    """Return the place of the values of a column for messages: it may be the path of a file."""
+    return name if name.startswith("--label-from ") else f"column {name!r}"
+
+
 def label_fields(roles: ColumnRoles) -> list[pa.Field]:
     """Return the field of the labels of rows that may have several."""
     return [FIELD] if roles.labels is not None or roles.separator is not None else []
@@ -212,7 +217,8 @@ def _label_faults(
     """Return the rows without label, if these are rejected, and those with an invalid label."""
 
     def missing(row: int) -> RejectCause:
-        return no_label(f"one in column {roles.classes!r}, row {rows.numbers[row]}")
+        where = place_of_values(str(roles.classes))
+        return no_label(f"one in {where}, row {rows.numbers[row]}")
 
     def invalid(row: int) -> RejectCause:
         why = label_problem(system.label[row].as_py())

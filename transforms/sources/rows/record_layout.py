@@ -58,6 +58,7 @@ class RowLayout(Layout):
         compared = () if self.row_filter is None else self.row_filter.fields
         lists = [*lists, *self.typed]
         read = {*named, *self.written.names, *(field.name for field in lists)}
+        read.update(self.from_path, self.from_listing)  # they are not in the files
         return [*lists, *(field for field in compared if field.name not in read)]
 
 

@@ -49,6 +49,7 @@ from recordmill.transforms.sources.rows.hub_features import HubClassNames, with_
 from recordmill.transforms.sources.rows.label_types import (
     holds_values,
     number_field,
+    read_numbers,
     rows_without_number,
     untyped_label,
     with_several,
@@ -160,7 +161,8 @@ class RecordRows(RowSource):
         if self.label_type in ("int", "float"):
             names = {name.lower(): name for name in reversed(rows.schema.names)}
             usual = next((names[name] for name in LABELS if name in names), None)
-            rows = rows.drop_columns([self.label_column or usual])
+            in_path = self._rows.path_roles.get(batch.LABEL)
+            rows = rows.drop_columns([self.label_column or in_path or usual])
         return content_keys.content_hashes(rows, self.format.value_parser)
 
     def scan(self) -> Iterator[ListingPart]:
@@ -210,7 +212,7 @@ class RecordRows(RowSource):
         if keep is not None and self._infers_nullability:
             kept = RowCache(keep, frozenset(read))
         if header is not None:
-            needed = {*user_columns, *conditional}
+            needed = {*user_columns, *conditional}.difference(of_path)
             names = [name for name in column_types if name in needed]
             if self._infers_nullability and roles.label in read:
                 names.append(str(roles.label))
@@ -239,7 +241,9 @@ class RecordRows(RowSource):
             notes=(*notes.values(), *notes_of("splits", hints)),
             roles=roles,
             written=pa.schema(
-                [written_field(field, header or column_types, column_types) for field in fields]
+                written_field(field, header or column_types, column_types)
+                for field in fields
+                if field.name not in of_path
             ),
             label_lists=None
             if roles.labels is None
@@ -381,9 +385,10 @@ class RecordRows(RowSource):
         for column, given in ((batch.LABEL, self.label_column), (batch.GROUP, self.group_column)):
             if given is not None and column in in_path:
                 role = column.strip("_")
+                text = getattr(Inputs.of(self.input), f"{role}_from")
                 raise ConfigError(
-                    f"{option_name(f'{role}_column', given)}: {in_path[column]} gives the {role}:"
-                    " leave one of them out"
+                    f"{option_name(f'{role}_column', given)}:"
+                    f" {option_name(f'{role}_from', text)} gives the {role}: leave one of them out"
                 )
         return ColumnRoles(
             main=main,
@@ -432,6 +437,8 @@ class RecordRows(RowSource):
         roles = layout.roles
         of_file = {name: listed[column] for name, column in layout.from_listing.items()}
         rows = with_path_columns(rows, path_values(layout.from_path, file) | of_file)
+        if roles.target in of_file:
+            rows = read_numbers(rows, roles.target, self.label_type, self.format.value_parser)
         filtered = rows.skipped
         if layout.row_filter is not None:
             rows, left_out = layout.row_filter.apply(rows, self.format.value_parser)

@@ -137,11 +137,14 @@ class RowInput:
 
     @property
     def path_roles(self) -> Mapping[str, str]:
-        """{system column: name in messages} of the roles that facts in paths have."""
-        given = {batch.LABEL: ("label_from", self._label_from)}
-        given[batch.GROUP] = ("group_from", Inputs.of(self.input).group_from)
+        """{system column: name in messages} of the roles that facts in paths have.
+
+        Rejects have these names, so they are the same in Python.
+        """
+        given = {batch.LABEL: ("--label-from", self._label_from)}
+        given[batch.GROUP] = ("--group-from", Inputs.of(self.input).group_from)
         return {
-            column: option_name(option, text)
+            column: f"{option} {text}"
             for column, (option, text) in given.items()
             if text is not None
         }

@@ -28,7 +28,7 @@ from recordmill.transforms.model.source import ListingPart
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.inputs import matched_folders
 from recordmill.transforms.sources.files.other_kinds import RECORDS, TFRECORDS
-from recordmill.transforms.sources.files.path_layout import unused_splits
+from recordmill.transforms.sources.files.path_layout import refuse_no_group, unused_splits
 from recordmill.transforms.sources.files.references import END, ROW, START, SectionCollector
 from recordmill.transforms.sources.files.walks import File, SkippedPath
 from recordmill.transforms.sources.row_formats.column_types import (
@@ -74,6 +74,7 @@ def list_sections(rows: RowInput) -> Iterator[ListingPart]:
     found = SectionCollector()
     anomalies: list[tuple[str, QuoteAnomalies]] = []
     unused = unused_splits(rows.laid_out)
+    first, grouped = None, False
     for one in rows.find(unused):
         if isinstance(one, SkippedPath):
             found.filter(one)
@@ -81,6 +82,7 @@ def list_sections(rows: RowInput) -> Iterator[ListingPart]:
             found.rejects.append(one)
         else:
             file, facts = one
+            first, grouped = first or file, grouped or facts.group is not None
             with _as_config_error(file):
                 opened = rows.open(file)
                 for section in opened.sections(limits.PART_BYTES):
@@ -100,6 +102,7 @@ def list_sections(rows: RowInput) -> Iterator[ListingPart]:
             + matched_folders(Inputs.of(rows.input))
             + (f"; {RECORDS}" if found.totals[f"left out as {TFRECORDS}"] else "")
         )
+    refuse_no_group(Inputs.of(rows.input).group_from, first, grouped=grouped)
     notes = tuple(quote_notes(anomalies).values())
     yield ListingPart(notes=notes, facts=rows.facts(unused))
 
