@@ -23,6 +23,8 @@ def input_notes(inputs: Inputs, layout: Layout, unlabelled: Unlabelled) -> tuple
     if others or layout.split_source is not None or inputs.split_from != "auto":
         return ()
     place = Location.parse(first.path)
+    if canonical_split(place.name) is None and not splits_in(place.name):
+        return ()  # without access to a store
     found = [canonical_split(place.name)] if place.is_dir() else splits_in(place.name)
     if len(found) != 1 or found[0] is None or not (place.is_dir() or is_listing(place)):
         return ()

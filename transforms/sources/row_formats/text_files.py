@@ -29,6 +29,7 @@ from recordmill.transforms.sources.row_formats.quote_anomalies import (
     ESCAPE,
     QuoteAnomalies,
     count_anomalies,
+    count_enclosed,
 )
 from recordmill.transforms.sources.row_formats.row_boundaries import (
     Block,
@@ -177,6 +178,8 @@ class TextFile:
             numbers = self._numbers(block, number)
             self._refuse_joined_rows(block, numbers, offset)
             count_anomalies(self.quote_anomalies, block, numbers)
+            if self._table and self._rules is None and self.file_format.checks_quotes:
+                count_enclosed(self.quote_anomalies, block, numbers, self.file_format.delimiter)
             yield block.ends, numbers
             number = int(numbers[-1])
             offset += len(block.data)
