@@ -26,6 +26,7 @@ from recordmill.transforms.sources.files.number_labels import TARGET
 from recordmill.transforms.sources.files.path_layout import FOLDERS
 from recordmill.transforms.sources.media.media_rows import MediaRows
 from recordmill.transforms.sources.rows.column_roles import LABELS
+from recordmill.transforms.sources.rows.path_columns import path_column
 from recordmill.transforms.sources.rows.record_columns import TEXT
 from recordmill.transforms.sources.rows.record_layout import RowLayout
 from recordmill.transforms.sources.rows.record_rows import RecordRows
@@ -207,7 +208,7 @@ def gives_values(config: CommonConfig, roles: ColumnRoles | None) -> bool:
 
 def _in_paths(config: CommonConfig, roles: ColumnRoles) -> bool:
     """Return whether the paths of tables give the classes."""
-    return roles.classes == f"--label-from {config.label_from}"
+    return roles.classes == path_column("label", config.label_from)
 
 
 def renames_of(config: CommonConfig, roles: ColumnRoles | None) -> Mapping[str, str]:

@@ -22,7 +22,6 @@ from recordmill.transforms.sources.arrays.chunking import ArraySlicing
 from recordmill.transforms.sources.arrays.table_arrays import TableArrays
 from recordmill.transforms.sources.audio.audio_clips import AudioClips
 from recordmill.transforms.sources.files.folders import NOT_AUDIO, NOT_IMAGES, NOT_VIDEOS, FileTree
-from recordmill.transforms.sources.files.input_paths import Inputs, SplitFrom
 from recordmill.transforms.sources.files.references import Unlabelled
 from recordmill.transforms.sources.media.media_rows import MediaRows
 from recordmill.transforms.sources.media.media_tables import find_bytes_column
@@ -60,22 +59,13 @@ class _ReadFiles(ReadStep):
       input_root: Folder that paths in a listing are relative to. Default: the folder of the
         listing.
       unlabelled: Whether files without a label are rejected, or kept without label features.
-      split_from: Part of the input that gives splits: `folders`, `files` or `none`. `auto` takes
-        the first of a column with a usual name, folders and files that gives them.
-      label_from: Part of the path of a file that is its class: `top`, `parent`, `folder:N`, `file`,
-        `KEY=`, or a regular expression with a group.
-      group_from: Part of the path of a file that is its group, as for `label_from`. Default: paths
-        give no groups.
       format: Format of the rows of a listing or table. Default: by the extension.
     """
 
-    source_options = frozenset(
-        {
-            *("label_column", "key_column", "group_column", "split_column", "path_column"),
-            *("bytes_column", "drop_columns", "input_root", "split_from", "label_from", "format"),
-            "group_from",
-        }
-    )
+    source_options = ReadStep.source_options | {
+        *("label_column", "key_column", "group_column", "split_column", "path_column"),
+        *("bytes_column", "drop_columns", "input_root", "format"),
+    }
 
     _: dataclasses.KW_ONLY
     label_column: str | None = None
@@ -87,20 +77,12 @@ class _ReadFiles(ReadStep):
     drop_columns: Sequence[str] = ()
     input_root: str | None = None
     unlabelled: Unlabelled = "reject"
-    split_from: SplitFrom = "auto"
-    label_from: str = "top"
-    group_from: str | None = None
     format: RowFormat = RowFormat()  # noqa: RUF009, it is frozen
 
     def _check_together(self) -> None:
         if self.input_root is not None:
             self.input_root = from_here(self.input_root)
         super()._check_together()
-        if not self._is_source:
-            self._inputs()
-
-    def _inputs(self) -> Inputs:
-        return self.inputs(self.split_from, self.label_from, self.group_from)
 
     def source(self) -> Source:
         """Return the source to list, for files of this data type."""
@@ -127,7 +109,7 @@ class _ReadFiles(ReadStep):
           segments: Columns of segments; None if rows cannot be segments.
           labelled: Whether the paths or rows give labels.
         """
-        inputs = self._inputs()
+        inputs = self.inputs()
         unlabelled: Unlabelled = self.unlabelled if labelled else "keep"
         columns: dict[str, Any] = {
             "label_column": self.label_column,

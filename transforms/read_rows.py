@@ -14,11 +14,11 @@ from recordmill.transforms.encoders.tokenization.text_options import TextOptions
 from recordmill.transforms.model.source import Source
 from recordmill.transforms.model.window_options import LabelRule, SplitBy, WindowOptions
 from recordmill.transforms.read_values import ReadStep
-from recordmill.transforms.sources.files.input_paths import Inputs, SplitFrom
 from recordmill.transforms.sources.files.inputs import find_roots
 from recordmill.transforms.sources.files.number_labels import LabelType, NumberLabels
 from recordmill.transforms.sources.files.references import Unlabelled
 from recordmill.transforms.sources.row_formats.row_format import RowFormat
+from recordmill.transforms.sources.rows.path_columns import path_column
 from recordmill.transforms.sources.rows.row_inputs import holds_rows
 from recordmill.transforms.sources.rows.sensor_rows import SensorRows
 from recordmill.transforms.sources.rows.table_rows import TYPES, TableRows
@@ -44,31 +44,14 @@ class _ReadRows(ReadStep):
       label_type: Reading of the label column: `class`, `int` or `float` for numbers to predict, or
         `none` for an ordinary column. Default: classes; decimal numbers are an error.
       unlabelled: Whether records without a label are rejected, or kept without label features.
-      split_from: Part of the input that gives splits: `folders`, `files` or `none`. `auto` takes
-        the first of a column with a usual name, folders and files that gives them.
-      label_from: Part of the path of a file that is its class: `parent`, `folder:N`, `file`,
-        `KEY=`, or a regular expression with a group. Default: a column, or the top folder of text
-        files.
-      group_from: Part of the path of a file that is its group: `top`, or as for `label_from`.
-        Default: paths give no groups.
       format: Format of the rows. Default: by the extension of each file; CSV and TSV have a header.
     """
 
-    source_options = frozenset(
-        {
-            *("label_column", "group_column", "split_column", "drop_columns", "split_from"),
-            *(
-                "format",
-                "key_column",
-                "text_column",
-                "documents",
-                "label_from",
-                "group_from",
-                "types",
-            ),
-            *("where", "series_column", "join_files", "time_format", "time_unit", "time_zone"),
-        }
-    )
+    source_options = ReadStep.source_options | {
+        *("label_column", "group_column", "split_column", "drop_columns", "format", "key_column"),
+        *("text_column", "documents", "types", "where", "series_column", "join_files"),
+        *("time_format", "time_unit", "time_zone"),
+    }
 
     _: dataclasses.KW_ONLY
     label_column: str | None = None
@@ -77,9 +60,6 @@ class _ReadRows(ReadStep):
     drop_columns: Sequence[str] = ()
     label_type: LabelType | None = None
     unlabelled: Unlabelled = "reject"
-    split_from: SplitFrom = "auto"
-    label_from: str = "top"
-    group_from: str | None = None
     format: RowFormat = RowFormat()  # noqa: RUF009, it is frozen
 
     def _check_together(self) -> None:
@@ -89,16 +69,11 @@ class _ReadRows(ReadStep):
                 " column with the numbers to predict, got none"
             )
         super()._check_together()
-        if not self._is_source:
-            self._inputs()
-
-    def _inputs(self) -> Inputs:
-        return self.inputs(self.split_from, self.label_from, self.group_from)
 
     @property
     def _numbers_from(self) -> str | None:
         """The column with the numbers to predict, which may hold a fact of paths."""
-        in_paths = None if self.label_from == "top" else f"--label-from {self.label_from}"
+        in_paths = None if self.label_from == "top" else path_column("label", self.label_from)
         return self.label_column or in_paths
 
     @property
@@ -152,7 +127,7 @@ class ReadTable(_ReadRows):
 
     def source_of_paths(self) -> Source:
         return TableRows(
-            input=self._inputs(),
+            input=self.inputs(),
             format=self.format,
             label_column=self.label_column,
             split_column=self.split_column,
@@ -215,7 +190,7 @@ class ReadText(_ReadRows):
         super()._check_together()
 
     def source_of_paths(self) -> Source:
-        inputs = self._inputs()
+        inputs = self.inputs()
         columns: dict[str, Any] = {
             "label_column": self.label_column,
             "split_column": self.split_column,
@@ -343,7 +318,7 @@ class ReadSeries(_ReadRows):
     def source_of_paths(self) -> Source:
         numbers = self.label_type in ("int", "float")
         return SensorRows(
-            input=self._inputs(),
+            input=self.inputs(),
             format=self.format,
             label_column=self.label_column,
             split_column=self.split_column,

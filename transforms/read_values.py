@@ -155,16 +155,27 @@ class ReadStep(OrderedStep):
       input: Path or URI of a file or folder, a glob pattern, or several of these; `test=photos/`
         assigns the records of `photos/` to the split `test`. Or a `Source` with its own options.
       workers: Number of encoder processes of each worker; 0 is one per core.
+      split_from: Part of the input that gives splits: `folders`, `files` or `none`. `auto` takes
+        the first of a column with a usual name, folders and files that gives them.
+      label_from: Part of the path of a file that is its class: `top`, `parent`, `folder:N`, `file`,
+        `KEY=`, or a regular expression with a group. With the default, `top`, a column gives the
+        classes of rows.
+      group_from: Part of the path of a file that is its group, as for `label_from`. Default: paths
+        give no groups.
     """
 
     takes: ClassVar[tuple[Any, ...]] = (beam.Pipeline, beam.pvalue.PBegin)
-    source_options: ClassVar[frozenset[str]] = frozenset()  # fields that a source has itself
+    # Fields that a source has itself.
+    source_options: ClassVar[frozenset[str]] = frozenset({"split_from", "label_from", "group_from"})
 
-    groups_by_column: ClassVar[bool] = False  # whether nothing else gives groups
+    groups_by_column: ClassVar[bool] = False  # whether no reader of the data type makes groups
 
     input: Input
     _: dataclasses.KW_ONLY
     workers: int = 0
+    split_from: SplitFrom = "auto"
+    label_from: str = "top"
+    group_from: str | None = None
 
     def _check_together(self) -> None:
         name = type(self).__name__
@@ -190,6 +201,7 @@ class ReadStep(OrderedStep):
             self._paths = tuple(
                 dataclasses.replace(one, path=from_here(one.path)) for one in parsed
             )
+            self.inputs()
         with options_of(name):
             self._noted = dataclasses.replace(self.noted(), ungrouped=self._is_ungrouped)
 
@@ -201,9 +213,9 @@ class ReadStep(OrderedStep):
     @property
     def _is_ungrouped(self) -> bool:
         """True if only a column gives groups, and none is named."""
-        by_column = self.groups_by_column and not self._is_source
-        given = (getattr(self, name, None) for name in ("group_column", "group_from"))
-        return by_column and not any(given)
+        if not self.groups_by_column or self._is_source:
+            return False
+        return self.group_from is None and getattr(self, "group_column", None) is None
 
     def source(self) -> Source:
         """Return the source to list. Only workers call it, because it may read the input."""
@@ -228,18 +240,13 @@ class ReadStep(OrderedStep):
         found: object = getattr(self.input, "unlabelled", unlabelled)
         return found == "keep"
 
-    def inputs(
-        self,
-        split_from: SplitFrom = "auto",
-        label_from: str = "top",
-        group_from: str | None = None,
-    ) -> Inputs:
+    def inputs(self) -> Inputs:
         """Return the paths of the input, and their parts that give splits, labels and groups."""
         return Inputs(
             paths=self._paths,
-            split_from=split_from,
-            label_from=label_from,
-            group_from=group_from,
+            split_from=self.split_from,
+            label_from=self.label_from,
+            group_from=self.group_from,
         )
 
     def expand(self, begin: beam.pvalue.PBegin) -> RecordValues:

@@ -88,6 +88,18 @@ def unread_columns(
     return {"folders": Note("unread", f"{text}, which are not read: {options}")}
 
 
+def path_column(role: str, text: str) -> str:
+    """Return the name of the column with the facts of paths that have a role.
+
+    Rejects show it, so it is the same on the command line and in Python.
+
+    Args:
+      role: `label` or `group`.
+      text: Value of the option that names the fact.
+    """
+    return f"--{role}-from {text}"
+
+
 def path_values(names: Sequence[str], file: str) -> dict[str, str | None]:
     """Return {key: value} of folders KEY=VALUE in the path of a file, None without the folder."""
     if not names:

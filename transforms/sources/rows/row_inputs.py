@@ -36,6 +36,7 @@ from recordmill.transforms.sources.row_formats.row_format import (
     format_of,
 )
 from recordmill.transforms.sources.row_formats.text_files import TextFile
+from recordmill.transforms.sources.rows.path_columns import path_column
 from recordmill.transforms.sources.rows.table_formats import (
     check_file,
     check_folders_around,
@@ -137,17 +138,12 @@ class RowInput:
 
     @property
     def path_roles(self) -> Mapping[str, str]:
-        """{system column: name in messages} of the roles that facts in paths have.
-
-        Rejects have these names, so they are the same in Python.
-        """
-        given = {batch.LABEL: ("--label-from", self._label_from)}
-        given[batch.GROUP] = ("--group-from", Inputs.of(self.input).group_from)
-        return {
-            column: f"{option} {text}"
-            for column, (option, text) in given.items()
-            if text is not None
-        }
+        """{system column: name as of `path_column`} of the roles that facts in paths have."""
+        given = (
+            (batch.LABEL, "label", self._label_from),
+            (batch.GROUP, "group", Inputs.of(self.input).group_from),
+        )
+        return {column: path_column(role, text) for column, role, text in given if text is not None}
 
     def facts(self, unused: Sequence[UnusedSplits | None]) -> InputFacts:
         """Return the facts about the paths of the files.
