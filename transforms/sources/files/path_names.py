@@ -61,30 +61,30 @@ class PathLayout:
 
     def split_and_label(self, key: str) -> tuple[str | None, str | None]:
         """Return (split, label) of a file, given its path relative to the input."""
-        *folders, name = key.split("/")
-        split = None
         if self.partitions:
             return self._of_partitions(key)
+        *folders, name = key.split("/")
+        split = None
         if self.splits == "folders" and folders:
-            first = folders.pop(0)
-            split = canonical_split(first) or first
+            split = canonical_split(folders[0]) or folders[0]
         elif self.splits == "files":
             split = file_split(name)
         elif self.splits == "shards":
             split = name.partition(".tfrecord-")[0]
-        return split, self._label_of(folders, name)
+        return split, self._label_of(self._below_split(folders), name)
 
     def group(self, key: str) -> str | None:
         """Return the group of a file, given its path relative to the input."""
         if self._group is None:
             return None
         *folders, name = key.split("/")
-        if self.splits == "folders":
-            by_key = (one for one in folders if one.startswith(f"{self.split_key}="))
-            split = next(by_key, None) if self.partitions else next(iter(folders), None)
-            if split is not None:
-                folders.remove(split)
-        return self._group.of(folders, name)
+        return self._group.of(self._below_split(folders), name)
+
+    def _below_split(self, folders: list[str]) -> list[str]:
+        """Return the folders around a file without the folder of its split."""
+        if self.partitions:
+            return [one for one in folders if not one.startswith(f"{self.split_key}=")]
+        return folders[1:] if self.splits == "folders" else folders
 
     def _of_partitions(self, key: str) -> tuple[str | None, str | None]:
         """Return (split, label) of a file in partitions."""
@@ -97,7 +97,7 @@ class PathLayout:
             split = file_split(name)
         if self.label_key is not None:
             return split, values.get(self.label_key)
-        others = [one for one in folders if not one.startswith(f"{self.split_key}=")]
+        others = self._below_split(folders)
         if self.labels == "top":
             others = [one for one in others if partition_of(one) is None]
         label = self._label_of(others, name)
