@@ -10,7 +10,7 @@ from recordmill.option_checks import list_text
 from recordmill.storage.files import Location, shown
 from recordmill.transforms.model.source import Layout
 from recordmill.transforms.sources.files.input_paths import Inputs
-from recordmill.transforms.sources.files.path_names import splits_in
+from recordmill.transforms.sources.files.path_names import file_split
 from recordmill.transforms.sources.files.references import Unlabelled
 from recordmill.transforms.sources.rows.file_list import is_listing
 
@@ -23,14 +23,16 @@ def input_notes(inputs: Inputs, layout: Layout, unlabelled: Unlabelled) -> tuple
     if others or layout.split_source is not None or inputs.split_from != "auto":
         return ()
     place = Location.parse(first.path)
-    if canonical_split(place.name) is None and not splits_in(place.name):
+    of_folder, of_file = canonical_split(place.name), file_split(place.name)
+    if of_folder is None and of_file is None:
         return ()  # without access to a store
-    found = [canonical_split(place.name)] if place.is_dir() else splits_in(place.name)
-    if len(found) != 1 or found[0] is None or not (place.is_dir() or is_listing(place)):
+    is_folder = place.is_dir()
+    split = of_folder if is_folder else of_file
+    if split is None or not (is_folder or is_listing(place)):
         return ()
     text = (
         f"{place.name} has the name of a split, but its records are divided by --splits:"
-        f" --input {found[0]}={first.path} puts all of them into {found[0]}"
+        f" --input {split}={first.path} puts all of them into {split}"
     )
     return (Note("splits", text),)
 

@@ -12,7 +12,6 @@ from typing import Any, TypeAlias
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from apache_beam.transforms.window import GlobalWindows
 from apache_beam.utils.windowed_value import WindowedValue
 
@@ -21,6 +20,7 @@ from recordmill.option_checks import check_options
 from recordmill.transforms.model import batch, coders, limits  # noqa: F401  (coders: registers the batch's coder)
 from recordmill.transforms.model.ragged import fixed_lists
 from recordmill.transforms.model.user_columns import is_list, user_feature, user_fields
+from recordmill.transforms.sources.row_formats.value_parsing import without_nan
 from recordmill.transforms.sources.rows.content_keys import with_keys_by_content
 
 # An element: a dict, `beam.Row`, named tuple, dataclass, `pyarrow.RecordBatch` or batch of
@@ -166,10 +166,9 @@ class _Converter:
         """Return rows with system columns, and with null instead of NaN, as in tables."""
         for field in rows.schema:
             if pa.types.is_floating(field.type):
-                values = rows[field.name]
-                is_nan = pc.is_nan(values)
-                if pc.any(is_nan).as_py():
-                    rows = batch.set_column(rows, field.name, pc.if_else(is_nan, None, values))
+                values = without_nan(rows[field.name])
+                if values.null_count > rows[field.name].null_count:
+                    rows = batch.set_column(rows, field.name, values)
         return with_roles("BatchRecords", rows, self.roles)
 
 

@@ -42,7 +42,7 @@ from recordmill.transforms.sources.row_formats.iso_times import (
 )
 from recordmill.transforms.sources.row_formats.row_file import Rows
 from recordmill.transforms.sources.row_formats.text_columns import decode_dictionary
-from recordmill.transforms.sources.row_formats.value_parsing import ValueParser
+from recordmill.transforms.sources.row_formats.value_parsing import ValueParser, without_nan
 
 Mask = npt.NDArray[np.bool_]
 
@@ -268,9 +268,7 @@ def _values(node: Node, batch: _Batch) -> pa.Array:
     match node:
         case Column(name=name):
             column = _plain(batch.columns[name])
-            if pa.types.is_floating(column.type):
-                return pc.if_else(pc.is_nan(column), None, column)
-            return column
+            return without_nan(column) if pa.types.is_floating(column.type) else column
         case Constant(value=value):
             return _constant(value, batch.count)
         case Arithmetic(operation=operation, left=left, right=right):
@@ -278,7 +276,7 @@ def _values(node: Node, batch: _Batch) -> pa.Array:
             if operation == "/":  # nothing is known of a division by zero
                 numbers[1] = pc.if_else(pc.equal(numbers[1], 0.0), None, numbers[1])
             found = _COMPUTE[operation](*numbers)
-            return pc.if_else(pc.is_nan(found), None, found)
+            return without_nan(found)
     return _truth(node, batch)
 
 

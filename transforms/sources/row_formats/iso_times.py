@@ -5,22 +5,18 @@ from __future__ import annotations
 import contextlib
 import re
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-Mask = npt.NDArray[np.bool_]
-
+MONTH = r"(?i:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"  # for RE2, too
 _DATE = r"\d{4}([-/.])\d\d([-/.])\d\d"
 _CLOCK = r"\d\d:\d\d(:\d\d(\.\d+)?)?"
 _ZONE = r" ?(Z|[+-]\d\d(:?\d\d)?)"
 _TIME = re.compile(rf"\d{{4}}-\d\d-\d\d([T ]{_CLOCK}(?P<zone>{_ZONE})?)?", re.ASCII)
 _ZONED = rf"[T ]{_CLOCK} ?([zZ]|UTC|GMT|[+-]\d\d(:?\d\d)?)$"
-_MONTH = r"(?i:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
 _OTHER_DATE = re.compile(
     r"(\d\d?[./-]\d\d?[./-]\d\d(\d\d)?|\d{4}[./-]\d\d?([./-]\d\d?)?|"
-    rf"\d\d?[ .-]+{_MONTH}[ .,-]+\d{{4}}|{_MONTH}\.? +\d\d?[ .,-]+\d{{4}})($|[T ,])",
+    rf"\d\d?[ .-]+{MONTH}[ .,-]+\d{{4}}|{MONTH}\.? +\d\d?[ .,-]+\d{{4}})($|[T ,])",
     re.ASCII,
 )
 # Spellings of ISO 8601 and RFC 3339 that Arrow does not parse, and how it writes them.

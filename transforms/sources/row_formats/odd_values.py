@@ -11,6 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from recordmill.transforms.sources.row_formats.iso_times import MONTH
+
 Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
 
 _SAMPLE = 64  # values that are checked before the whole column
@@ -20,10 +22,9 @@ _LEAST = 6  # values that a column needs for this
 _SHOWN = 40  # characters of a value in a message
 _DIGIT = "^\\s*[(\u2212+-]?[$€£¥]? ?[.,]?\\d"  # begins numbers and dates
 _DATE = r"^\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?)?$"
-_MONTH = "(?i:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
 _LIKE_DATE = (
     r"^(\d{4}[./-]\d\d?[./-]\d\d?|\d\d?[./-]\d\d?[./-]\d{4}|\d\d?/\d\d?/\d\d|"
-    rf"\d\d?[ .-]+{_MONTH}[ .,-]+\d{{4}})($|[ ,T])"
+    rf"\d\d?[ .-]+{MONTH}[ .,-]+\d{{4}})($|[ ,T])"
 )
 # With thousands separators, another decimal separator, a sign, spaces, a currency or a unit.
 _LIKE_NUMBER = (

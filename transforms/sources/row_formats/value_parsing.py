@@ -35,6 +35,12 @@ _AFTER_ZERO[list(b"0123456789xX")] = True  # after 0x, Arrow reads a hexadecimal
 _NO_NUMBER = "?"  # makes a text no number
 
 
+def without_nan(column: pa.Array) -> pa.Array:
+    """Return floating numbers with null, the missing value, instead of NaN."""
+    is_nan = pc.is_nan(column)
+    return pc.if_else(is_nan, None, column) if pc.any(is_nan).as_py() else column
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ValueParser:
     """Parses the values of a table.
@@ -128,9 +134,7 @@ class ValueParser:
         A spelling that is a number matches all numbers of equal value.
         """
         if pa.types.is_floating(column.type):
-            is_nan = pc.is_nan(column)
-            if pc.any(is_nan).as_py():
-                column = pc.if_else(is_nan, None, column)
+            column = without_nan(column)
         elif not pa.types.is_integer(column.type) and column.type != pa.string():
             return column
         spellings = self.spellings(name)
