@@ -25,7 +25,7 @@ from recordmill.options.declaration import (
     values_of,
 )
 from recordmill.pipelines.options import beam_options, job_file
-from recordmill.pipelines.options.help_page import HelpPage
+from recordmill.pipelines.options.help_page import HelpPage, command_name
 from recordmill.pipelines.options.job_file import Given
 
 Config = TypeVar("Config")
@@ -112,16 +112,11 @@ def _options_in_file(path: str, prog: str) -> Iterator[Given]:
     for one in job_file.read(pathlib.Path(path)):
         if one.key != job_file.COMMAND:
             yield one
-        elif [*one.texts] != [_command_name(prog)]:
+        elif [*one.texts] != [command_name(prog)]:
             named = ", ".join(one.texts)
             raise ConfigError(
-                f"{one.where}: expected {_command_name(prog)}, as on the command line, got {named}"
+                f"{one.where}: expected {command_name(prog)}, as on the command line, got {named}"
             )
-
-
-def _command_name(prog: str) -> str:
-    """Return the command in a program name, such as "images" in "recordmill images"."""
-    return prog.rpartition(" ")[2]
 
 
 def parse_command(
@@ -263,7 +258,7 @@ def _show_config(
             key=job_file.COMMAND,
             help="Command that recordmill --config FILE runs.",
             group=_COMMAND.title,
-            value=_command_name(prog),
+            value=command_name(prog),
         )
     ]
     for one in options:

@@ -105,7 +105,7 @@ class HelpPage:
     def _last(self) -> str:
         last = (
             "The file of --config takes the same options, one per line, as `option: value`, and the"
-            f" command, as `{job_file.COMMAND}: {self.prog.rpartition(' ')[2]}`."
+            f" command, as `{job_file.COMMAND}: {command_name(self.prog)}`."
         )
         if any(one.key == "runner" for one in self.options):
             last += " With --runner flink, Beam's own options for Flink are accepted, too."
@@ -120,6 +120,11 @@ class HelpPage:
             f"--help {topic}: no such topic or option{advice}; the topics are {', '.join(topics)},"
             f" and {ALL}"
         )
+
+
+def command_name(prog: str) -> str:
+    """Return the command in a program name, such as "images" in "recordmill images"."""
+    return prog.rpartition(" ")[2]
 
 
 def _is_most_used(one: Option) -> bool:

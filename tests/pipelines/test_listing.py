@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from recordmill.errors import ConfigError, Reject
 from recordmill.job.input_facts import NO_FACTS, ColumnRoles, InputFacts
-from recordmill.job.staging import Staging
+from recordmill.job.staging import Listing, Staging
 from recordmill.pipelines.listing import list_input
 from recordmill.processes.pool import close_shared_pool, shared_pool
 from recordmill.storage.files import Location
 from recordmill.transforms.model.label_rules import LabelRules
-from recordmill.transforms.model.source import ListingPart
+from recordmill.transforms.model.source import ListingPart, Source
 from recordmill.transforms.sources.rows.file_list import FileList
 
 
@@ -42,9 +42,10 @@ def child() -> Iterator[int]:
     close_shared_pool()
 
 
-def listed_by(
-    source: ListedBy, folder: object, *, imports: bool = True, is_local: bool = True
-) -> int:
+def listed(
+    source: Source, folder: object, *, imports: bool = True, is_local: bool = True
+) -> Listing:
+    """Return the stored listing of a source, which equals the one that was made."""
     staging = Staging.of(Location.parse(str(folder)), "job")
     made = list_input(
         source,
@@ -54,8 +55,15 @@ def listed_by(
         imports=imports,
         is_local=is_local,
     )
-    assert staging.listing() == made
-    return int(made.rejects[0].key)
+    stored = staging.listing()
+    assert stored is not None
+    assert stored == made
+    return stored
+
+
+def listed_by(source: ListedBy, folder: object, **options: bool) -> int:
+    """Return the process that lists a source."""
+    return int(listed(source, folder, **options).rejects[0].key)
 
 
 def test_an_encoder_process_lists_what_it_can(child, tmp_path):
@@ -82,17 +90,7 @@ def test_a_stored_listing_has_what_the_scan_learned(child, tmp_path):
         "Unnamed: 0,file,kind,part\n0,a.png,cat,train\n1,b.png,dog,test\n"
     )
     source = FileList(path=f"{tmp_path}/list.csv", label_column="kind", split_column="part")
-    staging = Staging.of(Location.parse(f"{tmp_path}/out"), "job")
-    made = list_input(
-        source,
-        staging,
-        rules=LabelRules(),
-        on_rows=lambda rows: None,
-        imports=True,
-        is_local=True,
-    )
-    stored = staging.listing()
-    assert stored == made
+    stored = listed(source, tmp_path / "out")
     assert [note.code for note in stored.notes] == ["unnamed-column"]
     assert stored.facts == InputFacts(
         split_source="the column 'part'",

@@ -1,4 +1,4 @@
-"""What the path of a file says, and the errors of options that name it."""
+"""Facts in the path of a file, and the errors of options that name a fact."""
 
 import re
 
