@@ -49,11 +49,13 @@ def parse(line: str) -> dict[str, str | float]:
 def main(kind: str, writer: str, source: str, output: str) -> None:
     def build(pipeline: beam.Pipeline) -> None:
         if kind == "images":
-            values = (
+            images = (
                 pipeline
                 | ReadImages(source)
                 | DecodeAndResizeImages(ImageOptions(size=(_SIDE, _SIDE)))
             )
+            # Our writer numbers classes and knows the rejects; Beam's takes the columns alone.
+            values = images if writer == "ours" else images.batches
         elif kind == "table":
             values = pipeline | beam.Create([source]) | beam.FlatMap(read_batches)
         else:
