@@ -106,7 +106,7 @@ class _List(beam.DoFn):
                 yield as_values(listed.rows, None, listed.data)
         reader = b""
         if isinstance(source, RowSource):
-            layout = source.layout(iter(parts), facts=facts)
+            layout = source.layout(parts, facts=facts)
             yield from _remarks(layout.notes)
             reader = by_value.dumps((source, layout))
         yield TaggedOutput(_READER, reader)

@@ -150,6 +150,7 @@ _SIGNATURES: dict[bytes, Content] = {
     b"\x1a\x45\xdf\xa3": Content("a Matroska or WebM video", kind="media"),
     b"FLV\x01": Content("an FLV video", kind="media"),
 }
+_FIRST_BYTES = {signature[:1] for signature in _SIGNATURES}
 _RIFF = {b"WAVE": "a WAV file", b"AVI ": "an AVI video", b"WEBP": "a WebP image"}
 _HEIC_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx")  # brands of files with HEVC
 
@@ -215,6 +216,8 @@ def _text_kind(text: bytes) -> Content | None:
 
 def _signed(head: bytes) -> Content | None:
     """Return the content of a file that begins with a signature."""
+    if head[:1] not in _FIRST_BYTES:
+        return None
     has_control = not _CONTROL.isdisjoint(head[:_TEXT_HEAD])
     for signature, content in _SIGNATURES.items():
         if head.startswith(signature) and (has_control or len(signature) >= _DISTINCT):

@@ -144,10 +144,21 @@ def named_by_lineage(rows: pa.RecordBatch) -> pa.RecordBatch:
     return set_column(rows, KEY, lineage(rows)) if SOURCE in rows.schema.names else rows
 
 
-def places(file: str, numbers: npt.NDArray[np.int64]) -> pa.Array:
-    """Return the places of rows of a file: PLACES[n]."""
-    files = pa.DictionaryArray.from_arrays(np.zeros(len(numbers), np.int32), pa.array([file]))
-    return pa.StructArray.from_arrays([files, pa.array(numbers)], fields=[*PLACES])
+def places(
+    files: Sequence[str],
+    numbers: npt.NDArray[np.int64],
+    file_of: npt.NDArray[np.int32] | None = None,
+) -> pa.Array:
+    """Return the places of rows: PLACES[n].
+
+    Args:
+      files: Keys of the files.
+      numbers: Row numbers, int64[n].
+      file_of: Index of the file of each row, int32[n]; None if all are of the first one.
+    """
+    codes = np.zeros(len(numbers), np.int32) if file_of is None else file_of
+    column = pa.DictionaryArray.from_arrays(codes, pa.array(files))
+    return pa.StructArray.from_arrays([column, pa.array(numbers)], fields=[*PLACES])
 
 
 def place_names(column: pa.Array) -> pa.Array:

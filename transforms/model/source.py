@@ -102,7 +102,7 @@ class Layout:
         return self.split_source is not None
 
 
-Parts: TypeAlias = Iterable[pa.RecordBatch]  # the rows of a listing
+Parts: TypeAlias = Iterable[pa.RecordBatch]  # the rows of a listing; no one-time iterator
 
 
 class RowSource(abc.ABC):

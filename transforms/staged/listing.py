@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import uuid
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 import numpy as np
@@ -163,11 +163,22 @@ def layout_of(source: Source, listing: Listing, staging: Staging, *, keep: bool 
             split_source=listing.facts.split_source_of(presplit=listing.presplit > 0),
             of_values=listing.of_values,
         )
-    parts = (read_part(part.name, staging=staging) for part in listing.parts)
+    parts = _ListedParts(listing, staging)
     # In an object store, writing these rows takes longer than reading them again.
     is_kept = keep and staging.root.is_local
     kept = staging.place("looked") if is_kept else None
     return source.layout(parts, kept, facts=listing.facts)
+
+
+@dataclasses.dataclass(frozen=True)
+class _ListedParts:
+    """The rows of a listing, read again by each iteration."""
+
+    listing: Listing
+    staging: Staging
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return (read_part(part.name, staging=self.staging) for part in self.listing.parts)
 
 
 def class_counts(listing: Listing, staging: Staging) -> dict[str, int]:

@@ -195,7 +195,7 @@ def test_copies_of_a_record_land_anywhere():
 
 
 def test_places_are_named_by_file_and_row():
-    places = batch.places("a#b.csv", np.array([1, 12]))
+    places = batch.places(["a#b.csv"], np.array([1, 12]))
     assert places.type == batch.PLACES
     names = batch.place_names(places)
     assert names.to_pylist() == ["a#b.csv#1", "a#b.csv#12"]
@@ -204,9 +204,15 @@ def test_places_are_named_by_file_and_row():
     assert batch.lineage(rows) == names
 
 
+def test_places_name_the_file_of_each_row():
+    of = np.array([0, 2, 2], np.int32)
+    places = batch.places(["a.csv", "b.csv", "c.csv"], np.array([7, 1, 2]), of)
+    assert batch.place_names(places).to_pylist() == ["a.csv#7", "c.csv#1", "c.csv#2"]
+
+
 @pytest.mark.parametrize("name", [batch.SOURCE, batch.PLACE])
 def test_bytes_of_places_do_not_depend_on_the_order_in_which_files_met(name):
-    files = [batch.places(file, np.arange(1, 4)) for file in ("b", "a", "c")]
+    files = [batch.places([file], np.arange(1, 4)) for file in ("b", "a", "c")]
     pieces = [pa.RecordBatch.from_pydict({name: places}) for places in files]
     found = []
     for order in ([0, 1, 2], [2, 0, 1]):

@@ -308,7 +308,7 @@ def test_sections_of_json_lines(
         '{"b": "\\ud800"}': "an unpaired surrogate: expected both escapes of a pair, such as"
         " \\ud83d\\ude00",
     }
-    assert [(n, why) for n, _, why in bad] == [
+    assert [(row.number, row.why) for row in bad] == [
         (n, told[line]) for n, line in enumerate(lines, 1) if line in told
     ]
 

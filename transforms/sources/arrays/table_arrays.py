@@ -52,9 +52,8 @@ class TableArrays(ArraySource):
         Raises:
           ConfigError: there is no usable array, or as `MediaRows.layout`.
         """
-        sections = list(parts)
-        table, counts = self.files.layout(sections, keep, facts=facts), ArrayCounts()
-        found = super().layout(self._headers(sections, table, counts))
+        table, counts = self.files.layout(parts, keep, facts=facts), ArrayCounts()
+        found = super().layout(self._headers(parts, table, counts))
         layout = TableLayout.of(
             table, columns=found.columns, labelled=found.labelled, grouped=found.grouped
         )

@@ -216,7 +216,7 @@ class MediaRows(RecordRows):
                         rows, left_out = layout.row_filter.apply(rows, self.format.value_parser)
                     rows = self._with_files(rows, stats)
                     typed = typed_rows(rows, layout, self.format.value_parser)
-                    part = self._records(typed, before, file=file.key, listed=listed)
+                    part = self._records(typed, before, files=[file.key], listed=[listed])
                     yield dataclasses.replace(part, filtered={**part.filtered, **left_out})
 
     def _bytes_field(self, file: RowFile) -> pa.Field:
@@ -279,9 +279,9 @@ class MediaRows(RecordRows):
         return dataclasses.replace(rows, columns=table).without(problems)
 
     def _source_columns(
-        self, rows: Rows, roles: ColumnRoles, file: str
+        self, rows: Rows, roles: ColumnRoles, files: Sequence[str]
     ) -> tuple[list[pa.Array], list[InvalidRows]]:
-        del file
+        del files
         faults = [] if roles.target is None else [rows_out_of_range(rows, roles.target)]
         return [rows.columns[field.name] for field in _READ], faults
 

@@ -110,9 +110,7 @@ class RowFilter:
         bad = {
             int(places[row]): (Reason.BAD_VALUE, f"--where: {why}") for row, why in wrong.items()
         }
-        found = dataclasses.replace(
-            rows, columns=rows.columns.filter(pa.array(kept)), numbers=rows.numbers[kept]
-        )
+        found = rows.where(kept)
         left_out = int((~kept).sum())
         return found.without(bad), {WHERE: left_out} if left_out else {}
 

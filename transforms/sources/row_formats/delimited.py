@@ -27,7 +27,9 @@ from recordmill.transforms.sources.row_formats.header_check import (
     other_layout,
     repeated,
 )
+from recordmill.transforms.sources.row_formats.joined_files import read_joined
 from recordmill.transforms.sources.row_formats.json_documents import describe_json
+from recordmill.transforms.sources.row_formats.line_blocks import LineBlock
 from recordmill.transforms.sources.row_formats.odd_values import OddValue, odd_text
 from recordmill.transforms.sources.row_formats.quote_anomalies import QuoteAnomalies
 from recordmill.transforms.sources.row_formats.row_boundaries import Block, LargeRow, drop_spaces
@@ -104,7 +106,8 @@ class DelimitedFile:
                     if odd is not None:
                         at, meant, every = odd
                         value, row = columns[name][at].as_py(), int(rows.numbers[at])
-                        kind = kind._replace(odd=OddValue(value, meant, row, every=every))
+                        odd_value = OddValue(value, meant, row, every=every, of=rows.file_of(at))
+                        kind = kind._replace(odd=odd_value)
                 elif kind.types and kind.types[0] == pa.float64() and section.start < _SAMPLED:
                     kind = kind._replace(equal=equal_floats(values))
                 column_types[name] = kind
@@ -246,15 +249,21 @@ class DelimitedFile:
 
     def _read_text(self, section: FileSection, names: list[str]) -> Iterator[Rows]:
         """Yield rows with some columns as text, with nulls for missing values."""
-        header = self._file.streamed and not self._shape.columns
-        for lines in self._file.lines(section, header=header):
-            if self._header_line:
-                lines = lines.reject_header(
-                    self._header_line, self._shape.delimiter, _REPEATED_HEADER
-                )
-            with self._origin.parsing():
-                rows = self._blocks.parse(lines, names)
-            yield rows
+        if not section.more:
+            header = self._file.streamed and not self._shape.columns
+            for lines in self._file.lines(section, header=header):
+                yield self._parse(lines, names)
+            return
+        for joined in read_joined(section, self._origin):
+            file = DelimitedFile(joined.origin, self._shape) if joined.first else self
+            for lines in joined.lines(self._shape):
+                yield file._parse(lines, names)
+
+    def _parse(self, lines: LineBlock, names: list[str]) -> Rows:
+        if self._header_line:
+            lines = lines.reject_header(self._header_line, self._shape.delimiter, _REPEATED_HEADER)
+        with self._origin.parsing():
+            return self._blocks.parse(lines, names)
 
 
 def _is_number(name: str) -> bool:

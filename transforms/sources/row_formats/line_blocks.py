@@ -24,13 +24,14 @@ _AROUND = b' \t"'
 class LineBlock:
     """Up to `limits.PART_ROWS` consecutive rows of UTF-8 without blank rows.
 
-    ends: end offset of each row in data, int64[n]. numbers: row numbers, int64[n]. bad: rejected
-    rows.
+    ends: end offset of each row in data, int64[n]. numbers: row numbers, int64[n]. files: as in
+    `Rows`. bad: rejected rows.
     """
 
     data: bytes
     ends: IntArray
     numbers: IntArray
+    files: npt.NDArray[np.int32] | None = None
     bad: tuple[BadRow, ...] = ()
 
     def rows(self) -> list[bytes]:
@@ -66,8 +67,18 @@ class LineBlock:
         if keep.all():
             return self
         data, ends = select_rows(self.data, self.ends, keep)
-        bad = [BadRow(int(row), Reason.BAD_VALUE, why) for row in self.numbers[~keep]]
-        return LineBlock(data=data, ends=ends, numbers=self.numbers[keep], bad=(*self.bad, *bad))
+        files = np.zeros(len(keep), np.int32) if self.files is None else self.files
+        bad = [
+            BadRow(int(self.numbers[row]), Reason.BAD_VALUE, why, int(files[row]))
+            for row in np.flatnonzero(~keep)
+        ]
+        return LineBlock(
+            data=data,
+            ends=ends,
+            numbers=self.numbers[keep],
+            files=None if self.files is None else files[keep],
+            bad=(*self.bad, *bad),
+        )
 
 
 def _names(line: bytes, delimiter: bytes) -> list[bytes]:
@@ -114,5 +125,6 @@ def split_block(lines: LineBlock) -> Iterator[LineBlock]:
             data=lines.data[start : int(ends[-1])] if len(ends) else b"",
             ends=ends - start,
             numbers=lines.numbers[row : row + limits.PART_ROWS],
+            files=None if lines.files is None else lines.files[row : row + limits.PART_ROWS],
             bad=() if row else lines.bad,
         )

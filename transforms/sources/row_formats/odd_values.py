@@ -49,6 +49,7 @@ class OddValue(NamedTuple):
       row: Number of its row in the file.
       file: Name of the file.
       every: Whether no value can be read as that type, so that declaring it would reject them all.
+      of: Index of the file, as in `Rows.files`.
     """
 
     value: str
@@ -56,6 +57,7 @@ class OddValue(NamedTuple):
     row: int
     file: str = ""
     every: bool = False
+    of: int = 0
 
     def describe(self, name: str) -> str:
         """Return why a column is text."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import zlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import BinaryIO, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -45,37 +45,61 @@ class FileSection(NamedTuple):
 
     start, end: byte offsets in a text file, row groups of Parquet, record batches of an Arrow file.
     A file that is not splittable is one section. row: number of the first row, counted from 1.
-    size: approximate size in bytes.
+    size: approximate size in bytes. more: sections of further files, which are read with this one
+    as a block.
     """
 
     start: int
     end: int
     row: int
     size: int
+    more: tuple[tuple[Origin, FileSection], ...] = ()
 
 
 class BadRow(NamedTuple):
-    """A row that cannot be parsed: its number, the reason and a message."""
+    """A row that cannot be parsed: its number, the reason and a message; file: as `Rows.files`."""
 
     number: int
     reason: Reason
     why: str
+    file: int = 0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Rows:
-    """Up to `limits.PART_ROWS` rows of a file.
+    """Up to `limits.PART_ROWS` rows of a file, or of several small ones.
 
-    columns: the values. numbers: row numbers, int64[n]. bad: rows that could not be parsed. blank:
-    count of rows that were skipped because they have no value. copies: count of rows that were
-    skipped because they are oversampled copies in a dataset.
+    columns: the values. numbers: row numbers, int64[n]. files: index of the file of each row among
+    those of the section, int32[n]; None if all are of its first file. bad: rows that could not be
+    parsed. blank: count of rows that were skipped because they have no value. copies: count of rows
+    that were skipped because they are oversampled copies in a dataset.
     """
 
     columns: pa.RecordBatch
     numbers: npt.NDArray[np.int64]
+    files: npt.NDArray[np.int32] | None = None
     bad: Sequence[BadRow] = ()
     blank: int = 0
     copies: int = 0
+
+    def file_of(self, row: int) -> int:
+        """Return the index of the file of a row."""
+        return 0 if self.files is None else int(self.files[row])
+
+    def of_files(self, values: Sequence[str | None]) -> pa.Array:
+        """Return a column with the value that belongs to the file of each row, string[n]."""
+        if self.files is None:
+            return pa.repeat(pa.scalar(values[0], pa.string()), len(self.columns))
+        return pa.array(values, pa.string()).take(pa.array(self.files))
+
+    def where(self, keep: npt.NDArray[np.bool_]) -> Rows:
+        """Return the rows for which a mask, bool[n], is true."""
+        return dataclasses.replace(
+            self,
+            columns=self.columns.filter(pa.array(keep)),
+            numbers=self.numbers[keep],
+            files=None if self.files is None else self.files[keep],
+        )
 
     @property
     def skipped(self) -> dict[str, int]:
@@ -94,13 +118,16 @@ class Rows:
             return self
         keep = np.ones(len(self.columns), np.bool_)
         keep[list(wrong)] = False
-        bad = [BadRow(int(self.numbers[row]), *cause) for row, cause in wrong.items()]
-        return dataclasses.replace(
-            self,
-            columns=self.columns.filter(pa.array(keep)),
-            numbers=self.numbers[keep],
-            bad=sorted([*self.bad, *bad]),
-        )
+        bad = [
+            BadRow(int(self.numbers[row]), *cause, file=self.file_of(row))
+            for row, cause in wrong.items()
+        ]
+        return dataclasses.replace(self.where(keep), bad=in_order([*self.bad, *bad]))
+
+
+def in_order(bad: Iterable[BadRow]) -> list[BadRow]:
+    """Return bad rows in the order of the input."""
+    return sorted(bad, key=lambda row: (row.file, row))
 
 
 class RowFile(Protocol):

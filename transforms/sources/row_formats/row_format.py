@@ -41,6 +41,7 @@ _EXTENSIONS: Mapping[str, Format] = {
     "avro": "avro",
     "txt": "lines",
 }
+_COMPRESSIONS: Mapping[str, Compression] = {"gz": "gz", "bz2": "bz2", "zst": "zst"}
 _DELIMITERS = {"tab": "\t", "\\t": "\t"}
 _MAX_ROW_BYTES = 1 << 30  # pyarrow has 32-bit block sizes
 
@@ -221,7 +222,7 @@ class RowFormat:
         if self.format != "auto":
             self._check_applicable("the input", self.format)
 
-    @property
+    @functools.cached_property
     def value_parser(self) -> ValueParser:
         """Parser of the values."""
         missing = [spelling.rpartition("=") for spelling in self.missing]
@@ -236,6 +237,11 @@ class RowFormat:
         if self.format == "tfrecord":
             return is_tfrecord_name(name)
         return self.format != "auto" or format_of(name) is not None
+
+    def is_joined(self, name: str) -> bool:
+        """Return whether small files of that name are read together: plain text with columns."""
+        found = format_of(name) if self.format == "auto" else self.format
+        return found in DELIMITED and not compression_of(name) and _codec(self.encoding) == UTF8
 
     def resolve(self, path: str, *, way_out: str | None = None) -> FileFormat:
         """Return the format of the file at a path.
@@ -287,8 +293,6 @@ class RowFormat:
         )
 
     def _check_applicable(self, what: str, found: Format, way_out: str | None = None) -> None:
-        if way_out is None:
-            way_out = f", or pass {option_name('format', 'csv')}"
         for name, given, formats in (
             ("delimiter", self.delimiter is not None, DELIMITED),
             ("columns", bool(self.columns), DELIMITED),
@@ -302,6 +306,8 @@ class RowFormat:
             ("encoding", _codec(self.encoding) != UTF8, (*TEXT, *_OF_BYTES)),
         ):
             if given and found not in formats:
+                if way_out is None:
+                    way_out = f", or pass {option_name('format', 'csv')}"
                 raise ConfigError(
                     f"{option_name(name)} applies to {', '.join(formats)}, but {what} is read as"
                     f" {found}: leave it out{way_out}"
@@ -310,20 +316,15 @@ class RowFormat:
 
 def format_of(name: str) -> Format | None:
     """Return the row format of an extension, ignoring that of a compression."""
-    if is_tfrecord_name(name):
-        return "tfrecord"
     compression = compression_of(name)
-    if compression is not None:
-        name = name[: -len(compression) - 1]
-    stem, dot, extension = name.rpartition(".")
-    return _EXTENSIONS.get(extension.lower()) if stem and dot else None
+    stem, _, extension = (name[: -len(compression) - 1] if compression else name).rpartition(".")
+    found = _EXTENSIONS.get(extension.lower()) if stem else None
+    return "tfrecord" if found is None and is_tfrecord_name(name) else found
 
 
 def compression_of(name: str) -> Compression | None:
     """Return the compression of an extension."""
-    extension = name.lower().rpartition(".")[2] if "." in name else ""
-    known: tuple[Compression, ...] = get_args(Compression)
-    return next((one for one in known if one == extension), None)
+    return _COMPRESSIONS.get(name.lower().rpartition(".")[2]) if "." in name else None
 
 
 @functools.cache

@@ -7,6 +7,7 @@ import codecs
 import contextlib
 import functools
 import gzip
+import io
 import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO
@@ -116,6 +117,9 @@ class TextFile:
 
         Does not read a compressed file without quotes.
         """
+        if self._is_one_section(begin, size):
+            yield FileSection(begin, len(self._head), 1, len(self._head) - begin)
+            return
         if self.streamed:
             if self._rules is not None:
                 for _ in self._numbered(0):
@@ -143,6 +147,18 @@ class TextFile:
         if offset > at:
             yield FileSection(at, offset, first, offset - at)
 
+    def _is_one_section(self, begin: int, size: int) -> bool:
+        """Return whether the rows of a small file need no look at each for its only section."""
+        rows, head = len(self._head) - begin, self._head
+        return (
+            not self.streamed
+            and self._is_small
+            and 0 < rows <= size
+            and b'"' not in head[begin:]
+            and not self.file_format.escape
+            and max(head.count(b"\n"), head.count(b"\r")) < limits.PART_ROWS
+        )
+
     def lines(self, section: FileSection, *, header: bool = False) -> Iterator[LineBlock]:
         """Yield the rows of a section. header: whether the first row is the header."""
         number = section.row - header
@@ -154,6 +170,17 @@ class TextFile:
                 continue
             lines, number = self._valid_lines(block, number, section.row)
             yield from split_block(lines)
+
+    def joined_lines(self, data: bytes, starts: IntArray) -> Iterator[tuple[LineBlock, IntArray]]:
+        """Yield the rows of joined files, and the number of the first row of each, int64[n].
+
+        Rows are numbered through all files. starts: offsets of the files in data.
+        """
+        for block in cut_rows([data], limit=len(data), rules=self._rules):
+            assert isinstance(block, Block)  # no row is larger than the data
+            numbers = self._numbers(block, 1)
+            lines = self._valid_lines(block, 1, 1)[0]
+            yield lines, numbers[np.searchsorted(block.ends, starts, side="right")]
 
     def after_header(self, block: Block) -> LineBlock:
         """Return the rows of a block after its first one, the header."""
@@ -332,6 +359,11 @@ class TextFile:
         return head
 
     @property
+    def _is_small(self) -> bool:
+        """True if `_head` is all of the file."""
+        return len(self._head) < _FIRST_READ
+
+    @property
     def is_blank(self) -> bool:
         """True if the file holds no byte, after decompression."""
         return not self._head
@@ -343,12 +375,10 @@ class TextFile:
 
     @functools.cached_property
     def _has_cr_line_ends(self) -> bool:
-        """True if lines end with CR alone, as in files of old Mac programs."""
-        # The last byte may be the CR of a line end that was cut.
-        return b"\n" not in self._head and b"\r" in (self._head[:-1] or self._head)
+        return ends_lines_with_cr(self._head)
 
     def _chunks(self, start: int, end: int | None) -> Iterator[bytes]:
-        with self.origin.parsing(), self._opened() as file:
+        with self.origin.parsing(), self._reread() as file:
             if self.streamed:
                 chunks: Iterable[bytes] = _read(file)
                 if self.file_format.encoding != UTF8:
@@ -368,6 +398,10 @@ class TextFile:
                     text = text[begin:]
                 yield text
 
+    def _reread(self) -> contextlib.AbstractContextManager[Any]:
+        """Open the file, of which the beginning was read."""
+        return io.BytesIO(self._head) if self._is_small else self._opened()
+
     @contextlib.contextmanager
     def _opened(self) -> Iterator[Any]:
         with self.origin.open() as file:
@@ -383,6 +417,16 @@ class TextFile:
                 case "zst":
                     with pa.CompressedInputStream(file, "zstd") as unpacked:
                         yield unpacked
+
+
+def ends_lines_with_cr(text: bytes) -> bool:
+    """Return whether lines end with CR alone, as in files of old Mac programs.
+
+    text: the beginning of a file, or all of it.
+    """
+    head = text[:_FIRST_READ]
+    # The last byte may be the CR of a line end that was cut.
+    return b"\n" not in head and b"\r" in (head[:-1] or head)
 
 
 def _after_lines(text: bytes, count: int) -> tuple[int, int]:

@@ -98,6 +98,6 @@ def resolve_files(
             InvalidRows(unusable, path_problem),
             *invalid_numbers(rows, roles, unlabelled=unlabelled),
         ],
-        file=file,
+        files=[file],
         reject_unlabelled=unlabelled == "reject",
     )

@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 
-import pyarrow as pa
-
 from recordmill.errors import ConfigError
 from recordmill.job.input_facts import ColumnRoles
 from recordmill.notes import Note
@@ -100,20 +98,17 @@ def path_column(role: str, text: str) -> str:
     return f"--{role}-from {text}"
 
 
-def path_values(names: Sequence[str], file: str) -> dict[str, str | None]:
-    """Return {key: value} of folders KEY=VALUE in the path of a file, None without the folder."""
+def path_values(names: Sequence[str], files: Sequence[str]) -> dict[str, list[str | None]]:
+    """Return {key: values} of folders KEY=VALUE in the paths of files, None without the folder."""
     if not names:
         return {}
-    values = values_of(file)
-    return {name: values.get(name) for name in names}
+    values = [values_of(file) for file in files]
+    return {name: [one.get(name) for one in values] for name in names}
 
 
-def with_path_columns(rows: Rows, values: Mapping[str, str | None]) -> Rows:
-    """Return rows with a further column of text for each value, which all rows share."""
-    if not values:
-        return rows
+def with_path_columns(rows: Rows, values: Mapping[str, Sequence[str | None]]) -> Rows:
+    """Return rows with further columns of text: {name: value of each file, as `Rows.files`}."""
     columns = rows.columns
-    for name, value in values.items():
-        text = pa.repeat(pa.scalar(value, pa.string()), len(rows.columns))
-        columns = columns.append_column(name, text)
+    for name, of_files in values.items():
+        columns = columns.append_column(name, rows.of_files(of_files))
     return dataclasses.replace(rows, columns=columns)

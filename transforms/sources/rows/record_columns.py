@@ -167,21 +167,21 @@ def build_records(
     schema: pa.Schema,
     unkeyed: Sequence[InvalidRows] = (),
     faults: Sequence[InvalidRows] = (),
-    file: str,
+    files: Sequence[str],
     reject_unlabelled: bool,
     check_numbers: bool = True,
 ) -> ListingPart:
     """Return the records and the rejects of rows.
 
     Args:
-      rows: of one file.
+      rows: of one file, or of several small ones.
       system: their system columns.
       roles: of the columns of the file.
       source_columns: columns between system and user columns.
       schema: of the records.
       unkeyed: invalid rows of the source that are checked before a missing key.
       faults: invalid rows of the source that are checked after a missing key.
-      file: key of the file.
+      files: keys of the files, as in `Rows.files`.
       reject_unlabelled: whether to reject rows without label if there is a label column.
       check_numbers: whether to reject rows with numbers that float32 cannot hold; otherwise only
         those in lists.
@@ -196,7 +196,7 @@ def build_records(
         *_large_numbers(rows, user_columns, only_lists=not check_numbers),
         *_distant_times(rows, user_columns),
     ]
-    bad, rejects = _collect_rejects(rows, found, keys=system.key, file=file)
+    bad, rejects = _collect_rejects(rows, found, keys=system.key, files=files)
     arrays = [*system[:4], *source_columns, *(rows.columns[name] for name in user_columns)]
     return ListingPart(rows=_select(pa.record_batch(arrays, schema=schema), bad), rejects=rejects)
 
@@ -292,26 +292,27 @@ def _null_item_problem(rows: Rows, name: str, row: int) -> RejectCause:
 
 
 def _collect_rejects(
-    rows: Rows, faults: Sequence[InvalidRows], *, keys: pa.Array, file: str
+    rows: Rows, faults: Sequence[InvalidRows], *, keys: pa.Array, files: Sequence[str]
 ) -> tuple[Mask, list[Reject]]:
     """Return the mask of invalid rows, bool[n], and the rejects, with those of unreadable rows.
 
     faults: the first fault of a row is reported. keys: string[n].
     """
-    rejects = unreadable_rejects(rows, file)
+    rejects = unreadable_rejects(rows, files)
     bad = np.logical_or.reduce([np.zeros(len(rows.columns), np.bool_), *(f.rows for f in faults)])
     for row in np.flatnonzero(bad).tolist():
         fault = next(fault for fault in faults if fault.rows[row])
-        key = keys[row].as_py() if fault.named else f"{file}#{rows.numbers[row]}"
+        place = f"{files[rows.file_of(row)]}#{rows.numbers[row]}"
+        key = keys[row].as_py() if fault.named else place
         rejects.append(Reject(key, "read", *fault.why(row)))
     return bad, rejects
 
 
-def unreadable_rejects(rows: Rows, file: str) -> list[Reject]:
-    """Return the rejects of the rows that could not be parsed."""
+def unreadable_rejects(rows: Rows, files: Sequence[str]) -> list[Reject]:
+    """Return the rejects of the rows that could not be parsed. files: as for `build_records`."""
     return [
-        Reject(f"{file}#{number}", "read", reason, f"row {number}: {why}")
-        for number, reason, why in rows.bad
+        Reject(f"{files[file]}#{number}", "read", reason, f"row {number}: {why}")
+        for number, reason, why, file in rows.bad
     ]
 
 

@@ -82,7 +82,7 @@ from recordmill.transforms.sources.rows.row_sections import (
     as_run_error,
     infer_columns,
     infer_spelling,
-    iter_sections,
+    iter_blocks,
     list_sections,
     numbered_keys,
     read_header,
@@ -183,7 +183,8 @@ class RecordRows(RowSource):
         """
         conditional = () if self.where is None else parse_condition(self.where).columns
         hub = HubClassNames()
-        header = read_header(self._rows, {*self.drop_columns}.difference(conditional), hub.add)
+        dropped = {*self.drop_columns}.difference(conditional)
+        header = read_header(parts, self._rows, dropped, hub.add)
         column_types = infer_columns(parts, self._rows, None) if header is None else header
         if not column_types:
             raise no_usable_record(self._rows)
@@ -373,10 +374,10 @@ class RecordRows(RowSource):
         return ()
 
     def _source_columns(
-        self, rows: Rows, roles: ColumnRoles, file: str
+        self, rows: Rows, roles: ColumnRoles, files: Sequence[str]
     ) -> tuple[list[pa.Array], list[InvalidRows]]:
         """Return the columns between system and user columns, and their invalid rows."""
-        del rows, roles, file
+        del rows, roles, files
         return [], []
 
     def _requested_roles(self, main: str | None = None, others: Sequence[str] = ()) -> ColumnRoles:
@@ -406,10 +407,12 @@ class RecordRows(RowSource):
         texts = wanted_columns(sorted(named), (), {})
         wanted = pa.schema([*texts, *layout.more_fields(named), *layout.written])
         kept = None if layout.kept is None else layout.kept.take(sections, wanted)
-        for number, (file, section, listed) in enumerate(iter_sections(sections)):
-            with as_run_error(file):
+        for number, block in enumerate(iter_blocks(sections, self._rows)):
+            first = block.files[0]
+            files = [file.key for file in block.files]
+            with as_run_error(first):
                 found: Iterable[Rows] = (
-                    self._rows.open(file).read(section, wanted, named)
+                    self._rows.open(first).read(block.section, wanted, named)
                     if kept is None
                     else kept[number]
                 )
@@ -417,26 +420,33 @@ class RecordRows(RowSource):
                     yield self._records(
                         typed_rows(rows, layout, self.format.value_parser),
                         layout,
-                        file=file.key,
-                        listed=listed,
+                        files=files,
+                        listed=block.listed,
                     )
         if layout.kept is not None:
             layout.kept.forget(sections)
 
     def _records(
-        self, rows: Rows, layout: RowLayout, *, file: str, listed: Mapping[str, Any]
+        self,
+        rows: Rows,
+        layout: RowLayout,
+        *,
+        files: Sequence[str],
+        listed: Sequence[Mapping[str, Any]],
     ) -> ListingPart:
         """Return the records of rows.
 
         Args:
-          rows: Rows of a file.
+          rows: Rows of a file, or of several.
           layout: Layout of the records.
-          file: Key of the file.
-          listed: Row of their section in the listing.
+          files: Keys of the files, as in `Rows.files`.
+          listed: Rows of the listing, of their sections.
         """
         roles = layout.roles
-        of_file = {name: listed[column] for name, column in layout.from_listing.items()}
-        rows = with_path_columns(rows, path_values(layout.from_path, file) | of_file)
+        of_file = {
+            name: [one[column] for one in listed] for name, column in layout.from_listing.items()
+        }
+        rows = with_path_columns(rows, path_values(layout.from_path, files) | of_file)
         if roles.target in of_file:
             rows = read_numbers(rows, roles.target, self.label_type, self.format.value_parser)
         filtered = rows.skipped
@@ -446,14 +456,12 @@ class RecordRows(RowSource):
         rows = with_class_names(rows, layout.class_names, roles)
         system = system_columns(rows, roles)
         if roles.key is None:
-            system = system._replace(key=numbered_keys(file, rows.numbers))
+            system = system._replace(key=numbered_keys(rows, files))
         if roles.split is None:
-            system = system._replace(
-                split=pa.repeat(pa.scalar(listed[batch.SPLIT], pa.string()), len(rows.columns))
-            )
-        source_columns, faults = self._source_columns(rows, roles, file)
+            system = system._replace(split=rows.of_files([one[batch.SPLIT] for one in listed]))
+        source_columns, faults = self._source_columns(rows, roles, files)
         if self._place_fields(roles):
-            source_columns = [*source_columns, batch.places(file, rows.numbers)]
+            source_columns = [*source_columns, batch.places(files, rows.numbers, rows.files)]
         source_columns = [*source_columns, *system.lists]
         if roles.target is not None and self.unlabelled == "reject":
             faults = [*faults, rows_without_number(rows, roles.target)]
@@ -466,7 +474,7 @@ class RecordRows(RowSource):
             source_columns=source_columns,
             schema=layout.columns,
             faults=faults,
-            file=file,
+            files=files,
             reject_unlabelled=self.unlabelled == "reject",
             check_numbers=self._checks_numbers,
         )

@@ -27,7 +27,8 @@ from recordmill.transforms.staged.arrow_files import (
 )
 from recordmill.transforms.staged.mapped_files import open_arrow
 
-_NUMBERS = pa.field("__numbers__", pa.int64())  # the last column
+_NUMBERS = pa.field("__numbers__", pa.int64())
+_FILES = pa.field("__files__", pa.int32())  # the last column
 _ROW_INFO = b"rows"
 
 
@@ -38,7 +39,7 @@ class RowCache(NamedTuple):
     text: Collection[str] = ()
 
     def put(self, sections: pa.RecordBatch, found: Sequence[Sequence[Rows]]) -> None:
-        """Store the rows of each section of a part, unless a column has several types."""
+        """Store the rows of each block of a part, unless a column has several types."""
         schema = _schema_of([rows.columns for several in found for rows in several])
         if schema is None:
             return
@@ -54,7 +55,7 @@ class RowCache(NamedTuple):
         place.write_bytes(content.to_pybytes() + piece_sum(content), scratch=True)
 
     def take(self, sections: pa.RecordBatch, wanted: pa.Schema) -> list[list[Rows]] | None:
-        """Return the rows of each section with the schema `wanted`.
+        """Return the rows of each block with the schema `wanted`.
 
         Returns None if they are not in the cache, or not with these types, or damaged.
         """
@@ -64,26 +65,31 @@ class RowCache(NamedTuple):
         except (MissingError, DamageError):
             return None
 
-    def _read(self, place: Location, sections: int, wanted: pa.Schema) -> list[list[Rows]] | None:
+    def _read(self, place: Location, blocks: int, wanted: pa.Schema) -> list[list[Rows]] | None:
         if place.is_local:
             reader = pa.ipc.open_file(open_arrow(place))
         else:
             reader = pa.ipc.open_file(read_piece(place, 0, place.size() - PIECE_SUM))
-        found: list[list[Rows]] = [[] for _ in range(sections)]
+        found: list[list[Rows]] = [[] for _ in range(blocks)]
         for number in range(reader.num_record_batches):
             columns, metadata = reader.get_batch_with_custom_metadata(number)
             if not all(_fits(columns[field.name], field.type) for field in wanted):
                 return None
             info = json.loads(metadata[_ROW_INFO])
             arrays = [_as(columns[field.name], field.type) for field in wanted]
+            files = columns[_FILES.name]
             rows = Rows(
                 columns=pa.record_batch(arrays, schema=wanted),
                 numbers=np.asarray(columns[_NUMBERS.name]),
-                bad=[BadRow(number, Reason(reason), why) for number, reason, why in info["bad"]],
+                files=None if files.null_count else np.asarray(files),
+                bad=[
+                    BadRow(number, Reason(reason), why, file)
+                    for number, reason, why, file in info["bad"]
+                ],
                 blank=info["blank"],
                 copies=info["copies"],
             )
-            found[info["section"]].append(rows)
+            found[info["block"]].append(rows)
         return found
 
     def forget(self, sections: pa.RecordBatch) -> None:
@@ -96,14 +102,19 @@ class RowCache(NamedTuple):
 
 
 def _write(sink: Any, schema: pa.Schema, found: Sequence[Sequence[Rows]]) -> None:
-    """Write the rows of each section."""
-    with pa.ipc.new_file(sink, schema.append(_NUMBERS)) as writer:
-        for section, several in enumerate(found):
+    """Write the rows of each block."""
+    written = schema.append(_NUMBERS).append(_FILES)
+    with pa.ipc.new_file(sink, written) as writer:
+        for block, several in enumerate(found):
             for rows in several:
                 arrays = [_as(rows.columns[field.name], field.type) for field in schema]
-                arrays.append(pa.array(rows.numbers))
-                columns = pa.record_batch(arrays, schema=schema.append(_NUMBERS))
-                info = {"section": section, "bad": rows.bad}
+                files = pa.nulls(len(rows.numbers), pa.int32())
+                arrays += [
+                    pa.array(rows.numbers),
+                    files if rows.files is None else pa.array(rows.files),
+                ]
+                columns = pa.record_batch(arrays, schema=written)
+                info = {"block": block, "bad": rows.bad}
                 info |= {"blank": rows.blank, "copies": rows.copies}
                 writer.write_batch(
                     columns, custom_metadata={_ROW_INFO: strict_json.to_text(info, ascii_only=True)}

@@ -12,6 +12,7 @@ from recordmill.job.input_facts import InputFacts
 from recordmill.option_names import option_name
 from recordmill.processes.task_watch import DEFAULT_LIMITS, TaskLimits
 from recordmill.storage.files import Location, PathError, shown
+from recordmill.storage.members import Member
 from recordmill.transforms.model import batch
 from recordmill.transforms.sources.files.folders import file_problem, list_files
 from recordmill.transforms.sources.files.input_paths import Inputs
@@ -176,6 +177,10 @@ class RowInput:
     def origin(file: File) -> Origin:
         """Return the place of a listed file."""
         return Origin(place=Location.parse(file.path), size=file.size, mtime=file.mtime)
+
+    def joins(self, file: File) -> bool:
+        """Return whether a small file is read together with others."""
+        return self.format.is_joined(_name(file)) and Member.of(file.path) is None
 
     def open(self, file: File) -> RowFile:
         """Open a listed file."""

@@ -7,12 +7,10 @@ import contextlib
 import functools
 import itertools
 import shlex
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -39,6 +37,7 @@ from recordmill.transforms.sources.row_formats.column_types import (
 )
 from recordmill.transforms.sources.row_formats.columnar import ColumnarFile, split_rows
 from recordmill.transforms.sources.row_formats.header_check import refuse_delimiter
+from recordmill.transforms.sources.row_formats.joined_files import SMALL, read_joined
 from recordmill.transforms.sources.row_formats.nested import columns_of
 from recordmill.transforms.sources.row_formats.quote_anomalies import QuoteAnomalies, quote_notes
 from recordmill.transforms.sources.row_formats.row_file import (
@@ -108,24 +107,25 @@ def list_sections(rows: RowInput) -> Iterator[ListingPart]:
 
 
 def read_header(
+    parts: Iterable[pa.RecordBatch],
     rows: RowInput,
     dropped: Collection[str] = (),
     look: Callable[[File, RowFile], None] = lambda file, opened: None,
 ) -> ColumnTypes | None:
     """Return the columns that all files declare before their rows, None if a format has none.
 
-    dropped: columns that are not read; some files may lack them. look: called with each file that
-      declares columns.
+    Args:
+      parts: the listing.
+      rows: the input.
+      dropped: columns that are not read; some files may lack them.
+      look: called with each file that declares columns, or with one of small files with one header.
 
     Raises:
       ConfigError: files have different columns.
     """
     first: tuple[File, ColumnTypes] | None = None
     joined: ColumnTypes = {}
-    for one in rows.find():
-        if isinstance(one, SkippedPath | Reject):
-            continue
-        file, _ = one
+    for file in _files_with_headers(parts, rows):
         with _as_config_error(file):
             opened = rows.open(file)
             column_types = opened.header()
@@ -158,6 +158,22 @@ def read_header(
             )
         joined = unify([joined, column_types])
     return joined
+
+
+def _files_with_headers(parts: Iterable[pa.RecordBatch], rows: RowInput) -> Iterator[File]:
+    """Yield the files, without small ones whose header equals that of an earlier one."""
+    known: set[bytes] = set()
+    last: File | None = None
+    for block in itertools.chain.from_iterable(iter_blocks(part, rows) for part in parts):
+        file = block.files[0]
+        if block.section.more:
+            for joined in read_joined(block.section, RowInput.origin(file)):
+                if joined.header not in known:
+                    yield block.files[joined.first]
+                known.add(joined.header)
+        elif file != last:
+            yield file
+        last = file
 
 
 def infer_columns(
@@ -231,6 +247,45 @@ def iter_sections(
         yield file, FileSection(row[START], row[END], row[ROW], 0), row
 
 
+class Block(NamedTuple):
+    """A section that is read at once, of one file or of several small ones.
+
+    files: the files. section: of the first one, and of the others. listed: their rows of the
+    listing.
+    """
+
+    files: Sequence[File]
+    section: FileSection
+    listed: Sequence[Mapping[str, Any]]
+
+
+def iter_blocks(part: pa.RecordBatch, rows: RowInput) -> Iterator[Block]:
+    """Yield the sections of a part, with those of consecutive small files as one."""
+    several: list[tuple[File, FileSection, dict[str, Any]]] = []
+    taken = 0
+    for one in iter_sections(part):
+        file, section, _ = one
+        size = section.end - section.start
+        whole = section.row == 1 and section.end == file.size <= SMALL
+        joins = whole and rows.joins(file)
+        if several and not (joins and taken + size <= limits.BATCH_BYTES):
+            yield _block(several)
+            several, taken = [], 0
+        several.append(one)
+        taken += size if joins else limits.BATCH_BYTES
+    if several:
+        yield _block(several)
+
+
+def _block(several: Sequence[tuple[File, FileSection, dict[str, Any]]]) -> Block:
+    files, sections, listed = zip(*several, strict=True)
+    more = tuple(
+        (RowInput.origin(file), section)
+        for file, section in zip(files[1:], sections[1:], strict=True)
+    )
+    return Block(files, sections[0]._replace(more=more), listed)
+
+
 @contextlib.contextmanager
 def as_run_error(file: File) -> Iterator[None]:
     """Raise errors of a file that was listed without error as RunError."""
@@ -242,23 +297,27 @@ def as_run_error(file: File) -> Iterator[None]:
         raise RunError(f"cannot read {shown(file.path)}: {error.detail}") from error
 
 
-def numbered_keys(file: str, numbers: npt.NDArray[np.int64]) -> pa.Array:
-    """Return the keys FILE#ROW of rows, string[n]."""
-    return pc.binary_join_element_wise(f"{file}#", pa.array(numbers).cast(pa.string()), "")
+def numbered_keys(rows: Rows, files: Sequence[str]) -> pa.Array:
+    """Return the keys FILE#ROW of rows, string[n]. files: keys of the files, as in `Rows.files`."""
+    numbers = pa.array(rows.numbers).cast(pa.string())
+    if rows.files is None:
+        return pc.binary_join_element_wise(f"{files[0]}#", numbers, "")
+    return pc.binary_join_element_wise(rows.of_files(files), numbers, "#")
 
 
 def regroup(parts: Iterable[ListingPart]) -> Iterator[ListingPart]:
     """Merge and split parts to up to `PART_ROWS` rows and about `BATCH_BYTES` each."""
     rows: list[pa.RecordBatch] = []
+    count = size = 0  # rows, and their bytes
     rejects: list[Reject] = []
     filtered: collections.Counter[str] = collections.Counter()
     for part in parts:
         for piece in () if part.rows is None else split_rows(part.rows):
-            count, size = len(piece), piece.nbytes
-            full = sum(map(len, rows)) + count > limits.PART_ROWS
-            if rows and (full or sum(one.nbytes for one in rows) + size > limits.BATCH_BYTES):
+            count, size = count + len(piece), size + piece.nbytes
+            if rows and (count > limits.PART_ROWS or size > limits.BATCH_BYTES):
                 yield ListingPart(rows=batch.concat(rows), rejects=rejects, filtered=filtered)
                 rows, rejects, filtered = [], [], collections.Counter()
+                count, size = len(piece), piece.nbytes
             rows.append(piece)
         rejects += part.rejects
         filtered.update(part.filtered)
@@ -328,19 +387,19 @@ def _infer_part(
     text = {*(() if keep is None else keep.text), *(() if label is None else (label.name,))}
     text |= set() if times is None else {times}
     kept: list[list[Rows]] = []
-    for file, section, _ in iter_sections(part):
-        opened = rows.open(file)
+    for block in iter_blocks(part, rows):
+        opened = rows.open(block.files[0])
         by_types = keep is None and label is None and times is None
         if by_types or not isinstance(opened, TypeInferringFile):
-            column_types.append(_located(opened.column_types(section, names), file))
+            column_types.append(_located(opened.column_types(block.section, names), block.files))
             continue
         kept.append([])
-        for found, of in opened.typed_rows(section, names, text):
+        for found, of in opened.typed_rows(block.section, names, text):
             if times is not None:
                 found = {**found, times: zones_of(of.columns[times])}
             if label is not None:
                 found = {**found, label.name: label.type_of(found, of)}
-            column_types.append(_located(found, file))
+            column_types.append(_located(found, block.files))
             if keep is not None:
                 kept[-1].append(of)
     if keep is not None and kept:  # the files of an input are of one format
@@ -348,10 +407,12 @@ def _infer_part(
     return unify(column_types)
 
 
-def _located(column_types: ColumnTypes, file: File) -> ColumnTypes:
-    """Return column types whose odd values name their file."""
+def _located(column_types: ColumnTypes, files: Sequence[File]) -> ColumnTypes:
+    """Return column types whose odd values name their file. files: as in `Rows.files`."""
     return {
-        name: kind._replace(odd=None if kind.odd is None else kind.odd._replace(file=file.key))
+        name: kind
+        if kind.odd is None
+        else kind._replace(odd=kind.odd._replace(file=files[kind.odd.of].key))
         for name, kind in column_types.items()
     }
 

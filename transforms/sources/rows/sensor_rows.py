@@ -134,9 +134,7 @@ class SensorRows(TableRows):
         Raises:
           ConfigError: as in `RecordRows`, or no time in the first rows can be parsed.
         """
-        parts = iter(parts)
-        first = list(itertools.islice(parts, 1))
-        layout = super().layout(itertools.chain(first, parts), keep, facts=facts)
+        layout = super().layout(parts, keep, facts=facts)
         if self.intervals is not None:
             of_values = all(is_value(name) for name, _ in self.intervals.classes)
             layout = dataclasses.replace(layout, labelled=True, of_values=of_values)
@@ -144,7 +142,7 @@ class SensorRows(TableRows):
             field = pa.field(STEP, pa.int64(), False)
             columns = layout.columns.insert(len(self._leading_fields), field)
             layout = dataclasses.replace(layout, columns=columns)
-        for part in first:
+        for part in itertools.islice(parts, 1):
             listed = next(self.read(part, layout), None)
             if listed is not None and listed.rows is None:
                 self._check_magnitude(part, layout)
@@ -312,7 +310,7 @@ class SensorRows(TableRows):
         return super()._find_roles(names, requested, main_names)
 
     def _source_columns(
-        self, rows: Rows, roles: ColumnRoles, file: str
+        self, rows: Rows, roles: ColumnRoles, files: Sequence[str]
     ) -> tuple[list[pa.Array], list[InvalidRows]]:
         del roles
         parts = [rows.columns[name] for name in self.time_columns]
@@ -321,7 +319,7 @@ class SensorRows(TableRows):
         texts = with_points(text, self.format.decimal) if is_text else text
         times, is_local = parse_times(texts, time_format=self.time_format, unit=self._unit)
         if self.series_column is None:
-            series = pa.repeat(JOINED if self.joined else file, len(text))
+            series = rows.of_files([JOINED] * len(files) if self.joined else files)
         else:
             series = rows.columns[self.series_column]
         columns = ", ".join(map(repr, self.time_columns))
@@ -393,9 +391,14 @@ class SensorRows(TableRows):
         return pa.array(utc, mask=_is_null(times)), faults
 
     def _records(
-        self, rows: Rows, layout: RowLayout, *, file: str, listed: Mapping[str, Any]
+        self,
+        rows: Rows,
+        layout: RowLayout,
+        *,
+        files: Sequence[str],
+        listed: Sequence[Mapping[str, Any]],
     ) -> ListingPart:
-        found = super()._records(rows, layout, file=file, listed=listed)
+        found = super()._records(rows, layout, files=files, listed=listed)
         if self.intervals is None or found.rows is None:
             return found
         classes = self.intervals.classes_of(found.rows[SERIES], found.rows[TIME])

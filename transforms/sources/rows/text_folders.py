@@ -303,7 +303,7 @@ class TextFolder(RowSource):
                         pa.repeat(pa.scalar(listed[name], pa.string()), count)
                         for name in SYSTEM_COLUMNS[1:]
                     ]
-                    keys = numbered_keys(file.key, rows.numbers)
+                    keys = numbered_keys(rows, [file.key])
                     arrays = [keys, *given, rows.columns[LINE]]
                     found = pa.record_batch(arrays, schema=pa.schema(TEXT_FIELDS))
                     blank = is_only_space(rows.columns[LINE])
@@ -312,7 +312,7 @@ class TextFolder(RowSource):
                     ]
                     yield ListingPart(
                         rows=found.filter(pc.invert(blank)) if rejects else found,
-                        rejects=[*unreadable_rejects(rows, file.key), *rejects],
+                        rejects=[*unreadable_rejects(rows, [file.key]), *rejects],
                     )
 
     def _text(self, data: bytes) -> bytes:

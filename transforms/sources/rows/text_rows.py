@@ -97,9 +97,9 @@ class TextRows(RecordRows):
         return super()._user_fields(user_columns, column_types, roles)
 
     def _source_columns(
-        self, rows: Rows, roles: ColumnRoles, file: str
+        self, rows: Rows, roles: ColumnRoles, files: Sequence[str]
     ) -> tuple[list[pa.Array], list[InvalidRows]]:
-        del file
+        del files
         texts = []
         faults: list[InvalidRows] = []
         for name in self.text_columns or (str(roles.main),):

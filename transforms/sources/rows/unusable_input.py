@@ -57,6 +57,7 @@ def _first_reject(rows: RowInput) -> tuple[bool, Reject | None]:
         opened = rows.open(file)
         for section in opened.sections():
             for found in opened.read(section, pa.schema([]), ()):
-                for number, reason, why in found.bad[:1]:
-                    return is_tfrecord, Reject(f"{file.key}#{number}", "read", reason, why)
+                for row in found.bad[:1]:
+                    key = f"{file.key}#{row.number}"
+                    return is_tfrecord, Reject(key, "read", row.reason, row.why)
     return is_tfrecord, None

@@ -233,10 +233,10 @@ class TfrecordFile:
     def _checked(self, blocks: Iterator[FrameBlock]) -> Iterator[FrameBlock]:
         """Yield blocks; ConfigError for damage in a shard of a dataset, whose records are known."""
         for block in blocks:
-            for number, reason, why in block.bad if self.shard is not None else ():
-                if reason != Reason.TOO_LARGE:
+            for row in block.bad if self.shard is not None else ():
+                if row.reason != Reason.TOO_LARGE:
                     place = shown(self._origin.place)
-                    raise ConfigError(f"{place}: record {number}: {why}: {DAMAGED}")
+                    raise ConfigError(f"{place}: record {row.number}: {row.why}: {DAMAGED}")
             yield block
 
     def _types(self, columns: ExampleColumns, names: Collection[str] | None) -> ColumnTypes:

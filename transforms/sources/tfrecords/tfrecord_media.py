@@ -311,7 +311,7 @@ class TfrecordMedia:
         rows = with_numbers(rows, roles, self.label_type, self._rows.format.value_parser)
         columns = rows.columns
         system = system_columns(rows, roles)
-        numbered = numbered_keys(file.key, rows.numbers)
+        numbered = numbered_keys(rows, [file.key])
         if roles.key is None:
             system = system._replace(key=numbered)
         if roles.split is None:
@@ -373,7 +373,7 @@ class TfrecordMedia:
             source_columns=references,
             schema=pa.schema([*ARCHIVED, *label_fields(roles), *annotations, *users]),
             faults=faults,
-            file=file.key,
+            files=[file.key],
             reject_unlabelled=self.unlabelled == "reject",
         )
 
