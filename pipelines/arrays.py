@@ -24,10 +24,10 @@ from recordmill.transforms.encoders.array_options import ArrayOptions
 from recordmill.transforms.encoders.arrays import ArrayEncoder
 from recordmill.transforms.model.data_type import DataType
 from recordmill.transforms.sources.arrays.array_headers import ArrayProbe
-from recordmill.transforms.sources.arrays.array_source import NOT_ARRAYS, ArraySource
+from recordmill.transforms.sources.arrays.array_splitter import NOT_ARRAYS, ArraySplitter
 from recordmill.transforms.sources.arrays.chunking import ArraySlicing
-from recordmill.transforms.sources.arrays.table_arrays import TableArrays
 from recordmill.transforms.sources.media.media_rows import MediaRows
+from recordmill.transforms.sources.splitters.split_files import split_files
 
 ARRAYS = Group(30, "Arrays", shapes_bytes=True)
 
@@ -134,16 +134,19 @@ def data_type(config: ArraysConfig) -> DataType:
         cut=config.array_cut(),
         unlabelled=config.unlabelled == "keep",
     )
-    kind: type[ArraySource] = TableArrays if isinstance(files, MediaRows) else ArraySource
     return DataType(
         name="arrays",
-        source=kind(
-            files=files,
-            probe=headers.make(
-                cut=config.array_cut(), label_type=config.label_type, unlabelled=config.unlabelled
+        source=split_files(
+            files,
+            ArraySplitter(
+                probe=headers.make(
+                    cut=config.array_cut(),
+                    label_type=config.label_type,
+                    unlabelled=config.unlabelled,
+                ),
+                dtype=options.dtype,
+                cast=options.cast,
             ),
-            dtype=options.dtype,
-            cast=options.cast,
             worker_limits=config.worker_limits,
         ),
         encoder=encoder,

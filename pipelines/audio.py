@@ -27,11 +27,12 @@ from recordmill.transforms.audio.audio_augment import AUGMENTATIONS
 from recordmill.transforms.audio.audio_options import AudioOptions, MelOptions
 from recordmill.transforms.encoders.audio import AudioFileEncoder, audio_encoder
 from recordmill.transforms.model.data_type import DataType
-from recordmill.transforms.sources.audio.audio_clips import AudioClips
 from recordmill.transforms.sources.audio.audio_reading import AudioHeaders
+from recordmill.transforms.sources.audio.audio_splitter import AudioSplitter
 from recordmill.transforms.sources.files.folders import NOT_AUDIO
 from recordmill.transforms.sources.media.media_rows import MediaRows
-from recordmill.transforms.sources.rows.segments import SegmentColumns, SegmentedFiles
+from recordmill.transforms.sources.splitters.segments import SegmentColumns, SegmentedFiles
+from recordmill.transforms.sources.splitters.split_files import split_files
 
 AUDIO = Group(30, "Audio", shapes_bytes=True)
 SPECTROGRAMS = Group(31, "Spectrograms", shapes_bytes=True)
@@ -74,15 +75,6 @@ def data_type(config: AudioConfig) -> DataType:
     config.refuse_near_duplicates("audio")
     options = config.audio_options()
     files = files_of(config, leave_out=NOT_AUDIO, columns=SEGMENT_COLUMNS, raw="audio")
-    if isinstance(files, MediaRows):
-        refuse_given(
-            config,
-            SEGMENT_COLUMNS,
-            "is for segments of files that a listing names, but --input"
-            f" {config.inputs} holds the files themselves, in the column"
-            f" {files.bytes_column!r}, and segments of these are not supported: write each value"
-            " to a file, and name the files in a listing",
-        )
     segments = SegmentColumns.of(
         files,
         start=config.start_column,
@@ -97,17 +89,26 @@ def data_type(config: AudioConfig) -> DataType:
         unlabelled=config.unlabelled == "keep",
     )
     if not isinstance(encoder, AudioFileEncoder):
-        if isinstance(files, MediaRows):
-            raise ConfigError(
-                f"--clip-mode split: cannot split the files in the column {files.bytes_column!r} of"
-                f" --input {config.inputs}: write each value to a file"
-            )
         return DataType(
             name="audio",
-            source=AudioClips(files=files, options=options, segments=segments),
+            source=split_files(
+                files,
+                AudioSplitter(options=options),
+                segments=segments,
+                worker_limits=config.worker_limits,
+            ),
             encoder=encoder,
             duplicates=same_content(config),
             unit="clip",
+        )
+    if isinstance(files, MediaRows):
+        refuse_given(
+            config,
+            SEGMENT_COLUMNS,
+            "is for segments of files that a listing names, but --input"
+            f" {config.inputs} holds the files themselves, in the column"
+            f" {files.bytes_column!r}, and without --clip-mode split segments of these are not"
+            " supported: write each value to a file, and name the files in a listing",
         )
     return DataType(
         name="audio",

@@ -13,26 +13,26 @@ from recordmill.notes import count_of
 from recordmill.options.declaration import value_of
 from recordmill.options.values import show_moments
 from recordmill.pipelines.options.config import CommonConfig
+from recordmill.pipelines.options.segments import SEGMENT_COLUMNS
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.annotations import OBJECTS
 from recordmill.transforms.model.data_type import DataType
 from recordmill.transforms.model.label_rules import LabelRules
 from recordmill.transforms.model.label_sets import RepeatFactors
 from recordmill.transforms.model.run_spec import GroupNoun
-from recordmill.transforms.model.source import Layout, RowSource, Source
+from recordmill.transforms.model.source import Layout, RowSource
 from recordmill.transforms.model.user_columns import user_fields
 from recordmill.transforms.sources.archives.label_files import LabelFiles
 from recordmill.transforms.sources.files.number_labels import TARGET
 from recordmill.transforms.sources.files.path_layout import FOLDERS
-from recordmill.transforms.sources.media.media_rows import MediaRows
 from recordmill.transforms.sources.rows.column_roles import LABELS
 from recordmill.transforms.sources.rows.path_columns import path_column
 from recordmill.transforms.sources.rows.record_columns import TEXT
 from recordmill.transforms.sources.rows.record_layout import RowLayout
 from recordmill.transforms.sources.rows.record_rows import RecordRows
 from recordmill.transforms.sources.rows.repeated_rows import Conflicts
-from recordmill.transforms.sources.rows.segments import SegmentedFiles
 from recordmill.transforms.sources.rows.table_rows import TYPES
+from recordmill.transforms.sources.splitters.split_files import SplitTables
 from recordmill.transforms.sources.tfrecords.tfrecord_media import TfrecordMedia
 
 if TYPE_CHECKING:
@@ -69,7 +69,9 @@ def interpret(
     """
     if isinstance(data_type.source, RowSource):
         counts = {}  # they are of files
-    roles = layout.roles if isinstance(layout, RowLayout) else None
+    roles, held_in = None, None
+    if isinstance(layout, RowLayout):
+        roles, held_in = layout.roles, layout.held_in
     listed = listed_roles(config, layout, listing.facts)
     main = TEXT if data_type.name == "text" else None  # a column of the source, not of the user
     fields = [
@@ -82,9 +84,8 @@ def interpret(
     noun = "record" if isinstance(source, TfrecordMedia) else "file"
     files = "" if isinstance(data_type.source, RowSource) else f", {count_of(listing.rows, noun)}"
     masks = value_of(config, "masks")
-    tables = media_tables(data_type.source)
-    if tables is not None:
-        files = f", the files are in the column {tables.bytes_column!r}"
+    if held_in is not None:
+        files = f", the files are in the column {held_in!r}"
     facts = {
         "data": f"{data_type.name}, {config.inputs}{files}{f', masks in {masks}' if masks else ''}",
         "classes": _classes(config, listed, layout, columns) + _sizes(counts),
@@ -92,7 +93,7 @@ def interpret(
     }
     if roles is not None:
         by_row = "the content of a row" if data_type.windows is None else "the series and the time"
-        by_row = by_row if tables is None else "the content of a file"
+        by_row = by_row if held_in is None else "the content of a file"
         facts["keys"] = _column(roles.key, by_row, "--key-column", _like(columns, _KEYS))
         if len(roles.keys) > 1:
             facts["keys"] = f"the columns {', '.join(map(repr, roles.keys))}"
@@ -107,12 +108,6 @@ def interpret(
     elif config.group_from:
         facts["groups"] = f"--group-from {config.group_from}"
     return facts
-
-
-def media_tables(source: Source) -> MediaRows | None:
-    """Return the source of tables that hold the files of an input, None for other inputs."""
-    files = getattr(source, "files", source)
-    return files if isinstance(files, MediaRows) else None
 
 
 def listed_roles(config: CommonConfig, layout: Layout, facts: InputFacts) -> ColumnRoles | None:
@@ -148,7 +143,7 @@ def group_noun(
     by_option = (config.group_column, config.group_from) != (None, None)
     if by_option or (roles is not None and roles.group is not None):
         return "group"
-    if data_type.unit == "clip" or isinstance(data_type.source, SegmentedFiles):
+    if data_type.unit == "clip" or any(value_of(config, name) for name in SEGMENT_COLUMNS):
         return "file"
     return None if data_type.windows is None else "series"
 
@@ -157,7 +152,7 @@ def conflicts_of(config: CommonConfig, data_type: DataType) -> Conflicts | None:
     """Return the treatment of rows that have the same key; None if none can, or for chunks."""
     if not isinstance(data_type.source, RecordRows):
         # Keys of files in tables repeat if their contents do.
-        return None if media_tables(data_type.source) is None else config.conflicts
+        return config.conflicts if isinstance(data_type.source, SplitTables) else None
     decided = config.key_column is not None and data_type.chunker is None
     return config.conflicts if decided else None
 

@@ -26,11 +26,10 @@ from recordmill.transforms.encoders.clips import ClipEncoder
 from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.model.data_type import DataType
 from recordmill.transforms.sources.files.folders import NOT_VIDEOS
-from recordmill.transforms.sources.media.media_rows import MediaRows
-from recordmill.transforms.sources.rows.segments import SegmentColumns
+from recordmill.transforms.sources.splitters.segments import SegmentColumns
+from recordmill.transforms.sources.splitters.split_files import split_files
 from recordmill.transforms.sources.video.clip_plan import ClipSampling
-from recordmill.transforms.sources.video.table_videos import TableVideos
-from recordmill.transforms.sources.video.video_source import VideoSource
+from recordmill.transforms.sources.video.video_splitter import VideoSplitter
 
 CLIPS = Group(30, "Clips", shapes_bytes=True)
 FRAMES = Group(31, "Frames", shapes_bytes=True)
@@ -98,13 +97,11 @@ def data_type(config: VideoConfig) -> DataType:
     files = files_of(config, leave_out=NOT_VIDEOS, columns=SEGMENT_COLUMNS)
     frames, cut = config.frames.make(), config.clips.make()
     contents = ClipContents(frame_options=frames, frames=cut.frames)
-    kind: type[VideoSource] = TableVideos if isinstance(files, MediaRows) else VideoSource
     return DataType(
         name="video",
-        source=kind(
-            files=files,
-            images=frames,
-            cut=cut,
+        source=split_files(
+            files,
+            VideoSplitter(images=frames, cut=cut, max_clip_bytes=config.max_clip_bytes),
             segments=SegmentColumns.of(
                 files,
                 start=config.start_column,
@@ -112,7 +109,6 @@ def data_type(config: VideoConfig) -> DataType:
                 duration=config.duration_column,
                 unit=config.segment_unit,
             ),
-            max_clip_bytes=config.max_clip_bytes,
             worker_limits=config.worker_limits,
         ),
         encoder=ClipEncoder(

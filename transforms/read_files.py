@@ -17,10 +17,9 @@ from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.model.source import RowSource, Source
 from recordmill.transforms.read_values import ReadStep
 from recordmill.transforms.sources.arrays.array_headers import ArrayProbe
-from recordmill.transforms.sources.arrays.array_source import NOT_ARRAYS, ArraySource
+from recordmill.transforms.sources.arrays.array_splitter import NOT_ARRAYS, ArraySplitter
 from recordmill.transforms.sources.arrays.chunking import ArraySlicing
-from recordmill.transforms.sources.arrays.table_arrays import TableArrays
-from recordmill.transforms.sources.audio.audio_clips import AudioClips
+from recordmill.transforms.sources.audio.audio_splitter import AudioSplitter
 from recordmill.transforms.sources.files.folders import NOT_AUDIO, NOT_IMAGES, NOT_VIDEOS, FileTree
 from recordmill.transforms.sources.files.references import Unlabelled
 from recordmill.transforms.sources.media.media_rows import MediaRows
@@ -28,10 +27,10 @@ from recordmill.transforms.sources.media.media_tables import find_bytes_column
 from recordmill.transforms.sources.row_formats.row_format import RowFormat
 from recordmill.transforms.sources.rows.file_list import FileList, is_listing
 from recordmill.transforms.sources.rows.joined_listings import JoinedListings
-from recordmill.transforms.sources.rows.segments import SegmentColumns, SegmentedFiles
+from recordmill.transforms.sources.splitters.segments import SegmentColumns, SegmentedFiles
+from recordmill.transforms.sources.splitters.split_files import split_files
 from recordmill.transforms.sources.video.clip_plan import ClipSampling
-from recordmill.transforms.sources.video.table_videos import TableVideos
-from recordmill.transforms.sources.video.video_source import VideoSource
+from recordmill.transforms.sources.video.video_splitter import VideoSplitter
 from recordmill.transforms.staged.records import ValueOptions
 
 Rest = Literal["drop", "pad"]
@@ -230,7 +229,7 @@ class ReadAudio(_ReadFiles):
             files, start=self.start_column, end=self.end_column, unit=self.segment_unit
         )
         if self.options.splits:
-            return AudioClips(files=files, options=self.options, segments=columns)
+            return split_files(files, AudioSplitter(options=self.options), segments=columns)
         return SegmentedFiles(files=files, columns=columns) if columns.given else files
 
     def noted(self) -> ValueOptions:
@@ -292,16 +291,13 @@ class ReadVideo(_ReadFiles):
         return self._files(NOT_VIDEOS, segments=_given(self.start_column, self.end_column))
 
     def _of_files(self, files: Source) -> Source:
-        kind: type[VideoSource] = TableVideos if isinstance(files, MediaRows) else VideoSource
-        return kind(
-            files=files,
-            images=self.options,
-            cut=self._cut,
-            segments=SegmentColumns.of(
-                files, start=self.start_column, end=self.end_column, unit=self.segment_unit
-            ),
-            max_clip_bytes=self.max_clip_bytes,
+        splitter = VideoSplitter(
+            images=self.options, cut=self._cut, max_clip_bytes=self.max_clip_bytes
         )
+        columns = SegmentColumns.of(
+            files, start=self.start_column, end=self.end_column, unit=self.segment_unit
+        )
+        return split_files(files, splitter, segments=columns)
 
     def noted(self) -> ValueOptions:
         encoder = ClipEncoder(
@@ -366,18 +362,14 @@ class ReadArrays(_ReadFiles):
         return self._files(NOT_ARRAYS, labelled=self.label_array is None)
 
     def _of_files(self, files: Source) -> Source:
-        kind: type[ArraySource] = TableArrays if isinstance(files, MediaRows) else ArraySource
-        return kind(
-            files=files,
-            probe=ArrayProbe(
-                cut=self._cut,
-                array=self.array,
-                label_array=self.label_array,
-                unlabelled=self.unlabelled,
-            ),
-            dtype=self.options.dtype,
-            cast=self.options.cast,
+        probe = ArrayProbe(
+            cut=self._cut,
+            array=self.array,
+            label_array=self.label_array,
+            unlabelled=self.unlabelled,
         )
+        dtype, cast = self.options.dtype, self.options.cast
+        return split_files(files, ArraySplitter(probe=probe, dtype=dtype, cast=cast))
 
     def noted(self) -> ValueOptions:
         encoder = ArrayEncoder(

@@ -375,14 +375,21 @@ def test_datasets_of_other_numbers_are_refused(tmp_path, words, capfd):
     assert run("arrays", *argv) == 0
 
 
-def test_clips_of_files_in_tables_are_refused(tmp_path, words, capfd):
-    path = next(words.rglob("*.wav"))
-    pq.write_table(pa.table({"audio": [path.read_bytes()], "label": ["a"]}), tmp_path / "x.parquet")
-    split = (*MONO, "--clip", "100ms", "--clip-mode", "split")
-    assert (
-        run("audio", "--input", tmp_path / "x.parquet", "--output", tmp_path / "out", *split) == 2
-    )
-    assert "cannot split the files in the column 'audio' of" in capfd.readouterr().err
+def test_clips_of_files_in_tables_are_those_of_the_files(tmp_path, words):
+    files = {str(path.relative_to(words)): path.read_bytes() for path in words.rglob("*.*")}
+    labels = [name.partition("/")[0] for name in files]
+    rows = {
+        "key": [*files, "x.wav"],
+        "audio": [*files.values(), b"no sound"],
+        "label": [*labels, labels[0]],
+    }
+    pq.write_table(pa.table(rows), tmp_path / "x.parquet")
+    split = (*MONO, "--clip", "100ms", "--clip-mode", "split", "--max-reject-fraction", 1)
+    folder = made_of(tmp_path, words, *split, name="folder")
+    table = made_of(tmp_path, tmp_path / "x.parquet", *split, "--key-column", "key", name="table")
+    assert table.manifest.digest == folder.manifest.digest
+    assert table.rejects == {"x.wav": "unsupported"}
+    assert {made.manifest.ledger.inputs.read for made in (folder, table)} == {len(files)}
 
 
 def test_equal_audio_is_found_whatever_its_format(tmp_path):

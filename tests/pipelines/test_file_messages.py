@@ -46,8 +46,8 @@ def test_segments_of_files_in_a_table_are_an_error(tmp_path, capsys, kind, optio
     assert (
         f"--{option}-column is for segments of files that a listing names, but --input"
         f" {tmp_path / 'aud.parquet'} holds the files themselves, in the column 'audio', and"
-        " segments of these are not supported: write each value to a file, and name the files in"
-        " a listing"
+        " without --clip-mode split segments of these are not supported: write each value to a"
+        " file, and name the files in a listing"
     ) in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 

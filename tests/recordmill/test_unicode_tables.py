@@ -15,7 +15,7 @@ from recordmill.transforms.encoders.text.text import TextEncoder
 from recordmill.transforms.encoders.tokenization.text_options import TextOptions
 from recordmill.transforms.encoders.tokenization.tokenizers import lower, normalize
 from recordmill.transforms.sources.files.path_names import PathLayout
-from recordmill.transforms.sources.rows.segments import parse_seconds
+from recordmill.transforms.sources.splitters.segments import parse_seconds
 from tests.texts import strings
 
 CHARACTERS = [chr(point) for point in range(sys.maxunicode + 1) if not 0xD800 <= point < 0xE000]

@@ -37,8 +37,8 @@ from recordmill.transforms.model.ragged import binary_array, fixed_lists, string
 from recordmill.transforms.model.user_columns import user_fields, with_users
 from recordmill.transforms.sources.arrays.array_file import ArrayFile
 from recordmill.transforms.sources.arrays.array_formats import open_arrays
-from recordmill.transforms.sources.arrays.array_source import AT, FILE, NAME, TO
 from recordmill.transforms.sources.arrays.array_spec import ARRAY, ArraySpec
+from recordmill.transforms.sources.arrays.array_splitter import AT, FILE, NAME, TO
 from recordmill.transforms.sources.arrays.chunking import ArraySlicing
 from recordmill.transforms.sources.arrays.npy import StoredArray
 
@@ -72,7 +72,7 @@ class _ArrayReference(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ArrayEncoder:
-    """Encoder that reads the arrays that rows of `ArraySource` name.
+    """Encoder that reads the arrays that rows refer to.
 
     Args:
       options: Format, dtype and NaN policy.

@@ -40,7 +40,6 @@ from recordmill.transforms.model.data_type import (
 from recordmill.transforms.model.generators import generator_for
 from recordmill.transforms.model.ragged import binary_array, fixed_lists, string_array
 from recordmill.transforms.model.user_columns import user_fields, with_users
-from recordmill.transforms.sources.audio.audio_clips import read_clips
 from recordmill.transforms.sources.audio.audio_reading import (
     SOURCE_COLUMNS,
     AudioHeaderCheck,
@@ -49,7 +48,8 @@ from recordmill.transforms.sources.audio.audio_reading import (
     content_name,
     read_records,
 )
-from recordmill.transforms.sources.rows.segments import FROM, NAME, TO
+from recordmill.transforms.sources.audio.audio_splitter import read_clips
+from recordmill.transforms.sources.splitters.segments import FROM, NAME, TO
 
 _NOTHING, _BEYOND = ExampleFacts(), ExampleFacts(noted={"samples_beyond": 1})
 _FEATURES = {

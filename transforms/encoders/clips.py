@@ -23,7 +23,7 @@ from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.model.data_type import Context, Encoded, RowOutcome
 from recordmill.transforms.model.ragged import binary_array, fixed_lists, string_array
 from recordmill.transforms.model.user_columns import user_fields, with_users
-from recordmill.transforms.sources.rows.segments import NAME
+from recordmill.transforms.sources.splitters.segments import NAME
 from recordmill.transforms.sources.video import video_decoder
 from recordmill.transforms.sources.video.clip_rows import (
     END,
@@ -40,7 +40,7 @@ _CODERS = {"pillow-zlib": "zlib", "zlib-ng": "zlib_ng"}
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ClipEncoder:
-    """Encoder of rows of `VideoSource`, whose frames are already encoded.
+    """Encoder of clips of videos, whose frames are already encoded.
 
     Args:
       frame_options: Options that frames were encoded with.

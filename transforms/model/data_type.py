@@ -406,9 +406,9 @@ class DataType:
     @property
     def modules(self) -> list[str]:
         """Names of the modules that an encoder process has to import."""
-        source = self.source if isinstance(self.source, RowSource) else None
+        sources = self.source.parts if isinstance(self.source, RowSource) else ()
         others = (self.check, self.analysis, self.duplicates, self.chunker, self.headers)
-        parts = [source, self.encoder, self.content, *others]
+        parts = [*sources, self.encoder, self.content, *others]
         return sorted({type(part).__module__ for part in parts if part is not None})
 
 

@@ -13,14 +13,11 @@ REFERENCE_ROWS = 1 << 14  # references to files in a part: they take more bytes 
 BATCH_BYTES = 8 << 20  # about the bytes of a batch that is read from a file of rows
 VIDEO_PART_BYTES = 2 << 20  # of the videos in a part: decoding takes much longer than reading
 VIDEO_PART_ROWS = 256
-VIDEO_STAGED_BYTES = 16 << 20  # of the frames in a staged file
 AUDIO_PART_BYTES = 8 << 20  # of the audio files in a part that are split into clips
 AUDIO_PART_ROWS = 256
-AUDIO_STAGED_BYTES = 16 << 20  # about the bytes of the samples in a staged file
-MEDIA_STAGED_BYTES = 16 << 20  # about the bytes of the files of rows in a staged file
+STAGED_BYTES = 16 << 20  # about the bytes in a staged file: of frames, samples, or files of rows
 VALUE_ROWS = 4096  # records of a batch that is made of the elements of a custom pipeline
 VALUE_STAGED_BYTES = 16 << 20  # of small batches of a custom pipeline in a staged file
-PROBED_FILES = 4096  # array files probed at a time
 PROBED_VIDEOS = 16  # videos whose headers one task reads
 REQUESTS = 32  # concurrent requests to an object store
 

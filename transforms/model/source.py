@@ -117,6 +117,11 @@ class RowSource(abc.ABC):
         """True if keys cannot repeat, as in `Source`."""
 
     @property
+    def parts(self) -> Sequence[object]:
+        """The objects whose modules an encoder process needs."""
+        return (self,)
+
+    @property
     def keyed_by_content(self) -> bool:
         """True if rows get keys by content, and the keys that `read` yields become lineage."""
         return False

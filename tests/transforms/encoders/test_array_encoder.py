@@ -23,9 +23,10 @@ from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.casts import DTYPES
 from recordmill.transforms.model.data_type import Context
 from recordmill.transforms.sources.arrays.array_headers import ArrayProbe
-from recordmill.transforms.sources.arrays.array_source import ArraySource
+from recordmill.transforms.sources.arrays.array_splitter import ArraySplitter
 from recordmill.transforms.sources.arrays.chunking import ArraySlicing
 from recordmill.transforms.sources.files.folders import FileTree
+from recordmill.transforms.sources.splitters.split_files import SplitFiles
 from tests.transforms.sources.test_npy import NUMBERS
 
 CHUNK = functools.partial(ArraySlicing, unit="chunk")
@@ -44,11 +45,13 @@ class Records:
             name: options.pop(name) for name in [*options] if name in ArrayProbe.__annotations__
         }
         asked = ArrayOptions(**options)
-        source = ArraySource(
+        source = SplitFiles(
             files=FileTree(input=str(folder), unlabelled="keep", leave_out=()),
-            probe=ArrayProbe(cut=cut, unlabelled="keep", **probe),
-            dtype=asked.dtype,
-            cast=asked.cast,
+            splitter=ArraySplitter(
+                probe=ArrayProbe(cut=cut, unlabelled="keep", **probe),
+                dtype=asked.dtype,
+                cast=asked.cast,
+            ),
         )
         encoder = ArrayEncoder(options=asked, cut=cut, unlabelled=True)
         listed = [*source.scan()]
@@ -373,7 +376,7 @@ def test_what_gives_no_record(array, cut, message, tmp_path) -> None:
     folder = save(tmp_path / "in", bad=array)
     with pytest.raises(ConfigError) as error:
         Records(folder, cut, max_bytes=2000)
-    assert str(error.value).startswith("no file holds a usable array; the first: bad.npy")
+    assert str(error.value).startswith("no array can be used; the first: bad.npy")
     assert message in str(error.value)
     np.save(folder / "good.npy", np.ones((3, 2, 2)))
     assert message in Records(folder, cut, max_bytes=2000).told["bad.npy"]

@@ -1,3 +1,5 @@
+import pathlib
+
 import pyarrow as pa
 import pytest
 
@@ -5,14 +7,24 @@ from recordmill.errors import RunError
 from recordmill.transforms.audio.audio_options import AudioOptions
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.source import ListingPart
-from recordmill.transforms.sources.audio.audio_clips import AudioClips, read_clips
+from recordmill.transforms.sources.audio.audio_splitter import AudioSplitter, read_clips
 from recordmill.transforms.sources.files.folders import FileTree
+from recordmill.transforms.sources.splitters.segments import SegmentColumns
+from recordmill.transforms.sources.splitters.split_files import SplitFiles
 from tests.sounds import chirp, write
 
 OPTIONS = AudioOptions(sample_rate=1000, clip=1000, clip_mode="split")  # of one sample
 
 
-def parts_of(source: AudioClips) -> list[ListingPart]:
+def source_of(folder: pathlib.Path) -> SplitFiles:
+    return SplitFiles(
+        files=FileTree(input=str(folder), leave_out=()),
+        splitter=AudioSplitter(options=OPTIONS),
+        segments=SegmentColumns(),
+    )
+
+
+def parts_of(source: SplitFiles) -> list[ListingPart]:
     """All that workers give of all parts."""
     listed = [part.rows for part in source.scan() if part.rows is not None]
     layout = source.layout(listed)
@@ -22,7 +34,7 @@ def parts_of(source: AudioClips) -> list[ListingPart]:
 def test_parts_of_a_long_file_are_limited(tmp_path, monkeypatch):
     monkeypatch.setattr(limits, "PART_ROWS", 1000)
     write(tmp_path / "a.wav", chirp(1000, 3000), 1000)
-    parts = parts_of(AudioClips(files=FileTree(input=str(tmp_path), leave_out=()), options=OPTIONS))
+    parts = parts_of(source_of(tmp_path))
     counts = [len(part.rows) for part in parts if part.rows is not None]
     assert max(counts) <= 1000
     assert sum(counts) == 3000
@@ -31,8 +43,7 @@ def test_parts_of_a_long_file_are_limited(tmp_path, monkeypatch):
 
 def test_a_staged_file_that_changed_fails_the_run(tmp_path):
     write(tmp_path / "a.wav", chirp(1000, 20), 1000)
-    source = AudioClips(files=FileTree(input=str(tmp_path), leave_out=()), options=OPTIONS)
-    (part,) = parts_of(source)
+    (part,) = parts_of(source_of(tmp_path))
     staged = tmp_path / "staged"
     rows = batch.set_column(part.rows, batch.PATH, pa.array([str(staged)] * 20))
     staged.write_bytes(part.data)

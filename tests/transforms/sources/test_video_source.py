@@ -19,11 +19,13 @@ from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.source import ListingPart
 from recordmill.transforms.sources.files.folders import FileTree
+from recordmill.transforms.sources.splitters.segments import SegmentColumns
+from recordmill.transforms.sources.splitters.split_files import SplitFiles
 from recordmill.transforms.sources.video.clip_plan import ClipSampling
 from recordmill.transforms.sources.video.clip_rows import LENGTHS, STARTS, TIMES, read_frames
 from recordmill.transforms.sources.video.frame_times import Packets
 from recordmill.transforms.sources.video.video_decoder import VideoFile
-from recordmill.transforms.sources.video.video_source import VideoSource
+from recordmill.transforms.sources.video.video_splitter import VideoSplitter
 from recordmill.transforms.staged.listing import stage_listing
 from recordmill.transforms.staged.parts import read_part, with_staged_paths
 from recordmill.transforms.staged.row_reader import RowReader
@@ -82,20 +84,22 @@ def packets_of(path: pathlib.Path) -> Packets:
 
 def source_of(
     path: pathlib.Path, cut: ClipSampling, images: ImageOptions = RAW, **more
-) -> VideoSource:
-    return VideoSource(
-        files=FileTree(input=str(path), leave_out=()), cut=cut, images=images, **more
+) -> SplitFiles:
+    return SplitFiles(
+        files=FileTree(input=str(path), leave_out=()),
+        splitter=VideoSplitter(cut=cut, images=images, **more),
+        segments=SegmentColumns(),
     )
 
 
-def read(source: VideoSource) -> list[ListingPart]:
+def read(source: SplitFiles) -> list[ListingPart]:
     """All that workers give of all parts."""
     parts = [part.rows for part in source.scan() if part.rows is not None]
     layout = source.layout(parts)
     return [listed for part in parts for listed in source.read(part, layout)]
 
 
-def records(source: VideoSource) -> list[dict]:
+def records(source: SplitFiles) -> list[dict]:
     """The rows, with the bytes of their frames as `frames` instead of where they stand."""
     found = []
     for listed in read(source):
@@ -111,11 +115,11 @@ def decoded(row: dict) -> np.ndarray:
     return np.asarray(Image.open(io.BytesIO(data)))
 
 
-def invalid(source: VideoSource) -> dict[str, tuple[Reason, str]]:
+def invalid(source: SplitFiles) -> dict[str, tuple[Reason, str]]:
     return {one.key: (one.reason, one.detail) for listed in read(source) for one in listed.invalid}
 
 
-def rejected(source: VideoSource) -> list[tuple[Reason, str]]:
+def rejected(source: SplitFiles) -> list[tuple[Reason, str]]:
     """Return the rejects of videos, from the scan and from workers."""
     parts = [*source.scan()]
     if any(part.rows is not None for part in parts):
@@ -417,7 +421,7 @@ def test_a_missing_library_is_a_config_error_with_advice(tmp_path, monkeypatch) 
 
 
 def test_staged_files_are_limited_in_bytes(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(limits, "VIDEO_STAGED_BYTES", 100_000)
+    monkeypatch.setattr(limits, "STAGED_BYTES", 100_000)
     path = make_film(tmp_path / "x.mp4", 120)  # 9,216 bytes of pixels a frame
     found = read(source_of(path, ClipSampling(frames=4, stride=1)))
     sizes = [len(one.data) for one in found if one.data is not None]

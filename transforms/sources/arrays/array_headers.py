@@ -17,11 +17,8 @@ from recordmill.transforms.sources.arrays.array_formats import open_arrays
 from recordmill.transforms.sources.arrays.array_labels import check_labels
 from recordmill.transforms.sources.arrays.chunking import ArraySlicing
 from recordmill.transforms.sources.arrays.npy import StoredArray, format_shape
-from recordmill.transforms.sources.files.file_stat import RejectCause
 from recordmill.transforms.sources.files.number_labels import LabelType, NumberLabels
-from recordmill.transforms.sources.files.references import (
-    Unlabelled,
-)
+from recordmill.transforms.sources.files.references import Unlabelled
 
 _MOST_PER_BYTE = 1032  # records: deflate makes at most so many bytes of one
 
@@ -91,29 +88,25 @@ class ArrayProbe:
             return None
         return NumberLabels(label_type=self.label_type, unlabelled=self.unlabelled)
 
-    def inspect(self, file: tuple[str, int, int]) -> ProbedFile | RejectCause:
-        """Read the headers of a file, given (path, size, mtime)."""
+    def inspect(self, file: tuple[str, int, int]) -> ProbedFile:
+        """Read the headers of a file, given (path, size, mtime). Raises RecordError."""
         path, size, mtime = file
-        try:
-            with open_arrays(path, size=size, mtime=mtime) as opened:
-                stored = opened.find(self.array)
-                count = self.cut.count(stored.shape)
-                _check_count(count, size)
-                self._check_size(stored)
-                unapplied = opened.unapplied(stored)
-                labels = None
-                if self.label_array is not None:
-                    found = opened.find(self.label_array, option="--label-array", texts=True)
-                    self._check_chunk(found)
-                    labels = strict_json.to_text(
-                        [path, size, mtime, found.to_text()], ascii_only=True
-                    )
-            if self.label_input is not None:
-                labels, found = self._probe_labels(self.label_input)
-            if labels is not None:
-                check_labels(found, count, self.cut.unit, self.label_type)
-        except RecordError as error:
-            return RejectCause(error.reason, error.detail)
+        with open_arrays(path, size=size, mtime=mtime) as opened:
+            stored = opened.find(self.array)
+            count = self.cut.count(stored.shape)
+            _check_count(count, size)
+            self._check_size(stored)
+            unapplied = opened.unapplied(stored)
+            labels = None
+            if self.label_array is not None:
+                found = opened.find(self.label_array, option="--label-array", texts=True)
+                self._check_chunk(found)
+                header = [path, size, mtime, found.to_text()]
+                labels = strict_json.to_text(header, ascii_only=True)
+        if self.label_input is not None:
+            labels, found = self._probe_labels(self.label_input)
+        if labels is not None:
+            check_labels(found, count, self.cut.unit, self.label_type)
         return ProbedFile(stored, labels, count, unapplied)
 
     def _probe_labels(self, path: str) -> tuple[str, StoredArray]:

@@ -26,7 +26,7 @@ from recordmill.transforms.audio.resampling import joins_others, resample, resam
 from recordmill.transforms.audio.waveforms import fit, mix, prepare, trim
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import OutcomeCollector, RowOutcome
-from recordmill.transforms.sources.rows.segments import FROM, TO
+from recordmill.transforms.sources.splitters.segments import FROM, TO
 
 SOURCE_COLUMNS = (batch.PATH, batch.SIZE, batch.MTIME)
 _MICRO = 10**6

@@ -6,11 +6,11 @@ import collections
 import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from recordmill.errors import RecordError
 from recordmill.processes.pool import shared_pool
-from recordmill.processes.row_tasks import Faults, RowTask
+from recordmill.processes.row_tasks import NO_FAULTS, Faults, RowTask
 from recordmill.processes.task_watch import TaskLimits
 from recordmill.transforms.model import limits
 
@@ -18,17 +18,24 @@ F = TypeVar("F")
 H = TypeVar("H")
 
 
+# (The files of a task, whether they are in an object store, where they are read concurrently.)
+Tasks: TypeAlias = Iterable[tuple[Sequence[F], bool]]
+
+
 def read_headers(
-    read: Callable[[F], H], tasks: Iterable[tuple[Sequence[F], bool]], *, task_limits: TaskLimits
+    read: Callable[[F], H], tasks: Tasks[F], *, task_limits: TaskLimits | None
 ) -> Iterator[H | RecordError]:
     """Yield the headers of files in order, read in encoder processes.
 
-    A file that crashes the process, or exceeds a limit, yields a RecordError.
+    A file that has no valid header, crashes the process, or exceeds a limit, yields a RecordError.
 
-    read: returns the headers of a file; picklable.
-    tasks: (the files of a task, whether they are in an object store, where they are read
-      concurrently).
+    read: returns the headers of a file; picklable. task_limits: None reads them in this process,
+      which is an encoder process.
     """
+    if task_limits is None:
+        for files, remote in tasks:
+            yield from _read(read, files, remote, range(len(files)), NO_FAULTS)
+        return
     pool = shared_pool()
     waiting: collections.deque[Future[list[H | RecordError]]] = collections.deque()
     for files, remote in tasks:
@@ -52,7 +59,7 @@ def _task(
 
 
 def _try(read: Callable[[range, Faults], object], some: range) -> None:
-    read(some, {})
+    read(some, NO_FAULTS)
 
 
 def _read(
@@ -61,7 +68,10 @@ def _read(
     """Read the headers of some of the files of a task, without those of faults."""
 
     def one(number: int) -> H | RecordError:
-        return faults[number] if number in faults else read(files[number])
+        try:
+            return faults[number] if number in faults else read(files[number])
+        except RecordError as error:
+            return error
 
     if not remote:
         return [one(number) for number in some]

@@ -8,7 +8,7 @@ file, and all later steps read it like a file.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill.errors import ConfigError, Reason, Reject
+from recordmill.errors import ConfigError, Reason
 from recordmill.format.content_hashes import check_of, content_hash, file_hash
 from recordmill.job.input_facts import NO_FACTS, ColumnRoles, InputFacts
 from recordmill.notes import Note
@@ -24,16 +24,13 @@ from recordmill.option_names import option_name
 from recordmill.storage.files import Location
 from recordmill.storage.input_files import open_file
 from recordmill.transforms.model import batch, limits
-from recordmill.transforms.model.file_ranges import RANGES, with_temporary_ranges
-from recordmill.transforms.model.reject_places import part_with_places
+from recordmill.transforms.model.file_ranges import RANGES
 from recordmill.transforms.model.source import Layout, ListingPart, Parts
 from recordmill.transforms.sources.files.file_stat import FileStat, RejectCause
 from recordmill.transforms.sources.files.path_rules import PathRules, normal_path
 from recordmill.transforms.sources.files.walks import File
-from recordmill.transforms.sources.media.media_layout import MediaLayout
 from recordmill.transforms.sources.media.media_values import PATH, read_values, type_fault
 from recordmill.transforms.sources.row_formats.column_types import ColumnTypes
-from recordmill.transforms.sources.row_formats.condition_syntax import WHERE
 from recordmill.transforms.sources.row_formats.conditions import RowFilter
 from recordmill.transforms.sources.row_formats.row_file import RowFile, Rows
 from recordmill.transforms.sources.rows.column_roles import quoted
@@ -43,6 +40,7 @@ from recordmill.transforms.sources.rows.record_columns import SYSTEM_FIELDS, Inv
 from recordmill.transforms.sources.rows.record_layout import RowLayout, typed_rows
 from recordmill.transforms.sources.rows.record_rows import RecordRows
 from recordmill.transforms.sources.rows.row_sections import as_run_error, iter_sections
+from recordmill.transforms.sources.splitters.collector import Collector
 from recordmill.transforms.sources.tfrecords.tfrecord_file import TfrecordFile
 
 _BYTES = "__bytes__"  # large_binary: content of a file, null for a row that names a file
@@ -87,14 +85,13 @@ class MediaRows(RecordRows):
 
     def layout(
         self, parts: Parts, keep: Location | None = None, *, facts: InputFacts = NO_FACTS
-    ) -> MediaLayout:
+    ) -> RowLayout:
         found = super().layout(parts, keep, facts=facts)
         roles = found.roles
         if self._keyed_by_path:
             roles = dataclasses.replace(roles, key=self.key_column, keys=(self._path_key,))
-        fields = {field.name: getattr(found, field.name) for field in dataclasses.fields(found)}
         notes = (*found.notes, *self.remarks)
-        return MediaLayout(**{**fields, "roles": roles, "notes": notes})
+        return dataclasses.replace(found, roles=roles, held_in=self.bytes_column, notes=notes)
 
     def content_hashes(self, rows: pa.RecordBatch) -> pa.Array | None:
         """Return the hashes of the files of rows, binary(16)[n]."""
@@ -106,48 +103,14 @@ class MediaRows(RecordRows):
         Raises:
           ChangedInputError: a file has changed since it was listed.
         """
-        assert isinstance(layout, MediaLayout)
-        found = _Collector(layout.columns)
-        for rows in self._read(sections, layout):
-            found.add(rows)
+        assert isinstance(layout, RowLayout)
+        found = Collector(schema=layout.columns, most_rows=limits.PART_ROWS // 2, inputs=None)
+        for part in self._read(sections, layout):
+            found.add_part(part, None if part.rows is None else _stage(part.rows, found))
             if found.is_full:
                 yield found.take()
         if not found.is_empty:
             yield found.take()
-
-    def read_contents(
-        self,
-        sections: pa.RecordBatch,
-        layout: Layout,
-        read: Callable[
-            [pa.RecordBatch, bytes | bytearray | memoryview | None], Iterator[ListingPart]
-        ],
-    ) -> Iterator[ListingPart]:
-        """Yield the records in the files of a part of the listing, where a file holds several.
-
-        Rejects name the places of the rows with their files.
-
-        read: gets rows as `read` of this class yields them, with keys and with paths that can be
-          opened, and the bytes of their files; it yields their records.
-
-        Raises:
-          ChangedInputError: a file has changed since it was listed.
-        """
-        for listed in self.read(sections, layout):
-            left_out = listed.filtered.get(WHERE, 0)  # each is an input that counts as a record
-            yield ListingPart(rejects=listed.rejects, filtered=listed.filtered, inputs=left_out)
-            with with_temporary_ranges(listed) as rows:
-                if rows is None:
-                    continue
-                rows = self.with_keys(rows)
-                for part in read(rows, listed.data):
-                    yield part_with_places(part, rows)
-
-    def with_keys(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Return rows that `read` has yielded with the keys by content that `Read` gives them."""
-        if not self.keyed_by_content:
-            return rows
-        return batch.set_column(rows, batch.KEY, batch.hex_of(rows[batch.CONTENT]))
 
     @property
     def _path_key(self) -> str:
@@ -191,7 +154,6 @@ class MediaRows(RecordRows):
         return [pa.field(batch.PLACE, batch.PLACES, False)]
 
     def _read(self, sections: pa.RecordBatch, layout: RowLayout) -> Iterator[ListingPart]:
-        assert isinstance(layout, MediaLayout)
         read = [field for field in layout.columns if field not in _STAGED]
         system = len(SYSTEM_FIELDS)
         before = dataclasses.replace(
@@ -286,78 +248,25 @@ class MediaRows(RecordRows):
         return [rows.columns[field.name] for field in _READ], faults
 
 
-class _Collector:
-    """Collects records, and the bytes of their files for a staged file.
-
-    schema: of the records.
-    """
-
-    def __init__(self, schema: pa.Schema) -> None:
-        self._schema = schema
-        self._clear()
-
-    def _clear(self) -> None:
-        self._rows: list[pa.RecordBatch] = []
-        self._data: list[memoryview] = []
-        self._bytes = 0
-        self._rejects: list[Reject] = []
-        self._filtered: dict[str, int] = {}
-
-    @property
-    def is_full(self) -> bool:
-        """True if the collected records fill a part."""
-        rows = sum(map(len, self._rows))
-        return self._bytes >= limits.MEDIA_STAGED_BYTES or rows >= limits.PART_ROWS // 2
-
-    @property
-    def is_empty(self) -> bool:
-        """True if nothing was collected."""
-        return not (self._rows or self._rejects or self._filtered)
-
-    def add(self, part: ListingPart) -> None:
-        """Add records with the columns `_READ`."""
-        self._rejects += part.rejects
-        for name, count in part.filtered.items():
-            self._filtered[name] = self._filtered.get(name, 0) + count
-        if part.rows is not None:
-            self._rows.append(self._staged(part.rows))
-
-    def _staged(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Add the bytes of rows to the staged data, and return the rows with their places."""
-        data, ends = _joined(rows[_BYTES])
-        places = zip(*(rows[field.name].to_pylist() for field in _READ[1:]), strict=True)
-        held = rows[_BYTES].is_valid()
-        hashes = [
-            content_hash(data[start:end]) if is_held else _hash_of_file(*place)
-            for start, end, is_held, place in zip(
-                *(ends[:-1].tolist(), ends[1:].tolist(), held.to_pylist(), places), strict=True
-            )
-        ]
-        offsets = pc.if_else(held, pa.array(self._bytes + ends[:-1]), None)
-        if len(data):
-            self._data.append(data)
-            self._bytes += len(data)
-        made = {
-            batch.DATA: pa.nulls(len(rows), pa.string()),  # the file is not written yet
-            batch.OFFSET: offsets,
-            batch.LENGTH: rows[batch.SIZE],
-            batch.CHECK: pa.array([check_of(one) for one in hashes], pa.uint64()),
-            batch.CONTENT: pa.array(hashes, pa.binary(16)),
-        }
-        names = self._schema.names
-        columns = [made[name] if name in made else rows[name] for name in names]
-        return pa.record_batch(columns, schema=self._schema)
-
-    def take(self) -> ListingPart:
-        """Return what was collected since the last call."""
-        found = ListingPart(
-            rows=batch.concat(self._rows) if self._rows else None,
-            rejects=self._rejects,
-            filtered=self._filtered,
-            data=self._data[0] if len(self._data) == 1 else b"".join(self._data) or None,
+def _stage(rows: pa.RecordBatch, found: Collector) -> pa.RecordBatch:
+    """Store the bytes of rows with the columns `_READ`, and return the rows with their places."""
+    data, ends = _joined(rows[_BYTES])
+    places = zip(*(rows[field.name].to_pylist() for field in _READ[1:]), strict=True)
+    held = rows[_BYTES].is_valid()
+    hashes = [
+        content_hash(data[start:end]) if is_held else _hash_of_file(*place)
+        for start, end, is_held, place in zip(
+            *(ends[:-1].tolist(), ends[1:].tolist(), held.to_pylist(), places), strict=True
         )
-        self._clear()
-        return found
+    ]
+    made = {
+        batch.OFFSET: pc.if_else(held, pa.array(found.store(data) + ends[:-1]), None),
+        batch.LENGTH: rows[batch.SIZE],
+        batch.CHECK: pa.array([check_of(one) for one in hashes], pa.uint64()),
+        batch.CONTENT: pa.array(hashes, pa.binary(16)),
+    }
+    columns = {name: rows[name] for name in rows.schema.names}
+    return pa.RecordBatch.from_pydict(columns | made)
 
 
 def _joined(values: pa.Array) -> tuple[memoryview, npt.NDArray[np.int64]]:

@@ -34,6 +34,7 @@ class RowLayout(Layout):
       from_path: Columns with a role that are in the names of folders, as KEY=VALUE, and not in the
         files.
       from_listing: {column: system column of the listing} of the columns with facts in paths.
+      held_in: Column with the files of the rows, if rows hold files.
       typed: Columns with a role that are read with the types of the files, not as text.
     """
 
@@ -45,6 +46,7 @@ class RowLayout(Layout):
     class_names: Mapping[str, str] | None = None
     from_path: tuple[str, ...] = ()
     from_listing: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    held_in: str | None = None
     typed: tuple[pa.Field, ...] = ()
 
     def read_names(self) -> set[str]:

@@ -9,24 +9,23 @@ from __future__ import annotations
 
 import dataclasses
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import xxhash
 
-from recordmill.errors import Reason, RecordError, Reject
+from recordmill.errors import Reason, RecordError
 from recordmill.storage.files import Location
 from recordmill.storage.input_files import damaged_staging
 from recordmill.storage.storage_errors import MissingError
-from recordmill.tfrecord.flat_arrays import offsets_of
-from recordmill.transforms.model import batch, limits
-from recordmill.transforms.model.ragged import fixed_lists
+from recordmill.transforms.model import batch
 from recordmill.transforms.model.source import ListingPart
-from recordmill.transforms.sources.rows.segments import NAME
-from recordmill.transforms.sources.video.clip_plan import Clip, ClipSection
+from recordmill.transforms.sources.splitters.collector import Collector
+from recordmill.transforms.sources.video.clip_plan import Clip
 from recordmill.transforms.sources.video.frame_encoder import EncodedFrame
 
 STARTS = "__starts__"  # lists of int64: offset of each frame in the staged file
@@ -40,56 +39,35 @@ RATE = "__rate__"  # float64: frames of a clip per second
 _MICRO = 10**6
 
 
-def clip_schema(frames: int, users: Iterable[pa.Field]) -> pa.Schema:
-    """Return the schema of rows of clips. frames: per clip."""
-    names = (batch.KEY, batch.LABEL, batch.GROUP, batch.SPLIT, NAME, batch.DATA)
+def clip_fields(frames: int) -> list[pa.Field]:
+    """Return the columns of clips, in the order of `ClipCollector`. frames: per clip."""
     lists = pa.list_(pa.int64(), frames)
-    return pa.schema(
-        [
-            *(pa.field(name, pa.string()) for name in names),
-            *(pa.field(name, lists) for name in (STARTS, LENGTHS, TIMES)),
-            pa.field(batch.CONTENT, pa.binary(16)),
-            *(pa.field(name, pa.int64()) for name in (batch.SIZE, END, OWN, HEIGHT, WIDTH)),
-            pa.field(RATE, pa.float64()),
-            *users,
-        ]
-    )
+    return [
+        *(pa.field(name, lists) for name in (STARTS, LENGTHS, TIMES)),
+        pa.field(batch.CONTENT, pa.binary(16)),
+        *(pa.field(name, pa.int64()) for name in (batch.SIZE, END, OWN, HEIGHT, WIDTH)),
+        pa.field(RATE, pa.float64()),
+    ]
+
+
+class _Stored(NamedTuple):
+    """Place of a frame in the staged file, and its hash."""
+
+    offset: int
+    size: int
+    digest: int
 
 
 @dataclasses.dataclass(kw_only=True)
-class ClipCollector:
-    """Collects clips of the videos in rows of a listing, and rejects.
+class ClipCollector(Collector):
+    """Collects clips of videos; a part holds each frame once. max_bytes: of a clip."""
 
-    sections: rows of the listing. schema: of the rows of clips. max_bytes: of a clip. inputs: as in
-    `ListingPart`.
-    """
-
-    sections: pa.RecordBatch
-    schema: pa.Schema
     max_bytes: int
-    inputs: int = 0
     _last: tuple[int, int] = (-1, -1)  # row and first slot of the clip added last
-    _at: list[int] = dataclasses.field(default_factory=list)
-    _clips: list[Clip] = dataclasses.field(default_factory=list)
-    _rates: list[Fraction] = dataclasses.field(default_factory=list)
-    _data: bytearray = dataclasses.field(default_factory=bytearray)
-    _sizes: list[int] = dataclasses.field(default_factory=list)  # of each frame in _data
-    _digests: list[int] = dataclasses.field(default_factory=list)
-    # {(row, frame number in the video): index in _sizes}
-    _numbers: dict[tuple[int, int], int] = dataclasses.field(default_factory=dict)
-    _places: list[list[int]] = dataclasses.field(
-        default_factory=list
-    )  # indices in _sizes, per clip
-    _sides: list[tuple[int, int]] = dataclasses.field(default_factory=list)  # per clip
-    _rejects: list[Reject] = dataclasses.field(default_factory=list)
-    _invalid: list[Reject] = dataclasses.field(default_factory=list)
+    # {(row, frame number in the video): its place}
+    _frames: dict[tuple[int, int], _Stored] = dataclasses.field(default_factory=dict)
 
-    @property
-    def is_full(self) -> bool:
-        """True if the clips fill a part."""
-        return len(self._data) >= limits.VIDEO_STAGED_BYTES or len(self._at) >= limits.PART_ROWS
-
-    def add(
+    def add_clip(
         self,
         row: int,
         clip: Clip,
@@ -107,112 +85,45 @@ class ClipCollector:
         """
         if (row, clip.start) <= self._last:
             return
-        self.inputs += counts if row > self._last[0] else 0
+        self.count_inputs(counts if row > self._last[0] else 0)
         self._last = row, clip.start
         coded = []
         for frame in frames:
             if isinstance(frame, RecordError):
-                self.reject_record(row, clip.start, frame)
+                self.reject(row, frame, clip.start)
                 return
             coded.append(frame)
         size = sum(len(frame.data) for frame in coded)
         if size > self.max_bytes:
             what = f"a clip of {size} bytes, more than --max-clip-bytes {self.max_bytes}"
-            self.reject_record(row, clip.start, RecordError(Reason.TOO_LARGE, what))
+            self.reject(row, RecordError(Reason.TOO_LARGE, what), clip.start)
             return
-        sides = {(frame.height, frame.width) for frame in coded}
-        if len(sides) > 1:
-            self.reject_record(
-                row,
-                clip.start,
-                RecordError(
-                    Reason.BAD_VALUE, "the video changes its size within the clip: pass --size"
-                ),
-            )
+        (height, width), *others = {(frame.height, frame.width) for frame in coded}
+        if others:
+            what = "the video changes its size within the clip: pass --size"
+            self.reject(row, RecordError(Reason.BAD_VALUE, what), clip.start)
             return
-        self._at.append(row)
-        self._clips.append(clip)
-        self._rates.append(rate)
-        self._sides += sides
         numbers = clip.frames.tolist()
-        self._places.append([self._place((row, n), f) for n, f in zip(numbers, coded, strict=True)])
+        places = [self._place((row, n), f) for n, f in zip(numbers, coded, strict=True)]
+        starts, sizes, digests = zip(*places, strict=True)
+        # The last frame lasts one average frame.
+        end = int(clip.times[-1]) + (round(_MICRO / rate) if rate else 0)
+        content = _hash(np.array(digests, np.uint64))
+        more = (end, clip.real_frames, height, width, float(rate))
+        self.add(row, clip.start, starts, sizes, clip.times, content, sum(sizes), *more)
 
-    def _place(self, number: tuple[int, int], frame: EncodedFrame) -> int:
-        """Return the index of a frame, given (row, frame number). Stores the frame if it is new."""
-        place = self._numbers.get(number)
+    def _place(self, number: tuple[int, int], frame: EncodedFrame) -> _Stored:
+        """Return the place of a frame, given (row, frame number). Stores it if it is new."""
+        place = self._frames.get(number)
         if place is None:
-            place = self._numbers[number] = len(self._sizes)
-            self._data += frame.data
-            self._sizes.append(len(frame.data))
-            self._digests.append(xxhash.xxh3_64_intdigest(frame.data))
+            digest = xxhash.xxh3_64_intdigest(frame.data)
+            place = _Stored(self.store(frame.data), len(frame.data), digest)
+            self._frames[number] = place
         return place
 
-    def reject_record(self, row: int, start: int, error: RecordError) -> None:
-        """Reject a clip. start: its first slot."""
-        key = f"{self.sections[batch.KEY][row].as_py()}#{start}"
-        self._invalid.append(Reject(key, "read", error.reason, error.detail))
-
-    def reject(self, row: int, error: RecordError) -> None:
-        """Reject a video or a segment."""
-        key = self.sections[batch.KEY][row].as_py()
-        self._rejects.append(Reject(key, "read", error.reason, error.detail))
-
-    def reject_section(
-        self, row: int, section: str | None, error: RecordError, *, counts: int
-    ) -> None:
-        """Reject a section. counts: 1 if its input counts in it, 0 if in an earlier section."""
-        if counts:
-            self.reject(row, error)
-        else:
-            self.reject_record(row, ClipSection.from_text(str(section)).start, error)
-
     def take(self) -> ListingPart:
-        """Return the items collected since the last call."""
-        listed = ListingPart(
-            rows=self._rows() if self._at else None,
-            rejects=self._rejects,
-            invalid=self._invalid,
-            inputs=self.inputs,
-            data=self._data if self._at else None,
-        )
-        self._at, self._clips, self._rates = [], [], []
-        self._data, self._sizes, self._digests, self._numbers = bytearray(), [], [], {}
-        self._places, self._sides = [], []
-        self._rejects, self._invalid = [], []
-        self.inputs = 0
-        return listed
-
-    def _rows(self) -> pa.RecordBatch:
-        given = self.sections.take(pa.array(self._at, pa.int64()))
-        keys = given[batch.KEY].to_pylist()
-        places = np.array(self._places)
-        sizes = np.array(self._sizes, np.int64)
-        digests = np.array(self._digests, np.uint64)
-        heights, widths = zip(*self._sides, strict=True)
-        found = {
-            batch.KEY: pa.array(
-                [f"{key}#{clip.start}" for key, clip in zip(keys, self._clips, strict=True)],
-                pa.string(),
-            ),
-            batch.DATA: pa.nulls(len(keys), pa.string()),  # the file is not written yet
-            batch.SIZE: pa.array(sizes[places].sum(1)),
-            STARTS: fixed_lists(offsets_of(sizes)[places]),
-            LENGTHS: fixed_lists(sizes[places]),
-            batch.CONTENT: pa.array([_hash(row) for row in digests[places]], pa.binary(16)),
-            TIMES: fixed_lists(np.stack([clip.times for clip in self._clips])),
-            END: pa.array([self._end(*one) for one in zip(self._clips, self._rates, strict=True)]),
-            OWN: pa.array([clip.real_frames for clip in self._clips]),
-            HEIGHT: pa.array(heights),
-            WIDTH: pa.array(widths),
-            RATE: pa.array([float(rate) for rate in self._rates]),
-        }
-        columns = [found[name] if name in found else given[name] for name in self.schema.names]
-        return pa.record_batch(columns, schema=self.schema)
-
-    @staticmethod
-    def _end(clip: Clip, rate: Fraction) -> int:
-        """Return the end of a clip in microseconds: its last frame lasts one average frame."""
-        return int(clip.times[-1]) + (round(_MICRO / rate) if rate else 0)
+        self._frames = {}
+        return super().take()
 
 
 def read_frames(rows: pa.RecordBatch, *, frames: Sequence[int] | None = None) -> list[list[bytes]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 import pyarrow as pa
@@ -12,15 +12,9 @@ import pyarrow.compute as pc
 
 from recordmill import unicode_tables
 from recordmill.errors import ConfigError, Reason, Reject, did_you_mean
-from recordmill.job.input_facts import InputFacts
 from recordmill.option_names import option_name
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.source import (
-    Layout,
-    ListingPart,
-    Source,
-)
-from recordmill.transforms.model.user_columns import carried_fields
+from recordmill.transforms.model.source import ListingPart, Source
 from recordmill.transforms.sources.row_formats.value_parsing import decimal_hint, with_points
 from recordmill.transforms.sources.rows.file_list import FileList
 from recordmill.transforms.sources.rows.joined_listings import JoinedListings
@@ -34,36 +28,6 @@ FROM, TO = "__from__", "__to__"  # float64, nullable: start and end of a segment
 Unit = Literal["s", "ms"]
 # startMs, start_ms, start (milliseconds); not items.
 _MILLISECONDS = re.compile(r"(?:[^a-zA-Z](?i:ms|msecs?|millis|milliseconds?)|[a-z]M[sS])\W*$")
-
-
-def clips_layout(
-    parts: Iterable[pa.RecordBatch],
-    facts: InputFacts,
-    schema: Callable[[Sequence[pa.Field]], pa.Schema],
-    *,
-    kind: str,
-) -> Layout:
-    """Return the layout of the clips of files, given the parts of the listing.
-
-    schema: returns the columns of clips, given those of the user. kind: of the files, for messages.
-
-    Raises:
-      ConfigError: there is no usable file.
-    """
-    labelled = presplit = False
-    users: list[pa.Field] | None = None
-    for rows in parts:
-        labelled |= rows[batch.LABEL].null_count < len(rows)
-        presplit |= rows[batch.SPLIT].null_count < len(rows)
-        users = carried_fields(rows.schema)
-    if users is None:
-        raise ConfigError(f"the input has no usable {kind}")
-    return Layout(
-        columns=schema(users),
-        labelled=labelled,
-        grouped=True,  # clips of a file stay in one split
-        split_source=facts.split_source_of(presplit=presplit),
-    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -115,16 +79,18 @@ class SegmentColumns:
                     f"{option_name('start_column')} and --{option}-column: expected two columns,"
                     f" got {start!r} for both"
                 )
-        weight = files.weight_column if isinstance(files, FileList) else None
+        first = files.lists[0] if isinstance(files, JoinedListings) else files
+        listing = first if isinstance(first, FileList) else None
+        weight = None if listing is None else listing.weight_column
         if weight is not None and weight in named.values():
             raise ConfigError(
                 f"{option_name('weight_column', weight)}: the column is the start, the end or the"
                 " duration of segments, too"
             )
-        keyed = isinstance(files, FileList) and files.key_column is not None
-        root = str(files.root) if isinstance(files, FileList) and keyed else None
-        lists = files.lists if isinstance(files, JoinedListings) else (files,)
-        decimal = lists[0].format.decimal if isinstance(lists[0], FileList) else "."
+        root = None
+        if listing is not None and listing is files and listing.key_column is not None:
+            root = str(listing.root)
+        decimal = "." if listing is None else listing.format.decimal
         return cls(
             start=start, end=end, duration=duration, unit=unit or "s", decimal=decimal, root=root
         )
@@ -138,6 +104,12 @@ class SegmentColumns:
     def names(self) -> tuple[str, ...]:
         """Names of the columns."""
         return tuple(filter(None, (self.start, self.end, self.duration)))
+
+    def of_files(self, files: Iterable[ListingPart]) -> Iterator[ListingPart]:
+        """Yield the segments in the parts of a listing of files."""
+        for listed in files:
+            rows, invalid = (None, []) if listed.rows is None else self.split_off(listed.rows)
+            yield dataclasses.replace(listed, rows=rows, rejects=[*listed.rejects, *invalid])
 
     def split_off(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[Reject]]:
         """Return references with `NAME`, `FROM` and `TO` instead of the columns, and rejects.
@@ -205,18 +177,18 @@ class SegmentedFiles:
         Raises:
           ConfigError: no row can be used.
         """
-        kept = 0
-        first: Reject | None = None
-        for listed in self.files.scan():
-            rows, rejects = listed.rows, [*listed.rejects]
-            if rows is not None:
-                rows, invalid = self.columns.split_off(rows)
-                rejects += invalid
-                kept += len(rows)
-            first = first or next(iter(rejects), None)
-            yield dataclasses.replace(listed, rows=rows, rejects=rejects)
-        if not kept and first is not None:
-            raise ConfigError(f"no segment can be used; the first: {first.key}: {first.detail}")
+        return usable(self.columns.of_files(self.files.scan()), "segment")
+
+
+def usable(parts: Iterable[ListingPart], noun: str) -> Iterator[ListingPart]:
+    """Yield parts of a listing. Raises ConfigError if all of them are rejects. noun: of a row."""
+    kept, first = False, None
+    for part in parts:
+        kept = kept or (part.rows is not None and len(part.rows) > 0)
+        first = first or next(iter(part.rejects), None)
+        yield part
+    if not kept and first is not None:
+        raise ConfigError(f"no {noun} can be used; the first: {first.key}: {first.detail}")
 
 
 def read_seconds(

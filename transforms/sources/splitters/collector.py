@@ -1,0 +1,116 @@
+"""Collection of the records that are made of the files in rows, and of their bytes."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from recordmill.errors import RecordError, Reject
+from recordmill.transforms.model import batch, limits
+from recordmill.transforms.model.source import ListingPart
+
+Bytes = bytes | bytearray | memoryview
+
+
+@dataclasses.dataclass(kw_only=True)
+class Collector:
+    """Collects records, the bytes that they refer to, and rejects, into parts of a few MiB.
+
+    Attributes:
+      schema: Columns of the records.
+      given: Rows of files, which give records the columns that they have no values of.
+      own: Columns that `add` gets the values of, after the key.
+      most_rows: Number of records that fill a part.
+      inputs: As in `ListingPart`.
+      size: Number of the bytes that are held, and so the offset of the next ones.
+    """
+
+    schema: pa.Schema
+    given: pa.RecordBatch | None = None
+    own: Sequence[pa.Field] = ()
+    most_rows: int = dataclasses.field(default_factory=lambda: limits.PART_ROWS)
+    inputs: int | None = 0
+    size: int = 0
+    _at: list[int] = dataclasses.field(default_factory=list)
+    _values: list[tuple[Any, ...]] = dataclasses.field(default_factory=list)
+    _blocks: list[pa.RecordBatch] = dataclasses.field(default_factory=list)
+    _pieces: list[Bytes] = dataclasses.field(default_factory=list)
+    _rejects: list[Reject] = dataclasses.field(default_factory=list)
+    _invalid: list[Reject] = dataclasses.field(default_factory=list)
+    _filtered: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+
+    @property
+    def is_full(self) -> bool:
+        """True if the records fill a part."""
+        count = len(self._at) + sum(map(len, self._blocks))
+        return self.size >= limits.STAGED_BYTES or count >= self.most_rows
+
+    @property
+    def is_empty(self) -> bool:
+        """True if nothing was collected."""
+        return not (self._at or self._blocks or self._rejects or self._invalid or self._filtered)
+
+    def count_inputs(self, number: int) -> None:
+        """Count inputs of which records or rejects of records are added."""
+        self.inputs = (self.inputs or 0) + number
+
+    def add(self, row: int, number: int, *values: Any) -> None:
+        """Add a record of the file in a row. number: of the record in the file."""
+        self._at.append(row)
+        self._values.append((self._key(row, number), *values))
+
+    def add_part(self, part: ListingPart, rows: pa.RecordBatch | None) -> None:
+        """Add the rejects and counts of a part, and rows with all columns but `__data__`."""
+        self._rejects += part.rejects
+        self._filtered.update(part.filtered)
+        if rows is not None:
+            self._blocks.append(self._with_columns(rows, {}))
+
+    def store(self, data: Bytes) -> int:
+        """Hold bytes of records, and return their offset."""
+        offset = self.size
+        if len(data):
+            self._pieces.append(data)
+            self.size += len(data)
+        return offset
+
+    def reject(self, row: int, error: RecordError, number: int | None = None) -> None:
+        """Reject a record of the file in a row. number: of the record; None for the whole file."""
+        rejects = self._rejects if number is None else self._invalid
+        rejects.append(Reject(self._key(row, number), "read", error.reason, error.detail))
+
+    def _key(self, row: int, number: int | None) -> str:
+        assert self.given is not None
+        key: str = self.given[batch.KEY][row].as_py()
+        return key if number is None else f"{key}#{number}"
+
+    def take(self) -> ListingPart:
+        """Return the items collected since the last call."""
+        if self._at:
+            assert self.given is not None
+            fields = [self.schema.field(batch.KEY), *self.own]
+            values = zip(fields, zip(*self._values, strict=True), strict=True)
+            made = {field.name: pa.array(column, field.type) for field, column in values}
+            self._blocks.append(self._with_columns(self.given.take(pa.array(self._at)), made))
+        part = ListingPart(
+            rows=batch.concat(self._blocks) if self._blocks else None,
+            rejects=self._rejects,
+            invalid=self._invalid,
+            inputs=self.inputs,
+            filtered=self._filtered,
+            data=self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces) or None,
+        )
+        self._at, self._values, self._blocks, self._pieces, self.size = [], [], [], [], 0
+        self._rejects, self._invalid, self._filtered = [], [], collections.Counter()
+        self.inputs = None if self.inputs is None else 0
+        return part
+
+    def _with_columns(self, rows: pa.RecordBatch, made: dict[str, pa.Array]) -> pa.RecordBatch:
+        # The file with the data is not written yet.
+        made = {batch.DATA: pa.nulls(len(rows), pa.string()), **made}
+        columns = [made[name] if name in made else rows[name] for name in self.schema.names]
+        return pa.record_batch(columns, schema=self.schema)
