@@ -40,9 +40,9 @@ from recordmill.transforms.sources.files.number_labels import TARGET
 from recordmill.transforms.sources.files.references import COLUMNS
 from recordmill.transforms.sources.rows.text_folders import NOT_TEXTS
 from recordmill.transforms.sources.splitters.split_files import (
-    Columns,
     Counts,
     ReadHeaders,
+    RecordColumns,
     Section,
     Splitter,
 )
@@ -143,7 +143,7 @@ class ArraySplitter(Splitter):
     def later_parts(self, rows: pa.RecordBatch) -> Iterable[int | None]:
         return [first or None for first in rows[FIRST].to_pylist()]
 
-    def columns(self, parts: Parts) -> Columns:
+    def columns(self, parts: Parts) -> RecordColumns:
         kinds: collections.Counter[tuple[str, int]] = collections.Counter()
         shapes: dict[tuple[str, int], set[Shape]] = collections.defaultdict(set)
         users: list[pa.Field] = []
@@ -172,7 +172,7 @@ class ArraySplitter(Splitter):
                 )
             users = [*users, numbers.field]
         ours = [declared.field() if name == ARRAY else field for name, field in _fields().items()]
-        return Columns(pa.schema([*ours, *users]), self.probe.has_labels, of_values)
+        return RecordColumns(pa.schema([*ours, *users]), self.probe.has_labels, of_values)
 
     def split(self, rows: pa.RecordBatch, schema: pa.Schema) -> Iterator[ListingPart]:
         """Yield a row per record of a part of the listing."""

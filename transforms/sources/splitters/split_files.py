@@ -63,7 +63,7 @@ class Counts:
         self.unread.merge(other.unread)
 
 
-class Columns(NamedTuple):
+class RecordColumns(NamedTuple):
     """Columns of records. labelled, of_values: as in `Layout`, of labels that files hold."""
 
     schema: pa.Schema
@@ -113,13 +113,13 @@ class Splitter(abc.ABC):
           ChangedInputError: a file has changed since it was listed.
         """
 
-    def columns(self, parts: Parts) -> Columns:
+    def columns(self, parts: Parts) -> RecordColumns:
         """Return the columns of the records, given all parts of the listing."""
         for rows in parts:
             given = rows.schema
         places = [field for field in given if field.type == batch.PLACES]  # of rows of tables
         texts = [pa.field(name, pa.string()) for name in _TEXTS]
-        return Columns(pa.schema([*texts, *self.own, *places, *carried_fields(given)]))
+        return RecordColumns(pa.schema([*texts, *self.own, *places, *carried_fields(given)]))
 
     def notes(self, counts: Counts) -> Iterator[Note]:
         """Yield notes on what was counted."""
