@@ -281,7 +281,7 @@ class SplitTables(SplitFiles):
         Raises:
           ConfigError: there is no usable file, or as in the layout of the rows.
         """
-        parts, counts = list(parts), Counts()
+        counts = Counts()
         table = self.files.layout(parts, keep, facts=facts)
         assert isinstance(table, RowLayout)
         none = pa.RecordBatch.from_pylist([], schema=table.columns)
@@ -301,20 +301,24 @@ class SplitTables(SplitFiles):
             table=table,
         )
 
-    def _headers(
-        self, parts: Sequence[pa.RecordBatch], table: RowLayout, counts: Counts
-    ) -> Iterator[pa.RecordBatch]:
+    def _headers(self, parts: Parts, table: RowLayout, counts: Counts) -> Iterator[pa.RecordBatch]:
         """Yield the rows of tables with the headers of their files, read in encoder processes."""
-        sections = [[part.slice(row, 1) for row in range(len(part))] for part in parts]
-        tasks = ((list(map(batch.to_bytes, some)), False) for some in sections)
+        waiting: collections.deque[pa.RecordBatch] = collections.deque()
+
+        def tasks() -> Iterator[tuple[list[bytes], bool]]:
+            for part in parts:
+                sections = [part.slice(row, 1) for row in range(len(part))]
+                waiting.extend(sections)
+                yield [batch.to_bytes(section) for section in sections], False
+
         read = functools.partial(_read_section, self, table)
-        found = read_headers(read, tasks, task_limits=self.worker_limits)
-        for section, one in zip((one for some in sections for one in some), found, strict=True):
-            if isinstance(one, RecordError):
-                self.files.reject_sections(section, table, one)
+        for found in read_headers(read, tasks(), task_limits=self.worker_limits):
+            section = waiting.popleft()
+            if isinstance(found, RecordError):
+                self.files.reject_sections(section, table, found)
                 continue
-            counts.merge(one[1])
-            yield from map(batch.from_bytes, one[0])
+            counts.merge(found[1])
+            yield from map(batch.from_bytes, found[0])
 
     def _held(
         self, sections: pa.RecordBatch, table: Layout
